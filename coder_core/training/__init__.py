@@ -1,2 +1,2 @@
-"""Training: `launch` starts or continues a run, `prepare` reads data and builds the model, `trainer` loops over the
-steps, `step` computes the losses of one. `parts` are the optional parts of a step, `state` saves and restores."""
+"""Training: `launch` starts or continues a run, `prepare` reads the data and builds the model, `trainer` runs the
+training loop, `step` computes the losses of one step. `parts` has the optional parts, `state` the saves."""

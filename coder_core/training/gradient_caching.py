@@ -1,9 +1,9 @@
-"""Gradient caching: encode a batch in pieces; the loss reads all of it. Gao et al. 2021, arXiv:2101.06983.
+"""Gradient caching: encode a batch in pieces, compute the loss on all of it. Gao et al. 2021, arXiv:2101.06983.
 
-Every piece is encoded without storing its activations. The loss takes the embeddings of all pieces; its backward pass
-encodes one piece after the other again, under the same random numbers, so memory holds the activations of one piece.
-`torch.utils.checkpoint` does that for any function. A weight's gradient is complete once, as in an ordinary step, and
-several processes average it once.
+The forward pass encodes each piece without storing its activations, and the loss takes the embeddings of all pieces.
+The backward pass encodes the pieces again, one at a time and with the same random numbers, so memory holds the
+activations of only one piece. `torch.utils.checkpoint` does this for any function. As in an ordinary step, each
+weight's gradient is complete only once, so several processes average it once.
 """
 
 from collections.abc import Callable
@@ -19,13 +19,13 @@ from coder_core.objectives.memory import BATCH_NORMS
 
 
 def encode_in_pieces(encode: Callable[..., Any], size: int, *inputs: Tensor) -> Any:
-    """Encode a batch in pieces, the longest rows first: a GRU takes as many steps as its longest row has words.
-    Returns the result of `encode` for the whole batch. Dropout draws other numbers than for the whole batch.
+    """Encode a batch in pieces, longest rows first, because a GRU takes as many steps as its longest row has words.
+    Return the embeddings in the batch's order. Dropout draws different numbers than without pieces.
 
     Args:
-        encode: (b, …) tensors → (b, …) embeddings or `Embedded`; a row's result depends on no other row.
-        size: rows of a piece; 0 encodes the whole batch at once.
-        inputs: (B, …) each; the last are (B,) lengths.
+        encode: (b, …) tensors → (b, …) embeddings or `Embedded`; must encode each row independently of the others.
+        size: rows per piece; 0 encodes the whole batch at once.
+        inputs: (B, …) tensors; the last is (B,) lengths, by which rows are sorted.
     """
     if size == 0 or size >= len(inputs[0]):
         return encode(*inputs)
@@ -45,20 +45,20 @@ def encode_in_pieces(encode: Callable[..., Any], size: int, *inputs: Tensor) -> 
 
 
 class PiecewiseModel(nn.Module):
-    """A model, (b, …) each → embeddings of b pairs, whose forward pass goes through `encode_in_pieces`."""
+    """Wrapper that runs a model's forward pass in pieces of `size` pairs (`encode_in_pieces`)."""
 
     def __init__(self, model: nn.Module, size: int) -> None:
         super().__init__()
         self.model, self.size = model, size
 
     def forward(self, *inputs: Tensor) -> Embedded:
-        """(B, …) each → B pairs in both branches."""
+        """Return the embeddings of B pairs in both branches; `inputs`: (B, …) each."""
         embedded: Embedded = encode_in_pieces(self.model, self.size, *inputs)
         return embedded
 
 
 def check_pieces(model: nn.Module, size: int) -> list[Fault]:
-    """Return an error if batch norm, whose statistics are those of one pass, would read single pieces."""
+    """Return an error if batch norm would compute its statistics on single pieces instead of the whole batch."""
     named = model.named_modules()
     names = [name for name, module in named if isinstance(module, BATCH_NORMS) and module.training]
     if size == 0 or not names:

@@ -49,9 +49,9 @@ from coder_core.training.size_checks import check_schedule, with_fitting_warmup
 from coder_core.training.state import STATES_KEPT, Position, check_parts
 from coder_core.training.trainer import Trainer
 
-TEACHER = "boosting_anchor_fingerprint"  # in the table [about] of a run with an offline teacher
+TEACHER = "boosting_anchor_fingerprint"  # key in the table [about] of config.toml, for a run with an offline teacher
 CHECKED = ("train_features", "train_captions", "dev_features", "dev_captions")
-CHECKSUM = "{}_sha256"  # in the table [about]
+CHECKSUM = "{}_sha256"  # keys in the table [about], one for each name in CHECKED
 
 
 def start_run(
@@ -62,9 +62,9 @@ def start_run(
     fit_warmup: bool = False,
     progress_file: Path | None = None,
 ) -> Path:
-    """Create `root/config.name` and train it to its end; with `fit_warmup`, shorten a warm-up that is long for the run.
-    `progress_file`: JSON with the progress of the preparation. InputError: impossible values, unusable data, or an
-    existing run of that name. Nothing is written to the run then."""
+    """Create the run `root/config.name`, train it to its end and return its folder. `fit_warmup` shortens a warm-up
+    that is too long for the run; `progress_file` receives the progress of the preparation as JSON. InputError, raised
+    before anything is written to the run: invalid settings, unusable data, or a run of that name exists."""
     faults = stop_on_errors(problems(config))
     folder = root / config.name
     check_new_run(folder)
@@ -87,7 +87,7 @@ def start_run(
 
 
 def check_new_run(folder: Path) -> None:
-    """Refuse (InputError) a folder that holds a run or cannot be written."""
+    """Raise InputError if the folder already holds a run or is not writable."""
     if folder.exists() and any(folder.iterdir()):
         fix = f"continue it with --resume {folder}, or choose another --name"
         raise InputError(Fault(str(folder), "already holds a run", "a new name", fix))
@@ -102,10 +102,10 @@ def continue_run(
     download: bool = False,
     progress_file: Path | None = None,
 ) -> Path:
-    """Continue a run from its newest save and train it to its end. InputError: not a run, damaged, values
-    that would change the run, or other data than before. `overrides`: the requested configuration; may differ
-    in `MAY_CHANGE` only. `download`: the run's BERT files if this machine lacks them; another person may have
-    named the model. `progress_file`: as of `start_run`."""
+    """Continue a run from its newest save, train it to its end and return its folder. `overrides`: the requested
+    configuration, which may differ from the stored one only in `MAY_CHANGE`. `download`: fetch missing BERT files; off
+    by default because another person may have named the model. `progress_file`: as in `start_run`. InputError: not a
+    run, damaged, settings that would change the run, or different data than at its start."""
     check_plain(folder, IN_PLACE)  # before minutes are spent on the data
     stored, about = read_config(folder)
     config = _merge(stored, overrides) if overrides is not None else stored
@@ -126,7 +126,7 @@ def continue_run(
 def _stored_inputs(
     folder: Path, stored: Config, config: Config, about: dict[str, Any], *, download: bool
 ) -> Inputs:
-    """Read the inputs of a run from its folder, and check its newest save against them before memory is taken."""
+    """Read the inputs of a run from its folder and check its newest save against them before allocating memory."""
     moved = [side for side in SIDES if f"towers.{side}_tower" in differences(stored, config)]
     if moved:
         allow_towers(config)
@@ -146,8 +146,8 @@ def _stored_inputs(
 
 
 def _check_data(prepared: Prepared, about: Mapping[str, Any], config: Config) -> list[Fault]:
-    """Compare data and teacher with the checksums that the run wrote at its start. InputError: names every file with
-    other features or captions, a dev split that is new or gone, another teacher."""
+    """Compare data and teacher with the checksums stored when the run started. InputError names every file whose
+    features or captions have changed, a dev split that was added or removed, and a different teacher."""
     fix = "give --data the folder the run was started with, and restore its files"
     data, faults = prepared.data, []
     splits = {split.name: split for split in (data.as_read, data.dev) if split is not None}
@@ -180,7 +180,7 @@ def _merge(stored: Config, overrides: Config) -> Config:
 
 
 def allow_towers(config: Config) -> None:
-    """Allow this process to import the custom towers that a person named."""
+    """Allow this process to import the custom towers that the configuration names."""
     for name in (config.towers.image_tower, config.towers.text_tower):
         allow(name)
 

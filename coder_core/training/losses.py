@@ -1,5 +1,5 @@
 """Losses of a branch: CODER's diversity-sensitive losses, in the batch and against the banks (eq. 4-6), and all others
-(triplet, n-pairs, InfoNCE, sigmoid, CMPM, polynomial), for the pairs of this process among those of all."""
+(triplet, n-pairs, InfoNCE, sigmoid, CMPM, polynomial). The pairs of all processes are candidates."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ class Losses:
     """Total loss of a step and its parts."""
 
     total: Tensor  # () the loss for the backward pass
-    per_pair: Tensor  # (B,) each pair's share of the total, to name a sample that is not finite
+    per_pair: Tensor  # (B,) weighted loss of each pair, to name the samples whose loss is not finite
     parts: dict[str, Tensor] = field(default_factory=dict)  # mean of each term over the anchors, unweighted
     diversity: Tensor | None = None  # (2 · B,) of this process's anchors, both modalities
 
     def plus(self, name: str, per_pair: Tensor, weight: float) -> Losses:
-        """Add one term: (B,) a value for each pair, averaged, times its weight."""
+        """Add a term: the mean of its (B,) values `per_pair`, times `weight`."""
         term = Losses(weight * per_pair.mean(), weight * per_pair.detach(), {name: per_pair.mean().detach()})
         return self._add(term, term.parts)
 
     def plus_branch(self, name: str, other: Losses) -> Losses:
-        """Add the losses of another branch; its parts are named after it."""
+        """Add the losses of another branch; its parts get the prefix `name`."""
         return self._add(other, {f"{name} {part}": value for part, value in other.parts.items()})
 
     def _add(self, other: Losses, parts: dict[str, Tensor]) -> Losses:
@@ -57,8 +57,8 @@ class Scale(NamedTuple):
 def instance_dcl(
     anchors: Anchors, keys: Keys | None, config: Config, epoch: float, weights: Tensor | None = None
 ) -> Losses:
-    """Compute 3·L_DCL^I + L_M_DCL^I (eq. 8) by `coupled_dcl`; until the configured epoch the bank has no loss.
-    `epoch`: epochs done, with fraction."""
+    """Compute 3·L_DCL^I + L_M_DCL^I (eq. 8) with `coupled_dcl`, without the bank's loss before `bank_start_epoch`.
+    `epoch`: epochs completed, fractional. `weights`: (B,) of this process's pairs."""
     bank_loss = epoch >= config.memory.bank_start_epoch
     settings = dcl_settings(config.objective, bank_loss=bank_loss, bank_anchors=config.memory.bank_anchors)
     terms = coupled_dcl(anchors, keys, settings, weights=weights)
@@ -68,15 +68,15 @@ def instance_dcl(
 
 
 def concept_dcl(anchors: Anchors, objective: ObjectiveConfig) -> Tensor:
-    """Return (B,) L_DCL^C (section 3.3): a symmetric DCL on (V^C, W^C) with batch-level diversity, whatever the loss of
-    the instance branch; DCL_I where that is dcl-i."""
+    """Return (B,) L_DCL^C (section 3.3): a symmetric DCL on (V^C, W^C) with batch-level diversity, for any loss of the
+    instance branch except dcl-i, which gives DCL_I."""
     return batch_dcl(anchors, dcl_settings(objective))
 
 
 def dcl_settings(
     objective: ObjectiveConfig, *, bank_loss: bool = True, bank_anchors: bool = False
 ) -> DclSettings:
-    """Return the settings of DCL that a configuration names."""
+    """Return the DCL settings of a configuration; without `bank_loss` the bank's loss has weight 0."""
     return DclSettings(
         temperature=objective.temperature,
         margin=objective.gamma,
@@ -101,8 +101,8 @@ def plain_losses(
     weights: Tensor | None = None,
     scale: Scale | None = None,
 ) -> Losses:
-    """Compute any loss except DCL, both directions; (B,) `weights` multiply a pair's loss in both. A learned `scale` of
-    the logits takes the place of the configured one."""
+    """Compute any loss except DCL, in both directions; (B,) `weights` multiply each pair's loss. A learned `scale` of
+    the logits replaces the configured temperature and bias. `epoch`: epochs completed, fractional."""
     hardest = triplet_sum if epoch < objective.warmup_epochs else triplet_hardest
     temperature: float | Tensor = objective.temperature if scale is None else 1 / scale.scale
     bias: float | Tensor = objective.logit_bias if scale is None or scale.bias is None else scale.bias
@@ -120,7 +120,7 @@ def plain_losses(
     parts: dict[str, Tensor] = {objective.loss: per_pair.mean().detach()}
     if weights is not None:
         per_pair = per_pair * weights
-    # Triplet losses are summed over the batch (vsepp); with the clipped gradient this decides how they train.
+    # Triplet losses are summed over the batch, as in VSE++: with gradient clipping, sum and mean train differently.
     summed = objective.loss.startswith("btr-")
     total = per_pair.sum() * parallel.world_size() if summed else per_pair.mean()
     return Losses(total * objective.weight_instance, per_pair.detach(), parts)

@@ -1,4 +1,4 @@
-"""The optimizer: parameter groups, learning rate as a function of the step, clipping, its state as flat tensors."""
+"""The optimizer (AdamW): parameter groups, learning-rate schedule, gradient clipping, and its state as flat tensors."""
 
 import inspect
 import math
@@ -19,12 +19,12 @@ from coder_core.training.stopping import check_gradients
 
 DECAY_FACTOR = 0.1
 BERT, IMAGE_TOWER, TEXT_TOWER = "words.bert.", "regions.tower.", "words.tower."
-"""Parts of the names of pretrained weights."""
+"""Substrings of parameter names that identify pretrained weights."""
 SCALE = "scale."  # prefix of the names of the logits' scale and bias
 
 
 class EagerAdamW(torch.optim.AdamW):
-    """AdamW that never imports torch.compile. PyTorch's own methods do, for two seconds, only to be excluded from it."""
+    """AdamW that never imports torch.compile: PyTorch's methods spend two seconds on it, only to exclude themselves."""
 
     step = torch.no_grad()(inspect.unwrap(torch.optim.AdamW.step))
     add_param_group, zero_grad, state_dict, load_state_dict = (
@@ -34,8 +34,8 @@ class EagerAdamW(torch.optim.AdamW):
 
 
 def learning_rate(step: int, steps: int, config: TrainingConfig, reductions: int = 0) -> float:
-    """Return the rate of a step: a linear rise, then a step, a cosine, steps at plateaus (`reductions` of dev so far), or
-    constant."""
+    """Return the learning rate of a step: linear warm-up, then a constant rate, one drop ("step"), a cosine, or a drop
+    at each plateau of the dev score (`reductions` so far)."""
     rate = config.learning_rate
     if step < config.warmup_steps:
         return rate * (step + 1) / config.warmup_steps
@@ -55,8 +55,8 @@ def make_optimizer(
     device: torch.device,
     towers: TowersConfig | None = None,
 ) -> torch.optim.AdamW:
-    """Make AdamW (fused) with groups: BERT and each tower at a share of the rate, the scale of the logits without
-    weight decay, and the rest; frozen parameters are left out. InputError: nothing is trained."""
+    """Create a fused AdamW with these groups: BERT and each tower, at a share of the learning rate; the logits' scale,
+    without weight decay; and the rest. Frozen parameters are left out. InputError: nothing is trained."""
     towers = towers or TowersConfig()
     shares = {"": 1.0, BERT: config.bert_rate, IMAGE_TOWER: towers.image_rate, TEXT_TOWER: towers.text_rate}
     shares[SCALE] = 1.0
@@ -74,14 +74,14 @@ def make_optimizer(
 
 
 def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
-    """Give every group its share of the rate."""
+    """Set the learning rate of every group to its share of `rate`."""
     for group in optimizer.param_groups:
         group["lr"] = rate * group["share"]
 
 
 def clip_gradients(parameters: Mapping[str, nn.Parameter], most: float, batch: Batch, step: int) -> Tensor:
-    """Shorten the parameters' gradients, as one vector, to the norm `most`; return the norm before. NotFiniteError: NaN
-    or Inf in a gradient, found before clipping would spread it; names step and batch."""
+    """Clip the joint norm of the parameters' gradients to `most`; return the norm before clipping. NotFiniteError: a
+    gradient contains NaN or Inf, which clipping would spread; the error names the step and the batch."""
     norm = torch.nn.utils.get_total_norm([p.grad for p in parameters.values() if p.grad is not None])
     check_gradients(parameters, norm, batch, step)
     torch.nn.utils.clip_grads_with_norm_(parameters.values(), most, norm)
@@ -89,16 +89,16 @@ def clip_gradients(parameters: Mapping[str, nn.Parameter], most: float, batch: B
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """Return the state as flat tensors: "<parameter>.exp_avg", "<parameter>.exp_avg_sq", "<parameter>.step". Rates
-    and weight decay follow from the configuration and the step, so they are not in it."""
+    """Return the state as flat tensors: "<parameter>.exp_avg", "<parameter>.exp_avg_sq", "<parameter>.step". Learning
+    rates and weight decay are omitted: they follow from the configuration and the step."""
     named = _named_parameters(optimizer).items()
     states = ((name, optimizer.state.get(parameter, {})) for name, parameter in named)
     return {f"{name}.{key}": value for name, state in states for key, value in state.items()}
 
 
 def load_optimizer(optimizer: torch.optim.Optimizer, save: Save) -> None:
-    """Restore the tensors of `optimizer_tensors` from a save. InputError: the save has moments of other parameters,
-    or of other shapes."""
+    """Restore the tensors of `optimizer_tensors` from a save. InputError: the save has unknown parameters, wrong
+    shapes, or lacks a moment."""
     parameters, tensors = _named_parameters(optimizer), save.tensors("optimizer")
     names = list(parameters)
     state: dict[int, dict[str, Tensor]] = defaultdict(dict)
@@ -116,6 +116,6 @@ def load_optimizer(optimizer: torch.optim.Optimizer, save: Save) -> None:
 
 
 def _named_parameters(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """Return name → parameter in the order of the optimizer's numbers."""
+    """Return name → parameter, in the order in which the optimizer numbers them."""
     pairs = (zip(group["param_names"], group["params"], strict=True) for group in optimizer.param_groups)
     return {name: value for group in pairs for name, value in group}

@@ -33,20 +33,20 @@ from coder_core.training.parts.boosting import read_teacher, start_from_teacher
 from coder_core.training.reviewed import UsedReviews, apply_reviews
 from coder_core.training.size_checks import check_sizes, check_towers
 
-BRANCH_STREAM = 8  # of the random numbers that an online branch of boosting starts from
+BRANCH_STREAM = 8  # random stream of the initial weights of boosting's online branches
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """Inputs of a run besides its configuration. A continued run takes them from its own folder."""
+    """Inputs of a run besides its configuration. A continued run reads them from its own folder."""
 
-    vocabulary: Vocabulary | None = None  # of a BiGRU run; None builds it from the train captions
-    concepts: Concepts | None = None  # of the concept branch; None takes them from the train captions
-    text_space: TextSpace | None = None  # None makes it where the configuration needs one
-    towers: RunTowers | None = None  # of a configuration that names some
-    reviews: UsedReviews | None = None  # to train with
-    pretrained: bool = True  # load BERT's weights; False where those of a state follow
-    # BERT files this machine lacks; False where another person may have named the model.
+    vocabulary: Vocabulary | None = None  # of a BiGRU run; None: build it from the train captions
+    concepts: Concepts | None = None  # of the concept branch; None: find them in the train captions
+    text_space: TextSpace | None = None  # None: build it if the configuration needs one
+    towers: RunTowers | None = None  # None if the configuration names none
+    reviews: UsedReviews | None = None  # None: train without reviews
+    pretrained: bool = True  # load BERT's weights; False if those of a saved state replace them
+    # Download missing BERT files; False if another person may have named the model.
     download: bool = True
 
 
@@ -54,17 +54,17 @@ class Inputs:
 class TrainingData:
     """Splits of a run."""
 
-    as_read: Split  # the train split of the files
-    train: Split  # the same with reviews, vague captions and the share of images applied
+    as_read: Split  # the train split as read from its files
+    train: Split  # the train split after reviews, vague captions and `train_part`
     dev: Split | None  # None if the data has none
-    checksums: dict[str, str]  # "train_features", "train_captions", the same of dev → sha256 (hex)
-    review_weights: np.ndarray | None  # (m,) float32 of the train pairs, or None if all count alike
+    checksums: dict[str, str]  # "train_features", "train_captions" and the same for dev → SHA-256 (hex)
+    review_weights: np.ndarray | None  # (m,) float32 of the train pairs, or None if all are equal
     image_groups: np.ndarray | None  # (n,) groups of images that share captions, or None
 
 
 @dataclass(frozen=True)
 class Words:
-    """Captions as numbers."""
+    """Vocabulary, caption reader and tokenised captions."""
 
     vocabulary: Vocabulary | None  # of a BiGRU run, or None
     vectors: torch.Tensor | None  # (words, size) initial word vectors of a new run, or None
@@ -78,7 +78,7 @@ class Sources:
     """Inputs of the optional parts; None for a configuration without them."""
 
     concepts: Concepts | None = None  # of the concept branch
-    teacher: LoadedModel | None = None  # finished run whose margins boosting surpasses
+    teacher: LoadedModel | None = None  # finished run that sets the margins of boosting
     neighbourhood: Neighbourhood | None = None  # semantic neighbours of the train captions
 
 
@@ -90,10 +90,10 @@ class Prepared:
     words: Words
     batches: TrainingBatches
     sources: Sources
-    model: Coder  # on the CPU, at its start
+    model: Coder  # on the CPU, with its initial weights
     branches: tuple[Coder, ...] = ()  # online branches of boosting, in the order in which they train
     inputs: Inputs = field(default_factory=Inputs)
-    faults: tuple[Fault, ...] = ()  # warnings and notes about all of it
+    faults: tuple[Fault, ...] = ()  # warnings and notes
 
 
 def prepare(config: Config, inputs: Inputs | None = None, progress: Progress = silent) -> Prepared:
@@ -113,7 +113,7 @@ def prepare(config: Config, inputs: Inputs | None = None, progress: Progress = s
 
 
 def _read_data(config: Config, inputs: Inputs, progress: Progress) -> tuple[TrainingData, list[Fault]]:
-    """Read the splits and apply reviews and vague captions to train."""
+    """Read the splits, and apply reviews and vague captions to the train split."""
     folder = data_folder(config.data.data, named(progress, DRAWING))
     read = read_splits(config, folder, inputs.towers, ("train", "dev"), progress=progress)
     train, dev, faults = read.splits["train"], read.splits.get("dev"), read.faults
@@ -131,8 +131,7 @@ def _read_data(config: Config, inputs: Inputs, progress: Progress) -> tuple[Trai
 def _check_dev(
     config: Config, folder: Path, train: Split, dev: Split | None, names: Sequence[str]
 ) -> list[Fault]:
-    """Compare dev with train; a warning without dev. InputError: the configuration needs dev, or more images in
-    it."""
+    """Compare dev with train; without dev return a warning. InputError: the configuration needs dev, or a larger one."""
     if config.training.choose_on == "half" and (dev is None or dev.n_images < 2):
         count = "no dev split" if dev is None else "1 dev image"
         raise InputError(Fault("--choose-on half", f"the data has {count}", "at least 2 images in dev"))
@@ -163,7 +162,7 @@ def _words(config: Config, data: TrainingData, inputs: Inputs) -> tuple[Words, T
 
 
 def _share_of_images(config: Config, data: TrainingData) -> TrainingData:
-    """Keep the captions of the configured share of the train images."""
+    """Keep only the captions of the configured share of the train images."""
     train, share = data.train, config.data.train_part
     images = part_images(train.n_images, share, config.training.seed, other=config.data.other_part)
     in_share = np.isin(train.image_of_text, images)
@@ -190,7 +189,7 @@ def _make_batches(config: Config, data: TrainingData, words: Words) -> TrainingB
 def _find_sources(
     config: Config, data: TrainingData, words: Words, inputs: Inputs, progress: Progress
 ) -> tuple[Sources, list[Fault]]:
-    """Find concepts, read the teacher, search the neighbours."""
+    """Find the concepts, load the teacher and search for neighbours."""
     concepts, notes = inputs.concepts, list[Fault]()
     if config.model.concepts > 0 and concepts is None:
         watch = named(progress, "finding concepts")
@@ -207,7 +206,7 @@ def _find_sources(
 def _build_models(
     config: Config, data: TrainingData, words: Words, sources: Sources, inputs: Inputs
 ) -> tuple[Coder, tuple[Coder, ...]]:
-    """Build the model from the seed, and online branches of boosting, each from its own seed without concepts."""
+    """Build the model from the run's seed, and boosting's online branches, without concepts, each from its own seed."""
     options: dict[str, Any] = {"feature_size": data.train.feature_size, "words": words.reader.size}
     options |= {"vectors": words.vectors, "checkpointing": config.training.gradient_checkpointing}
     options |= {"pretrained": inputs.pretrained, "download": inputs.download, "towers": inputs.towers}

@@ -25,7 +25,7 @@ QUARTILES = {"min": 0.0, "q1": 0.25, "median": 0.5, "q3": 0.75, "max": 1.0}
 
 
 class Reporter:
-    """Reports of one run. Every process has one, because losses are averaged over all; only the first one writes."""
+    """Reporter of one run. Every process has one, because losses are averaged over processes; only rank 0 writes."""
 
     def __init__(
         self, folder: Path, console: Console, training: TrainingConfig, per_epoch: int, device: torch.device
@@ -45,7 +45,7 @@ class Reporter:
         with self.display:
             if self.first:
                 path = self.folder / HISTORY
-                # It may exist at step 0: killed before the first save. Lines of later steps no longer count.
+                # It exists at step 0 if the run was killed before its first save. Lines of later steps do not count.
                 resumed = path.exists()
                 self.history = HistoryWriter(path, resume_step=position.step if resumed else None)
                 if not resumed:
@@ -71,8 +71,8 @@ class Reporter:
         learning_rate: float,
         rate: float,
     ) -> None:
-        """Report a step: `norm` of the gradient before clipping, `rate` in pairs per second, and fields of the optional
-        parts, which `part_facts` puts in words for the terminal."""
+        """Report a step. `norm`: gradient norm before clipping. `rate`: pairs per second. `part_reports`: history
+        fields of the optional parts; `part_facts`: the same as text for the terminal."""
         terms = {name: float(parallel.mean(value)) for name, value in losses.parts.items()}
         fields: dict[str, Any] = {"losses": terms, "gradient_norm": float(norm)}
         fields["pairs_per_second"] = round(rate, 1)
@@ -90,13 +90,13 @@ class Reporter:
         self.display.step(position.step, rate=rate, others=part_facts, **facts)
 
     def end(self, state: str, position: Position, message: str | None = None) -> None:
-        """Report the end: "finished", "stopped" or "failed", and the reason."""
+        """Report the end of the run: its state ("finished", "stopped" or "failed") and the error message, if any."""
         reason: dict[str, Any] = {} if message is None else {"message": message}
         self.write_event("stop", position, state=state, **(reason or {"seconds": position.seconds}))
         self._write_status(state, position, **reason)
 
     def write_event(self, event: str, position: Position, **fields: Any) -> None:
-        """Write a line of the history: "step", "epoch" or "stop"."""
+        """Write a line of the history. `event`: "step", "epoch" or "stop"."""
         if self.history is not None:
             self.history.write(event, step=position.step, **fields)
         if self.events is not None and event in REPEATABLE:
@@ -110,8 +110,8 @@ class Reporter:
 
 
 class EventWriter:
-    """Write scalars of the history's lines: `step/losses/dcl`, `epoch/metrics/rsum`, …; the x-axis is the step.
-    TensorBoard leaves out what was written of steps after `resume_step`. InputError: tensorboard is not installed."""
+    """TensorBoard writer of the history's scalars (`step/losses/dcl`, `epoch/metrics/rsum`, …) over the step.
+    Scalars already written for steps after `resume_step` are hidden. InputError: tensorboard is not installed."""
 
     def __init__(self, run: Path, *, resume_step: int) -> None:
         try:
@@ -123,7 +123,7 @@ class EventWriter:
         self._writer = SummaryWriter(str(run / TENSORBOARD), purge_step=purge_step)
 
     def write(self, event: str, step: int, fields: Mapping[str, Any]) -> None:
-        """Write every number of a line of the history."""
+        """Write every number in a line of the history."""
         for name, value in _numbers(fields, event):
             self._writer.add_scalar(name, value, step)
         self._writer.flush()  # a killed run keeps its lines

@@ -1,4 +1,4 @@
-"""Apply reviews to the train split (leave pairs out, weigh them, add pairs) and keep the verdicts with the run."""
+"""Apply reviews to the train split (leave pairs out, weight them, add pairs) and store the verdicts with the run."""
 
 import json
 from dataclasses import dataclass, field, replace
@@ -30,7 +30,7 @@ FINGERPRINT = "reviews_sha256"  # in the table [about]
 
 @dataclass(frozen=True)
 class UsedReviews:
-    """Verdicts of a run on all splits of its data, warnings about the file, and weights by `train --clean-weigh`."""
+    """Verdicts on all splits of a run's data, warnings about the file, and pair weights from `train --clean-weigh`."""
 
     verdicts: dict[Pair, Verdict]
     faults: tuple[Fault, ...] = ()
@@ -41,7 +41,7 @@ class UsedReviews:
         return verdicts_fingerprint(self.verdicts, self.weights)
 
     def to_text(self) -> str:
-        """Return the run's own file, without reviewers and notes."""
+        """Return the content of the run's own reviews file, without reviewers and notes."""
         rows = [[*pair, verdict] for pair, verdict in self.verdicts.items()]
         weights = [[*pair, weight] for pair, weight in self.weights.items()]
         document = {"fingerprint": self.fingerprint, "verdicts": rows}
@@ -52,17 +52,16 @@ class UsedReviews:
 class ReviewedTrain:
     """Train split after the reviews."""
 
-    split: Split  # without omitted pairs, added ones last
-    weights: np.ndarray | None = None  # (m,) float32 of its pairs; None if all count alike
+    split: Split  # without the omitted pairs; added pairs come last
+    weights: np.ndarray | None = None  # (m,) float32 of its pairs; None if all are equal
     image_groups: np.ndarray | None = None  # (n,) int64, equal for images that share captions
     faults: tuple[Fault, ...] = ()  # notes on the changes
 
 
 def named_reviews(config: Config, device: torch.device = CPU) -> UsedReviews | None:
-    """Read the reviews of a new run; None without. Errors as for `read_reviews`.
+    """Read the reviews of a new run; None if it has none. Errors as for `read_reviews`.
 
-    All processes use the first one's verdicts: people may go on judging while the processes read the file. They exchange
-    them through `device`.
+    All processes use rank 0's verdicts, broadcast through `device`, because the file may change while they read it.
     """
     if not config.data.reviews:
         return None
@@ -75,7 +74,7 @@ def named_reviews(config: Config, device: torch.device = CPU) -> UsedReviews | N
 
 
 def _weights(document: dict[str, Any]) -> dict[Pair, str]:
-    """Weights in the text of `UsedReviews`. ValueError, TypeError: it holds something else."""
+    """Return the weights in a document of `UsedReviews`. ValueError, TypeError: they are malformed."""
     weights = {(image, caption): weight for image, caption, weight in document.get("weights", ())}
     if not all(0 <= float(weight) <= 1 for weight in weights.values()):
         raise ValueError("a weight outside [0, 1]")
@@ -88,8 +87,8 @@ def _read(config: Config) -> UsedReviews:
 
 
 def reviews_of_run(folder: Path, stored: Config, config: Config, about: dict[str, Any]) -> UsedReviews | None:
-    """Read the reviews of a continued run from its folder; a note reports that their source has grown since.
-    InputError: the run's own file is damaged, or another file is named now and has other verdicts."""
+    """Read the reviews of a continued run from its folder, with a note if their source has changed or is unreadable.
+    InputError: the run's own file is damaged, or the configuration now names a file with different verdicts."""
     if bool(stored.data.reviews) != bool(config.data.reviews):
         fact, expected = f"is {config.data.reviews!r}", f"{stored.data.reviews!r}, as the run began"
         raise InputError(Fault("--reviews", fact, expected, "start a new run"))
@@ -128,10 +127,10 @@ def reviews_of_run(folder: Path, stored: Config, config: Config, about: dict[str
 
 
 def apply_reviews(train: Split, reviews: UsedReviews | None, settings: DataConfig) -> ReviewedTrain:
-    """Leave out, weigh and add pairs by the settings `wrong_weight`, `vague_weight`, … and `also_matches`.
+    """Leave out, weight and add pairs by the settings `wrong_weight`, `vague_weight`, … and `also_matches`.
 
-    A pair of weight 0 is left out, also as a negative. An added pair is a caption that also matches another image.
-    Where it still belongs to its own image too, no caption of either image is a negative of the other.
+    A pair of weight 0 is left out, also as a negative. An added pair is a caption that also matches another image. If
+    the caption still belongs to its own image too, captions of either image are not negatives of the other image.
     """
     if reviews is None:
         return ReviewedTrain(train)
@@ -165,7 +164,7 @@ def apply_reviews(train: Split, reviews: UsedReviews | None, settings: DataConfi
         return ReviewedTrain(train, weights if (weights != 1).any() else None, None, faults)
     rows = np.concatenate([retained, matches[:, 0]])
     split = train.of_texts(rows, np.concatenate([train.image_of_text[retained], matches[:, 1]]))
-    of_matches = weights[matches[:, 0]]  # 0 of a wrong label, which is not a weight of the added pair
+    of_matches = weights[matches[:, 0]]  # 0 for a wrong caption: not the added pair's weight
     used = np.concatenate([weights[retained], np.where(of_matches > 0, of_matches, 1)])
     of_both = matches[of_matches > 0]  # captions that belong to both images
     groups = _groups(train, of_both) if len(of_both) else None
@@ -173,7 +172,7 @@ def apply_reviews(train: Split, reviews: UsedReviews | None, settings: DataConfi
 
 
 def _groups(train: Split, matches: np.ndarray) -> np.ndarray:
-    """(n,) the smallest row among the images that captions join."""
+    """Return (n,) groups: for each image the smallest row among the images connected to it by shared captions."""
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 

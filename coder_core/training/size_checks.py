@@ -8,14 +8,14 @@ from coder_core.data.words import Tokens
 from coder_core.model.run_towers import RunTowers
 from coder_core.objectives.memory import BATCH_NORMS, share_of_start, start_that_leaves
 
-PAIRS_A_PROTOTYPE = 15  # of the paper: 145,000 pairs of Flickr30K, 10,000 prototypes
-MOST_OF_START = 0.05  # share of the random start that may remain in a momentum teacher without a warning
+PAIRS_A_PROTOTYPE = 15  # as in the paper: 145,000 pairs of Flickr30K, 10,000 prototypes
+MOST_OF_START = 0.05  # share of random initial weights tolerated in a momentum teacher without a warning
 LONGEST_WARMUP = 1 / 8  # share of a run; Flickr8k's presets warm up for 200 of 1,872 steps
 FITTING_WARMUP = 1 / 10
 
 
 def with_fitting_warmup(config: Config, steps_per_epoch: int) -> tuple[Config, list[Fault]]:
-    """Return the configuration, a preset's warm-up of more than an eighth of the run cut to a tenth, and a note on it."""
+    """Cut a warm-up longer than an eighth of the run to a tenth; return the configuration and a note if it changed."""
     steps, before = steps_per_epoch * config.training.epochs, config.training.warmup_steps
     if before <= steps * LONGEST_WARMUP:
         return config, []
@@ -26,7 +26,7 @@ def with_fitting_warmup(config: Config, steps_per_epoch: int) -> tuple[Config, l
 
 
 def check_schedule(config: Config, steps_per_epoch: int) -> list[Fault]:
-    """Return a warning for each part of the schedule that the run ends before."""
+    """Return a warning for each part of the schedule that would begin only after the run ends."""
     objective, memory, boosting = config.objective, config.memory, config.boosting
     epochs, warmup = config.training.epochs, config.training.warmup_steps
     triplet, boosts = objective.loss == "btr-hardest", boosting.boosting != "none"
@@ -46,7 +46,7 @@ def check_schedule(config: Config, steps_per_epoch: int) -> list[Fault]:
 
 
 def check_sizes(config: Config, pairs: int, steps_per_epoch: int) -> list[Fault]:
-    """Check a run on `pairs` training captions with `steps_per_epoch` steps an epoch."""
+    """Check the sizes of bank and prototypes, and the teacher's momentum, for a run on `pairs` training captions."""
     faults = []
     if config.memory.bank_size > pairs:
         message = f"is {config.memory.bank_size:,}, more than the {pairs:,} training captions"
@@ -59,7 +59,7 @@ def check_sizes(config: Config, pairs: int, steps_per_epoch: int) -> list[Fault]
 
 
 def check_towers(towers: RunTowers | None, tokens: Tokens, processes: int) -> list[Fault]:
-    """Return an error for batch norm over several processes' shares, and a note on train captions that a tower cuts."""
+    """Return an error if batch norm would train in several processes, a note if a tower may truncate train captions."""
     if towers is None:
         return []
     faults, tuning = [], towers.config
@@ -80,7 +80,7 @@ def check_towers(towers: RunTowers | None, tokens: Tokens, processes: int) -> li
 
 
 def check_prototypes(count: int, pairs: int, pass_pairs: int) -> list[Fault]:
-    """Return an error for more prototypes than pairs to seed them in a pass, a warning if most would have one pair."""
+    """Return an error if a pass has too few pairs to seed the prototypes, a warning for fewer than two pairs each."""
     fits = max(2, pairs // PAIRS_A_PROTOTYPE)
     fix = f"--prototypes {fits:,} fits this data (the paper has one for about {PAIRS_A_PROTOTYPE} pairs)"
     message = f"is {count:,}, but an epoch has {pass_pairs:,} image-caption pairs"
@@ -92,7 +92,7 @@ def check_prototypes(count: int, pairs: int, pass_pairs: int) -> list[Fault]:
 
 
 def check_teacher_momentum(config: Config, steps: int) -> list[Fault]:
-    """Return a warning if more than 5% of the random start would remain in a momentum teacher at the run's end."""
+    """Return a warning if more than 5% of its random initial weights would remain in a momentum teacher at the end."""
     boosting = config.boosting
     if boosting.boosting == "none" or boosting.boosting_scenario != "momentum":
         return []

@@ -1,7 +1,7 @@
-"""Training state: capture it into a save, restore it exactly, keep a run's saves.
+"""Training state: capture it in a save, restore it exactly, manage a run's saves.
 
-A continued run equals one that was never stopped, bit for bit. The random numbers of a step follow from the seed and the
-step's number, and the learning rate is a function of the step, so neither is stored.
+A continued run equals an uninterrupted one bit for bit. Neither the random state nor the learning rate is stored, since
+the seed, the configuration and the position determine them for every step.
 """
 
 import time
@@ -29,8 +29,8 @@ from coder_core.training.step import Part
 from coder_core.training.stopping import check_state
 
 STATES_KEPT = 2
-ENVIRONMENT_FILE = "circumstances"  # of a save
-ENVIRONMENT = {  # key in a save → its name in a warning
+ENVIRONMENT_FILE = "circumstances"  # document in a save
+ENVIRONMENT = {  # key in that document → its name in a warning
     "torch": "torch version",
     "threads": "CPU threads",
     "device": "device",
@@ -48,12 +48,12 @@ class Position:
 
     step: int = 0  # steps done
     evaluated: int = 0  # epochs evaluated and recorded
-    best: float | None = None  # highest R@sum on dev
-    best_step: int = 0  # of that R@sum
-    without_gain: int = 0  # evaluations since
-    reductions: int = 0  # divisions of the rate by the plateau schedule
-    seconds: float = 0.0  # of training
-    loss_sum: float = 0.0  # of the present epoch's steps
+    best: float | None = None  # highest R@sum on dev, or on half of it (`choose_on`)
+    best_step: int = 0  # step of that R@sum
+    without_gain: int = 0  # evaluations since then
+    reductions: int = 0  # drops of the learning rate by the plateau schedule
+    seconds: float = 0.0  # training time
+    loss_sum: float = 0.0  # over the steps of the current epoch
 
 
 COUNTERS = ("step", "evaluated", "best_step", "without_gain", "reductions")
@@ -62,7 +62,7 @@ POSITION |= {"seconds": NUMBER, "best": (*NUMBER, type(None))}
 
 
 def environment(config: Config, device: torch.device) -> dict[str, Any]:
-    """Return the circumstances of this process that change the last bits of a run; keys of `ENVIRONMENT`."""
+    """Return the properties of this process that can change the last bits of a run, under the keys of `ENVIRONMENT`."""
     return {
         "torch": torch.__version__,
         "threads": torch.get_num_threads(),
@@ -75,7 +75,7 @@ def environment(config: Config, device: torch.device) -> dict[str, Any]:
 
 
 def environment_changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[Fault]:
-    """Return a warning for every difference from the process that wrote a state."""
+    """Return a warning for every property that differs from the process that wrote a state."""
     fix = "the run continues, but its numbers will differ in the last digits from an uninterrupted run's"
     return [
         Fault(f"resume, {text}", f"is {now[key]}, was {before[key]}", fix=fix, severity="warning")
@@ -113,10 +113,10 @@ class TrainingState:
 
 
 def check_parts(config: Config, save: Save, build: Callable[..., Coder]) -> None:
-    """Check that a state holds the configured bank, prototypes and branches, before memory is allocated.
+    """Check that a state is large enough for the configured bank, prototypes and branches, before allocating memory.
 
-    `build` builds the run's model (`check_size`); without concepts it is a branch. InputError: the state is too
-    small.
+    `build` builds the run's model (see `check_size`); with `concepts=None` it builds an online branch. InputError: the
+    state is too small.
     """
     memory, width = config.memory, config.model.dimension
     parts = [("memory", memory.bank_size, width, "rows"), ("prototypes", memory.prototypes, width, "rows")]
@@ -154,7 +154,7 @@ class Checkpoints:
         return damaged + environment_changes(before, self.environment)
 
     def save(self, state: TrainingState) -> None:
-        """Save a state, unless it holds NaN or Inf."""
+        """Save a state. NotFiniteError: it contains NaN or Inf."""
         tensors, documents = state.capture()
         check_state(tensors, state.position.step)
         documents[ENVIRONMENT_FILE] = dict(self.environment)
@@ -162,7 +162,7 @@ class Checkpoints:
         self.saved_at = time.monotonic()
 
     def save_best(self, state: TrainingState, epoch: int, metrics: dict[str, float] | None) -> None:
-        """Keep this model as the best one, with the exports of the parts."""
+        """Save the current model as the best one, with the exports of the parts."""
         tensors = {"model": state.model.state_dict()}
         for part in state.parts:
             tensors |= part.exports()
@@ -171,6 +171,6 @@ class Checkpoints:
 
 
 def seed_step(seed: int, step: int, process: int) -> None:
-    """Seed torch for a step (dropout)."""
+    """Seed torch's random numbers, which dropout uses, for a step."""
     state = np.random.SeedSequence((seed, DROPOUT, step, process)).generate_state(1, np.uint64)[0]
     torch.manual_seed(int(state) % 2**63)

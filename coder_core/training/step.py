@@ -1,6 +1,6 @@
 """One training step: embed a batch, sum the losses of both branches and of the optional parts. CODER eq. 8.
 
-`Part` is the interface of the optional parts; step, trainer and state know no other.
+`Part` is the interface through which step, trainer and state use the optional parts.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -25,53 +25,53 @@ from coder_core.training.losses import Losses, Scale, instance_dcl, plain_losses
 
 @dataclass(frozen=True)
 class LossInputs:
-    """Inputs of the instance branch's loss from the parts; None where no part provides one."""
+    """Inputs of the instance branch's loss from the parts; None if no part provides one. B: this process's pairs."""
 
     keys: Keys | None = None  # momentum keys of this process's pairs, with the bank of earlier ones
-    neighbour_weights: Tensor | None = None  # (B,) of complementary samples, of this process's pairs
-    review_weights: Tensor | None = None  # (B,) by people's verdicts, of this process's pairs
+    neighbour_weights: Tensor | None = None  # (B,) weights by neighbourhood (complementary samples)
+    review_weights: Tensor | None = None  # (B,) weights from reviewers' verdicts
     scale: Scale | None = None  # learned scale of the logits
 
 
 @dataclass(frozen=True)
 class Step:
-    """A step after the instance branch's loss."""
+    """Data of a step, once the instance branch's loss is computed."""
 
     config: Config
     batch: Batch  # this process's pairs
-    epoch: float  # epochs done, with fraction
-    embedded: Embedded  # the batch under the model
-    anchors: Anchors  # the instance branch's pairs beside those of all processes
-    autocast: AbstractContextManager[None]  # precision of the passes with gradients
-    branch_losses: Callable[[Anchors], Losses]  # of the configured objective, for pairs under another branch
+    epoch: float  # epochs completed, fractional
+    embedded: Embedded  # the batch, embedded by the model
+    anchors: Anchors  # the instance branch's pairs, with those of all processes as candidates
+    autocast: AbstractContextManager[None]  # precision of the forward passes with gradients
+    branch_losses: Callable[[Anchors], Losses]  # configured objective, for another branch's pairs
 
 
 @dataclass(frozen=True)
 class EpochEnd:
-    """Values for the parts between two epochs."""
+    """Values for the parts at the end of an epoch."""
 
-    epoch: int  # epochs done
-    last: bool  # no epoch follows
-    embed_train: Callable[[], SplitEmbeddings]  # embeds the train split with the present model
+    epoch: int  # epochs completed
+    last: bool  # True if no epoch follows
+    embed_train: Callable[[], SplitEmbeddings]  # embeds the train split with the current model
 
 
 class Part(nn.Module):
     """An optional part of a training step. A method that a part does not override does nothing.
 
-    In a step: `loss_inputs` before the loss, `add_losses`, the backward pass, the optimizer, `after_step`. A part
-    changes its state only in `after_step`, which a failed step never reaches; momentum encoders move in `loss_inputs`.
+    In a step: `loss_inputs`, the loss, `add_losses`, backward pass, optimizer, `after_step`. A part changes its state
+    only in `after_step`, which a failed step never reaches; only momentum encoders change in `loss_inputs`.
 
     Attributes:
-        state_file: stem of its tensors in a training state; None without any.
+        state_file: stem of the file with its tensors in a training state; None if it saves none.
     """
 
     state_file: str | None = None
 
     def begin_epoch(self, epoch: int) -> None:
-        """Prepare the epoch, counted from 0, before its first step."""
+        """Prepare for an epoch, counted from 0, before its first step."""
 
     def loss_inputs(self, model: Coder, batch: Batch) -> dict[str, Any]:
-        """Return fields of `LossInputs` for this process's pairs; `model` is the one that trains, not wrapped."""
+        """Return fields of `LossInputs` for this process's pairs; `model` is the model in training, unwrapped."""
         return {}
 
     def add_losses(self, losses: Losses, step: Step) -> Losses:
@@ -79,7 +79,7 @@ class Part(nn.Module):
         return losses
 
     def after_step(self, model: Coder, step: int) -> None:
-        """Update the part's state; the optimizer has changed `model` in step `step`, counted from 0."""
+        """Update the part's state after the optimizer has updated `model` in step `step`, counted from 0."""
 
     def end_epoch(self, end: EpochEnd) -> dict[str, Any]:
         """Return fields of the epoch's line in the history; called on every process."""
@@ -90,7 +90,7 @@ class Part(nn.Module):
         return {}
 
     def separate_parameters(self) -> list[dict[str, nn.Parameter]]:
-        """Return groups of trained parameters, each clipped by its own norm."""
+        """Return groups of trained parameters; the gradient of each group is clipped separately."""
         return []
 
     def report(self) -> dict[str, Any]:
@@ -98,11 +98,11 @@ class Part(nn.Module):
         return {}
 
     def facts(self, fields: Mapping[str, Any]) -> list[str]:
-        """Return texts for the terminal from the fields that `report` or `end_epoch` returned."""
+        """Return the fields of `report` or `end_epoch` as text for the terminal."""
         return []
 
     def exports(self) -> dict[str, dict[str, Tensor]]:
-        """Return files to keep beside the best model: stem → tensors."""
+        """Return the files to save with the best model: stem → tensors."""
         return {}
 
 
@@ -116,11 +116,12 @@ def compute_losses(
     embed: Callable[..., Embedded] | None = None,
     autocast: AbstractContextManager[None] | None = None,
 ) -> Losses:
-    """Compute the losses of a batch: the instance branch's first, then those of every part, in order.
+    """Compute the losses of a batch: first the instance branch's, then those of every part, in order.
 
     Args:
-        embed: the model as it trains (in pieces, in several processes, compiled); None uses the bare model.
-        autocast: for every forward pass with gradients; None uses float32.
+        epoch: epochs completed, fractional.
+        embed: forward pass of the wrapped model (pieces, several processes, compiled); None uses `model` itself.
+        autocast: context of every forward pass with gradients; None uses float32.
     """
     autocast = autocast or nullcontext()
     if embed is None:
@@ -149,8 +150,8 @@ def branch_losses(
     weights: Tensor | None,
     is_target: bool = True,
 ) -> Losses:
-    """Compute the configured objective for the pairs under one branch; (B,) `weights` of this process's pairs. A branch
-    that is not the target has no bank and does not train the scale of the logits."""
+    """Compute the configured objective for pairs encoded by one branch; `weights`: (B,) of this process's pairs.
+    Branches other than the target have no bank and do not train the scale of the logits."""
     if config.objective.loss in ("dcl", "dcl-i"):
         return instance_dcl(pairs, inputs.keys if is_target else None, config, epoch, weights)
     scale = inputs.scale
@@ -160,13 +161,13 @@ def branch_losses(
 
 
 def pair_weights(anchors: Anchors, config: Config, inputs: LossInputs) -> Tensor | None:
-    """Return (B,) weights of this process's pairs, without gradient; None if all count alike.
+    """Return (B,) weights of this process's pairs, without gradient; None if all are equal.
 
-    A weight multiplies its pair's loss of the instance branch, in the batch and against the banks, in both directions.
-    Boosting, the concept branch and the prototypes carry no sample weights, as in the papers.
+    A weight multiplies its pair's loss in the instance branch, in the batch and against the banks, in both directions.
+    Boosting, the concept branch and the prototypes use no sample weights, as in the papers.
 
-    Under the n-pairs hinge the weights of a batch sum to λ (eq. 1). Under any other loss they are divided by λ and
-    multiplied by the batch size: their mean is 1, the loss keeps its size, and λ only sets the spread of the weights.
+    With the n-pairs hinge the weights of a batch sum to λ (eq. 1). With any other loss they are divided by λ and
+    multiplied by the batch size, so their mean is 1, the loss keeps its scale, and λ only sets the spread.
     """
     review_weights = inputs.review_weights
     if config.weighting.sample_weights == "none":
@@ -181,7 +182,7 @@ def pair_weights(anchors: Anchors, config: Config, inputs: LossInputs) -> Tensor
 
 @torch.no_grad()
 def _weights_from_batch(anchors: Anchors, config: Config) -> Tensor:
-    """(B,) weights by HAL, MITHUN or AMRANI, over the pairs of all processes as one batch."""
+    """Return (B,) weights by HAL, MITHUN or AMRANI, computed over the pairs of all processes as one batch."""
     scores, ids = parallel.gather_rows(batch_scores(anchors)[0].detach()), anchors.all_image_ids
     single, weighting = mean_vectors(anchors), config.weighting
     samples = single.all_images.detach(), single.all_texts.detach()

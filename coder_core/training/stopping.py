@@ -1,4 +1,4 @@
-"""Stop training at a number that is not finite."""
+"""Stop training when a loss, a gradient or the state is no longer finite."""
 
 from collections.abc import Mapping
 
@@ -13,11 +13,11 @@ SAMPLES_NAMED = 5
 
 
 class NotFiniteError(InputError):
-    """A loss, gradient or state is NaN or Inf; nothing was saved since."""
+    """Error for a loss, gradient or state with NaN or Inf; the step that produced it is not saved."""
 
 
 def check_losses(losses: Losses, batch: Batch, step: int) -> None:
-    """Raise NotFiniteError if the loss is not finite, naming the step, the term and the samples."""
+    """Raise NotFiniteError, naming the step, the term and the samples, if the loss is not finite."""
     if bool(torch.isfinite(losses.total)):
         return
     terms = [name for name, value in losses.parts.items() if not bool(torch.isfinite(value))]
@@ -32,7 +32,7 @@ def check_losses(losses: Losses, batch: Batch, step: int) -> None:
 
 
 def check_gradients(parameters: Mapping[str, nn.Parameter], norm: Tensor, batch: Batch, step: int) -> None:
-    """Raise NotFiniteError if a gradient is not finite, before the optimizer sees it, naming its parameters."""
+    """Raise NotFiniteError, naming the parameters, if a gradient is not finite; call it before the optimizer step."""
     if bool(torch.isfinite(norm)):
         return
     bad = [name for name, p in parameters.items() if p.grad is not None and not bool(p.grad.isfinite().all())]
@@ -43,7 +43,8 @@ def check_gradients(parameters: Mapping[str, nn.Parameter], norm: Tensor, batch:
 
 
 def check_state(tensors: Mapping[str, Mapping[str, Tensor]], step: int) -> None:
-    """Refuse to save NaN and Inf, named; only the next step's loss would show them. `tensors`: file stem → named tensors."""
+    """Raise NotFiniteError, naming the tensors, if a state to be saved contains NaN or Inf; without this check, only
+    the next step's loss would reveal it. `tensors`: file stem → name → tensor."""
     every = {f"{stem} {name}": tensor for stem, named in tensors.items() for name, tensor in named.items()}
     decimals = {name: tensor for name, tensor in every.items() if tensor.is_floating_point()}
     bad = [name for name, tensor in decimals.items() if not bool(tensor.isfinite().all())]

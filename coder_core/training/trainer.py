@@ -1,4 +1,4 @@
-"""The training loop: steps, evaluation, saves, stopping. It knows no loss and no optional part by name."""
+"""The training loop: steps, evaluation, saves, stopping; independent of specific losses and optional parts."""
 
 import time
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ from coder_core.training.stopping import check_losses
 
 
 class Trainer:
-    """One run from its present position to its end; the caller has locked its folder."""
+    """Training of one run from its current position to its end; the caller must hold the lock on its folder."""
 
     def __init__(
         self, config: Config, folder: Path, prepared: Prepared, device: torch.device, console: Console
@@ -61,7 +61,7 @@ class Trainer:
     def _wrap(self) -> Any:
         size, compiled = self.config.training.piece_size, self.config.training.compile
         wrapped: Any = self.model
-        if size:  # inside the wrapper of several processes, which expects one call a step
+        if size:  # inside DistributedDataParallel, which expects one forward call per step
             encoders: Any = torch.compile(wrapped) if compiled else wrapped
             wrapped = PiecewiseModel(encoders, size)
         if parallel.world_size() > 1:
@@ -71,17 +71,17 @@ class Trainer:
         return torch.compile(wrapped) if compiled and not size else wrapped
 
     def resume(self) -> None:
-        """Restore the newest intact state; without any, start at the first step."""
+        """Restore the newest intact state; if none exists, start at the first step."""
         if self.first:
-            self.checkpoints.states.tidy()  # the remains of a killed writer
+            self.checkpoints.states.tidy()  # leftovers of a killed process
             self.checkpoints.best.tidy()
         parallel.barrier()
         for fault in self.checkpoints.resume(self.state):
             self.reporter.display.say(f"warning: {fault}")
 
     def run(self) -> str:
-        """Train to the end or to a signal; return "finished" or "stopped". If the features cannot be read any more,
-        the state is saved before the error is raised."""
+        """Train until the end or a signal; return "finished" or "stopped". If the features become unreadable, save the
+        state before raising the error."""
         self.model.train()
         with StopRequest() as stop, self.reporter.open(self.position):
             try:
@@ -155,7 +155,7 @@ class Trainer:
             self._save()
 
     def _update(self, losses: Losses, batch: Batch) -> Tensor:
-        """Backward pass, clipping, optimizer step; return the norm of the model's gradient before clipping."""
+        """Run backward pass, clipping and optimizer step; return the norm of the model's gradient before clipping."""
         self.state.optimizer.zero_grad(set_to_none=True)
         losses.total.backward()
         parallel.average_gradients(self.part_parameters)
@@ -165,7 +165,7 @@ class Trainer:
         return norm
 
     def _end_epoch(self, stop: StopRequest) -> None:
-        """Evaluate on dev, keep the best, record. The state of the epoch's last step is already saved."""
+        """Evaluate on dev, keep the best model, record the epoch. The state after its last step is already saved."""
         epoch, position = self.position.step // self.per_epoch, self.position
         last = position.step >= self.steps
         due = epoch % self.config.training.evaluate_every == 0 or last
@@ -178,7 +178,7 @@ class Trainer:
         end = EpochEnd(epoch, last, embed_train)
         reports = {name: value for part in self.parts for name, value in part.end_epoch(end).items()}
         score = None
-        if metrics is not None:  # the first process decides: last bits may differ
+        if metrics is not None:  # rank 0 decides: last bits may differ
             chosen_by = CHOSEN_HALF if self.config.training.choose_on == "half" else "rsum"
             score = parallel.broadcast_value(metrics[chosen_by], self.device)
         is_best = due and (score is None or position.best is None or score > position.best)
@@ -194,7 +194,7 @@ class Trainer:
         fields: dict[str, Any] = {"epoch": epoch, "loss": loss, "best": is_best}
         fields["seconds"] = round(position.seconds, 2)
         fields |= reports if metrics is None else {"metrics": metrics, **reports}
-        # Before the save: a kill between the two repeats the line, which then counts once.
+        # Written before the save: a kill in between only repeats the line, and repeated lines count once.
         self.reporter.write_event("epoch", position, **fields)
         self._save()
         facts, show = self._facts(reports), self.reporter.display.epoch
@@ -217,7 +217,7 @@ class Trainer:
         return metrics
 
     def _reading(self, stop: StopRequest, activity: str) -> dict[str, Any]:
-        """Return how the model reads a split between two epochs."""
+        """Return the options for encoding a split between two epochs: device, precision and progress."""
         show = self.reporter.display.scoring(f"{self.reporter.folder.name}, {activity}")
 
         def progress(done: float, total: float, phase: str = "") -> None:

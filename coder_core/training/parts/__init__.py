@@ -1,5 +1,5 @@
-"""The optional parts of a training step behind one interface: learned scale, momentum memory, neighbourhoods,
-boosting, concepts, prototypes.
+"""Optional parts of a training step behind one interface, `Part` in `training/step.py`: learned scale, review weights,
+momentum memory, neighbourhoods, embedding regularisers, boosting, concepts, prototypes.
 
-`make_parts` gives those a configuration asks for. `part.py` says what every part offers and when it is called.
+`make_parts` creates those that a configuration needs.
 """

@@ -1,9 +1,9 @@
 """Deep Boosting Learning: the branches that set the target's margins, and the losses against them. Diao et al. 2024,
 section III-C; also distillation and mutual learning.
 
-They score the same batch as the target, the model that is saved, and are never saved as models. The teacher (the paper's
-anchor branch) is a moving average of the target (MSS) or a finished run (OAS); with the online scenario (OSS) the
-earlier branches train together with the target.
+The target is the model that is saved. The other branches score the same batch and are never saved as models. The
+teacher (the paper's anchor branch) is a moving average of the target (MSS) or a finished run (OAS). In the online
+scenario (OSS), earlier branches train together with the target.
 """
 
 from abc import abstractmethod
@@ -33,11 +33,11 @@ from coder_core.training.step import Part, Step
 
 
 class Boosting(Part):
-    """Add the losses of the target against other branches, from the configured epoch on."""
+    """Part that adds the target's losses against other branches, from the configured epoch on."""
 
     @abstractmethod
     def encode(self, batch: Batch) -> list[Anchors]:
-        """Gather the pairs under every other branch."""
+        """Encode the batch with every other branch and gather the pairs of all processes."""
 
     def add_losses(self, losses: Losses, step: Step) -> Losses:
         """Add the target's losses against the other branches."""
@@ -48,20 +48,20 @@ class Boosting(Part):
         return self.losses_against(losses, branches, step)
 
     def losses_against(self, losses: Losses, branches: Sequence[Anchors], step: Step) -> Losses:
-        """Add the target's losses against the pairs under `branches`."""
+        """Add the target's losses against the pairs as encoded by `branches`."""
         return boosted(losses, step.anchors, branches, step.config)
 
 
 class BoostingTeacher(Boosting):
     """A branch that sets margins and gets no gradient (the paper's anchor branch).
 
-    It encodes without dropout, as the authors' program does: margins should carry no noise. A moving average normalises
-    by the batch, because the running statistics are the target's.
+    It encodes without dropout, as in the authors' code, so that margins are free of noise. Batch norm in a moving
+    average uses the batch's own statistics, because its running statistics are the target's.
 
     Args:
-        branch: its model; used, not copied.
-        momentum: share of it that stays at the first step; None for a branch that never moves.
-        precision: of its passes, "float32" or "bfloat16".
+        branch: the teacher's model; used, not copied.
+        momentum: weight of the old average at the first step; None for a teacher that is never updated.
+        precision: of the teacher's forward passes, "float32" or "bfloat16".
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class BoostingTeacher(Boosting):
 
     @torch.no_grad()
     def encode(self, batch: Batch) -> list[Anchors]:
-        """Gather the pairs under the teacher; one element."""
+        """Encode the batch with the teacher and gather the pairs of all processes; one element."""
         lengths = Lengths(batch.region_lengths, batch.word_lengths)
         branch, size = self.branch, self.piece_size
         with no_grad_autocast(self.precision, batch.regions.device):
@@ -90,16 +90,16 @@ class BoostingTeacher(Boosting):
         return [gather_anchors(images, texts, batch.image_groups, self.branch.scorer, lengths)]
 
     def after_step(self, model: Coder, step: int) -> None:
-        """Average the target in, as the optimizer left it (eq. 22)."""
+        """Update a moving average with the target's new weights (eq. 22)."""
         if self.momentum is not None:
             update_momentum(self.branch, model, cosine_momentum(step, self.steps, self.momentum))
 
 
 class OnlineBranches(Boosting):
-    """Branches before the target, from other seeds, which train in the same step by their own loss.
+    """Branches that precede the target, start from other seeds and train in the same step with their own losses.
 
-    One forward pass of each serves its own loss and, without gradient, the margins of later branches, so each encodes
-    with its own dropout. The models are used, not copied.
+    One forward pass per branch, with dropout, serves both its own loss and, without gradient, the margins of later
+    branches. The models are used, not copied.
     """
 
     state_file = "anchor"
@@ -110,7 +110,7 @@ class OnlineBranches(Boosting):
         self.branches = nn.ModuleList(branches).train()
 
     def encode(self, batch: Batch) -> list[Anchors]:
-        """Gather the pairs under every branch, with gradient."""
+        """Encode the batch with every branch, with gradient, and gather the pairs of all processes."""
         lengths = Lengths(batch.region_lengths, batch.word_lengths)
         pairs = []
         for branch in self.branches:
@@ -122,12 +122,12 @@ class OnlineBranches(Boosting):
         return pairs
 
     def losses_against(self, losses: Losses, branches: Sequence[Anchors], step: Step) -> Losses:
-        """Add the target's losses against the other branches, and the losses of these."""
+        """Add the target's losses against the other branches, and those branches' own losses."""
         losses = super().losses_against(losses, branches, step)
         return cohort_losses(losses, step.anchors, branches, step.config, step.branch_losses)
 
     def separate_parameters(self) -> list[dict[str, nn.Parameter]]:
-        """Return those of every branch: no branch's gradient shortens another's."""
+        """Return one group per branch, so that clipping one branch's gradient does not affect another's."""
         return [
             {f"branch-{number} {name}": parameter for name, parameter in branch.named_parameters()}
             for number, branch in enumerate(self.branches, start=1)
@@ -135,7 +135,7 @@ class OnlineBranches(Boosting):
 
 
 def loss_against_teacher(boosting: BoostingConfig) -> TeacherLoss:
-    """Return the configured loss against a teacher, to be called with the scores of both branches."""
+    """Return the configured loss against a teacher, a function of the scores of both branches."""
     return teacher_loss(
         boosting.boosting,
         margin=boosting.boosting_margin,
@@ -147,7 +147,7 @@ def loss_against_teacher(boosting: BoostingConfig) -> TeacherLoss:
 
 
 def boosted(losses: Losses, target: Anchors, teachers: Sequence[Anchors], config: Config) -> Losses:
-    """Add the loss against the teachers: a sum over the batch, whatever the main loss."""
+    """Add the loss against the teachers, always summed over the batch, regardless of the main loss."""
     if not teachers:
         return losses
     boosting, same_image = config.boosting, config.objective.same_image_negatives
@@ -164,8 +164,8 @@ def cohort_losses(
     config: Config,
     raw: Callable[[Anchors], Losses],
 ) -> Losses:
-    """Add the losses of the earlier branches, which train in the same step (OSS), to those of the target. Each has
-    the `raw` loss, and all branches before it as teachers; under mutual learning all others."""
+    """Add the losses of the earlier branches, which train in the same step (OSS), to those of the target. Each branch
+    has the `raw` loss and a loss against its teachers: all earlier branches, or all others in mutual learning."""
     for number, branch in enumerate(earlier):
         teachers = list(earlier[:number])
         if config.boosting.boosting == "dml":
@@ -177,8 +177,8 @@ def cohort_losses(
 def read_teacher(
     config: Config, vocabulary: Vocabulary | None, feature_size: int, towers: RunTowers | None = None
 ) -> LoadedModel | None:
-    """Load the finished run that sets the margins of a run to train; None for a configuration without one.
-    InputError: not a finished run, damaged, or it reads other words or regions than this run."""
+    """Load the finished run that is the offline teacher; None if the configuration has none. InputError: not a finished
+    run, damaged, or with a different vocabulary, text encoder, feature size or towers than this run."""
     if config.boosting.boosting == "none" or config.boosting.boosting_scenario != "offline":
         return None
     folder = Path(config.boosting.boosting_teacher)
@@ -219,8 +219,8 @@ def _difference(
 
 
 def start_from_teacher(config: Config, model: Coder, teacher: LoadedModel) -> None:
-    """Copy the teacher's weights into the target if the configuration starts from them. InputError: the two are
-    different models."""
+    """Copy the teacher's weights into the target if `boosting_start` is "teacher". InputError: the two models have
+    different settings."""
     if config.boosting.boosting_start != "teacher":
         return
     fact = "is teacher, but the teacher's weights do not fit this run's model"
@@ -228,7 +228,7 @@ def start_from_teacher(config: Config, model: Coder, teacher: LoadedModel) -> No
     different = Fault("--boosting-start", fact, "the same model settings in both", fix)
     flag = f"--boosting-teacher {config.boosting.boosting_teacher}"
     before, now = teacher.config.model.region_norm, config.model.region_norm
-    if before != now:  # the weights would fit with another meaning
+    if before != now:  # the shapes would fit, but the weights would mean something else
         raise InputError([different, Fault(flag, f"has --region-norm {before}, this run has {now}")])
     try:
         load_weights(model, teacher.model.state_dict(), flag)

@@ -1,4 +1,4 @@
-"""Make the parts of a configuration; the parts of a few lines are defined here."""
+"""Create the parts of a configuration; short parts are defined here."""
 
 import copy
 import math
@@ -29,7 +29,7 @@ from coder_core.training.step import Part, Step
 
 
 def make_parts(config: Config, prepared: Prepared, device: torch.device) -> list[Part]:
-    """Make the parts of a configuration, on `device`, in the order in which their losses are summed (eq. 8)."""
+    """Create the parts of a configuration, on `device`, in the order in which their losses are summed (eq. 8)."""
     objective = config.objective
     bias = objective.logit_bias if objective.loss == "sigmoid" else None
     reviews = prepared.data.review_weights
@@ -51,8 +51,8 @@ class LearnedScale(Part):
     """Learned scale of the logits, exp(t), and bias b of the sigmoid loss. CLIP: Radford et al. 2021; SigLIP: Zhai et
     al. 2023.
 
-    Neither has weight decay, and their gradient is clipped by a norm of its own. Of several branches that train
-    together only the target moves them. exp(t) starts as 1 / temperature and stays at or below 100.
+    Neither has weight decay, and their gradients are clipped separately from the model's. Online branches of boosting
+    do not train them. exp(t) starts at 1 / temperature and never exceeds 100.
     """
 
     state_file = "scale"
@@ -63,7 +63,7 @@ class LearnedScale(Part):
         self.bias = None if bias is None else nn.Parameter(torch.tensor(bias))
 
     def loss_inputs(self, model: Coder, batch: Batch) -> dict[str, Any]:
-        """Return the present scale and bias."""
+        """Return the current scale and bias."""
         return {"scale": Scale(self.log_scale.exp(), self.bias)}
 
     @torch.no_grad()
@@ -88,12 +88,12 @@ class LearnedScale(Part):
         return [f"logit scale {fields['logit_scale']:.3g}{bias}"]
 
     def exports(self) -> dict[str, dict[str, Tensor]]:
-        """Return both, to keep beside the best model; ranking does not read them."""
+        """Return t and b, which are saved with the best model; ranking does not need them."""
         return {"scale": {name: value.detach() for name, value in self.state_dict().items()}}
 
 
 class ReviewWeights(Part):
-    """Weights of reviewed pairs for the instance branch. It has no state."""
+    """Weights of reviewed pairs for the instance branch; a part without state."""
 
     weights: Tensor  # (m,) of all train pairs
 
@@ -107,10 +107,10 @@ class ReviewWeights(Part):
 
 
 class ConceptLoss(Part):
-    """Loss of the concept branch, L_DCL^C. CODER section 3.3. It has no state."""
+    """Loss of the concept branch, L_DCL^C (CODER section 3.3); a part without state."""
 
     def add_losses(self, losses: Losses, step: Step) -> Losses:
-        """Add L_DCL^C, also at weight 0: several processes wait for a gradient of every parameter."""
+        """Add L_DCL^C, even at weight 0: DistributedDataParallel waits for a gradient of every parameter."""
         embedded, objective = step.embedded, step.config.objective
         assert embedded.concept_images is not None
         assert embedded.concept_texts is not None
@@ -121,8 +121,8 @@ class ConceptLoss(Part):
 class EmbeddingRegularisers(Part):
     """PVSE's diversity of the heads and discrepancy of the modalities. Song & Soleymani 2019.
 
-    The paper averages all its losses over the batch. Next to a loss that is summed over it these are summed as well,
-    so that a weight means the same.
+    The paper averages all its losses over the batch. If the main loss is summed over the batch instead, these are
+    summed too, so that a weight keeps its meaning.
     """
 
     def add_losses(self, losses: Losses, step: Step) -> Losses:
@@ -140,8 +140,8 @@ class EmbeddingRegularisers(Part):
 
 
 class MomentumMemory(Part):
-    """Encode keys with the momentum encoder, a copy of `model` at its start, before the loss; enqueue them after the
-    step. `precision` of the momentum encoder's passes: "float32" or "bfloat16"."""
+    """Momentum encoder, initially a copy of `model`, and bank: keys are encoded before the loss and enqueued after the
+    step. `precision` of the encoder's forward passes: "float32" or "bfloat16"."""
 
     state_file = "memory"
 
@@ -149,7 +149,7 @@ class MomentumMemory(Part):
         super().__init__()
         self.precision, self.piece_size = precision, config.training.piece_size
         self.momentum = config.memory.momentum
-        self.twin = momentum_encoder(model, dropout=config.memory.twin_dropout)  # named so in saved states
+        self.twin = momentum_encoder(model, dropout=config.memory.twin_dropout)  # saved states use this name
         self.bank = CoupledBank(config.memory.bank_size, config.model.dimension)
         self._pending: tuple[Tensor, ...] | None = None
 
@@ -159,8 +159,8 @@ class MomentumMemory(Part):
 
     @torch.no_grad()
     def encode_keys(self, model: Coder, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Update the momentum encoder, then encode this process's pairs: (B, D) image and text keys. Keys are of the
-        instance branch only (eq. 6); the update covers the concept branch, whose keys nothing reads."""
+        """Update the momentum encoder, then encode this process's pairs: (B, D) image and text keys. Only the instance
+        branch has keys (eq. 6), although the update also covers the concept branch."""
         update_momentum(self.twin, model, self.momentum)
         twin, size = self.twin, self.piece_size
         with no_grad_autocast(self.precision, batch.regions.device):
@@ -170,7 +170,7 @@ class MomentumMemory(Part):
         return images, texts
 
     def after_step(self, model: Coder, step: int) -> None:
-        """Enqueue the keys of all processes. After backward(): autograd reads the slots they overwrite."""
+        """Enqueue the keys of all processes. This must follow backward(), which reads the slots they overwrite."""
         if self._pending is not None:
             self.bank.enqueue(*self._pending)
             self._pending = None
@@ -181,7 +181,7 @@ class MomentumMemory(Part):
 
 
 def make_memory(config: Config, prepared: Prepared) -> MomentumMemory | None:
-    """Make the memory of a configuration that has a bank."""
+    """Create the memory; None without a bank."""
     if config.memory.bank_size == 0:
         return None
     precision = no_grad_precision(config.training, next(prepared.model.parameters()).device)
@@ -189,7 +189,7 @@ def make_memory(config: Config, prepared: Prepared) -> MomentumMemory | None:
 
 
 def make_neighbourhoods(config: Config, prepared: Prepared) -> Neighbourhoods | None:
-    """Make the neighbourhoods of a configuration that reads neighbours."""
+    """Create the neighbourhoods; None if the configuration needs no neighbours."""
     neighbourhood, train = prepared.sources.neighbourhood, prepared.data.train
     if neighbourhood is None:
         return None
@@ -197,7 +197,7 @@ def make_neighbourhoods(config: Config, prepared: Prepared) -> Neighbourhoods | 
 
 
 def make_boosting(config: Config, prepared: Prepared) -> Boosting | None:
-    """Make the other branches of a configuration; a moving average starts as the prepared model."""
+    """Create the other branches of boosting; None without boosting. A moving average starts as a copy of the model."""
     boosting, piece_size, teacher = config.boosting, config.training.piece_size, prepared.sources.teacher
     if boosting.boosting == "none":
         return None
@@ -212,7 +212,7 @@ def make_boosting(config: Config, prepared: Prepared) -> Boosting | None:
 
 
 def make_prototypes(config: Config, prepared: Prepared) -> PrototypeClassification | None:
-    """Make the prototypes of a configuration; the classifier's start follows from the seed."""
+    """Create the prototypes; None without any. The seed determines the classifier's initial weights."""
     if config.memory.prototypes == 0:
         return None
     pass_pairs = prepared.batches.per_epoch * config.training.batch_size

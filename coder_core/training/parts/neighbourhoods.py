@@ -1,7 +1,7 @@
 """Weights of complementary samples and partners of the within-modality losses, from the embeddings of the last epoch.
 
-Every step caches its embeddings. At the start of every epoch after the first, the raw scores of all pairs are computed
-from that cache once, so a step only looks up its pairs and takes two softmaxes. In the first epoch all weights are equal.
+Every step caches its embeddings. Each epoch after the first starts by computing the raw scores of all pairs from that
+cache, so a step only looks up its pairs' scores and takes two softmaxes. In the first epoch all weights are equal.
 """
 
 from typing import Any
@@ -23,11 +23,11 @@ from coder_core.runs.analysis.weights import weight_settings
 from coder_core.training.losses import Losses
 from coder_core.training.step import Part, Step
 
-PARTNER_STREAM = 7  # of the random numbers that draw every pair a neighbour
+PARTNER_STREAM = 7  # random stream that draws the partner of each pair, one of its neighbours
 
 
 class Neighbourhoods(NeighbourWeights, Part):
-    """Weigh samples by their neighbourhoods, (m, N) int32 of the train captions, and add the within-modality losses."""
+    """Sample weights by neighbourhood and within-modality losses; `neighbours`: (m, N) int32 of the train captions."""
 
     state_file = "neighbourhoods"
 
@@ -49,24 +49,24 @@ class Neighbourhoods(NeighbourWeights, Part):
         )
         self.has_partners = weighting.within_image > 0 or weighting.within_text > 0
         self.register_buffer("partner", torch.full((len(neighbours),), ABSENT))
-        for name in ("neighbours", "image_of_text"):  # which the data gives again
+        for name in ("neighbours", "image_of_text"):  # not saved: recomputed from the data
             self.register_buffer(name, getattr(self, name), persistent=False)
         self._pending: tuple[Tensor, ...] | None = None
 
     @torch.no_grad()
     def begin_epoch(self, epoch: int) -> None:
-        """Score all pairs by the embeddings of the last epoch and draw every pair a partner; nothing in epoch 0."""
+        """Score all pairs by the last epoch's embeddings and draw a partner for each; do nothing in epoch 0."""
         super().begin_epoch(epoch)
         if epoch > 0 and self.has_partners:
             self.partner.copy_(self.draw(1, PARTNER_STREAM, epoch).squeeze(1))
 
     def loss_inputs(self, model: Coder, batch: Batch) -> dict[str, Any]:
-        """Return the weights of this step's pairs if the configuration weighs by neighbourhoods."""
+        """Return the weights of this step's pairs, if samples are weighted by neighbourhood."""
         return {} if self.kind == "none" else {"neighbour_weights": self.pair_weights(batch.text_ids)}
 
     @torch.no_grad()
     def partner_embeddings(self, text_ids: Tensor, *, images: bool) -> tuple[Tensor, Tensor]:
-        """Return (B, D) cached embeddings of each pair's partner (image or caption) and (B,) true where one exists."""
+        """Return (B, D) cached embeddings of the pairs' partners (images or captions) and a (B,) mask of known ones."""
         partner = self.partner[text_ids]
         row = partner.clamp_min(0)
         if images:
@@ -77,8 +77,8 @@ class Neighbourhoods(NeighbourWeights, Part):
     def add_losses(self, losses: Losses, step: Step) -> Losses:
         """Add the within-modality losses that have a weight (Thomas and Kovashka 2020).
 
-        The paper draws one neighbour and encodes it with the batch. Here its embedding is that of the last epoch, which
-        saves a second forward pass: the neighbour has no gradient. The first epoch has no such loss.
+        The paper draws one neighbour and encodes it with the batch. Here its embedding comes from the last epoch, which
+        saves a second forward pass but gives the neighbour no gradient. The first epoch has no such losses.
         """
         pairs, text_ids = mean_vectors(step.anchors), step.batch.text_ids
         all_text_ids = parallel.gather_rows(text_ids)

@@ -1,6 +1,6 @@
-"""Prototype-guided classification while training: labels, loss and statistics. CODER section 3.4, eq. 7.
+"""Prototype-guided classification during training: labels, loss and statistics. CODER section 3.4, eq. 7.
 
-A step labels its pairs by the present centroids, takes the loss, and moves the centroids after the optimizer's step.
+A step labels its pairs by the current centroids, adds the loss, and moves the centroids after the optimizer step.
 """
 
 import math
@@ -21,16 +21,16 @@ from coder_core.runs.saves import PROTOTYPES
 from coder_core.training.losses import Losses
 from coder_core.training.step import EpochEnd, Part, Step
 
-START_STREAM = 4  # of the random numbers the classifier starts from
-RECLUSTER_STREAM = 5  # of the random numbers a full clustering starts from
-ITERATIONS = 10  # of each start of a full clustering
-MOST_MATCHED_EXACTLY = 2048  # the Hungarian method takes seconds there, and grows with the cube
+START_STREAM = 4  # random stream of the classifier's initial weights
+RECLUSTER_STREAM = 5  # random stream of a full clustering's random start
+ITERATIONS = 10  # of k-means, for each start of a full clustering
+MOST_MATCHED_EXACTLY = 2048  # clusters; the Hungarian method takes seconds at this size and is cubic
 SUMS = ("pairs", "similarity", "labelled before", "label changed", "image correct", "text correct")
 
 
 class PrototypeClassification(Part):
-    """Add L_PGC: classify every pair as its prototype. `image_of_text`: (m,) the image of every caption of
-    the train split. `pass_pairs`: pairs of a pass."""
+    """Prototypes and their loss L_PGC, which classifies every pair as its prototype. `image_of_text`: (m,) image of
+    every train caption. `pass_pairs`: pairs per pass over the train split."""
 
     state_file = PROTOTYPES
 
@@ -44,10 +44,10 @@ class PrototypeClassification(Part):
         self.clusters = Prototypes(count, dimension, len(image_of_text), pass_pairs)
         self.classifier = nn.Parameter(torch.empty(count, dimension))
         seed = np.random.SeedSequence((self.seed, START_STREAM)).generate_state(1)[0]
-        bound = 1 / math.sqrt(dimension)  # as nn.Linear starts
+        bound = 1 / math.sqrt(dimension)  # as nn.Linear initialises its weights
         nn.init.uniform_(self.classifier, -bound, bound, generator=torch.Generator().manual_seed(int(seed)))
         self.register_buffer("tally", torch.zeros(len(SUMS), dtype=torch.float64))
-        # until a step ends
+        # from `add_losses` to `after_step`
         self._pending: tuple[Tensor, Tensor, Assignment | None, Tensor | None] | None = None
         self._batch = torch.zeros(len(SUMS), dtype=torch.float64)
 
@@ -65,7 +65,7 @@ class PrototypeClassification(Part):
     def classification_losses(
         self, instance: tuple[Tensor, Tensor], classified: tuple[Tensor, Tensor], text_ids: Tensor
     ) -> Tensor | None:
-        """Return (B,) L_PGC of this process's pairs, both modalities; None until the prototypes exist.
+        """Return (B,) L_PGC of this process's pairs, summed over both modalities; None until the prototypes exist.
         `instance`: v^I and w^I, (B, D) unit rows, which are clustered. `classified`: v^C and w^C, (B, D),
         which are classified."""
         local = pair_vectors(*instance)
@@ -74,7 +74,7 @@ class PrototypeClassification(Part):
             self._pending = vectors, text_ids, None, None
             return None
         assigned = self.clusters.assign(local)
-        # One product for both modalities.
+        # One matrix product for both modalities.
         logits = prototype_logits(torch.cat(classified), self.classifier, temperature=self.temperature)
         labels = assigned.labels.repeat(2)
         per_pair = prototype_guided(logits, labels).view(2, -1).sum(0)
@@ -115,8 +115,8 @@ class PrototypeClassification(Part):
     def statistics(self, sums: Tensor) -> dict[str, Any]:
         """Return member counts, inertia, label changes and accuracies; {} before the first labels.
 
-        `inertia` is the mean squared distance of a pair to its centroid, `changed` the share of pairs with a new label;
-        the accuracies are the classifier's on the labels. `sums`: (6,) over a batch, or the pass so far.
+        `inertia` is the mean squared distance of a pair to its centroid, `changed` the share of labelled pairs whose
+        label changed; accuracies compare the classifier with the labels. `sums`: (6,) of a batch or the pass (`SUMS`).
         """
         pairs, similarity, before, changed, images, texts = sums.tolist()
         if not pairs:
@@ -127,7 +127,7 @@ class PrototypeClassification(Part):
         return self.clusters.counts()._asdict() | rounded
 
     def end_epoch(self, end: EpochEnd) -> dict[str, Any]:
-        """Return the statistics of the pass; recluster all pairs if due, in the first process."""
+        """Return the statistics of the pass; if due, recluster all pairs on rank 0."""
         statistics, every = self.statistics(self.tally), self.recluster_every
         if every and end.epoch % every == 0 and self.clusters.ready and not end.last:
             if parallel.rank() == 0:
@@ -139,7 +139,7 @@ class PrototypeClassification(Part):
         return {"prototypes": statistics} if statistics else {}
 
     def recluster(self, images: np.ndarray, texts: np.ndarray) -> float:
-        """Cluster all pairs at once with the old numbers; return the share of pairs that kept their label.
+        """Recluster all pairs, keeping the old numbering; return the share of labelled pairs that kept their label.
         `images`: (n, D) unit rows of the train split. `texts`: (m, D) unit rows."""
         vectors = pair_vectors(torch.from_numpy(images[self.image_of_text]), torch.from_numpy(texts))
         sequence = np.random.SeedSequence((self.seed, RECLUSTER_STREAM, int(self.clusters.seen)))
@@ -152,7 +152,7 @@ class PrototypeClassification(Part):
         return float(same.mean()) if len(same) else 0.0
 
     def exports(self) -> dict[str, dict[str, Tensor]]:
-        """Return centroids, member counts and classifier, which explain the clusters; inference never reads them."""
+        """Return centroids, member counts and classifier, to inspect the clusters; inference does not need them."""
         if not self.clusters.ready:
             return {}
         tensors = {"centroids": self.clusters.centroids, "members": self.clusters.members}
@@ -178,7 +178,7 @@ def in_words(report: Mapping[str, Any]) -> str:
 
 
 def recluster(vectors: np.ndarray, centroids: np.ndarray, *, seed: int) -> np.ndarray:
-    """Return (K, D) new centroids of all pairs, in the order of the old ones: the better of a random start and the old."""
+    """Return (K, D) centroids of a full k-means, numbered like the old: the better of a random and the old start."""
     vectors = np.ascontiguousarray(vectors, dtype=np.float32)
     candidates = []
     for start in (None, centroids):
@@ -191,16 +191,16 @@ def recluster(vectors: np.ndarray, centroids: np.ndarray, *, seed: int) -> np.nd
 
 
 def mean_cosine(vectors: np.ndarray, centroids: np.ndarray) -> float:
-    """Return the mean cosine of a pair to its nearest centroid."""
+    """Return the mean cosine between pairs and their nearest centroids."""
     return float(np.einsum("nd,nd->n", vectors, centroids[nearest_centroid(vectors, centroids)]).mean())
 
 
 def match_clusters(before: np.ndarray, after: np.ndarray, count: int) -> np.ndarray:
-    """Give each old number to a new cluster, so that as many pairs as possible keep their number.
+    """Match new clusters to old numbers so that as many pairs as possible keep their number.
 
-    `before` and `after` are the (pairs,) labels under K old and new centroids. Up to 2,048 clusters the matching is
-    optimal (Hungarian method); above, greedy by shared pairs. Returns (K,) int64, a permutation: old number k goes to
-    new cluster result[k].
+    `before` and `after` are the (pairs,) labels under the K old and new centroids. Up to 2,048 clusters the matching is
+    optimal (Hungarian method); above that it is greedy, most shared pairs first. Return a permutation, (K,) int64: new
+    cluster result[k] gets the old number k.
     """
     shared, times = np.unique(before.astype(np.int64) * count + after, return_counts=True)
     old, new = np.divmod(shared, count)
