@@ -1,4 +1,4 @@
-"""All campaigns, or those named, one table: `python -m tests.attack [links …] --seed 0`. The status is 1 after anything bad."""
+"""Run all campaigns or the named ones: `python -m tests.attack [links …] --seed 0`. Exit status 1 if a finding is bad."""
 
 import argparse
 import os
@@ -13,7 +13,7 @@ CAMPAIGNS = ("numbers", "readers", "corruptions", "kills", "restarts", "inputs",
 
 
 def main():
-    """Run them one after the other, each in a folder of its own."""
+    """Run the campaigns one after another, each in its own folder; print the findings and return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m tests.attack")
     parser.add_argument("campaigns", nargs="*", default=CAMPAIGNS, help=" ".join(CAMPAIGNS))
     parser.add_argument("--seed", type=int, default=0)

@@ -1,6 +1,6 @@
 """Bad inputs of every family: features, captions and ids, Karpathy's annotations, word vectors, settings.
 
-A case makes an input bad in a folder of a good data set, from a seed, and may return further flags of the commands.
+A case takes a folder with good data and a random generator, spoils one input, and may return extra command-line flags.
 """
 
 import copy
@@ -70,11 +70,11 @@ ODD_FLAGS = (
     *("", "nan", "inf", "-1", "0", "abc", "1e400", "999999999", "-0.0", "True", "\udcff", "1_0", "٣"),
     *("[]", "1e-300"),
 )
-LONG_WORK = {"epochs", "data", "pictures", "compile"}  # 999,999,999 epochs are right, and long
+LONG_WORK = {"epochs", "data", "pictures", "compile"}  # not tried: 999,999,999 epochs are valid but never end
 
 
 def flip(content, rng, within=0):
-    """Change one bit, within the first bytes or anywhere."""
+    """Flip one random bit, within the first `within` bytes, or anywhere if it is 0."""
     if not content:
         return content
     position = rng.randrange(min(within, len(content)) if within else len(content))
@@ -82,17 +82,17 @@ def flip(content, rng, within=0):
 
 
 def rewrite(change, content=None):
-    """Write what a change makes of a file's content, or of this one."""
+    """Return a function that applies `change` to a file's content (or to `content`) and writes the result."""
     return lambda path, rng: path.write_bytes(change(path.read_bytes() if content is None else content, rng))
 
 
 def replace(make):
-    """Put a special file in the place of a file."""
+    """Return a function that replaces a file with a special one."""
     return lambda path, rng: (path.unlink(missing_ok=True), make(path))
 
 
 def in_a_split(end, changes):
-    """Cases of changes to train's or dev's file of this ending."""
+    """Return cases that change the file with this ending of train or dev, chosen at random."""
 
     def case(change):
         def write(folder, rng):
@@ -104,7 +104,7 @@ def in_a_split(end, changes):
 
 
 def features_cases():
-    """Arrays of every dtype, shape and value, damaged files, and files that are not arrays."""
+    """Return cases for features: arrays of every dtype, shape and value, damaged files, files that are not arrays."""
     x = features()
     holding = {"nan": np.nan, "inf": np.inf, "-inf": -np.inf, "1e38": 1e38, "3e38": 3e38, "denormal": 1e-42}
     center = np.zeros(x.shape, bool)
@@ -160,7 +160,7 @@ def _saved(save, array):
 
 
 def caption_cases(end="_caps.txt"):
-    """Captions, or ids, with odd lines, odd encodings and wrong counts."""
+    """Return cases for captions or ids: odd lines, odd encodings and wrong line counts."""
     lines = [f"a dog number {row} runs" for row in range(8)]
     if end != "_caps.txt":
         lines = [f"{row}.jpg" for row in range(4)]
@@ -197,7 +197,7 @@ def caption_cases(end="_caps.txt"):
 
 
 def _karpathy():
-    """A small data set: four images of train and four of val, two captions each."""
+    """Return a small data set: four train images and four val images, two captions each."""
     images = []
     for row in range(8):
         image = {"imgid": row, "filename": f"{row}.jpg", "split": "train" if row < 4 else "val"}
@@ -212,7 +212,7 @@ def _karpathy():
 
 
 def karpathy_cases():
-    """Karpathy's JSON with a value replaced, deleted or repeated anywhere, and texts that are not such JSON."""
+    """Return cases for Karpathy's JSON: any value replaced, deleted or repeated, and texts that are not valid."""
 
     def of_text(change):
         return lambda folder, rng: _write_karpathy(folder, change(json.dumps(_karpathy()), rng))
@@ -277,7 +277,7 @@ def _write_karpathy(folder, text):
 
 
 def glove_cases():
-    """Files of word vectors."""
+    """Return cases for word-vector files."""
     good = b"a 0.1 0.2 0.3\ndog 0.4 0.5 0.6\nnumber 0.1 -0.2 0.3\nruns 0.7 0.8 0.9\n"
     contents = {
         "good": good,
@@ -314,7 +314,7 @@ def glove_cases():
 
 
 def flag_cases():
-    """Every value of the configuration, with odd texts."""
+    """Return a case for every setting except `LONG_WORK` with every odd value, as a flag."""
     sections = [getattr(Config(), section.name) for section in fields(Config) if section.name != "name"]
     names = [setting.name for section in sections for setting in fields(section)]
 

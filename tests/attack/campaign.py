@@ -1,4 +1,4 @@
-"""Shared parts of the campaigns: imports happen once, every case is a fork, and outcomes are counted."""
+"""Shared parts of the campaigns: modules are imported once, every case runs in a fork, and outcomes are counted."""
 
 import json
 import os
@@ -19,7 +19,7 @@ from rich.table import Table
 
 ROOT = Path(__file__).resolve().parents[2]
 FIXTURE = Path("tests") / "fixtures" / "finished_runs"  # the campaigns run in ROOT
-LONGEST = 300  # seconds of a case, also beside other programs; what takes longer hangs
+LONGEST = 300  # seconds per case, enough on a busy machine; a longer case counts as a hang
 PACKAGES = (
     "app",
     "streamlit",
@@ -34,17 +34,17 @@ PACKAGES = (
     "tyro",
     "typeguard",
 )
-USUAL_EXITS = (1, 2, 3)  # of a command that refuses or was stopped
+USUAL_EXITS = (1, 2, 3)  # exit status of a command that refuses its input or was stopped
 
-OUTCOMES = ("harmless", "named", "silent", "traceback")  # the worst last
+OUTCOMES = ("harmless", "named", "silent", "traceback")  # best to worst
 
 
 @dataclass(frozen=True)
 class Finding:
-    """Outcome of one case at one door, a program or function.
+    """Outcome of one case at one door, which is a program or function that reads the input.
 
-    "named": refused or continued, and the place is named; "harmless": nothing differs; "silent": other numbers or other
-    files without a word, or a refusal that does not name the place; "traceback": an unexpected exception, a crash, a hang.
+    "harmless": nothing differs; "named": refused or continued with a message that names the place; "silent": different
+    numbers or files without a message, or a refusal that does not name it; "traceback": an exception, a crash, a hang.
     """
 
     case: str
@@ -54,24 +54,24 @@ class Finding:
 
     @property
     def bad(self):
-        """True if the campaign fails because of it."""
+        """True if the finding fails the campaign."""
         return self.outcome in ("silent", "traceback")
 
 
 @dataclass
 class Campaign:
-    """The findings of one campaign, a list for every case."""
+    """Findings of one campaign, one list per case."""
 
     name: str
     cases: list[list[Finding]] = field(default_factory=list)
 
     @property
     def bad(self):
-        """Everything silent and every traceback."""
+        """All silent findings and tracebacks."""
         return [finding for case in self.cases for finding in case if finding.bad]
 
     def counts(self):
-        """Cases by their worst outcome; named is worse than harmless."""
+        """Count the cases by their worst outcome; "named" is worse than "harmless"."""
         return Counter(max((f.outcome for f in case), key=OUTCOMES.index) for case in self.cases if case)
 
 
@@ -84,7 +84,7 @@ def draw_again(rng, possible, count):
 
 
 class Listener:
-    """Standard output and error of this process, caught in a file."""
+    """Capture of this process's standard output and error in a file."""
 
     def __init__(self, path):
         self.path = path
@@ -93,7 +93,7 @@ class Listener:
         os.dup2(descriptor, 2)
 
     def hear(self, call):
-        """Exit status of a command and all it printed; None and the traceback when it raised."""
+        """Return a command's exit status and output; after an exception None and the traceback."""
         os.truncate(self.path, 0)
         try:
             status = call() or 0
@@ -108,7 +108,7 @@ class Listener:
 
 
 def forked(cases, task, folder, jobs):
-    """Fork for every case, `jobs` at once, and yield the findings of each as it ends. A child that dies is a traceback."""
+    """Fork for every case, `jobs` at once, and yield its findings when it ends. A child that dies is a traceback."""
     running = {}
     for number, case in enumerate(cases):
         if len(running) >= jobs:
@@ -119,7 +119,7 @@ def forked(cases, task, folder, jobs):
 
 
 def _child(work):
-    """Fork, and end the child after this work; its status is 70 after any exception."""
+    """Run `work` in a forked child and return its process id; the child exits with 0, or with 70 after an exception."""
     sys.stdout.flush()
     pid = os.fork()
     if pid:
@@ -161,7 +161,7 @@ def _reap(running, folder, cases):
 
 
 def import_all(folder, warm_up):
-    """Import here what `warm_up` imports when it is run in a child, so that no fork has to."""
+    """Run `warm_up` in a child and import here the modules it imported, so that later forks need not."""
     listing = folder / "modules"
 
     def work():
@@ -173,12 +173,12 @@ def import_all(folder, warm_up):
         raise RuntimeError((folder / "warm-up.output").read_text())
     for name in listing.read_text().splitlines():
         if name.partition(".")[0] in PACKAGES:
-            with suppress(Exception):  # what its parent made without importing it
+            with suppress(Exception):  # a module object that its package created without a file
                 __import__(name)
 
 
 def try_all(name, folder, warm_up, draw, task, jobs):
-    """Import what the cases need, draw them, and try each in a fork with a folder of its own."""
+    """Import what the cases need, draw them, and try each in a fork with its own folder."""
     import_all(folder, warm_up)
     (folder / "cases").mkdir()
     return Campaign(name, list(forked(draw(), task, folder / "cases", jobs)))
@@ -186,7 +186,7 @@ def try_all(name, folder, warm_up, draw, task, jobs):
 
 @contextmanager
 def workplace():
-    """A folder in memory where the system has one, with the cache of this process inside; the repository is entered."""
+    """Change to the repository and yield a temporary folder, in memory if possible, which also holds the cache."""
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     os.chdir(ROOT)
     with (
@@ -198,7 +198,7 @@ def workplace():
 
 
 def report(campaigns, show=20):
-    """Print the bad findings and the table; the exit status."""
+    """Print the bad findings and the table; return the exit status."""
     console, table = Console(width=200, highlight=False), Table("campaign", "tried", *OUTCOMES)
     for campaign in campaigns:
         for finding in campaign.bad[:show]:

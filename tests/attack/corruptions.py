@@ -1,11 +1,11 @@
-"""Damage every kind of file of a run; open it by the API, by `evaluate` and by training that is resumed.
+"""Damage every kind of file of a run, then open the run with the API, `evaluate` and resumed training.
 
     python -m tests.attack corruptions --cases 700 --seed 0
 
-Two runs stopped during their last epoch, one with concepts, bank and prototypes, one with sample weights, are
-evaluated, laid out and clustered. One file is then cut, emptied, changed by one bit or replaced by another file's
-contents. Of a "sealed" change all checksums are recomputed, as a stranger can: then no value is a finding, and pages of
-the app are a door too.
+Two runs, one with concepts, bank and prototypes and one with sample weights, are stopped during their last epoch,
+evaluated, projected and clustered. One file is then cut, emptied, changed by one bit or replaced by another file's
+contents. After a "sealed" change all checksums are recomputed, as an attacker could do; then only tracebacks are bad,
+and a page of the app is opened too.
 """
 
 import hashlib
@@ -73,7 +73,7 @@ class Corruption:
 
 
 def three_epochs(name, folder):
-    """The files that a run begins with, as the fixture has them, for three epochs."""
+    """Write the initial files of the fixture's run `name`, with three epochs, and return the folder."""
     like = SealedFolder(FIXTURE / "checkpoints" / name)
     files = {file: like.read(file) for file in like.manifest["files"]}
     files["config.toml"] = re.sub(rb"\nepochs = \d+", b"\nepochs = 3", files["config.toml"])
@@ -81,7 +81,7 @@ def three_epochs(name, folder):
 
 
 def prepare_runs(folder):
-    """Make both runs, their derived results, and the facts of each door while they are intact."""
+    """Make both runs and their derived results, and record what each door reads while they are intact."""
     use_onednn()  # as the commands do
     for name in RUNS:
         run = stop_during(three_epochs(name, folder / "like" / name), folder / "runs" / name, LAST_STEP)
@@ -98,7 +98,7 @@ def prepare_runs(folder):
 
 
 def digest(value):
-    """One number for arrays, tables and plain values."""
+    """Return the SHA-256 (hexadecimal) of an array, a tensor, a table or a plain value."""
     if isinstance(value, np.ndarray):
         shape = f"{value.dtype}{value.shape}".encode()
         return hashlib.sha256(shape + np.ascontiguousarray(value).tobytes()).hexdigest()
@@ -113,7 +113,7 @@ def digest(value):
 
 
 def seen_by_the_api(folder):
-    """Everything a page shows of a run: name of the part → its digest, and the faults shown instead."""
+    """Return the parts of a run that pages show (name → digest), and the faults shown instead of parts."""
     faults = []
 
     def stored(result):
@@ -148,7 +148,7 @@ def seen_by_the_api(folder):
             faults.append(str(error))
         if len(faults) > before:
             seen.pop(name, None)
-    if run.history_faults:  # a table of its own on the page
+    if run.history_faults:  # the page lists them in a separate table
         faults += run.history_faults
         seen.pop("history", None)
         seen.pop("steps", None)
@@ -164,14 +164,14 @@ def documents_of(analysis):
 
 
 def written_by_evaluate(folder, split="dev"):
-    """The analysis, and what must not change."""
+    """Return the analysis of a split (name → digest) and an empty list of faults."""
     analysis = open_analysis(folder, split, verify=True)
     facts = {name: digest(table) for name, table in tables_of(analysis).items()}
     return facts | {"metrics": digest(analysis.metrics), "captions": digest(analysis.captions)}, []
 
 
 def written_by_resume(folder):
-    """The last state, the best model, the history and the analysis of a run that was continued to its end."""
+    """Return last state, best model, history and analysis of a run that was resumed to its end, as above."""
     best = SaveStore(folder / "best", keep=1).newest()
     states = {"state": state_tensors(folder), "position": position(folder), "history": events(folder)}
     facts = {name: digest(state) for name, state in states.items()}
@@ -181,13 +181,13 @@ def written_by_resume(folder):
 DOORS = {
     "evaluate": (lambda run: evaluate.main([str(run)]), written_by_evaluate),
     "resume": (lambda run: train.main(["--resume", str(run)]), written_by_resume),
-    # last: the commands choose the library of products, and with it the bits of a query
+    # last: the commands choose the matrix library, and with it the last bits of an encoded query
     "api": (None, seen_by_the_api),
 }
 
 
 def meet(case, folder, listener, base):
-    """Try one corruption at every door, each on a copy of its own."""
+    """Try one corruption at every door, each with its own copy of the run."""
     if case.change == "sealed":
         yield meet_pages(case, folder / "runs", listener, base)
     for door in DOORS:
@@ -197,7 +197,7 @@ def meet(case, folder, listener, base):
 
 
 def spoil(run, case):
-    """Write the new contents of a file, and of a sealed change the checksums."""
+    """Write the new content of a file and, for a sealed change, recompute the checksums."""
     (run / case.path).write_bytes(case.content)
     if case.change == "sealed":
         with suppress(ValueError, LookupError, TypeError, AttributeError, OSError, InputError):
@@ -205,7 +205,7 @@ def spoil(run, case):
 
 
 def meet_pages(case, root, listener, base):
-    """Open a page over the run beside an intact one."""
+    """Open one page on a folder with the damaged run and an intact one."""
     shutil.copytree(base / "runs", root)
     spoil(root / case.run, case)
     page = PAGES[sum(case.content) % len(PAGES)]
@@ -214,14 +214,14 @@ def meet_pages(case, root, listener, base):
 
 
 def show_page(root, page, run):
-    """Run the script of a page, which shows what is wrong instead of failing."""
+    """Run a page's script, which must show faults instead of raising; return status 0."""
     with pytest.MonkeyPatch.context() as patch:
         open_page(patch, root, page, run=run)
     return 0
 
 
 def judge(case, door, run, expected, listener):
-    """Outcome at one door."""
+    """Return the finding at one door."""
     use, facts = DOORS[door]
     status, text = (0, "") if use is None else listener.hear(lambda: use(run))
     if status is None or status not in (0, *USUAL_EXITS):
@@ -230,7 +230,7 @@ def judge(case, door, run, expected, listener):
         status, trace = (0, "") if status else listener.hear(lambda: facts(run) and 0)
         return Finding(str(case), door, "harmless" if status == 0 else "traceback", f"{text} … {trace}")
     names = [str(run / case.path), case.path]
-    if Path(case.path).name == MANIFEST:  # exchanged for another one, it disagrees with the files beside it
+    if Path(case.path).name == MANIFEST:  # another folder's manifest disagrees with the files beside it
         names += [f"{(run / case.path).parent}/"]
     named = any(name in text for name in names)
     if status in USUAL_EXITS:
@@ -252,7 +252,7 @@ def judge(case, door, run, expected, listener):
 
 
 def draw(base, cases, seed):
-    """Corruptions, every kind of every file in turn."""
+    """Draw corruptions; every kind of every file occurs once before any repeats."""
     rng = random.Random(seed)
     files = [path.relative_to(base / "runs") for path in sorted((base / "runs").rglob("*")) if path.is_file()]
     files = [(path.parts[0], str(path.relative_to(path.parts[0]))) for path in files]
@@ -261,7 +261,7 @@ def draw(base, cases, seed):
 
 
 def corrupt(base, run, path, kind, rng):
-    """The new contents of a file."""
+    """Return one corruption of this kind of a file."""
     content = (base / "runs" / run / path).read_bytes()
     if not content or kind == "empty":
         return Corruption(run, path, b"", "emptied")
@@ -279,7 +279,7 @@ def corrupt(base, run, path, kind, rng):
 
 
 def poison(content, suffix, rng):
-    """Another number in a text, NaN or −1 in an array, a changed bit in other files."""
+    """Return the content with an odd value in a text, NaN or −1 in an array, a flipped bit in other files."""
     numbers = list(NUMBER.finditer(content)) if suffix in (".json", ".toml", ".jsonl") else []
     if numbers:
         start, end = rng.choice(numbers).span()

@@ -1,9 +1,9 @@
-"""Bad data folders, captions, annotations, word vectors and flags: all commands refuse them in the same words.
+"""Give bad data folders, captions, annotations, word vectors and flags to commands, which must refuse them alike.
 
     python -m tests.attack inputs --cases 400 --seed 0
 
-A case is silent when `check_data` or `train` takes what the other refuses, when `evaluate` refuses what `check_data`
-takes, or when one of them prints an error in other words. The inputs are those of `bad_inputs.py`.
+A case is silent if only one of `check_data` and `train` refuses the input, if `evaluate` refuses what `check_data`
+accepts, or if their error messages differ. `bad_inputs.py` makes the inputs.
 """
 
 import random
@@ -23,7 +23,7 @@ from tests.support.precomp_folders import write_split
 
 CASES = 400
 MEMORY = 12 << 30  # bytes of address space
-RUN = Path("runs") / "run"  # of the good data
+RUN = Path("runs") / "run"  # trained on the good data
 SMALL = [
     *("--epochs=1", "--batch-size=4", "--dimension=4", "--word-size=3", "--word-threshold=1"),
     *("--threads=1", "--device=cpu", "--text-pooling=mean", "--image-pooling=mean", "--loss=dcl"),
@@ -42,7 +42,7 @@ class BadInput:
         return f"{self.family}: {self.label!r} ({self.seed})"
 
 
-FAMILIES = {  # the cases, and the share of a family
+FAMILIES = {  # name → function that returns the family's cases, and its share of the draws
     "features": (features_cases, 75),
     "captions": (caption_cases, 75),
     "ids": (partial(caption_cases, "_ids.txt"), 50),
@@ -53,7 +53,7 @@ FAMILIES = {  # the cases, and the share of a family
 
 
 def attack(case, folder, listener):
-    """Make the input, survey it, train on it, and evaluate a run of the good data on it."""
+    """Make the input, check it, train on it, and evaluate on it a run trained on good data."""
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     data = folder / "data"
     for split in ("train", "dev"):
@@ -86,15 +86,15 @@ def attack(case, folder, listener):
 
 
 def judge_evaluation(case, status, output, checked, words):
-    """`evaluate` reads one split: what it refuses, `check_data` refused in the same words."""
+    """Return the finding for `evaluate`; `check_data` must have refused what it refuses, in the same words."""
     text = f"check_data {checked}: {words}\nevaluate {status}: {output}"
     errors = {line for line in output.splitlines() if line.startswith("error: ")}
     if status not in (0, *USUAL_EXITS):
         return Finding(str(case), "evaluate", "traceback", text[-1500:])
     if not status:
         return Finding(str(case), "evaluate", "harmless", text)
-    missing = any('there is no split "dev"' in error for error in errors)  # a warning of check_data
-    # check_data compares splits with train, evaluate with the data of the run: both refuse them.
+    missing = any('there is no split "dev"' in error for error in errors)  # only a warning in check_data
+    # check_data compares splits with train, evaluate with the run's training data: both refuse, in different words.
     against_run = all("as in training" in error for error in errors)
     same = errors <= set(words.splitlines()) or against_run
     named = missing or (bool(errors) and bool(checked) and same)
@@ -102,7 +102,7 @@ def judge_evaluation(case, status, output, checked, words):
 
 
 def read_as_document(case):
-    """The same value in a config.toml, as the number or the text that it is."""
+    """Read the same value from a config.toml, as a number if it is one, else as text; return the finding."""
     name, _, value = case.label.partition("=")
     section = next(field.name for field in fields(Config) if hasattr(getattr(Config(), field.name), name))
     typed = value
@@ -120,7 +120,7 @@ def read_as_document(case):
 
 
 def draw(cases, seed):
-    """Draw bad inputs, each family with its share; a case that was drawn once is drawn again with other numbers."""
+    """Draw bad inputs, each family by its share; a case that is drawn again gets another seed."""
     rng, total = random.Random(seed), sum(share for _, share in FAMILIES.values())
     inputs = []
     for family, (make, share) in FAMILIES.items():
@@ -130,7 +130,7 @@ def draw(cases, seed):
 
 
 def warm_up(folder):
-    """Import everything that a case imports."""
+    """Run every command once, to import its modules, and train `RUN` on good data."""
     data = write_split(write_split(folder / "warm-up", "train"), "dev")
     check_data.main([str(data), "--word-threshold=1"])
     root = (folder / RUN).parent

@@ -1,9 +1,9 @@
-"""Kill a training child, half of the times inside a save, and continue it: nothing may be lost.
+"""Kill a training process, half of the time during a save, and resume it: nothing may be lost.
 
     python -m tests.attack kills --cases 200 --seed 0
 
-A kill is silent when a save that stood before is gone or damaged, or when the run that went on from it ends with other
-weights, moments, banks, positions or history than one that was never stopped.
+A kill is silent if an earlier save is missing or damaged, or if the resumed run ends with weights, moments, banks,
+positions or a history that differ from those of an uninterrupted run.
 """
 
 from tests.attack.campaign import Campaign, Finding, import_all
@@ -14,7 +14,7 @@ CASES = 200
 
 
 def campaign(folder, cases=CASES, seed=0, jobs=1):
-    """Kill `cases` times, half of them in saves; one at a time, whatever `jobs` is."""
+    """Kill `cases` times, half of them during saves, one after another: `jobs` is ignored."""
     data = str(write_tiny_data(folder / "data"))
     import_all(folder, lambda base: train(data, base / "warm-up", "run"))
     in_saves = cases // 2
@@ -35,9 +35,9 @@ def campaign(folder, cases=CASES, seed=0, jobs=1):
 
 
 def difference(root, number):
-    """Difference of a run that was killed and continued from one that never was; "" without any."""
+    """Describe how a killed and resumed run differs from an uninterrupted one; "" if it does not."""
     try:
         assert_same_run(root / f"run-{number}", root / "whole")
-    except Exception as error:  # no state verifies, or it is another one
+    except Exception as error:  # no state verifies, or the states differ
         return f"{type(error).__name__}: {error}"
     return ""

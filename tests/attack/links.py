@@ -1,9 +1,9 @@
-"""Put links and special files at every place of runs and jobs; whatever writes is started, and the outside is hashed.
+"""Put links and special files at every place of runs and jobs, start whatever writes there, and hash files outside.
 
 python -m tests.attack links --cases 0 --seed 0        (0: every kind at every place)
 
-Three subjects: a trained run, an imported one that gets another split, and the folder of the app's jobs.
-`tests/runs/test_links.py` tries the kinds in turn.
+The three subjects are a trained run, an imported run that gets another split, and the folder of the app's jobs.
+`tests/runs/test_links.py` tries one kind at every place.
 """
 
 import hashlib
@@ -42,7 +42,7 @@ COMMANDS = {
 
 
 def make_socket(path):
-    """Bind a socket; its address has at most 108 letters."""
+    """Bind a Unix socket at a path; from inside its folder, because its address has at most 108 characters."""
     with chdir(path.parent), socket.socket(socket.AF_UNIX) as listener:
         listener.bind(path.name)
 
@@ -61,7 +61,7 @@ MADE = {
 
 
 def digest(folder):
-    """sha256 of every name, kind, time of change and content below a folder."""
+    """Return the SHA-256 of the names, modes, modification times and contents of everything below a folder."""
     sha256 = hashlib.sha256()
     for path in sorted(folder.rglob("*")):
         status = path.lstat()
@@ -72,7 +72,7 @@ def digest(folder):
 
 
 def put(folder, place, make):
-    """Make something at a place of a folder, in the stead of what is there."""
+    """Replace whatever is at a place in a folder by what `make` creates; return its path."""
     path = folder / place
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.is_dir():
@@ -84,7 +84,7 @@ def put(folder, place, make):
 
 @dataclass(frozen=True)
 class Subject:
-    """Subject of the attack: its folder made in one of runs, the places in it, and the programs that write or read there."""
+    """Subject of the attack: function that makes its folder in a folder of runs, places in it, programs that use it."""
 
     make: Callable[[Path], Path]
     places: list[str]
@@ -93,7 +93,7 @@ class Subject:
 
 @dataclass(frozen=True)
 class Case:
-    """A kind of file at a place of a subject."""
+    """One kind of file at one place of a subject."""
 
     subject: str
     place: str
@@ -158,7 +158,7 @@ OF_ANALYSIS = (
 )
 IMPORTED_PLACES = ["analysis", *(f"analysis/{name}" for name in (*OF_ANALYSIS, "dev/image_ranks.npy"))]
 IMPORTED_PLACES += ["derived", "derived/dev/x", "anything"]
-# every entry of a run, and those that a run may come to have
+# every entry of a run, and entries that it may get later
 ENTRIES = dict.fromkeys([*PLACES, *(str(path.relative_to(WHOLE)) for path in sorted(WHOLE.rglob("*")))])
 JOB_FILES = ("lock", "output.log", "job.json", ".tmp-job.json", "progress.json", "anything")
 JOB_PLACES = [".work", f".work/{JOB}", *(f".work/{JOB}/{file}" for file in JOB_FILES)]
@@ -176,7 +176,7 @@ READING = ("api", "forget")  # doors that need not print anything
 
 
 def surroundings(folder, subject):
-    """The subject, its neighbour and, outside, a folder and a file that nothing may touch."""
+    """Make the subject, a neighbour, and a folder and a file outside that nothing may touch; return the subject's folder."""
     (folder / "runs" / "neighbour").mkdir(parents=True)
     (folder / "runs" / "neighbour" / "mine").write_text("x")
     subject_folder = SUBJECTS[subject].make(folder / "runs")
@@ -187,10 +187,10 @@ def surroundings(folder, subject):
 
 
 def attack(case, folder, listener):
-    """One thing at one place, then every door."""
+    """Put one kind of file at one place and try every door."""
     subject_folder = surroundings(folder, case.subject)
     path = put(subject_folder, case.place, lambda path: MADE[case.kind](path, folder / OUTSIDE))
-    # A hard link stops only what writes in place; a job that is forgotten loses its own files.
+    # The runs themselves may change where a hard link stops only writes in place, or where `forget` removes a job.
     watched = [folder / OUTSIDE, folder / "runs" / "neighbour"]
     watched += [folder / "runs"] if case.kind != HARD_LINK and case.subject != "jobs" else []
     before = [digest(path) for path in watched]
@@ -207,7 +207,7 @@ def attack(case, folder, listener):
 
 
 def warm_up(folder):
-    """Import everything that a case imports."""
+    """Run every door once, to import its modules."""
     for number, (name, subject) in enumerate(SUBJECTS.items()):
         subject_folder = surroundings(folder / f"warm-up-{number}", name)
         for use in subject.doors.values():
@@ -215,7 +215,7 @@ def warm_up(folder):
 
 
 def campaign(folder, cases=0, seed=0, jobs=2):
-    """Every kind at every place of every subject, or `cases` of them drawn at random."""
+    """Try every kind at every place of every subject, or `cases` of them drawn at random."""
 
     def draw():
         places = [(name, place) for name, subject in SUBJECTS.items() for place in subject.places]

@@ -24,19 +24,19 @@ TESTS = {
 }
 FOLDERS = ("coder_core", "tests", "benchmarks", "app", "pages", "docs")
 COPIED = (*FOLDERS, "pyproject.toml", "README.md", "streamlit_app.py")
-TIMEOUT = 180  # seconds of a flip's tests: a flip that makes them endless is noticed too
+TIMEOUT = 180  # seconds for the tests of one flip; exceeding them counts as noticed
 PAIRS = (
     *((ast.Lt, ast.LtE), (ast.Gt, ast.GtE), (ast.Eq, ast.NotEq), (ast.In, ast.NotIn), (ast.Is, ast.IsNot)),
     *((ast.And, ast.Or), (ast.Add, ast.Sub), (ast.Mult, ast.Div)),
 )
 FLIPS = dict(PAIRS) | {second: first for first, second in PAIRS}
 FLIPS |= {ast.FloorDiv: ast.Mult, ast.USub: ast.UAdd}
-# types, decorators, messages of assertions
+# type annotations, decorators, assertion messages, base classes
 SKIPPED = ("annotation", "returns", "decorator_list", "msg", "bases")
 
 
 def sites(tree):
-    """Nodes whose operator or constant can be flipped: node, field, index in the field's list (or −1)."""
+    """Yield every operator or constant that can be flipped: node, field, index in the field's list (−1 if not a list)."""
     if isinstance(tree, ast.Constant):
         if type(tree.value) in (int, float, bool):
             yield tree, "value", -1

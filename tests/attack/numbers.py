@@ -1,4 +1,4 @@
-"""Ranks, recalls and ensembles of drawn scores with many ties against plain loops.
+"""Compare ranks of random scores with many ties, from one source or an ensemble, with plain loops.
 
 python -m tests.attack numbers --cases 300 --seed 0
 """
@@ -18,7 +18,7 @@ CASES = 300
 
 
 def drawn_problem(seed):
-    """Embeddings with many equal rows, the owners of the captions, and the weights of an ensemble."""
+    """Draw image and caption embeddings with many equal rows, each caption's image, and the size of an ensemble."""
     random = np.random.default_rng(seed)
     n, m, width = random.integers(1, 14), random.integers(1, 40), random.integers(1, 70)
     images, texts = random.normal(size=(n, width)), random.normal(size=(m, width))
@@ -29,7 +29,7 @@ def drawn_problem(seed):
 
 
 def wrong(seed):
-    """The first result that differs from the loops, "" without any."""
+    """Describe the first result that differs from the loops; "" if none does."""
     images, texts, owner, copies = drawn_problem(seed)
     image_above, image_level, text_above, text_level = map(np.array, brute_ranks(images, texts, owner))
     matrix = np.array(score_tiles([EmbeddingPair(images, texts)], owner).exact(slice(None), slice(None)))
@@ -50,7 +50,7 @@ def wrong(seed):
 
 
 def campaign(folder, cases=CASES, seed=0, jobs=1):
-    """Draw the problems; in this process, whatever `jobs` is."""
+    """Draw the problems and try them in this process; `folder` and `jobs` are ignored."""
     seeds = random.Random(seed).sample(range(10**9), cases)
     findings = [(number, wrong(number)) for number in seeds]
     return Campaign(

@@ -1,8 +1,8 @@
-"""Damaged tar, Parquet, positives, reviews and tower folders: their commands refuse them by name, or read them.
+"""Damage tar, Parquet, positives, reviews and tower files: their commands must name the damaged file or read it.
 
     python -m tests.attack readers --cases 300 --seed 0
 
-What these files hold has no checksum, so that other values are no finding here.
+These files have no checksums, so a changed value is not a finding.
 """
 
 import random
@@ -24,7 +24,7 @@ KINDS = ("cut", "bit", "bytes", "empty", "swapped")
 
 @dataclass(frozen=True)
 class Damage:
-    """A file of one kind of input, and its new content."""
+    """One file of one kind of input, its new content, and the kind of damage."""
 
     subject: str
     file: str
@@ -58,7 +58,7 @@ DOORS = {
 
 
 def prepare(folder):
-    """One good input of every kind, each of which its command takes."""
+    """Make one good input of every kind, and check that its command accepts it."""
     LAYOUTS["webdataset"](folder / "tar")
     for subject in ("parquet", "checked"):
         LAYOUTS["parquet"](folder / subject)
@@ -78,7 +78,7 @@ def prepare(folder):
 
 
 def draw(base, cases, seed):
-    """Damage of every kind to every file in turn."""
+    """Draw damage; every kind at every file occurs once before any repeats."""
     rng = random.Random(seed)
     files = [(s, path) for s in DOORS for path in sorted((base / s).rglob("*")) if path.is_file()]
     drawn = draw_again(rng, [(*file, kind) for file in files for kind in KINDS], cases)
@@ -91,7 +91,7 @@ def spoil(base, subject, path, kind, rng, files):
         new = content[: rng.randrange(len(content))]
     elif kind == "bit":
         new = flip(content, rng)
-    elif kind == "bytes":  # most near the end, where Parquet describes its columns
+    elif kind == "bytes":  # mostly near the end, where Parquet describes its columns
         new = bytearray(content)
         for _ in range(5):
             new[-1 - int(len(new) * rng.random() ** 3)] = rng.randrange(256)

@@ -1,9 +1,9 @@
-"""Kill commands with -9, give the same command again, and compare its results with those of an undisturbed one.
+"""Kill commands with SIGKILL, repeat them, and compare the results with those of an undisturbed run.
 
     python -m tests.attack restarts --cases 60 --seed 0
 
-Commands of one process are killed three times at file operations in their folder of runs; tables and the app, which start
-processes, once at a random moment, with or without these processes.
+Commands of a single process are killed three times, at file operations in their folder of runs. Tables and the app
+start processes; they are killed once, at a random moment, with or without these processes.
 """
 
 import json
@@ -47,7 +47,7 @@ class Restart:
 
 
 def trained(make, root, base):
-    """Start a run, or continue the one that exists."""
+    """Start a run, or resume the one that exists."""
     if (root / "run" / "config.toml").exists():
         return train.main(["--resume", str(root / "run")])
     start_run(make(base / "data", "run", epochs=2, save_every=0.03), root, quiet())
@@ -82,15 +82,15 @@ def trained_by_the_app(root, base):
 
 
 def alive(root):
-    """States of the run and of its job."""
+    """Return the state of the run (None without a status) and of its job, "running" or "over"."""
     job = jobs.current(training.job_name("run"))
     status = {}
-    with suppress(FileNotFoundError):  # the run's manifest
+    with suppress(FileNotFoundError):  # the run has no manifest yet
         status = read_status(root / "run") or {}
     return status.get("state"), "running" if job and job.running else "over"
 
 
-COMMANDS = {  # the command, its runs, what is compared, and its part of the cases
+COMMANDS = {  # name → function, its runs, reader of the results to compare, share of the cases
     "boosting": (partial(trained, boosted), ["run"], written_by_resume, 4),
     "weights": (partial(trained, weighted), ["run"], written_by_resume, 4),
     "import": (imported, ["run"], partial(written_by_evaluate, split="train"), 4),
@@ -103,17 +103,17 @@ COMMANDS = {  # the command, its runs, what is compared, and its part of the cas
     "table": (tabulated, ["infonce-s0", "dcl-s0"], written_by_resume, 1),
     "app": (trained_by_the_app, ["run"], written_by_resume, 1),
 }
-SEVERAL = ("table", "app")  # processes of their own
+SEVERAL = ("table", "app")  # commands that start further processes
 
 
 def facts(command, root):
-    """The results of a command, by run."""
+    """Return a command's results by run."""
     _, runs, written, _ = COMMANDS[command]
     return {run: written(root / run)[0] for run in runs}
 
 
 def prepare(folder):
-    """Make the inputs, and run every command to its end: its results, file operations and seconds."""
+    """Make the inputs, run every command undisturbed, and store its file operations, seconds and results."""
     write_tiny_data(folder / "data")
     rng = np.random.default_rng(0)
     for name, count in (("images", 20), ("texts", 40)):
@@ -131,7 +131,7 @@ def prepare(folder):
 
 
 def kill(case, work, root, rng, undisturbed):
-    """Start the command and kill it; a command that starts processes with or without them."""
+    """Start the command and kill it; if it starts processes, with or without them."""
     operations, seconds, _ = undisturbed
 
     def task():
@@ -140,7 +140,7 @@ def kill(case, work, root, rng, undisturbed):
         return work()
 
     pid = child(task)
-    rng.random()  # the child drew its own copy of the next number
+    rng.random()  # skip the number that the child drew from its copy of the generator
     if case.command in SEVERAL:
         time.sleep(rng.uniform(0, seconds))
         with suppress(psutil.NoSuchProcess):
@@ -171,7 +171,7 @@ def attack(case, folder, listener, base):
 
 
 def draw(cases, seed):
-    """Draw the kills, each command with its part."""
+    """Draw the kills, each command by its share."""
     names = [name for name, (*_, part) in COMMANDS.items() for _ in range(part)]
     rng = random.Random(seed)
     return [Restart(name, rng.randrange(2**31)) for name in draw_again(rng, names, cases)]

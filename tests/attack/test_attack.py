@@ -1,6 +1,6 @@
-"""A small part of three campaigns, where nothing may be silent or end in a traceback; `make attack` runs all of them whole.
+"""A few cases of three campaigns must not be silent or end in a traceback; `make attack` runs every campaign in full.
 
-Kills are those of `tests/training/test_kills.py`, links those of `tests/runs/test_links.py`.
+`tests/training/test_kills.py` tests kills, `tests/runs/test_links.py` links.
 """
 
 import os
@@ -27,7 +27,7 @@ raise SystemExit(__main__.main())
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_nothing_is_silent_and_nothing_ends_in_a_traceback():
-    """All in one process, apart from the tests': a fork of one that has trained may hang."""
+    """Run in a separate process, because a fork of a process that has trained may hang."""
     command = [sys.executable, "-c", SAMPLE, *CAMPAIGNS, "--cases=3", "--jobs=2"]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     ended = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
