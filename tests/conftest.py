@@ -1,4 +1,4 @@
-"""Settings of every test, and the tiny data that many of them train on."""
+"""Settings of all tests, and the tiny data that many of them train on."""
 
 import gc
 import os
@@ -20,26 +20,26 @@ from hypothesis import settings
 from tests.support.numerics import numerics_unchanged
 from tests.support.tiny_runs import write_tiny_data
 
-# No test asserts a time: the first example of a process pays for torch's start, and a busy machine for its neighbours.
+# No deadline: the first example of a process pays for torch's start, and other programs may slow the machine down.
 settings.register_profile("untimed", deadline=None, max_examples=25)
 settings.load_profile("untimed")
 
-# A job in the background of a script ignores Ctrl-C, and what it starts inherits that: the tests of Ctrl-C need it.
+# A script's background jobs and their children ignore Ctrl-C, which some tests send.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-gc.disable()  # until every test file is imported: nothing of that is garbage, and looking takes a quarter of the time
+gc.disable()  # until all test files are imported: collecting, which would find nothing, takes a quarter of that time
 
 
 def pytest_collection_finish():
-    """From here on garbage is collected, and only among what the tests make."""
+    """Collect garbage from here on, but only among objects that tests create."""
     gc.freeze()
     gc.enable()
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
-    """Every file runs in one process, and all files of the browser in the same one: server and Chromium start once."""
+    """Run every file in one process, and all browser files in the same one, so that server and Chromium start once."""
     from xdist.scheduler import LoadFileScheduling
 
     class OneBrowser(LoadFileScheduling):
@@ -52,12 +52,12 @@ def pytest_xdist_make_scheduler(config, log):
 
 def pytest_configure(config):
     config.option.loadscopereorder = (
-        False  # xdist would begin with the files of the most tests, not the longest ones
+        False  # keep the order below: xdist would begin with the files that have the most tests
     )
 
 
 def pytest_collection_modifyitems(items):
-    """Files with slow tests begin, then those with the most tests: no process ends with a long file alone."""
+    """Run files with slow tests first, then those with the most tests, so that no long file runs alone at the end."""
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     tests = Counter(item.path for item in items)
     items.sort(key=lambda item: (item.path not in slow, -tests[item.path]))
@@ -65,18 +65,18 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(scope="session", autouse=True)
 def _own_cache(tmp_path_factory):
-    """Nothing a test searches or copies stays in the cache of whoever runs it; its subprocesses share this one."""
+    """Give the tests and their subprocesses a temporary cache, so that nothing stays in the user's cache."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CODER_CACHE", str(tmp_path_factory.mktemp("cache")))
         patch.delenv(
             "COLUMNS", raising=False
-        )  # test workers set it; what is printed here goes into no terminal
+        )  # test workers set it, although their output goes to no terminal
         yield
 
 
 @pytest.fixture(scope="module")
 def memory_folder(tmp_path_factory):
-    """A folder in memory where the system has one: a process that dies a hundred times there waits for no disk."""
+    """Temporary folder in memory if possible, so that runs killed a hundred times do not wait for the disk."""
     memory = Path("/dev/shm")
     parent = memory if os.access(memory, os.W_OK) else tmp_path_factory.mktemp("disk")
     with tempfile.TemporaryDirectory(dir=parent) as folder:
@@ -85,20 +85,20 @@ def memory_folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def towers_folder(tmp_path_factory):
-    """Tiny CLIP and SigLIP and pictures with captions: `write_towers_and_data`."""
-    from tests.support.tower_runs import write_towers_and_data  # transformers, for few tests
+    """Folder with a tiny CLIP, a tiny SigLIP, and pictures with captions; see `write_towers_and_data`."""
+    from tests.support.tower_runs import write_towers_and_data  # imports transformers, which few tests need
 
     return write_towers_and_data(tmp_path_factory.mktemp("towers"))
 
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
-    """A folder of train and dev splits; a run over them takes a second or two."""
+    """Folder with train and dev splits; training on them takes a second or two."""
     return write_tiny_data(tmp_path_factory.mktemp("data"))
 
 
 @pytest.fixture(scope="module", autouse=True)
 def own_threads():
-    """Training sets numerics of its process; the tests of other files get theirs back."""
+    """Restore the process's numeric settings, which training changes, after every file."""
     with numerics_unchanged():
         yield

@@ -1,4 +1,4 @@
-"""Runs that several test files of the api only read."""
+"""Runs that several test files of the API share and only read."""
 
 import pytest
 
@@ -11,11 +11,11 @@ BETA = 0.6
 
 @pytest.fixture(scope="session")
 def run(tmp_path_factory):
-    """30 images with five captions each, about half of them found first."""
+    """Run with 30 images of five captions each; about half of the queries have rank 1."""
     return open_run(write_run(tmp_path_factory.mktemp("lab"), "b", noise=2.0, images=30, pictures=False))
 
 
 @pytest.fixture(scope="session")
 def both(tmp_path_factory):
-    """A run of 30 images with a concept branch."""
+    """Run with 30 images and a concept branch."""
     return open_run(write_concept_run(tmp_path_factory.mktemp("concepts"), "both", beta=BETA))

@@ -28,17 +28,17 @@ from tests.support.run_folders import damage, import_run_folder, write_run
 from tests.support.visits import SIZE, Visit, payloads, picture
 from tests.support.weighted_runs import train_weighted
 
-# Chromium without its windows takes a tenth less processor time
+# Chromium's headless shell takes a tenth less processor time
 CHROMIUM = Path(os.environ.get("CHROMIUM") or shutil.which("chromium-headless-shell") or "/usr/bin/chromium")
 SWITCHES = "headless no-sandbox disable-gpu disable-quic no-first-run disable-background-networking"
 FLAGS = [f"--{name}" for name in f"{SWITCHES} disable-component-update disable-sync".split()]
 IMAGES = 60
-HOSTILE = 4  # images with five captions each: every payload once
+HOSTILE = 4  # images with five captions each, so that every payload occurs once
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """Tests of a browser file need Chromium and begin among the slow ones."""
+    """Mark the tests of browser files: they need Chromium and run early, with the slow ones."""
     for item in items:
         if item.path.name.endswith("browser.py"):
             for mark in (pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(600)):
@@ -54,12 +54,12 @@ class _Listener(BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, format, *arguments):
-        """Silence."""
+        """Log nothing."""
 
 
 @pytest.fixture(scope="session")
 def listener():
-    """A server that hostile captions would call; its port, and the paths it was asked for."""
+    """Server that hostile captions would call: its port, and the list of requested paths."""
     with ThreadingHTTPServer(("127.0.0.1", 0), _Listener) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield server.server_address[1], _Listener.seen
@@ -68,7 +68,7 @@ def listener():
 
 @pytest.fixture(scope="session", autouse=True)
 def _one_search_for_components():
-    """Every AppTest searches all installed packages for components, 0.1 s; what is installed does not change here."""
+    """Search the installed packages for components once: every AppTest would do it again, in 0.1 s."""
     search = cache(manifest_scanner.scan_component_manifests)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(manifest_scanner, "scan_component_manifests", search)
@@ -77,7 +77,7 @@ def _one_search_for_components():
 
 @pytest.fixture
 def opened(monkeypatch):
-    """Open a page with AppTest: `opened(root, page, **query)`."""
+    """Function that opens a page with AppTest: `opened(root, page, **query)`."""
     return partial(open_page, monkeypatch)
 
 
@@ -98,7 +98,7 @@ def roots(tmp_path_factory):
 
 
 def write_pair(root):
-    """Runs "demo-baseline" and, better, "demo"."""
+    """Write the runs "demo-baseline" and "demo", which is better, and return their folder."""
     for name, loss, noise in (("demo-baseline", "btr-hardest", 3.0), ("demo", "dcl", 1.5)):
         write_run(root, name, loss=loss, noise=noise, images=20)
     return root
@@ -106,17 +106,17 @@ def write_pair(root):
 
 @pytest.fixture(scope="session")
 def weighted_root(tmp_path_factory):
-    """Runs trained with sample weights."""
+    """Folder of runs trained with sample weights."""
     with numerics_unchanged():
         return train_weighted(tmp_path_factory.mktemp("weights"))
 
 
 @pytest.fixture(scope="session")
 def runs(tmp_path_factory, listener, weighted_root):
-    """Three demo runs, two of imported embeddings, a concept run, two runs with weights, and hostile ones.
+    """Three demo runs, two of imported embeddings, a concept run, two runs with weights, and hostile runs.
 
-    Two demo runs have clusters. The last have hostile captions and names: "run", "run-baseline", "concepts",
-    "more-concepts", "combined", "opposite" as `picture` writes them.
+    Two demo runs have clusters. Hostile runs have hostile captions or names, made by `picture`: "run", "run-baseline",
+    "concepts", "more-concepts", "combined", "opposite", "holder".
     """
     root = tmp_path_factory.mktemp("browser") / "runs"
     evil, name = payloads(listener[0]), partial(picture, listener[0])
@@ -149,21 +149,21 @@ def runs(tmp_path_factory, listener, weighted_root):
 
 @pytest.fixture(scope="session")
 def port(tmp_path_factory, runs):
-    """Port of a server of `runs` and the data sets beside it."""
+    """Port of an app that serves `runs` and the data sets beside it."""
     with serve(runs, tmp_path_factory.mktemp("server") / "log") as port:
         yield port
 
 
 @contextmanager
 def serve(root, log):
-    """Serve a folder of runs and the data sets beside it; yields the port."""
+    """Serve a folder of runs and the data sets beside it; yield the port."""
     with served(root, log, CODER_DATA=str(root.parent / "sets"), CODER_REVIEWS="") as (port, _):
         yield port
 
 
 @pytest.fixture(scope="session")
 def browser():
-    """Chromium through Playwright; skipped where there is none."""
+    """Chromium driven by Playwright; tests are skipped if either is not installed."""
     playwright = pytest.importorskip("playwright.sync_api")
     if not CHROMIUM.exists():
         pytest.skip(f"no Chromium at {CHROMIUM}; set CHROMIUM to one")
@@ -175,8 +175,8 @@ def browser():
 
 @pytest.fixture(scope="session")
 def tab(browser, port):
-    """One tab for all tests: a fresh context would load and compile the app's scripts again, 4 s of processor time. A
-    link to a page is the first request to the server, which must not list the files of pages/ as Streamlit does."""
+    """One tab for all tests: a new context would load and compile the app's scripts again, in 4 s of processor time.
+    The server's first request is for a page; its sidebar must not list the files of pages/, as Streamlit's own does."""
     visit = Visit(browser, port)
     visit.open("retrieval?direction=Image+→+captions")
     links = [name.split()[-1] for name in visit.page.locator("a").all_inner_texts() if name.strip()]

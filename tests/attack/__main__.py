@@ -1,4 +1,4 @@
-"""Run all campaigns or the named ones: `python -m tests.attack [links …] --seed 0`. Exit status 1 if a finding is bad."""
+"""Run all campaigns or the named ones: `python -m tests.attack [links …] --seed 0`; status 1 if a finding is bad."""
 
 import argparse
 import os

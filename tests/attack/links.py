@@ -176,7 +176,7 @@ READING = ("api", "forget")  # doors that need not print anything
 
 
 def surroundings(folder, subject):
-    """Make the subject, a neighbour, and a folder and a file outside that nothing may touch; return the subject's folder."""
+    """Make the subject, a neighbour, and files outside that nothing may touch; return the subject's folder."""
     (folder / "runs" / "neighbour").mkdir(parents=True)
     (folder / "runs" / "neighbour" / "mine").write_text("x")
     subject_folder = SUBJECTS[subject].make(folder / "runs")

@@ -36,7 +36,7 @@ SKIPPED = ("annotation", "returns", "decorator_list", "msg", "bases")
 
 
 def sites(tree):
-    """Yield every operator or constant that can be flipped: node, field, index in the field's list (−1 if not a list)."""
+    """Yield every operator or constant that can be flipped: node, field, index in the field's list (−1: not a list)."""
     if isinstance(tree, ast.Constant):
         if type(tree.value) in (int, float, bool):
             yield tree, "value", -1

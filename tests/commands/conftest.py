@@ -1,4 +1,4 @@
-"""Two trained runs, for the commands that evaluate."""
+"""Two trained runs for the commands that evaluate."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from tests.support.tiny_runs import quiet, tiny_config, write_tiny_data
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """Two finished runs with different seeds on the same small data, which also has a test split."""
+    """Two finished runs with different seeds, trained on the same small data, which also has a test split."""
     root = tmp_path_factory.mktemp("evaluate")
     data = write_tiny_data(root / "data")
     for part in ("ims.npy", "caps.txt"):

@@ -1,1 +1,1 @@
-"""Loops written from the equations, in float64 Python numbers, to check the fast code against. Slow on purpose."""
+"""The papers' equations as loops over float64 Python numbers, slow on purpose; the fast code is tested against them."""

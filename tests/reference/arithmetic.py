@@ -1,4 +1,4 @@
-"""Sums, lengths and shares over Python floats."""
+"""Inner products, unit vectors and softmax over Python floats."""
 
 import math
 from collections.abc import Sequence
@@ -12,13 +12,13 @@ def dot(first, second):
 
 
 def unit(vector):
-    """The vector at length one; zeros stay."""
+    """Scale a vector to length one; a zero vector stays zero."""
     length = math.sqrt(dot(vector, vector))
     return [value / length for value in vector] if length > 0 else list(vector)
 
 
 def softmax(values, temperature=1.0):
-    """Shares of the exponentials of value / temperature."""
+    """softmax(values / temperature)."""
     top = max(values)
     powers = [math.exp((value - top) / temperature) for value in values]
     return [power / math.fsum(powers) for power in powers]

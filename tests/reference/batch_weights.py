@@ -4,12 +4,12 @@ import math
 
 
 def scaled(values, scale):
-    """So that they sum to λ."""
+    """Scale values so that they sum to λ = `scale`."""
     return [scale * value / math.fsum(values) for value in values]
 
 
 def hub_weights(scores, ids, scale, sharpness, threshold):
-    """1 + the soft count of the queries a sample is the closest wrong answer of."""
+    """1 + the soft count of queries whose closest wrong answer is the sample, mean of both directions."""
     size = len(scores)
 
     def hubness(similarity, candidate):
@@ -26,7 +26,7 @@ def hub_weights(scores, ids, scale, sharpness, threshold):
 
 
 def rank_weights(scores, ids, scale):
-    """1 + 1 / (N − r + 1), the mean of both directions."""
+    """1 + 1 / (N − r + 1), mean of both directions; r is the rank of the positive among N candidates."""
     size = len(scores)
     weights = []
     for i in range(size):
@@ -40,7 +40,7 @@ def rank_weights(scores, ids, scale):
 
 
 def density_weights(images, captions, ids, scale, count):
-    """λ·softmax of the mean similarity of the nearest other pairs, both modalities agreeing."""
+    """λ·softmax of the mean similarity to the `count` nearest other pairs, the lower one of both modalities."""
     size, density = len(ids), []
     for i in range(size):
         near = (min(images[i][j], captions[i][j]) for j in range(size) if ids[j] != ids[i])

@@ -1,20 +1,20 @@
-"""Deep Boosting Learning's losses of ONE query, from its lists of negatives in both branches."""
+"""Deep Boosting Learning: losses of ONE query, from the scores of its negatives in both branches."""
 
 import math
 
 
 def soft(distance, margin, largest):
-    """Eq. 17, and γ1 of eq. 19."""
+    """Soft margin of eq. 17, and γ1 of eq. 19."""
     return 2 * margin / (1 + math.exp((2 / margin) * (distance - largest))) - margin
 
 
 def soft_rising(score, margin):
-    """γ2 of eq. 19 with its sign put right."""
+    """Soft margin γ2 of eq. 19, with the sign corrected."""
     return 2 * margin / (1 + math.exp(-(2 / margin) * (score + 1))) - margin
 
 
 def loss(form, target, teacher, positive, teacher_positive, *, margin, split, is_soft):
-    """rs, rm, as or am (eq. 7-10, 18, 20); "m" is at the negative with the largest S^t − S^a, the first of equals."""
+    """rs, rm, as or am (eq. 7-10, 18, 20); rm and am take the (first) negative with the largest S^t − S^a."""
 
     def relative(t, a):
         gamma = soft(teacher_positive - a, margin, 2.0) if is_soft else margin

@@ -1,4 +1,4 @@
-"""The concept branch, number by number: counts, probabilities, graph, convolution, attention. CODER supplement A.2."""
+"""The concept branch in loops: counts, probabilities, graph, convolution, attention. CODER supplement A.2."""
 
 import math
 
@@ -6,7 +6,7 @@ from tests.reference.arithmetic import dot, softmax, unit
 
 
 def together(captions, concepts):
-    """B_ij and N_i: every caption counts once."""
+    """B_ij and N_i: captions with both concepts, and with concept i; every caption counts once."""
     pairs = [[0] * concepts for _ in range(concepts)]
     single = [0] * concepts
     for caption in captions:
@@ -40,7 +40,7 @@ def graph(pairs, single, threshold, rescaled, norm="columns"):
 
 
 def convolved(adjacency, nodes, weight, slope=0.2):
-    """LeakyReLU_0.2(Â X W); a slope of 1 is no activation."""
+    """LeakyReLU(Â X W); a slope of 1 means no activation."""
     rows = (mixed(mixed(row, nodes), weight) for row in adjacency)
     return [[value if value > 0 else slope * value for value in row] for row in rows]
 

@@ -29,12 +29,12 @@ def raw(spread, epsilon):
 
 
 def normalised(raws):
-    """Divided by the largest over the anchors."""
+    """Divide by the largest value over the anchors."""
     return [value / max(raws) for value in raws]
 
 
 def blended(batch, bank, bank_sizes, share):
-    """Raw values averaged; an anchor without bank negatives keeps its batch value."""
+    """Average the raw values of batch and bank; an anchor without bank negatives keeps its batch value."""
     return [
         (1 - share) * in_batch + share * in_bank if size else in_batch
         for in_batch, in_bank, size in zip(batch, bank, bank_sizes, strict=True)

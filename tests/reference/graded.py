@@ -1,17 +1,17 @@
-"""Metrics of graded judgements by loops over Python floats, one query at a time, from trec_eval's definitions."""
+"""Metrics of graded judgements by trec_eval's definitions, in loops over Python floats, one query at a time."""
 
 from math import inf, log2
 
 
 def order_of(scores, grades, sign=1):
-    """Candidates by score; among equal scores the irrelevant first, then the lower grade. `grades`: candidate → grade;
-    `sign`: −1 turns the order of equal scores round."""
+    """Sort candidates by score, equal scores by grade, lowest first (`sign` −1: highest first). `grades`: candidate →
+    grade."""
     return sorted(range(len(scores)), key=lambda c: (-scores[c], sign * max(0, grades.get(c, 0)), c))
 
 
 def label_means(scores, owner, sign=1, asked=None):
-    """Metrics in percent of rows of scores, one row an image, with the labels as grades: key → mean over the queries, or
-    over those of each direction in `asked`."""
+    """Return key → metric in percent, the mean over all queries or over those in `asked` (direction → numbers).
+    `scores` has one row per image; a matching pair has grade 1."""
     means = {}
     for way, rows in (("i2t", scores), ("t2i", list(zip(*scores, strict=True)))):
         of_query = [{} for _ in rows]
@@ -26,7 +26,7 @@ def label_means(scores, owner, sign=1, asked=None):
 
 
 def metric(name, k, order, grades):
-    """One metric of one query; `order` holds the candidates, `grades` also the documents outside it."""
+    """Return one metric of one query; `order` holds the candidates, `grades` may hold further documents."""
     gains = [max(0, grades.get(candidate, 0)) for candidate in order]
     relevant = sum(grade > 0 for grade in grades.values())
     top = gains[: min(k, len(gains))]

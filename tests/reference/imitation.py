@@ -1,4 +1,4 @@
-"""Imitating another branch: losses of ONE query from its lists, the positive first, in both branches."""
+"""Imitation of another branch: losses of ONE query, from its scores in both branches, the positive first."""
 
 import math
 from itertools import permutations
@@ -12,7 +12,7 @@ def divergence(first, second):
 
 
 def chance(order, scores, temperature):
-    """Probability of an order: each place is chosen among those that are left."""
+    """Probability of an order: each place is drawn by softmax from the items that are left."""
     probability = 1.0
     for position in range(len(order)):
         left = [math.exp(scores[item] / temperature) for item in order[position:]]
@@ -21,7 +21,7 @@ def chance(order, scores, temperature):
 
 
 def dr(target, teacher, temperature, length):
-    """KL over all orders of the positive and the negatives the teacher scores highest."""
+    """KL divergence over all orders of the positive and the `length` − 1 negatives that the teacher scores highest."""
     best = sorted(range(1, len(teacher)), key=lambda j: -teacher[j])[: length - 1]
     of_student, of_teacher = ([scores[0], *(scores[j] for j in best)] for scores in (target, teacher))
     orders = list(permutations(range(len(of_student))))
@@ -32,7 +32,7 @@ def dr(target, teacher, temperature, length):
 
 
 def rkd(target, teacher):
-    """Mean Huber loss of the distances ÷ their mean."""
+    """Mean Huber loss between both branches' distances, each divided by its branch's mean distance."""
 
     def relations(scores):
         distances = [1 - score for score in scores]

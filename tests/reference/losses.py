@@ -1,4 +1,4 @@
-"""Triplet, InfoNCE and diversity-sensitive contrastive losses of ONE anchor, from its list of negatives."""
+"""Plain losses of ONE anchor, from the scores of its negatives and of its positive."""
 
 import math
 
@@ -11,12 +11,12 @@ def triplet_sum(negative_scores, positive, margin):
 
 
 def triplet_hardest(negative_scores, positive, margin):
-    """[margin + S_ij − S⁺]₊ of the best-scoring negative."""
+    """[margin + S_ij − S⁺]₊ of the highest-scoring negative."""
     return max((max(0.0, margin + score - positive) for score in negative_scores), default=0.0)
 
 
 def info_nce(negative_scores, positive, temperature):
-    """−log of the positive's share of the softmax."""
+    """−log of the positive's softmax probability."""
     return -math.log(softmax([positive, *negative_scores], temperature)[0])
 
 
@@ -36,7 +36,7 @@ def diversity_contrastive(
     positive_scale="one",
     positive_clamp="clamp",
 ):
-    """μ·log(1 + Σ exp((S_ij − γ) / (μ·div))) − log(1 + S⁺), the last term as the switches say."""
+    """μ·log(1 + Σ exp((S_ij − γ) / (μ·div))) − log(1 + S⁺); the switches change the last term."""
     powers = math.fsum(math.exp((score - margin) / (temperature * diversity)) for score in negative_scores)
     floor = -1 + 1e-4 if positive_clamp == "clamp" else 0.0
     pull = math.log(1 + max(positive, floor))
@@ -51,7 +51,7 @@ def projection_matching(negative_scores, positive, temperature):
 
 
 def polynomial_hardest(negative_scores, positive, margin):
-    """MPL, with the coefficients of the authors' program."""
+    """Polynomial loss of the hardest negative, with the coefficients of the authors' program."""
     near = [score for score in negative_scores if score + margin > positive]
     if not near or positive >= 1 - 1e-5:
         return 0.0

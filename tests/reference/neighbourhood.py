@@ -1,4 +1,4 @@
-"""DIVERSITY, DISCREPANCY and the weights of complementary samples, sum by sum."""
+"""DIVERSITY, DISCREPANCY and the weights of complementary samples, in loops."""
 
 import math
 from statistics import fmean, pstdev
@@ -17,7 +17,7 @@ def discrepancy(sample, neighbours_of_neighbours):
 
 
 def weights(images, texts, scale, modalities):
-    """Eq. 3 or 6 for both modalities, then their combination, λ outside as well."""
+    """Eq. 3 or 6 for both modalities, then their combination, scaled by λ as well."""
     alpha_x = [scale * share for share in softmax(images)]
     alpha_y = [scale * share for share in softmax(texts)]
     if modalities in ("image", "text"):
@@ -28,7 +28,7 @@ def weights(images, texts, scale, modalities):
 
 
 def batch_weights(kind, images, texts, near, pairs, *, shares=(1.0, 1.0), gamma=-1, scale, modalities):
-    """Weights of some pairs as one batch, from every pair's row of both modalities and its neighbours, all N² counted."""
+    """Weights of `pairs` as one batch, from all embeddings and neighbours; neighbours of neighbours may repeat."""
     raw = {"diversity": [], "discrepancy": []}
     for side in (images, texts):
         raw["diversity"].append([diversity([side[j] for j in row]) for row in near])

@@ -1,4 +1,4 @@
-"""Negatives, entry by entry."""
+"""Masks of negatives, entry by entry."""
 
 from collections.abc import Sequence
 
@@ -6,12 +6,12 @@ Matrix = Sequence[Sequence[float]]
 
 
 def negatives(query_ids, candidate_ids):
-    """Default: a filled slot of another image."""
+    """The default: entries of another image, without empty slots (id −1)."""
     return [[candidate >= 0 and candidate != query for candidate in candidate_ids] for query in query_ids]
 
 
 def literal_negatives(query_ids, candidate_ids, positive_offset):
-    """As printed: everything that is filled and not the positive itself."""
+    """As printed in the paper: everything but the positive itself and empty slots."""
     mask = []
     for row in range(len(query_ids)):
         positive = None if positive_offset is None else row + positive_offset

@@ -15,7 +15,7 @@ def position_code(position, size):
 
 
 def rank_weights(length, size, temperature, recurrent, score):
-    """θ of a sample of this length.
+    """θ, the weights of the ranks, for a sample of this length.
 
     Args:
         length: of the sample.

@@ -8,8 +8,8 @@ from torch import Tensor
 
 @dataclass
 class Problem:
-    """One direction's anchors against a batch and a bank, all float64 and ready for gradients. Ids repeat, so
-    same-image entries occur; some slots are empty. Row i's positive is column i."""
+    """Scores (float64, with gradients) of one direction's anchors against a batch and a bank. Ids repeat, so that some
+    entries are of the same image; some slots are empty (id −1). Row i's positive in the batch is column i."""
 
     scores: Tensor
     ids: Tensor
@@ -24,7 +24,7 @@ class Problem:
 
 
 def random_problem(seed, *, queries=5, slots=9, images=6):
-    """Cosines between -1 and 1."""
+    """Draw scores between −0.99 and 0.99, and ids."""
     generator = torch.Generator().manual_seed(seed)
 
     def cosines(*shape):

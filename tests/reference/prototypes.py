@@ -1,4 +1,4 @@
-"""On-line spherical k-means one pair at a time, and its classification loss, in Python floats."""
+"""Online spherical k-means and its classification loss, one pair at a time, in Python floats."""
 
 import math
 from dataclasses import dataclass, field
@@ -7,7 +7,7 @@ from tests.reference.arithmetic import dot, unit
 
 
 def pair_vector(image, text):
-    """v + w at length one."""
+    """v + w, scaled to length one."""
     return unit([a + b for a, b in zip(image, text, strict=True)])
 
 
@@ -24,7 +24,7 @@ class OnlineMeans:
 
     Args:
         count: K.
-        pass_pairs: pairs in a pass.
+        pass_pairs: pairs in a pass over the data.
     """
 
     count: int
@@ -40,17 +40,17 @@ class OnlineMeans:
         return unit(self.sums[k])
 
     def nearest(self, vector):
-        """The prototype with the largest cosine."""
+        """Return the prototype with the largest cosine, and that cosine."""
         cosines = [dot(self.centroid(k), vector) for k in range(self.count)]
         best = max(range(self.count), key=cosines.__getitem__)
         return best, cosines[best]
 
     def members(self, k):
-        """Pairs whose newest label is k."""
+        """Return the number of pairs whose newest label is k."""
         return sum(1 for label in self.label_of.values() if label == k)
 
     def learn(self, vectors, ids):
-        """One batch; its labels, or None while seeding."""
+        """Learn from one batch; return its labels, or None while seeding."""
         if self.seen < self.pass_pairs:
             for number, vector in enumerate(vectors, self.seen):
                 if number >= self.pass_pairs - self.count:

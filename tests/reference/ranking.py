@@ -1,4 +1,4 @@
-"""Ranks by two loops, float64, one pair at a time: what `coder_core.evaluation` must agree with."""
+"""Ranks and scores by two loops, one pair at a time in float64; `coder_core.evaluation` must agree with them."""
 
 import numpy as np
 
@@ -9,7 +9,7 @@ def score(image, text):
 
 
 def brute_ranks(images, texts, owner):
-    """Above and level for every image, above and level for every caption; above is −1 for an image without captions."""
+    """Count wrong candidates above and level with the best match of images (above −1: no caption), then of captions."""
     scores = [[score(image, text) for text in texts] for image in images]
     image_above, image_level = [], []
     for i in range(len(images)):

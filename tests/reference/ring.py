@@ -1,8 +1,8 @@
-"""The coupled banks as a list that forgets from the front."""
+"""The coupled memory banks as a list that drops its oldest entries."""
 
 
 class Ring:
-    """Keeps the newest `size` entries, oldest first.
+    """List of the newest `size` entries, oldest first.
 
     Args:
         size: slots.
@@ -13,7 +13,7 @@ class Ring:
         self.entries = []
 
     def enqueue(self, entries):
-        """Append (image key, text key, image id) triples; the oldest leave."""
+        """Append (image key, text key, image id) triples and drop the oldest beyond `size`."""
         for entry in entries:
             self.entries.append(entry)
             if len(self.entries) > self.size:

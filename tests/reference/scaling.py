@@ -6,7 +6,7 @@ import numpy as np
 
 
 def scaled(s, negative, *, temperature, gamma, epsilon):
-    """Diversity (Q,), exponents with and without it (Q, C), shares of the loss (Q, C); NaN where not negative."""
+    """Return diversity (Q,), exponents with and without it, and shares of the loss; the last three (Q, C), else NaN."""
     q, c = s.shape
     raw = []
     for i in range(q):

@@ -31,7 +31,7 @@ def several(features, pooled, hidden, heads, weight, bias, scale, shift, epsilon
 
 
 def head_diversity(residuals):
-    """‖G − I‖ / K² of one sample: G holds the cosines between what its K heads add."""
+    """‖G − I‖ / K² of one sample; G (K, K) holds the cosines between the residuals of its K heads."""
     units = [unit(row) for row in residuals]
     squares = [dot(units[i], units[j]) ** 2 for i in range(len(units)) for j in range(len(units)) if i != j]
     return math.sqrt(math.fsum(squares)) / len(units) ** 2
@@ -48,7 +48,7 @@ def discrepancy(images, texts, sharpness=0.5):
 
 
 def interaction(regions, words, align, align_bias, score, score_bias, sharpness):
-    """Score of one image and one caption, unit rows of regions and words, nothing padded."""
+    """Score of one image and one caption, given as unit rows of regions and words without padding."""
     cosines = [[max(dot(word, region), 0.0) for word in words] for region in regions]  # (R, T)
     normed = [unit(row) for row in cosines]
     total = [0.0] * len(align)

@@ -1,4 +1,4 @@
-"""DCL and M-DCL of one direction, put together from the single-anchor loops."""
+"""DCL and M-DCL of whole batches, built from the loops of a single anchor."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from tests.reference.pairs import Matrix, kept, literal_negatives, negatives
 
 @dataclass
 class Side:
-    """Scores against the batch or a bank. `positive_offset` is None against a bank."""
+    """Scores of the anchors against the batch or a bank; `positive_offset` is None for a bank."""
 
     scores: Matrix
     positives: Sequence[float]
@@ -19,7 +19,7 @@ class Side:
 
 
 def raw_diversity(side, query_ids, kind, epsilon, temperature):
-    """Raw diversity of every anchor, and how many negatives it came from."""
+    """Return every anchor's raw diversity and number of negatives."""
     rows = [kept(*row) for row in zip(side.scores, negatives(query_ids, side.ids), strict=True)]
     values = [spreads.deviation(row) if kind == "std" else spreads.entropy(row, temperature) for row in rows]
     return [spreads.raw(value, epsilon) for value in values], [len(row) for row in rows]
@@ -37,7 +37,7 @@ def anchor_diversity(batch, bank, query_ids, *, kind, epsilon=0.1, entropy_tempe
 
 
 def losses(side, query_ids, diversity, *, keep_same_image, **switches):
-    """The loss of every anchor against one side."""
+    """Return every anchor's loss against one side."""
     mask = negatives(query_ids, side.ids)
     if keep_same_image:
         mask = literal_negatives(query_ids, side.ids, side.positive_offset)
@@ -49,7 +49,7 @@ def losses(side, query_ids, diversity, *, keep_same_image, **switches):
 
 
 def coupled(queries, keys, bank, ids, bank_ids, *, kind, **switches):
-    """Sums of both directions over the anchors: DCL in the batch, and M-DCL against a bank, 0 while it is empty.
+    """Return DCL in the batch and M-DCL against the bank (0 while it is empty), summed over anchors and directions.
 
     Embeddings are (2, B, D), the bank (2, slots, D); a positive in the bank is the partner's key of this step.
     """

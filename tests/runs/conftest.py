@@ -1,4 +1,4 @@
-"""A small run with every kind of file in it."""
+"""Small runs with every kind of file, and helpers that write and fork."""
 
 import os
 import shutil
@@ -20,7 +20,7 @@ NOBODY = 65534
 
 
 def fill_analysis(run, split="test", value=0.0, **changes):
-    """An analysis of 3 images and 5 captions; `changes` replace or add arguments of `write_analysis`."""
+    """Write an analysis of 3 images and 5 captions; `changes` replace or add arguments of `write_analysis`."""
     random = np.random.default_rng(0)
     v, w = random.normal(size=(3, 4)) + value, random.normal(size=(5, 4)) + value
     arguments = {"captions": ["a ring", "a red ring", "äöü\u2028x", "", "stars"], "fingerprint": "abc"}
@@ -34,7 +34,7 @@ def save_step(store, step):
 
 
 def in_a_child(task, *, user=0):
-    """The result of a task in a forked process, or its refusal; as this user where root runs the tests."""
+    """Return a task's result, or the text of its exception, from a forked process; as `user` if root runs the tests."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -55,7 +55,7 @@ def in_a_child(task, *, user=0):
 
 @pytest.fixture
 def public_folder():
-    """A folder every user may enter: outside pytest's own, which each session that starts closes to other users."""
+    """Folder that every user may enter; pytest's own folder is closed to other users when a session starts."""
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
         yield Path(folder)
@@ -63,7 +63,7 @@ def public_folder():
 
 @pytest.fixture
 def stored(tmp_path):
-    """A copy of the stored runs: "whole" has concepts, bank and prototypes, "weighted" the weights of neighbourhoods."""
+    """Copy of the stored runs: "whole" has concepts, bank and prototypes, "weighted" has neighbours' sample weights."""
     return Path(shutil.copytree(FINISHED_RUNS / "checkpoints", tmp_path / "checkpoints"))
 
 

@@ -1,4 +1,4 @@
-"""Tiny configurations with boosting, their teachers, and their losses by loops over single pairs."""
+"""Tiny configurations with boosting, their teachers, and their losses in loops over single pairs."""
 
 import torch
 
@@ -12,7 +12,7 @@ from tests.support.tiny_runs import STILL, tiny_config
 
 
 def boosted(data, name="tiny", *, dropout=True, **values):
-    """AM beside the summed triplet loss, in float32 on every processor, unless other values are given."""
+    """Return a configuration of AM added to the summed triplet loss, in float32; `values` replace settings."""
     usual = {"loss": "btr-sum", "weight_instance": 1.0, "boosting": "am", "boosting_momentum": 0.7}
     usual |= {"twin_precision": "float32", "bank_size": 0}
     return tiny_config(data, name, **({} if dropout else STILL) | usual | values)
@@ -30,13 +30,13 @@ def started(config):
 
 
 def take(prepared, part, config, batch, epoch=5.0):
-    """The losses of a batch, with a part or none."""
-    torch.manual_seed(4)  # of the dropout
+    """Return the losses of a batch, with one part of the objective or without."""
+    torch.manual_seed(4)  # the seed of dropout
     return compute_losses(prepared.model, batch, config, [part] if part else [], epoch=epoch)
 
 
 def scores(model, batch):
-    """Score one pair at a time, its padding cut off."""
+    """Return all scores of a batch as lists; scorers get one pair at a time, without padding."""
     with torch.no_grad():
         images = model.encode_images(batch.regions, batch.region_lengths)
         texts = model.encode_texts(batch.words, batch.word_lengths)

@@ -1,4 +1,4 @@
-"""Imported runs as contrastive pre-training leaves them: images and captions in two cones, all cosines low."""
+"""Imported runs that resemble contrastive pre-training: images and captions in two cones, with low cosines."""
 
 from pathlib import Path
 
@@ -8,12 +8,12 @@ from coder_core.embed import main
 from tests.support.run_folders import CAPTIONS_PER_IMAGE, draw_pictures
 
 DIMENSION = 256
-THEMES = 8  # images of one theme are hard negatives of one another
-CONE = 0.6  # how far the mean image and the mean caption lie from the origin, on opposite sides
+THEMES = 8  # images of one theme are hard negatives for each other
+CONE = 0.6  # first coordinate of every image; captions have −CONE
 
 
 def clip_like(images, *, noise, seed):
-    """(n, D) images and (5n, D) captions with a modality gap; most cosines lie between −0.4 and 0.1."""
+    """Return (n, D) images and (5n, D) captions with a modality gap; most cosines are between −0.4 and 0.1."""
     rng = np.random.default_rng(seed)
     counts = (THEMES, images, images * CAPTIONS_PER_IMAGE)
     themes, own, words = (rng.normal(size=(rows, DIMENSION)) / np.sqrt(DIMENSION) for rows in counts)
@@ -24,7 +24,7 @@ def clip_like(images, *, noise, seed):
 
 
 def import_clip(root, name, *, images=60, noise=1.0, seed=0):
-    """Import such embeddings with `python -m coder_core.embed import`, with pictures."""
+    """Import such embeddings and pictures with `python -m coder_core.embed import`; return the run folder."""
     given = root.parent / f"{name}-embeddings"
     names = draw_pictures(given / "pictures", images)
     lines = [f"view {k} of scene {i}" for i in range(images) for k in range(CAPTIONS_PER_IMAGE)]

@@ -1,4 +1,4 @@
-"""Run folders with a concept branch, written by the project's own writers."""
+"""Run folders with a concept branch, written by the same code as real ones."""
 
 import numpy as np
 
@@ -19,7 +19,7 @@ NAMES = [("dog", "object"), ("grass", "object"), ("ball", "object"), ("red", "pr
 
 
 def some_concepts(names=NAMES):
-    """Five concepts; a dog is in every caption that holds a ball, and runs in most."""
+    """Return five concepts with these names, their occurrences and co-occurrences in seven captions."""
     together, occurrences = count_together([[0, 2], [0, 2, 3], [0, 4], [0, 4, 1], [0], [1], [1, 3]], 5)
     rows = ((*name, int(count)) for name, count in zip(names, occurrences, strict=True))
     entries = tuple(Concept(word, kind, count, (word, f"{word}s")) for word, kind, count in rows)
@@ -28,7 +28,7 @@ def some_concepts(names=NAMES):
 
 
 def two_branches(images, seed=0, per_image=CAPTIONS_PER_IMAGE):
-    """A good instance branch and a worse concept branch, with random attention."""
+    """Return embeddings of a good instance and a worse concept branch with random attention, and image_of_text."""
     v, w, owner = synthetic(images, noise=1.0, seed=seed, per_image=per_image)
     vc, wc, _ = synthetic(images, noise=2.0, seed=seed + 1, dimension=16, per_image=per_image)
     random = np.random.default_rng(seed)
@@ -37,8 +37,8 @@ def two_branches(images, seed=0, per_image=CAPTIONS_PER_IMAGE):
 
 
 def write_concept_run(root, name, *, images=30, beta=0.6, captions=(), attention=(), concepts=NAMES, **drawn):
-    """A run whose dev analysis holds both branches; `attention` (n, 5) and (m, 5) takes the place of a random one;
-    `concepts`: word and kind of five; `drawn` goes to `two_branches`."""
+    """Write a run whose dev analysis has both branches. `attention` (n, 5) and (m, 5) replaces the random one;
+    `concepts` are five pairs of word and kind; `drawn` goes to `two_branches`."""
     folder = write_configured(root, changed(Config(name=name), data="demo", concepts=10, beta=beta))
     branches, owner = two_branches(images, **drawn)
     if attention:

@@ -1,4 +1,4 @@
-"""One of several processes: a few training steps of many configurations, their results in one file; then a whole run."""
+"""One of several processes: train many configurations for a few steps, save the results, then train a whole run."""
 
 import json
 from pathlib import Path
@@ -24,15 +24,15 @@ from tests.support.processes import run_as_one_of_several
 from tests.support.tiny_runs import STILL, changed, tiny_config
 
 STEPS, MORE_STEPS = 3, {"prototypes": 10}  # prototypes exist from the sixth step on
-RATE, TOWER_RATE = 0.05, 1e-3  # of towers, a large one would grow the last bits of a step into the next
-SCORED_AT = 2  # the step before which weights are taken from what was embedded so far
+RATE, TOWER_RATE = 0.05, 1e-3  # towers: a larger rate would amplify rounding differences from step to step
+SCORED_AT = 2  # an epoch begins before this step: parts compute weights from the embeddings so far
 TRIPLET = {"loss": "btr-sum", "weight_instance": 0.1}
 NPAIRS = {"loss": "npairs-hinge", "npairs_margin": 0.5}
 BANK = {"loss": "dcl", "bank_size": 13}
 PIECES = {"piece_size": 3, "image_layers": 1}
 ONLINE = {"boosting_scenario": "online"}
 SETS = {"embeddings": 3, "weight_heads": 0.5, "weight_mmd": 0.5}
-# λ far above the batch of 8, so that the weights of so few pairs differ
+# λ = 5 × the batch of 8, large enough for the weights of so few pairs to differ
 WEIGHTED = {"sample_weights": "combined", "weight_scale": 5.0, "neighbours": 4, "neighbours_of_neighbours": 8}
 
 
@@ -80,18 +80,18 @@ TOWERS = {
 
 
 def case_config(data, name):
-    """No dropout: it draws other numbers in every process."""
+    """Return the configuration of a case, without dropout, whose random numbers differ between processes."""
     usual = {"epochs": 2, "boosting_momentum": 0.9, "twin_precision": "float32", "bank_size": 0}
     return tiny_config(data, **STILL | usual | CASES[name])
 
 
 def trained(config, steps=STEPS, rate=RATE):
-    """Losses, gradients, diversity, and every memory of every step, under plain gradient descent."""
+    """Return the losses, gradients, diversity and state of every part after each step of plain gradient descent."""
     prepared = prepare(config, Inputs(towers=open_towers(config)))
     model = prepared.model.train()
     parts = make_parts(config, prepared, torch.device("cpu"))
     teachers = [part.branch for part in parts if isinstance(part, BoostingTeacher)]
-    with torch.no_grad():  # where both score alike, rounding would choose the hardest negative
+    with torch.no_grad():  # a teacher equal to the model would let rounding choose the hardest negative
         for parameter in (parameter for branch in teachers for parameter in branch.parameters()):
             parameter.mul_(0.9)
     embed = PiecewiseModel(model, config.training.piece_size)
@@ -132,13 +132,13 @@ def trained(config, steps=STEPS, rate=RATE):
 
 
 def counted_reduction(reductions, bucket):
-    """The usual average of a bucket of gradients, counted. PyTorch refuses postponed annotations here."""
+    """Average a bucket of gradients as usual and count it. PyTorch refuses postponed annotations here."""
     reductions.append(bucket.index())
     return allreduce_hook(None, bucket)
 
 
 def norm_gradients():
-    """The batch norm of unequal shares: 3 rows in the first process, 5 in the second, all 8 in one process."""
+    """Return results of the batch norm on unequal shares: 3 and 5 rows in two processes, all 8 in a single one."""
     generator = torch.Generator().manual_seed(9)
     rows, weight = torch.randn(2, 8, 4, generator=generator) * 3 + 1
     share = slice(0, 8) if parallel.world_size() == 1 else (slice(0, 3), slice(3, 8))[parallel.rank()]
@@ -154,7 +154,7 @@ def norm_gradients():
 
 
 def verdicts(data):
-    """Reviews of a new run whose file got another verdict after the first process read it."""
+    """Return the fingerprint of a new run's reviews; every process reads a file with a different number of verdicts."""
     file = data.parent / f"reviews-{parallel.rank()}.jsonl"
     captions = [f"a dog — {number}" for number in range(1 + parallel.rank())]
     given = [Review("x.jpg", caption, "wrong-caption", "anna").document() for caption in captions]
@@ -164,7 +164,7 @@ def verdicts(data):
 
 
 def everything(data, towers):
-    """Return the results of the batch norm, the verdicts and all cases, those of towers after "towers"."""
+    """Return the results of batch norm, verdicts, loss modules and all cases; keys of towers begin with "towers"."""
     from tests.support.tower_runs import tower_config
 
     results = norm_gradients() | verdicts(data) | loss_modules.results()
@@ -178,5 +178,5 @@ def everything(data, towers):
 
 
 def main(data, towers, out, *flags):
-    """Save the results of all cases in the file `out`, then train by the command."""
+    """Save the results of all cases in the file `out`, then train with the command line's `flags`."""
     run_as_one_of_several(lambda: everything(Path(data), Path(towers)), out, then=lambda: command(flags))

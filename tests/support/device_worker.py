@@ -1,7 +1,7 @@
-"""Trains tiny models of every kind on the CPU and on a second device.
+"""Train tiny models of every kind on the CPU and on a second device, where every run is also stopped and resumed.
 
-On the device every run is stopped on its way and continued. Prints one JSON object: name of the case → the events of the
-history on the CPU and on the device; "mixed" → the error of an operation on both.
+Prints one JSON object: name of the case → events of the history on the CPU and on the device; "mixed" → error message
+of an operation with tensors of both.
 """
 
 import json
@@ -30,7 +30,7 @@ KINDS = {
 
 
 def train(config, folder, device, *, stop_during):
-    """Return the events of a run; a stopped one continues from its save."""
+    """Train a run and return its events; with `stop_during`, stop it in that step and resume it from its save."""
     folder.mkdir(parents=True)
     prepared = prepare(config)
     if stop_during is not None:
@@ -44,7 +44,7 @@ def train(config, folder, device, *, stop_during):
 
 
 def main(folder):
-    """Train every kind on both, without dropout, whose random numbers come from the device."""
+    """Train every kind on both devices, without dropout, whose random numbers depend on the device."""
     folder, second = Path(folder), register()
     data, bert = write_tiny_data(folder / "data", images=8), str(write_tiny_bert(folder / "bert", WORDS))
     usual = STILL | {"epochs": 2, "twin_precision": "float32", "bank_size": 0, "bert": bert}

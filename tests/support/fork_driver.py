@@ -1,7 +1,7 @@
-"""Kills and signals a tiny run many times, and empties its data, each time in a forked child; prints JSON reports.
+"""Kill a tiny run many times, send it signals and empty its data, each time in a forked child; print JSON reports.
 
-A child costs a fork instead of a new interpreter that imports PyTorch; this process never trains, so that its forks
-are clean.
+A fork is cheaper than a new interpreter that imports PyTorch. This process never trains, because forks of a process
+that has trained may hang.
 """
 
 import json
@@ -22,21 +22,21 @@ from coder_core.training.launch import StoppedError, start_run
 from tests.support.tiny_runs import quiet, tiny_config
 
 RANDOM_KILLS, SAVE_KILLS = 8, 4
-LATEST_KILL = 0.8  # random kills come before this share of the processor time of an undisturbed run
-STEPS_OF_A_SAVE = 30  # the places of a save, and of the pruning after it, where a child kills itself
+LATEST_KILL = 0.8  # random kills come within this share of an undisturbed run's processor time
+STEPS_OF_A_SAVE = 30  # file operations of a save and of pruning, at one of which a child kills itself
 EPOCHS, EARLY = 4, 8  # a run takes five steps an epoch; a signal comes after the step EARLY
-SIGNALLED_AT = 10  # file operation of a save, where a signal comes
+SIGNALLED_AT = 10  # file operation of a save at which a signal comes
 
 
 class AtOperation:
-    """Calls `act` at the nth file operation of this process on paths that start with `mark`."""
+    """Audit hook that calls `act` at this process's nth file operation on paths that start with `mark`."""
 
     def __init__(self, mark, nth, act):
         self.mark, self.left, self.act = str(mark), nth, act
         sys.addaudithook(self)
 
     def __call__(self, event, arguments):
-        """Python's audit hook: every open, mkdir, rename and remove comes by before it happens."""
+        """Count an operation; Python calls this before every open, mkdir, rename, remove and rmdir."""
         if self.left > 0 and event in ("open", "os.mkdir", "os.rename", "os.remove", "os.rmdir"):
             self.left -= any(str(argument).startswith(self.mark) for argument in arguments)
             if self.left == 0:
@@ -44,7 +44,7 @@ class AtOperation:
 
 
 def child(task):
-    """Fork; the child runs the task and leaves with its result."""
+    """Fork; the child runs the task and exits with its result, 70 after an exception. Return the child's process id."""
     sys.stdout.flush()
     pid = os.fork()
     if pid:
@@ -60,7 +60,7 @@ def child(task):
 
 
 def kill_after(pid, seconds):
-    """Kill the child once it has used this much processor time, however busy the machine is, unless it ends before."""
+    """Kill the child once it has used this many seconds of processor time, unless it ends before."""
     while os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is None:
         used = psutil.Process(pid).cpu_times()
         if used.user + used.system >= seconds:
@@ -70,12 +70,12 @@ def kill_after(pid, seconds):
 
 
 def wait(pid):
-    """The child's exit code; minus the signal that ended it."""
+    """Wait for the child and return its exit code, or minus the number of the signal that ended it."""
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
 def train(data, root, name, save_every=1000.0):
-    """Start the run, or continue the one that is there. Returns the exit code of the command."""
+    """Start the run, or resume it if it exists; return the exit code of the command."""
     if (root / name / "config.toml").exists():
         return command(["--resume", str(root / name)])
     config = tiny_config(Path(data), name, epochs=EPOCHS, evaluate_every=3, save_every=save_every)
@@ -87,18 +87,18 @@ def train(data, root, name, save_every=1000.0):
 
 
 def die():
-    """kill −9 of this process."""
+    """Kill this process with SIGKILL."""
     os.kill(os.getpid(), signal.SIGKILL)
 
 
 def newest_step(folder):
-    """Step of the newest save that verifies, 0 without any, and how many were damaged."""
+    """Return the step of the newest save that verifies (0 if none does) and the number of damaged saves."""
     save = SaveStore(folder / "state", keep=2).newest()
     return (int(save.name), len(save.skipped)) if save else (0, 0)
 
 
 def kills(data, root, *, anywhere=RANDOM_KILLS, in_saves=SAVE_KILLS, seed=0):
-    """One run after the other is killed again and again; each is then let go to its end."""
+    """Kill and resume one run until it finishes, then the next, until all kills are done; report each kill."""
     random.seed(seed)
     plan = ["random"] * anywhere + ["save"] * in_saves
     random.shuffle(plan)
@@ -116,11 +116,11 @@ def kills(data, root, *, anywhere=RANDOM_KILLS, in_saves=SAVE_KILLS, seed=0):
             return train(data, root, folder.name, 0.03)
 
         pid = child(task)
-        random.random()  # the child drew its own copy of the next number
+        random.random()  # skip the number that the child drew from its copy of the generator
         if kind == "random":
             kill_after(pid, random.uniform(0, longest))
         code = wait(pid)
-        if code == 0:  # it finished before it was killed: this kill is tried again on another run
+        if code == 0:  # finished before it was killed: repeat this kill on another run
             plan.insert(0, kind)
             number += 1
             continue
@@ -133,7 +133,7 @@ def kills(data, root, *, anywhere=RANDOM_KILLS, in_saves=SAVE_KILLS, seed=0):
 
 
 def until_step(folder, step):
-    """Wait until the status of a run names this many steps."""
+    """Wait, at most a minute, until the status of a run has reached this step."""
     for _ in range(6000):
         status = read_status(folder) if (folder / "status.json").exists() else None
         if status is not None and status.get("step", 0) >= step:
@@ -142,7 +142,7 @@ def until_step(folder, step):
 
 
 def signals(data, root):
-    """A signal at rest, in a save, twice; each run is then continued to its end."""
+    """Send a signal between saves, in a save, and twice in a save; then resume each run to its end."""
     reports = []
 
     def report(name, code, seconds=0.0):
@@ -174,7 +174,7 @@ def signals(data, root):
 
 
 def shrinks(data, root):
-    """A features file is emptied during a save, restored once the run has ended, and the run is continued."""
+    """Empty a features file during a save, restore it once the run has ended, and resume the run."""
     reports = []
     for split in ("train", "dev"):
         features = Path(data) / f"{split}_ims.npy"

@@ -1,4 +1,4 @@
-"""Runs that tell which regions each word reads: on a tiny CLIP's patches, with the interaction scorer, and of CLIP."""
+"""Runs with heat maps of the regions that words read: trained on a tiny CLIP's patches, and embedded by that CLIP."""
 
 from coder_core.embed import main as embed
 from coder_core.features import main as features
@@ -9,7 +9,7 @@ from tests.support.tiny_towers import write_tiny_clip
 
 
 def write_heat_runs(folder):
-    """Write data/, features/, clip/ (the model) and runs/ with "plain", "words" (the interaction scorer) and "clip"."""
+    """Write data/, features/, clip/ (the model) and runs/ with "plain", "words" (interaction scorer) and "clip"."""
     write_tiny_clip(folder / "clip")
     LAYOUTS["flickr8k"](folder / "data")
     out, model = folder / "features", f"--model={folder / 'clip'}"
@@ -22,7 +22,7 @@ def write_heat_runs(folder):
 
 
 def train(folder, data, name, **values):
-    """Train an epoch on region features of the pictures in `folder`."""
+    """Train one epoch on the region features in `data` of the pictures in `folder`."""
     pictures = str(folder / "data" / "Flicker8k_Dataset")
     small = {"bank_size": 0, "batch_size": 4, "epochs": 1, **STILL, "pictures": pictures}
     start_run(tiny_config(data, name, **small | values), root=folder / "runs", console=quiet())

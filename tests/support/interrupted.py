@@ -1,4 +1,4 @@
-"""Start runs, stop them during a step, and check that continuing them equals never having stopped."""
+"""Start runs, stop them during a step, and check that resumed runs equal uninterrupted ones."""
 
 import signal
 from dataclasses import replace
@@ -17,14 +17,14 @@ from tests.support.tiny_runs import assert_same_run, quiet, stopping
 
 
 def begin(like, folder):
-    """A run folder as `start_run` makes it, before the first step, and the inputs of its trainer."""
+    """Write a run folder as `start_run` does before the first step; return it and the trainer's inputs."""
     given = SealedFolder(like)
     write_sealed(folder, {name: given.read(name) for name in given.manifest["files"]})
     return folder, *prepared_again(folder)
 
 
 def prepared_again(folder):
-    """The inputs of the trainer of a run that has begun."""
+    """Return the trainer's inputs, configuration and prepared data, for a run that has begun."""
     config, _ = read_config(folder)
     vocabulary, concepts = read_vocabulary(folder, config), read_concepts(folder, config)
     inputs = Inputs(vocabulary, concepts, towers=open_towers(config), reviews=named_reviews(config))
@@ -40,7 +40,7 @@ def train(folder, config, prepared):
 
 
 def stop_during(like, folder, step, number=signal.SIGTERM):
-    """A run like another that a signal stopped during a step, counted from 0."""
+    """Train a run like another until a signal stops it during a step, counted from 0; return its folder."""
     folder, config, prepared = begin(like, folder)
     batches = stopping(prepared.batches, step, number)
     assert train(folder, config, replace(prepared, batches=batches)) == "stopped"
@@ -48,7 +48,7 @@ def stop_during(like, folder, step, number=signal.SIGTERM):
 
 
 def assert_resumes(whole, folder, step, number=signal.SIGTERM):
-    """Stop a run like `whole` during a step and continue it: it ends as `whole` did, bit for bit."""
+    """Stop a run like `whole` during a step, resume it, and assert that it ends as `whole` did, bit for bit."""
     stopped = stop_during(whole, folder, step, number)
     continue_run(stopped, None, quiet())
     assert_same_run(stopped, whole)

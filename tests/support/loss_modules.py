@@ -1,4 +1,4 @@
-"""The loss modules on a fixed batch, of which every process takes its share."""
+"""Results of the loss modules on a fixed batch, of which every process takes its share."""
 
 import torch
 
@@ -10,7 +10,7 @@ IMAGE_IDS = torch.tensor([0, 0, 1, 2, 3, 4, 4, 5])
 
 
 def made():
-    """Return a module of every loss, and how it is called with embeddings of images and captions and the ids."""
+    """Return name → (module, function that calls it with image embeddings, caption embeddings and image ids)."""
     torch.manual_seed(3)
     plain = {
         "triplet": modules.TripletLoss(),
@@ -52,7 +52,7 @@ def share():
 
 
 def results():
-    """Return losses, gradients and states of a few steps of every loss, of all processes together."""
+    """Return every loss's values, gradients and states in a few steps, combined over the processes."""
     found = {}
     for name, (module, call) in made().items():
         generator = torch.Generator().manual_seed(4)

@@ -1,4 +1,4 @@
-"""Settings of the whole process that training changes."""
+"""Protection from process-wide settings that training changes."""
 
 from contextlib import contextmanager
 
@@ -7,7 +7,7 @@ import torch
 
 @contextmanager
 def numerics_unchanged():
-    """Give the other tests of this process their threads and their precision of matrix products back."""
+    """Restore the number of threads and the precision of matrix products for later tests in this process."""
     threads, precision = torch.get_num_threads(), torch.backends.mkldnn.matmul.fp32_precision
     yield
     torch.set_num_threads(threads)

@@ -21,7 +21,7 @@ FIELDS += ("selectbox", "multiselect", "slider", "toggle")
 
 
 class Page:
-    """A page of the app after its last script run, which did not fail; anything else is asked of the AppTest."""
+    """Page of the app after a script run without exceptions; other attributes are those of the AppTest."""
 
     def __init__(self, app):
         self.app = app
@@ -31,90 +31,89 @@ class Page:
         return getattr(self.app, name)
 
     def again(self):
-        """Run the script."""
+        """Run the script again and assert that it raised nothing."""
         self.app.run()
         assert not self.app.exception, [item.value for item in self.app.exception]
         return self
 
     def change(self, **values):
-        """Give widgets these values by their keys, with _ for -, in one script run."""
+        """Set the values of widgets, by key with _ for -, and run the script once."""
         for key, value in values.items():
             self.widget(key).set_value(value)
         return self.again()
 
     def widget(self, key):
-        """The widget of this key, of whatever kind; _ stands for - as well."""
+        """Return the widget of any kind with this key, in which _ may replace -."""
         fields = (item for kind in FIELDS for item in getattr(self.app, kind) if item.key)
         return {item.key.replace("-", "_"): item for item in fields}[key.replace("-", "_")]
 
     def value(self, key):
-        """The value of a widget."""
+        """Return the value of a widget."""
         return self.widget(key).value
 
     def click(self, key):
-        """Click a button."""
+        """Click a button and run the script."""
         self.app.button(key=key).click()
         return self.again()
 
     def upload(self, name, content, kind="image/png"):
-        """Hand a file to the field of pictures."""
+        """Upload a file to the picture field and run the script."""
         self.app.file_uploader(key="picture").upload(name, content, kind)
         return self.again()
 
     def keys(self, kind):
-        """The keys of the widgets of a kind."""
+        """Return the keys of all widgets of a kind."""
         return [str(item.key) for item in getattr(self.app, kind)]
 
     def labels(self, start):
-        """The labels of buttons that start with these words."""
+        """Return the button labels that start with these words."""
         return [button.label for button in self.app.button if button.label.startswith(start)]
 
     def parts(self):
-        """Every piece of HTML and every metric."""
+        """Return every piece of HTML, and every metric as text."""
         metrics = (f"{m.label}: {m.value} {m.delta} {m.proto.delta_description}" for m in self.app.metric)
         return [*(str(item.proto.body) for item in self.app.get("html")), *metrics]
 
     def texts(self):
-        """Everything said in HTML and in metrics."""
+        """Return all HTML and metrics as one string."""
         return "\n".join([*self.parts(), ""])
 
     def saying(self, *values):
-        """The parts that hold these names and numbers in this order, whatever is written between them."""
+        """Return the parts that contain these names and numbers in this order, with any text between them."""
         escaped = (re.escape(html.escape(str(value))) for value in values)
         pattern = ".*?".join(rf"(?<![\w.]){value}(?!\w|[.,]\d)" for value in escaped)
         return [part for part in self.parts() if re.search(pattern, part, re.DOTALL)]
 
     def refusals(self):
-        """Notices in place of results: the fact and the way on."""
+        """Return the notices shown in place of results."""
         return [part for part in self.parts() if 'class="cl-empty' in part]
 
     def cards(self):
-        """The grids and lists of cards, as HTML."""
+        """Return the grids and lists of cards as HTML."""
         return [part for part in self.parts() if 'class="cl-card' in part]
 
     def headings(self):
-        """The headings, one per line."""
+        """Return the headings, one per line."""
         return "\n".join(item.value for item in self.app.header)
 
     def figures(self):
-        """The figures, as Plotly reads them."""
+        """Return the figures as Plotly's JSON documents."""
         return [json.loads(chart.proto.spec) for chart in self.app.get("plotly_chart")]
 
     def tables(self):
-        """Data that the page sends to its tables: label, columns, rows of a page, and more."""
+        """Return the data of the page's tables: label, columns, rows of the current table page, and more."""
         parts = (part.proto for part in self.app.get("bidi_component"))
         return [json.loads(part.json) for part in parts if part.component_name == NAME]
 
     def rows(self, column):
-        """The rows of every table with this column, each as column → text."""
+        """Return the rows, column → text, of every table that has this column."""
         tables = [([c["label"] for c in table["columns"]], table["rows"]) for table in self.tables()]
         found = [(names, rows) for names, rows in tables if column in names]
         return [[dict(zip(names, row["cells"], strict=True)) for row in rows] for names, rows in found]
 
 
 def open_page(monkeypatch, root, page, **query):
-    """A page over a folder of runs, opened by a link with these parameters, with _ for - in a key without -; "" is the
-    first page."""
+    """Open a page ("": the first) on a folder of runs with these parameters; _ in a key without - becomes -."""
     monkeypatch.setenv("CODER_CHECKPOINTS", str(root))
     monkeypatch.chdir(PROJECT)
     app = AppTest.from_file(str(PROJECT / "streamlit_app.py"), default_timeout=120)
@@ -125,5 +124,5 @@ def open_page(monkeypatch, root, page, **query):
 
 
 def numbers(values):
-    """Values of a trace, which Plotly packs."""
+    """Unpack the values of a Plotly trace."""
     return np.frombuffer(base64.b64decode(values["bdata"]), values["dtype"])

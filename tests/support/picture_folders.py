@@ -1,4 +1,4 @@
-"""The same twelve drawn pictures, two captions each, in every layout that people have them in."""
+"""Twelve drawn pictures with two captions each, in every supported layout."""
 
 import csv
 import io
@@ -22,7 +22,7 @@ PAIRS = [(name, k, caption) for name in NAMES for k, caption in enumerate(CAPTIO
 
 @cache
 def draw(number):
-    """A JPEG file of 60 × 40 pixels."""
+    """Return a JPEG file of 60 × 40 pixels as bytes."""
     picture = Image.new("RGB", (60, 40), COLOURS[number % 7])
     ImageDraw.Draw(picture).ellipse((5, 5, 15 + 3 * number, 35), fill=COLOURS[(number + 3) % 7])
     buffer = io.BytesIO()
@@ -93,7 +93,7 @@ def karpathy(root):
 
 
 def precomp(root):
-    """As LAPS and PCME++ have it: captions, numbers as ids, a mapping to the names, no features."""
+    """Write the layout of LAPS and PCME++: captions, numbers as ids, a mapping to names, no features."""
     write_pictures(root / "flickr30k-images")
     (root / "id_mapping.json").write_text(json.dumps({str(i): name for i, name in enumerate(NAMES)}))
     for split in OF_SPLIT:

@@ -1,4 +1,4 @@
-"""Small data sets in the field's formats, and where the real one lies."""
+"""Small data sets of features and captions, and the folder of the real Flickr8k."""
 
 import os
 import re
@@ -12,13 +12,13 @@ from coder_core.data.dataset import read_split
 
 
 def features(images=4, regions=3, size=5, dtype="<f4"):
-    """(images, regions, size) values, none of them zero."""
+    """Return (images, regions, size) random values between 0.5 and 1.5."""
     random = np.random.default_rng(images * 1000 + regions * 10 + size)
     return (random.random((images, regions, size)) + 0.5).astype(dtype)
 
 
 def write_split(folder, split="train", *, array=None, captions=None, ids=None):
-    """Write one split; by default 4 images and 8 captions. `captions` may be raw bytes."""
+    """Write one split, by default 4 images and 8 captions, and return the folder. `captions` may be raw bytes."""
     folder.mkdir(parents=True, exist_ok=True)
     array = features() if array is None else array
     np.save(folder / f"{split}_ims.npy", array)
@@ -32,30 +32,30 @@ def write_split(folder, split="train", *, array=None, captions=None, ids=None):
 
 
 def refusal(call, *arguments, **named):
-    """The InputError that a call raises."""
+    """Return the InputError that a call raises."""
     with pytest.raises(InputError) as caught:
         call(*arguments, **named)
     return caught.value
 
 
 def assert_refused(match, call, *arguments, **named):
-    """The call raises an InputError whose message has a part that matches."""
+    """Assert that the call raises an InputError whose message matches the pattern somewhere."""
     assert re.search(match, str(refusal(call, *arguments, **named)))
 
 
 def reason(path, split="train", **named):
-    """The message with which a data set is refused."""
+    """Return the message with which a data set is refused."""
     return str(refusal(read_split, path, split, **named))
 
 
 def places(folder):
-    """Files and lines of the errors for which the train split of a folder is refused."""
+    """Return the places (file, line) of the errors for which the train split of a folder is refused."""
     faults = refusal(read_split, folder, "train").faults
     return [fault.place.removeprefix(f"{folder}/") for fault in faults if fault.severity == "error"]
 
 
 def real_flickr8k():
-    """The real Flickr8k folder: $CODER_DATA/flickr8k, or shared/data/flickr8k beside the repository."""
+    """Return the real Flickr8k folder, in $CODER_DATA or in shared/data beside the repository; else skip the test."""
     given = os.environ.get("CODER_DATA")
     base = Path(given) if given else Path(__file__).resolve().parents[2].parent / "shared/data"
     folder = base / "flickr8k" if (base / "flickr8k").is_dir() else base

@@ -1,4 +1,4 @@
-"""Programs of the tests in processes of their own: one that reports as JSON, or two that train together."""
+"""Test programs in separate processes: one that reports as JSON, or two that train together."""
 
 import json
 import multiprocessing
@@ -13,14 +13,14 @@ from safetensors.torch import save_file
 from coder_core.ops import parallel
 
 ROOT = Path(__file__).resolve().parents[2]
-# One process imports all of it once and never trains, so that its forks are clean; a new interpreter takes seconds.
+# A server imports everything once and never trains, so it can fork safely; a new interpreter would take seconds.
 FORKS = multiprocessing.get_context("forkserver")
 PROGRAMS = [f"tests.support.{name}" for name in ("ddp_worker", "device_worker", "fork_driver")]
 FORKS.set_forkserver_preload(["torch._dynamo", "transformers.modeling_utils", "peft", *PROGRAMS])
 
 
 def _fork(program, arguments, environment, output):
-    """Run `main` of a program of `tests.support` on one thread; all it prints goes into the file `output`."""
+    """Run `main` of a program of `tests.support` on one thread; append its output to the file `output`."""
     for descriptor in (1, 2):
         os.dup2(os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND), descriptor)
     os.chdir(ROOT)
@@ -30,12 +30,12 @@ def _fork(program, arguments, environment, output):
 
 
 def reported_by(program, *arguments, **limits):
-    """The JSON object that a program of `tests.support` prints last."""
+    """Run a program of `tests.support` and return the JSON object that it prints last."""
     return json.loads(forked(program, *arguments, **limits)[0].splitlines()[-1])
 
 
 def run_two(program, *arguments, **limits):
-    """Run a program twice, as torchrun starts it, and return both outputs."""
+    """Run a program in two processes, as torchrun would start it, and return both outputs."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(probe.getsockname()[1]), "WORLD_SIZE": "2"}
@@ -62,12 +62,12 @@ def forked(program, *arguments, output, ranks=({},), timeout=500):
 
 
 def run_as_one_of_several(train, out, then=parallel.barrier):
-    """Join the other processes, train, check that all came to exactly the same, save it once, and go on together."""
+    """Join the other processes, train, assert that all results are identical, save them once, and call `then`."""
     torch.set_num_threads(1)
     parallel.start(torch.device("cpu"))
     tensors = train()
     values = [value.reshape(-1).contiguous().view(torch.uint8) for value in tensors.values()]
-    everywhere = parallel.gather_rows(torch.cat(values)[None])  # at once: thousands of them
+    everywhere = parallel.gather_rows(torch.cat(values)[None])  # all at once, as there are thousands
     rows = (row.split([len(value) for value in values]) for row in (everywhere[0], everywhere[-1]))
     assert [name for name, *both in zip(tensors, *rows, strict=True) if not torch.equal(*both)] == []
     if parallel.rank() == 0:

@@ -1,4 +1,4 @@
-"""Real run folders for the tests, written by the same code that training and evaluation use."""
+"""Run folders for the tests, written by the code that training and evaluation use."""
 
 import hashlib
 import json
@@ -24,19 +24,19 @@ from tests.support.tiny_runs import changed
 FINISHED_RUNS = Path(__file__).resolve().parents[1] / "fixtures" / "finished_runs"
 COLOURS = ("#E69F00", "#56B4E9", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7")
 CAPTIONS_PER_IMAGE = 5
-VAGUE = 4  # the last caption of every image fits all of them
+VAGUE = 4  # the last of an image's five captions fits all images
 
 
 def unit(rows):
-    """(k, D) float32 rows of length 1."""
+    """Scale (k, D) rows to length 1, as float32."""
     return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
 
 
 def synthetic(images, *, noise, seed=0, dimension=32, per_image=CAPTIONS_PER_IMAGE):
-    """Images (n, D), texts (m, D) as unit rows and image_of_text; the fifth caption of an image lies near the mean."""
+    """Return unit rows of images (n, D) and texts (m, D), and image_of_text; an image's fifth caption is vague."""
     rng = np.random.default_rng(seed)
     v = rng.normal(size=(images, dimension))
-    v[:, 0] = 1.0  # nearly the same in every image: what a vague caption speaks of
+    v[:, 0] = 1.0  # the same in every image; vague captions share it
     owner = np.repeat(np.arange(images), per_image)
     w = v[owner] + noise * rng.normal(size=(len(owner), dimension))
     vague = np.arange(len(owner)) % per_image == VAGUE
@@ -46,7 +46,7 @@ def synthetic(images, *, noise, seed=0, dimension=32, per_image=CAPTIONS_PER_IMA
 
 
 def ranks_of(v, w, owner):
-    """Ranks and ten best of both directions by looking at every score: the slow way, for small data."""
+    """Return the ranks of images and texts and the ten best candidates of each, from the whole score matrix."""
     scores = v @ w.T
     text_ranks = np.array([(scores[:, j] >= scores[owner[j], j]).sum() - 1 for j in range(len(w))])
     image_ranks = np.full(len(v), -1)
@@ -69,7 +69,7 @@ def recalls(image_ranks, text_ranks):
 
 
 def write_embeddings(folder, v, w, owner, split="dev", **values):
-    """Write the analysis of a split, ranked by looking at every score; `values` replace others, `scores` embeddings."""
+    """Write the analysis of a split; `values` replace the defaults, and `scores` among them the embeddings."""
     ranks = ranks_of(v, w, owner)
     defaults = {"metrics": recalls(*ranks[:2]), "fingerprint": "0" * 64}
     defaults |= dict(zip(RANKS, ranks, strict=True))
@@ -80,7 +80,7 @@ def write_embeddings(folder, v, w, owner, split="dev", **values):
 
 
 def write_configured(root, config, **about):
-    """A run folder with its configuration and no words."""
+    """Write a run folder with a configuration and an empty vocabulary."""
     document = to_document(config) | ({"about": about} if about else {})
     return write_sealed(root / config.name, {"config.toml": tomli_w.dumps(document), "words.json": "[]"})
 
@@ -98,7 +98,7 @@ def draw_pictures(folder, count):
 
 
 def write_run(root, name, *, loss="dcl", images=40, captions=(), pictures=True, picture_names=(), **drawn):
-    """A finished run of three epochs with history, status and an analysis of dev; `drawn` goes to `synthetic`."""
+    """Write a finished run of three epochs with history, status and analysis of dev; `drawn` goes to `synthetic`."""
     drawn = {"noise": 1.0, "seed": 0, "per_image": CAPTIONS_PER_IMAGE} | drawn
     config = changed(Config(name=name), data="demo", loss=loss, epochs=3, seed=drawn["seed"])
     folder = write_configured(root, config)
@@ -125,8 +125,8 @@ def write_run(root, name, *, loss="dcl", images=40, captions=(), pictures=True, 
 
 
 def write_halves(root, *, images=60):
-    """Two runs that trained on complementary halves of a train split with a tenth of its captions exchanged, and
-    evaluated on it; and which captions those are. A run believes the captions of the images it saw."""
+    """Write two runs, trained on complementary halves of a train split and evaluated on all of it; return their folders
+    and a mask of the tenth of captions that were exchanged. Each run has learned the labels of its own half."""
     true_owner = np.repeat(np.arange(images), CAPTIONS_PER_IMAGE)
     texts = [f"word{row}" for row in range(len(true_owner))]
     moved = np.random.default_rng(1).choice(len(texts), len(texts) // 10, replace=False)
@@ -160,8 +160,8 @@ def write_prototypes(run, folder, *, centroids, pairs, cosines, images, texts, m
 
 
 def import_run_folder(root, name, *, images=40, noise=1.5, seed=0, pictures=None, queries=(), split="dev"):
-    """Another model's embeddings of the same samples as `write_run`, through `coder_core.embed import`; `pictures` is a
-    folder that `write_run` drew, saved query k is the embedding of image k."""
+    """Import another model's embeddings of the samples of `write_run`; `pictures` is a folder that `write_run` drew,
+    the embedding of saved query k is that of image k."""
     files = root.parent / f"{name}-embeddings"
     files.mkdir(parents=True, exist_ok=True)
     v, w, owner = synthetic(images, noise=noise, seed=seed)
@@ -179,7 +179,7 @@ def import_run_folder(root, name, *, images=40, noise=1.5, seed=0, pictures=None
 
 
 def reseal(folder):
-    """Make the manifest of a sealed folder fit its files, as whoever wants to do harm would."""
+    """Recompute the checksums of a changed sealed folder, as an attacker would."""
     manifest = json.loads((folder / "manifest.json").read_bytes())
     sealed_lines = {
         path: [open_line(line, run_key(folder)) for line in path.read_text().splitlines()]
@@ -202,7 +202,7 @@ def flip(path):
 
 
 def cut(path):
-    """Take away the end of a file."""
+    """Remove the last three bytes of a file."""
     path.write_bytes(path.read_bytes()[:-3])
 
 

@@ -1,11 +1,11 @@
-"""A device that is not the CPU, on a machine that has no other: it finds code that would mix devices on a GPU.
+"""A simulated second device, for machines without a GPU: it finds code that would mix devices on a GPU.
 
-`register()` makes PyTorch know a device "second", with PyTorch's own interface for back ends written in Python. Its
-tensors hold ordinary ones, every operation runs on those, and an operation that is given tensors of both devices is an
-error, as it is with CUDA: only copies, single numbers and CPU indices of a tensor are let through. Code that asks for
-the kind of device goes the way it goes on a GPU. What it cannot show: CUDA's kernels, streams, bfloat16, speed.
+`register()` adds a device "second" to PyTorch through its interface for back ends in Python. Each of its tensors holds
+a CPU tensor, on which operations run. An operation on tensors of both devices is an error, as with CUDA; only copies,
+single numbers and CPU indices are allowed. Code that asks for the kind of device takes the same branch as on a GPU.
+CUDA's kernels, streams, bfloat16 and speed are not covered.
 
-Registering is for the whole process, so it is done in one of its own.
+Registration affects the whole process, so the tests register it in a separate one.
 """
 
 import torch
@@ -18,12 +18,12 @@ _KEY = "PrivateUse1"
 _COPIES = {"aten::copy_", "aten::_copy_from", "aten::_to_copy"}
 # Lengths and sizes stay on the CPU.
 _PACKED = {"aten::_pack_padded_sequence", "aten::_pack_padded_sequence_backward"}
-_kept = {}  # storage of a tensor of the device -> the CPU tensor with its numbers
+_kept = {}  # storage of a tensor on the device -> CPU tensor with its values
 _libraries = []
 
 
 class _Tensor(Tensor):
-    """Only so that PyTorch makes parameters of it by marking them, not by making another object."""
+    """Subclass that makes PyTorch mark tensors as parameters instead of creating new objects."""
 
     __torch_function__ = torch._C._disabled_torch_function_impl
 
@@ -34,14 +34,14 @@ class _Module(backend_registration._DummyBackendModule):
 
 
 def register():
-    """Make the device known to this process."""
+    """Register the device in this process and return it."""
     backend_registration._setup_privateuseone_for_python_backend(NAME, _Module())
     everything, aten = torch.library.Library("_", "IMPL"), torch.library.Library("aten", "IMPL")
     _libraries.extend((everything, aten))
     everything.fallback(_run, _KEY)
     for operation in _operations_of_every_device():
         aten.impl(operation.name().removeprefix("aten::"), _as_function(operation), _KEY)
-    # It changes shapes in place on its way.
+    # quantile changes shapes in place internally.
     aten.impl("quantile", _as_function(torch.ops.aten.quantile.default), _KEY)
     aten.impl("_thnn_fused_gru_cell", _gru_cell, _KEY)
     aten.impl("_thnn_fused_gru_cell_backward", _gru_cell_backward, _KEY)
@@ -51,7 +51,7 @@ def register():
 
 
 def _operations_of_every_device():
-    """Operations that PyTorch implements on any device with access to its memory."""
+    """Return the operations whose PyTorch kernel works on any device but needs access to its memory."""
     found = []
     kinds = ("CompositeExplicitAutograd", "CompositeExplicitAutogradNonFunctional")
     for name in torch._C._dispatch_get_all_op_names():
@@ -83,7 +83,7 @@ def _real(tensor):
 
 
 def _run(operation, *args, **kwargs):
-    """One operation on the CPU tensors behind; refused when it would mix devices."""
+    """Run one operation on the underlying CPU tensors. RuntimeError: it would mix devices."""
     name = operation._schema.name
     tensors = []
     given = {}
@@ -114,7 +114,7 @@ def _run(operation, *args, **kwargs):
         return _wrap(result[0]), result[1]
 
     def back(value):
-        """The tensor that was given, when the operation worked in place."""
+        """Wrap a result, or return the given tensor if the operation worked in place."""
         if not isinstance(value, Tensor):
             return value
         return given[id(value)] if id(value) in given else _wrap(value)
@@ -123,7 +123,7 @@ def _run(operation, *args, **kwargs):
 
 
 def _each(value, change):
-    """A value changed, or every part of a list of them: operations know no other nesting."""
+    """Apply `change` to a value, or to every item of a list or tuple; operations have no deeper nesting."""
     nested = isinstance(value, list | tuple)
     return type(value)(_each(part, change) for part in value) if nested else change(value)
 
@@ -140,7 +140,7 @@ def _refuse_a_mixture(name, tensors):
 
 
 def _gru_cell(from_input, from_state, state, *biases):
-    """PyTorch has this step for accelerators only."""
+    """Compute one GRU step, which PyTorch implements for accelerators only."""
     from_input, from_state, state = map(_real, (from_input, from_state, state))
     of_input, of_state = [None if bias is None else _real(bias) for bias in biases] or (None, None)
     if of_input is not None and of_state is not None:
@@ -165,7 +165,7 @@ def _gru_cell_backward(grad, workspace, has_bias):
 
 
 def _pad_packed(data, sizes, batch_first, value, total):
-    """Copy by an index: PyTorch writes into views and derives through their strides, which this device does not keep."""
+    """Pad by index: PyTorch's own version writes into views, whose strides this device does not keep."""
     longest, most = max(len(sizes), total), int(sizes[0])
     lengths = (sizes[:, None] > torch.arange(most)).sum(0)
     index = torch.full((longest, most), len(data))

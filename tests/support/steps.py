@@ -1,4 +1,4 @@
-"""Single steps of tiny configurations: embeddings of a batch, a memory ready to use."""
+"""Embeddings of a batch, and memories, of tiny configurations."""
 
 import torch
 

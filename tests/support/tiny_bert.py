@@ -1,4 +1,4 @@
-"""A BERT folder as transformers saves one, with 16 numbers a word piece and a vocabulary of a few words."""
+"""BERT folders as transformers saves them, with 16-dimensional word pieces and a vocabulary of a few words."""
 
 import torch
 
@@ -7,7 +7,7 @@ POSITIONS = 12
 
 
 def write_tiny_bert(folder, words):
-    """Save a model, its configuration and the tokenizer of these words."""
+    """Save a model, its configuration and a tokenizer of these words; return the folder."""
     from transformers import BertConfig, BertModel, BertTokenizer
 
     folder.mkdir(parents=True)

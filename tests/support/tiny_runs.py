@@ -1,4 +1,4 @@
-"""Data sets and configurations so small that a run takes a second or two, and how to compare two runs."""
+"""Data sets and configurations for runs of a second or two, and comparisons of runs."""
 
 import copy
 import io
@@ -14,18 +14,18 @@ from coder_core.runs.history import HISTORY, read_history
 from coder_core.runs.load import best_save
 from coder_core.runs.saves import SaveStore
 
-STILL = {"image_dropout": 0.0, "word_dropout": 0.0, "embedding_dropout": 0.0}  # a batch embeds the same twice
+STILL = {"image_dropout": 0.0, "word_dropout": 0.0, "embedding_dropout": 0.0}  # a batch always embeds alike
 WORDS = ["a", "red", "blue", "star", "ring", "box", "dog", "cat"]
 WORDS += ["runs", "sits", "jumps", "near", "far", "from", "the"]
 
 
 def changed(config, **values):
-    """Replace settings by their keys, also by impossible values."""
+    """Replace settings, by key, also with impossible values."""
     return replaced(config, values)
 
 
 def write_tiny_data(folder, *, images=20, captions=2, regions=4, size=6):
-    """train and dev splits of random features and captions of 1 to 7 words; 5 times fewer images in dev."""
+    """Write train and dev splits of random features and captions of 1 to 7 words; dev has a fifth of the images."""
     folder.mkdir(parents=True, exist_ok=True)
     random = np.random.default_rng(7)
     for split, count in (("train", images), ("dev", max(2, images // 5))):
@@ -36,8 +36,8 @@ def write_tiny_data(folder, *, images=20, captions=2, regions=4, size=6):
 
 
 def tiny_config(data, name="tiny", **values):
-    """CODER with everything on that could make a continued run differ: dropouts, drops, twin and bank. `values` are
-    settings of any section."""
+    """Return a CODER configuration with everything that could make a resumed run differ: dropouts, word drops, momentum
+    encoder and bank. `values` are settings of any section."""
     settings = {"data": str(data), "word_threshold": 1, "dimension": 8, "word_size": 6, "text_layers": 2}
     settings |= {"image_dropout": 0.1, "word_dropout": 0.1, "embedding_dropout": 0.1, "bank_size": 13}
     settings |= {"epochs": 3, "batch_size": 8, "learning_rate": 3e-3, "schedule": "cosine", "warmup_steps": 2}
@@ -46,17 +46,17 @@ def tiny_config(data, name="tiny", **values):
 
 
 def quiet():
-    """A console nobody sees; `console.file.getvalue()` tells what was printed."""
+    """Return a console that writes to memory; `console.file.getvalue()` is its output."""
     return Console(file=io.StringIO(), width=200)
 
 
 def printed(console):
-    """Everything printed on a `quiet` console, on one line."""
+    """Return the output of a `quiet` console on one line."""
     return " ".join(console.file.getvalue().split())
 
 
 def stopping(batches, step, number=signal.SIGTERM):
-    """Return the same batches; a signal comes to this process just before that of `step`, counted from 0."""
+    """Return the same batches, but raise a signal in this process before the batch of `step`, counted from 0."""
     batches = copy.copy(batches)
     stream = batches.stream
 
@@ -71,25 +71,25 @@ def stopping(batches, step, number=signal.SIGTERM):
 
 
 def newest_state(folder):
-    """The newest verified state of a run."""
+    """Return the newest verified state of a run."""
     return SaveStore(folder / "state", keep=2).newest()
 
 
 def state_tensors(folder):
-    """Every tensor of the newest state: weights, moments and what the parts save."""
+    """Return every tensor of the newest state: weights, moments, and states of the objective's parts."""
     save = newest_state(folder)
     stems = [Path(name).stem for name in save.manifest["files"] if name.endswith(".safetensors")]
     return {f"{stem}.{name}": tensor for stem in stems for name, tensor in save.tensors(stem).items()}
 
 
 def position(folder):
-    """Position of the newest state, without the seconds it took."""
+    """Return the training position in the newest state, without the elapsed seconds."""
     facts = newest_state(folder).document("position")
     return {key: value for key, value in facts.items() if key != "seconds"}
 
 
 def events(folder, kind=""):
-    """Steps and epochs in the history, or the ones of a kind, without times."""
+    """Return the step and epoch events of the history, or those of one kind, without times."""
     timed = {"time", "seconds", "pairs_per_second"}
     kinds = [kind] if kind else ["step", "epoch"]
     events = [event for event in read_history(folder / HISTORY) if event["event"] in kinds]
@@ -97,7 +97,7 @@ def events(folder, kind=""):
 
 
 def assert_same_run(actual, expected):
-    """Both runs' newest states are the same bit for bit, and so are the events of their histories."""
+    """Assert that two runs have the same newest state and best save bit for bit, and the same events."""
     assert newest_state(actual).name == newest_state(expected).name
     ours, theirs = state_tensors(actual), state_tensors(expected)
     assert ours.keys() == theirs.keys()

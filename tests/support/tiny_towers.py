@@ -1,4 +1,4 @@
-"""Dual encoders as transformers saves them, with random weights of a few thousand numbers."""
+"""Folders of tiny dual encoders as transformers saves them, with random weights."""
 
 import torch
 
@@ -9,7 +9,7 @@ VISION = _LAYERS | {"patch_size": 8}
 
 
 def write_tiny_clip(folder, *, seed=0, space=24):
-    """A CLIP folder: 32 × 32 pixels, letters as tokens, embeddings of `space` numbers."""
+    """Write a CLIP folder: 32 × 32 pixels, letters as tokens, `space`-dimensional embeddings."""
     from transformers import CLIPConfig, CLIPImageProcessorPil, CLIPModel, CLIPTokenizer
 
     letters = [letter + end for letter in "abcdefghijklmnopqrstuvwxyz0123456789,:" for end in ("", "</w>")]
@@ -27,7 +27,7 @@ def write_tiny_clip(folder, *, seed=0, space=24):
 
 
 def write_tiny_siglip(folder, words, *, seed=0):
-    """A SigLIP folder: 32 × 32 pixels, words as tokens."""
+    """Write a SigLIP folder: 32 × 32 pixels, words as tokens."""
     from transformers import SiglipConfig, SiglipImageProcessorPil, SiglipModel
 
     SiglipImageProcessorPil(size={"height": SIZE, "width": SIZE}).save_pretrained(folder)
@@ -35,7 +35,7 @@ def write_tiny_siglip(folder, words, *, seed=0):
 
 
 def write_tiny_naflex(folder, words, *, seed=0):
-    """A SigLIP 2 folder of any aspect ratio: at most 16 patches of 8 × 8 pixels."""
+    """Write a SigLIP 2 folder for any aspect ratio: at most 16 patches of 8 × 8 pixels."""
     from transformers import Siglip2Config, Siglip2ImageProcessorPil, Siglip2Model
 
     Siglip2ImageProcessorPil(patch_size=8, max_num_patches=16).save_pretrained(folder)
@@ -51,7 +51,7 @@ def _write(folder, model, kind, vision, words, seed):
 
 
 def _spread(model):
-    """The model with weights large enough that pictures and texts differ."""
+    """Enlarge a model's weights, so that embeddings of different inputs differ clearly."""
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.ndim > 1:
@@ -60,7 +60,7 @@ def _spread(model):
 
 
 def _word_tokenizer(words):
-    """One token a word; like SigLIP's own it also gives a mask, which the model was not trained with."""
+    """Return a tokenizer with one token per word; like SigLIP's, it also returns a mask, which SigLIP must not use."""
     from tokenizers import Tokenizer, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 
@@ -72,7 +72,7 @@ def _word_tokenizer(words):
 
 
 def embedded_by_transformers(folder, pictures, captions, *, pad=False):
-    """Images and captions as transformers itself embeds them, all at once; `pad`, as SigLIP reads texts, without a mask."""
+    """Embed images and captions with transformers, in one batch; `pad`: to full length without mask, as SigLIP does."""
     from transformers import AutoImageProcessor, AutoModel, AutoTokenizer
 
     shape = {"padding": "max_length" if pad else True, "truncation": True, "max_length": LONGEST}

@@ -1,4 +1,4 @@
-"""Runs that train tiny towers on drawn pictures."""
+"""Configurations that train tiny towers on drawn pictures."""
 
 import io
 import json
@@ -22,7 +22,7 @@ EVERY_PART = {
 
 
 def write_towers_and_data(folder):
-    """folder/clip, folder/siglip and folder/data: 6 train, 3 dev and 3 test pictures with two captions each."""
+    """Write folder/clip, folder/siglip and folder/data: 6 train, 3 dev, 3 test pictures with two captions each."""
     write_tiny_clip(folder / "clip")
     write_tiny_siglip(folder / "siglip", WORDS)
     flickr8k(folder / "data")
@@ -30,8 +30,8 @@ def write_towers_and_data(folder):
 
 
 def write_pictures_of_any_shape(folder):
-    """folder/naflex, and folder/shapes: the data of `write_towers_and_data`, its pictures of 2 × 8, 3 × 5 and 4 × 4
-    patches in turn in every split."""
+    """Write folder/naflex, and folder/shapes: the data of `write_towers_and_data` with pictures that have shapes of
+    2 × 8, 3 × 5 and 4 × 4 patches in turn in every split."""
     write_tiny_naflex(folder / "naflex", WORDS)
     flickr8k(folder / "shapes")
     turns = {split: cycle(((64, 16), (60, 40), (64, 64))) for split in set(SPLITS.values())}
@@ -42,8 +42,8 @@ def write_pictures_of_any_shape(folder):
 
 
 def tower_config(folder, name="tuned", *, model="clip", **values):
-    """Both towers of a dual encoder in full, in their own space: "clip" or "siglip" in a folder of `write_towers_and_data`,
-    or "naflex" of `write_pictures_of_any_shape`, whose pictures it reads."""
+    """Return a configuration that trains all weights of both towers in their own space: "clip" or "siglip" from
+    `write_towers_and_data`, or "naflex" with its pictures from `write_pictures_of_any_shape`."""
     tower, data = str(folder / model), str(folder / ("shapes" if model == "naflex" else "data"))
     settings = {"data": data, "image_tower": tower, "text_tower": tower, "projection": "none"}
     settings |= dict.fromkeys(("image_tuning", "text_tuning"), "full")
@@ -55,7 +55,7 @@ def tower_config(folder, name="tuned", *, model="clip", **values):
 
 
 def with_every_part(folder):
-    """SigLIP's patches and words through GPO, adapters and a frozen half, and every optional part of a step."""
+    """Configure SigLIP with GPO on patches and words, a LoRA, a frozen tower, and all optional parts of a step."""
     concepts = folder / "concepts.json"
     concepts.write_text(json.dumps({"objects": ["ring", "disc"], "properties": ["drawn"]}))
     return tower_config(folder, "everything", model="siglip", concept_list=str(concepts), **EVERY_PART)

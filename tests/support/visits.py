@@ -1,4 +1,4 @@
-"""Visits to the app with a real browser, and captions that would do harm if they were taken for more than text."""
+"""Visits to the app with a real browser, and captions that would do harm if they were taken for code."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ PATIENCE = 240_000  # milliseconds; a busy machine draws slowly
 SIZE = {"width": 1280, "height": 800}
 CHART = ".js-plotly-plot"
 WEBGL_POINTS = "chart => chart._fullData.some(trace => trace.type === 'scattergl' && trace.x.length > 0)"
-# Streamlit's own probes on a page's address, answered 404 and repeated at the root
+# Streamlit first probes these below the page's address, gets 404, and then repeats them at the root
 PROBES = ("/_stcore/health", "/_stcore/host-config")
-# Streamlit's messages: which fields say that a run was asked for, began and ended
+# field numbers of Streamlit's messages for a run that is requested, begins and ends
 NUMBERS = {
     "rerun_script": BackMsg.RERUN_SCRIPT_FIELD_NUMBER,
     "new_session": ForwardMsg.NEW_SESSION_FIELD_NUMBER,
@@ -28,12 +28,12 @@ NUMBERS = {
     "early_for_rerun": ForwardMsg.FINISHED_EARLY_FOR_RERUN,
 }
 SETTLED = f"({Path(__file__).with_name('settled.js').read_text('utf-8')})({json.dumps(NUMBERS)})"
-# No rule and no element is left out: neither Streamlit's nor Plotly's own markup fails any of them
+# All rules apply to all elements: Streamlit's and Plotly's own markup passes them too
 AXE_OPTIONS = {
     "runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"],
     "resultTypes": ["violations"],
 }
-# Skeletons and spinners that nobody watches cost a quarter of the processor time of a page
+# Animated skeletons and spinners cost a quarter of a page's processor time
 STILL = """document.addEventListener("DOMContentLoaded", () => {
   const style = document.createElement("style")
   style.textContent = "*, *::before, *::after { animation: none !important; transition: none !important }"
@@ -42,17 +42,17 @@ STILL = """document.addEventListener("DOMContentLoaded", () => {
 STEP = """path => !!document.querySelector("[data-testid=stApp]") && (document.title = "",
   history.pushState({}, "", path), dispatchEvent(new PopStateEvent("popstate")))"""
 IS_DARK = f"getComputedStyle(document.documentElement).getPropertyValue('--cl-paper') === '{DARK.paper}'"
-COLOUR_RULES = ["color-contrast", "link-in-text-block"]  # all that another theme can break
+COLOUR_RULES = ["color-contrast", "link-in-text-block"]  # the only rules that another theme can break
 
 
 def given_runs():
-    """The folder of real runs that CODER_SCREENSHOT_RUNS names, for the documentation's pictures."""
+    """Return the folder of real runs for the documentation's pictures, from CODER_SCREENSHOT_RUNS, or None."""
     given = os.environ.get("CODER_SCREENSHOT_RUNS")
     return Path(given).resolve() if given else None
 
 
 def new_context(browser):
-    """A window whose pages know when they are drawn."""
+    """Open a window without animations whose pages have `window.settled`, see `Visit.settle`."""
     context = browser.new_context(viewport=SIZE, color_scheme="light")
     context.set_default_timeout(PATIENCE)
     context.add_init_script(SETTLED)
@@ -61,7 +61,7 @@ def new_context(browser):
 
 
 class Visit:
-    """A browser tab with its console errors and all requests to other hosts."""
+    """Browser tab that records its console errors, dialogs and requests to other hosts."""
 
     def __init__(self, browser, port, context=None):
         self.context = context or new_context(browser)
@@ -75,7 +75,7 @@ class Visit:
         self.page.on("dialog", lambda dialog: self.foreign.append(f"dialog {dialog.message}"))
 
     def another_tab(self):
-        """A second tab in the same window, which rests while another is in front."""
+        """Open a second tab in the same window; a tab pauses while another is in front."""
         return Visit(None, self.port, self.context)
 
     def _on_console(self, message):
@@ -88,8 +88,8 @@ class Visit:
             self.foreign.append(request.url)
 
     def open(self, path, *, charts=True, reload=True):
-        """Show a page and wait until it is drawn, with at least one chart unless it has none. Without `reload` as Back
-        and Forward show it, a second of processor time cheaper; a dark document is loaded again all the same."""
+        """Show a page and wait until it is drawn, with at least one chart if `charts`. Without `reload`, navigate as
+        Back and Forward do, which saves a second of processor time; a dark page is always reloaded."""
         if reload or self.dark or not self.page.evaluate(STEP, f"/{path}"):
             self.page.goto(f"http://127.0.0.1:{self.port}/{path}")
         self.dark = False
@@ -100,7 +100,7 @@ class Visit:
         self.settle()
 
     def settle(self):
-        """Wait until the server has answered, the script has run through and every element is drawn and at rest."""
+        """Wait until the server has answered, the script has finished and all elements are drawn and at rest."""
         self.waits += 1
         self.page.wait_for_function("call => window.settled(call)", arg=self.waits, polling=30)
 
@@ -115,26 +115,26 @@ class Visit:
         self.settle()
 
     def query(self):
-        """The parameters of the address."""
+        """Return the parameters of the address."""
         return parse_qs(urlsplit(self.page.url).query)
 
     def number(self, label):
-        """The value of a number field."""
+        """Return the value of a number field."""
         return int(self.page.get_by_label(label, exact=True).input_value())
 
     def unsliced(self):
-        """Wait until nothing is filtered."""
+        """Wait until no slice is active."""
         self.page.get_by_role("button", name="Clear slice").wait_for(state="detached")
         self.settle()
 
     def enter(self, label, text):
-        """Type into the field of this name and press Enter."""
+        """Type into the field with this label and press Enter."""
         field = self.page.get_by_label(label, exact=True)
         field.fill(text)
         field.press("Enter")
 
     def follow(self, page):
-        """Click on a link of the sidebar."""
+        """Click a page's link in the sidebar and wait until it is drawn."""
         self.page.locator(".st-key-pages").get_by_role("link", name=page).click()
         self.titled(page)
 
@@ -144,14 +144,14 @@ class Visit:
         self.settle()
 
     def darken(self):
-        """Switch to the dark theme and wait until the server has coloured the page anew."""
+        """Switch to the dark theme and wait until the server has redrawn the page."""
         self.dark = True
         self.page.emulate_media(color_scheme="dark")
         self.page.wait_for_function(IS_DARK)
         self.settle()
 
     def check(self):
-        """Nothing failed, no other host was asked, and every chart has marks in it."""
+        """Assert that there were no errors and no requests to other hosts, and that every chart has marks."""
         assert self.page.locator("[data-testid=stException]").count() == 0
         assert self.errors == []
         assert self.foreign == []
@@ -160,9 +160,9 @@ class Visit:
             assert marks > 0 or chart.evaluate(WEBGL_POINTS), "a chart is empty"
 
     def check_accessibility(self, *, in_dark=False):
-        """axe-core finds nothing against WCAG 2.2 AA, nor headings out of order, on the whole page; then, `in_dark`,
-        no weak contrast in the dark theme."""
-        self.page.set_viewport_size(SIZE | {"height": 5000})  # contrast is measured of what is in sight
+        """Assert that axe-core finds no violations of WCAG 2.2 AA or of its best practices on the whole page; with
+        `in_dark`, also no weak contrast in the dark theme."""
+        self.page.set_viewport_size(SIZE | {"height": 5000})  # axe measures contrast only in the viewport
         failures = self.violations("html")
         if in_dark:
             self.darken()
@@ -171,7 +171,7 @@ class Visit:
         assert failures == [], failures
 
     def violations(self, within, *, colours_only=False):
-        """Rule, element and summary of what axe-core finds (with `colours_only` of contrast) within a selector."""
+        """Return (rule, element, summary) of every violation within a selector; `colours_only`: of contrast rules."""
         from axe_playwright_python.base import AXE_SCRIPT
 
         if not self.page.evaluate("'axe' in window"):
@@ -186,7 +186,7 @@ class Visit:
         ]
 
     def downloaded(self, label):
-        """The page's first table as a file of this kind, "CSV" for example."""
+        """Download the page's first table as the kind of file that the button names, for example "CSV"."""
         self.page.get_by_role("button", name="Download table").first.click()
         with self.page.expect_download() as download:
             self.page.get_by_role("button", name=label, exact=True).click()
@@ -195,7 +195,7 @@ class Visit:
         return content
 
     def read_from_disk(self, file):
-        """The text of a page that requests nothing else, reports no error and draws all its pictures."""
+        """Open an HTML file, assert that it requests nothing, logs nothing and draws all pictures; return its text."""
         page = self.context.new_page()
         requests, errors = [], []
         page.on("request", lambda request: requests.append(request.url))
@@ -210,22 +210,22 @@ class Visit:
         return text
 
     def colour(self):
-        """The colour of text in the first chart."""
+        """Return the text colour of the first chart."""
         return str(self.page.evaluate(f"document.querySelector('{CHART}')._fullLayout.font.color"))
 
 
 def row_number(visit, row):
-    """The caption of a row of the page's first table."""
+    """Return the caption number in a row of the page's first table."""
     return int(re.findall(r"caption (\d+)", visit.page.locator("tbody tr").nth(row).inner_text())[0])
 
 
 def picture(port, kind):
-    """A name that is a Markdown picture of the listener's; a file's name holds no slash, a character reference does."""
+    """Return a name that is a Markdown picture on the listener; file names cannot have slashes, so they are escaped."""
     return f"x{kind}![{kind}](http:&#47;&#47;127.0.0.1:{port}&#47;{kind})"
 
 
 def payloads(port):
-    """Captions that would call the listener if anything took them for more than text."""
+    """Return captions that would call the listener if they were interpreted as code or markup."""
     to = f"http://127.0.0.1:{port}"
     return [
         f"![picture]({to}/markdown)",

@@ -1,4 +1,4 @@
-"""Runs that were trained with sample weights, as training leaves them."""
+"""Runs trained with sample weights."""
 
 from coder_core.training.launch import start_run
 from tests.support.tiny_runs import STILL, quiet, tiny_config, write_tiny_data
@@ -8,7 +8,7 @@ COUNT, SCALE = 4, 4.0
 
 
 def weighted(data, name="tiny", *, dropout=True, bank=0, **values):
-    """Diversity weights with the n-pairs hinge, unless said otherwise."""
+    """Return a configuration of DIVERSITY weights with the n-pairs hinge; `values` replace settings."""
     usual = {"loss": "npairs-hinge", "npairs_margin": 0.4, "weight_instance": 1.0}
     usual |= {"sample_weights": "diversity", "weight_scale": SCALE}
     usual |= {"neighbours": COUNT, "neighbours_of_neighbours": 0}
@@ -16,7 +16,7 @@ def weighted(data, name="tiny", *, dropout=True, bank=0, **values):
 
 
 def train_weighted(base):
-    """Runs on one small data set: both measures, DIVERSITY with Γ = 1, HAL (no neighbours), and one without weights."""
+    """Train "combined", "opposite" (DIVERSITY, Γ = 1), "hal", "unweighted" on one data set; return their folder."""
     data = write_tiny_data(base / "data", images=30, captions=3)
     for name, kind in KINDS.items():
         more = {"weight_direction": 1} if name == "opposite" else {}
