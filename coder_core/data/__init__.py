@@ -1,1 +1,1 @@
-"""Data sets read and checked, as words and batches; reviews, judgements and embeddings that come with them."""
+"""Data sets: reading, checks, tokens and batches, and the reviews, judgements and embeddings of their samples."""

@@ -1,9 +1,9 @@
-"""Changes of the training data: pictures cropped and mirrored so that captions stay true, captions vague or exchanged.
+"""Changes to the training data: crops and flips that keep captions true, and captions made vague or exchanged.
 
-A crop keeps most of the picture, and a picture is mirrored where its caption names no side. Vague captions make
-ambiguity a variable of an experiment: half of them keep their sentence and lose their nouns to coarser words ("a poodle
-in a pond" → "an animal in water"); the other half say no more than what is in the picture ("an animal"). Both fit many
-images. Exchanged captions make the labels wrong, as in data from the web.
+A crop keeps at least 90% of the picture's area, and a picture is flipped only if its caption names no side. Vague
+captions make ambiguity an experimental variable: half of them keep their sentence with coarser nouns ("a poodle in a
+pond" → "an animal in a water"); the other half keep a single noun ("an animal"). Both fit many images. Exchanged
+captions make the labels wrong, as in data from the web.
 """
 
 import re
@@ -18,16 +18,16 @@ from coder_core.console.faults import InputError
 from coder_core.data.words import tokenise
 
 Augment = Literal["none", "crop", "crop-flip"]
-SMALLEST_SHARE = 0.9  # of the picture's area that stays, as open_clip's training has it
+SMALLEST_SHARE = 0.9  # of the picture's area that a crop keeps, as in open_clip's training
 _SIDED = (
     "left right lefts rights leftmost rightmost lefthand righthand lefthanded righthanded leftward rightward leftwards "
     "rightwards lefty righty clockwise counterclockwise anticlockwise"
 )
-SIDED = frozenset(_SIDED.split())  # Words that a mirrored picture makes false
+SIDED = frozenset(_SIDED.split())  # words that become false when the picture is mirrored
 
 
 class Change(NamedTuple):
-    """A crop, side as a share of width and height, left and top of the room that leaves; flip: it is mirrored."""
+    """A crop and a flip. side: share of width and height that is kept. left, top: offset, as a share of the rest."""
 
     side: float
     left: float
@@ -36,8 +36,8 @@ class Change(NamedTuple):
 
 
 def draw_changes(kind: Augment, captions: list[str], random: np.random.Generator) -> list[Change]:
-    """Draw a change for each of B pictures; one whose caption names a side is not mirrored. As many numbers are drawn
-    whatever the captions are."""
+    """Draw a change for each of B pictures; a picture whose caption names a side is never flipped. The number of random
+    draws does not depend on the captions."""
     draws = random.random((len(captions), 4))
     sides = np.sqrt(SMALLEST_SHARE + (1 - SMALLEST_SHARE) * draws[:, 0])
     crops = np.column_stack([sides, draws[:, 1:3]]).tolist()
@@ -52,26 +52,26 @@ def names_side(caption: str) -> bool:
 
 
 def change_picture(picture: Image.Image, change: Change) -> Image.Image:
-    """Crop, then mirror."""
+    """Crop a picture, then mirror it if `change.flip` is true."""
     width, height = (max(1, round(change.side * side)) for side in picture.size)
     left, top = round(change.left * (picture.width - width)), round(change.top * (picture.height - height))
     picture = picture.crop((left, top, left + width, top + height))
     return picture.transpose(Image.Transpose.FLIP_LEFT_RIGHT) if change.flip else picture
 
 
-VAGUE_STREAM, EXCHANGE_STREAM = 9, 14  # of the random numbers that choose captions
-EMPTY = "a picture"  # of a caption without a known noun
-UNCOUNTED = ("people", "animals", "vehicles", "clothes", "water", "things")  # that take no article
+VAGUE_STREAM, EXCHANGE_STREAM = 9, 14  # streams of the random numbers that choose captions
+EMPTY = "a picture"  # replaces a caption without a known noun
+UNCOUNTED = ("people", "animals", "vehicles", "clothes", "water", "things")  # words without an article
 
 _LINES = Path(__file__).with_name("coarse_words.txt").read_text("utf-8").splitlines()
-COARSE: dict[str, str] = dict(line.split(": ") for line in _LINES)  # coarse word → the words it stands for
+COARSE: dict[str, str] = dict(line.split(": ") for line in _LINES)  # coarse word → the words it replaces
 COARSE_OF = {word: coarse for coarse, words in COARSE.items() for word in words.split()}
 _WORD = re.compile(r"[\w'-]+")
 _ARTICLE = re.compile(r"\b(an?) (?=([\w'-]+))", re.IGNORECASE)
 
 
 def coarsen(caption: str) -> str:
-    """Put a coarser word in place of every noun on the list; the sentence stays.
+    """Replace every noun on the list by its coarser word; the rest of the sentence stays.
 
     >>> coarsen("A poodle jumps into a pond .")
     'An animal jumps into a water .'
@@ -81,7 +81,7 @@ def coarsen(caption: str) -> str:
 
 
 def cut(caption: str) -> str:
-    """Keep the first noun on the list, as its coarser word, and nothing else.
+    """Reduce a caption to the coarser word of its first noun on the list, or to "a picture" if it has none.
 
     >>> cut("A poodle jumps into a pond .")
     'an animal'
@@ -94,8 +94,8 @@ def cut(caption: str) -> str:
 
 
 def make_vague(captions: Sequence[str], share: float, seed: int) -> list[str]:
-    """Copy the m captions and make round(share · m) of them vague; which ones, and how, follows from the seed. A larger
-    share holds every caption of a smaller one, made vague the same way.
+    """Copy the m captions and make round(share · m) of them vague; the seed determines which ones and how. A larger
+    share includes every vague caption of a smaller one.
 
     >>> make_vague(["two dogs in a lake", "a boy on a bike"], share=0.5, seed=1)
     ['two animals in a water', 'a boy on a bike']
@@ -108,11 +108,11 @@ def make_vague(captions: Sequence[str], share: float, seed: int) -> list[str]:
 
 
 def exchange_captions(image_of_text: np.ndarray, share: float, seed: int) -> np.ndarray:
-    """Exchange a share of the captions among images; which ones, and with which, follows from the seed.
+    """Exchange a share of the captions between images; the seed determines which.
 
-    A larger share exchanges every caption of a smaller one, with others. Returns the (m,) int64 row whose caption every
-    row gets: one of another image for round(share · m) rows, its own for the rest. InputError: the share is so small,
-    or the captions belong to so few images, that one would have to stay.
+    A larger share includes every caption of a smaller one, with other partners. Returns (m,) int64: for every row, the
+    row whose caption it gets, of another image in round(share · m) rows and its own in the rest. InputError: more than
+    half of the exchanged captions belong to one image, so one of them would have to stay.
 
     >>> exchange_captions(np.array([0, 0, 1, 1]), share=0.5, seed=1)
     array([0, 2, 1, 3])
@@ -134,6 +134,6 @@ def exchange_captions(image_of_text: np.ndarray, share: float, seed: int) -> np.
 
 
 def _with_article(article: str, word: str) -> str:
-    """The article that fits a word, with the case of the one given and a space behind it."""
+    """Return the article that fits a word, in the case of the given one and followed by a space."""
     fitting = "an" if word[0].lower() in "aeiou" else "a"
     return f"{fitting.capitalize() if article[0].isupper() else fitting} "

@@ -1,7 +1,7 @@
 """Batches of image-caption pairs: draw the pairs, leave out regions and words, pad.
 
-Everything random about a step follows from (seed, step): a run resumed at any step sees the same batches without saved
-state, and each of several processes takes its slice of the same global batch.
+All randomness of a step is derived from (seed, step), so a run resumed at any step sees the same batches without saved
+state. With several processes, each takes its slice of the same global batch.
 """
 
 from __future__ import annotations
@@ -21,43 +21,43 @@ from coder_core.data.features import FeatureRows, UnreadableRowsError
 from coder_core.data.split import Split
 from coder_core.data.words import Tokens
 
-ORDER, LEFT_OUT, AUGMENTED = 0, 1, 9  # random streams of an epoch and of a step
+ORDER, LEFT_OUT, AUGMENTED = 0, 1, 9  # random streams: the first per epoch, the others per step
 
 
 @dataclass(frozen=True)
 class Batch:
     """B pairs. Padded words are 0; `regions` beyond `region_lengths` are zero.
 
-    Where an image tower reads the pictures themselves, `regions` are their pixels and `region_lengths` the number of
-    local features that the tower gives.
+    If an image tower encodes the pictures themselves, `regions` are their pixels and `region_lengths` the numbers of
+    local features that the tower returns.
     """
 
     regions: Tensor  # (B, R, F) float32, or (B, 3, H, W) float32
     region_lengths: Tensor  # (B,) int64
     words: Tensor  # (B, T) int64
     word_lengths: Tensor  # (B,) int64
-    image_ids: Tensor  # (B,) int64: rows of the features file
+    image_ids: Tensor  # (B,) int64: images of the split
     text_ids: Tensor  # (B,) int64: captions of the split
-    image_groups: Tensor  # (B,) int64: equal for pairs that are no negatives of one another
+    image_groups: Tensor  # (B,) int64: equal for pairs that are not negatives of each other
 
     def to(self, device: torch.device) -> Batch:
-        """The same batch on a device."""
+        """Copy the batch to a device; on the CPU, return it as it is."""
         if device.type == "cpu":
             return self
         return Batch(*(value.pin_memory().to(device, non_blocking=True) for value in vars(self).values()))
 
 
 class RegionRows:
-    """Gather regions from a features file, batch by batch, as float32. Lengths leave out regions that are all zero."""
+    """Regions of a split as float32 batches; all-zero regions do not count towards the lengths."""
 
     def __init__(self, split: Split) -> None:
         self.regions, self.size = split.regions, split.feature_size
         self._rows = FeatureRows(split.features)
 
     def gather(self, image_ids: np.ndarray, regions: np.ndarray) -> tuple[Tensor, Tensor]:
-        """Some regions (B, k) of images (B,) -> (B, k, F) float32 and (B,) lengths; zero regions go to the end."""
+        """Gather regions (B, k) of images (B,): (B, k, F) float32 and (B,) lengths; all-zero regions go to the end."""
         values = self._rows.gather(np.repeat(image_ids, regions.shape[1]), regions.ravel())
-        if values.dtype != np.float16:  # which PyTorch converts faster
+        if values.dtype != np.float16:  # PyTorch converts float16 faster
             values = values.astype(np.float32, copy=False)
         return _zero_regions_last(torch.from_numpy(values).float().view(*regions.shape, self.size))
 
@@ -79,7 +79,7 @@ def _zero_regions_last(regions: Tensor) -> tuple[Tensor, Tensor]:
 def pad_words(
     tokens: Tokens, text_ids: np.ndarray, positions: list[np.ndarray] | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Pad the words of these captions with 0: (B, T) int64 and (B,) lengths. positions: of the words of each to keep."""
+    """Pad the words of captions with 0: (B, T) int64 and (B,) lengths. positions: of the words to keep in each."""
     captions = [tokens.ids[tokens.offsets[j] : tokens.offsets[j + 1]] for j in text_ids]
     if positions is not None:
         captions = [words[kept] for words, kept in zip(captions, positions, strict=True)]
@@ -98,16 +98,16 @@ class TrainingBatches:
     tokens: Tokens  # its captions as numbers
     _: KW_ONLY
     batch_size: int  # pairs in a global batch
-    seed: int  # of the run
+    seed: int  # the run's random seed
     # mean share of regions left out. Every batch draws its share uniformly from 0 to twice the mean, so that
-    # training sees whole images too; every image draws its regions.
+    # some batches have nearly whole images; every image draws its own regions.
     drop_regions: float = 0.0
     drop_words: float = 0.0  # share of words left out of a caption; at least one stays
     fixed_ends: bool = False  # never leave out a caption's first and last piece (BERT's [CLS] and [SEP])
-    part: int = 0  # part, parts: this process's slice of every batch
+    part: int = 0  # this process's slice of every batch, from 0 to parts - 1
     parts: int = 1
-    augment: Augment = "none"  # changes of the pictures from step to step, where an image tower reads them
-    # (n,) of the batches' field of this name; None where every image is its own group
+    augment: Augment = "none"  # random changes to the pictures in every step, if an image tower encodes them
+    # (n,) group of every image, for `Batch.image_groups`; None makes every image its own group
     image_groups: np.ndarray | None = None
 
     def __post_init__(self) -> None:
@@ -130,7 +130,7 @@ class TrainingBatches:
         return self._order[1]
 
     def __call__(self, step: int) -> Batch:
-        """This process's slice of batch `step`, counted from 0 over all epochs."""
+        """Return this process's slice of batch `step`, counted from 0 over all epochs."""
         epoch, batch = divmod(step, self.per_epoch)
         text_ids = self._epoch_order(epoch)[batch * self.batch_size : (batch + 1) * self.batch_size]
         image_ids = self.split.image_of_text[text_ids]
@@ -151,14 +151,14 @@ class TrainingBatches:
         return Batch(values, region_lengths, words, lengths, *ids)
 
     def _kept_regions(self, random: np.random.Generator) -> np.ndarray:
-        """(batch, k) the regions of every image of the whole batch that are not left out."""
+        """Draw the regions to keep of every image of the global batch: (batch_size, k), ascending."""
         regions = self.rows.regions
         left_out = round(random.uniform(0, 2 * self.drop_regions) * regions) if regions > 1 else 0
         order = np.argsort(random.random((self.batch_size, regions), dtype=np.float32), axis=1)
         return np.sort(order[:, : max(1, regions - left_out)], axis=1)
 
     def _changes(self, step: int, text_ids: np.ndarray, part: slice) -> list[Change] | None:
-        """Augmentation of this process's pictures in this step, drawn for the whole batch."""
+        """Draw the changes to the global batch's pictures, return those of this process; None without augmentation."""
         if self.augment == "none":
             return None
         random = np.random.default_rng((self.seed, AUGMENTED, step))
@@ -174,8 +174,8 @@ class TrainingBatches:
         return [np.flatnonzero(row[:length]) for row, length in zip(retained, lengths, strict=True)]
 
     def stream(self, start: int, stop: int) -> Iterator[Batch]:
-        """Yield batches start … stop-1, each prepared while the one before is in use: by a thread, or, where pictures
-        have to be decoded, by worker processes. UnreadableRowsError: features or pictures cannot be read any more."""
+        """Yield batches start … stop-1, each prepared while the previous one is in use: by worker processes if pictures
+        are decoded with `workers` > 0, else by a thread. UnreadableRowsError: data can no longer be read."""
         pictures = self.split.pictures
         if pictures is not None and pictures.workers > 0:
             from coder_core.data.captioned.decoding import in_workers
@@ -195,7 +195,7 @@ class TrainingBatches:
                 yield batch
 
     def _batch_or_faults(self, step: int) -> Batch | tuple[Fault, ...]:
-        """A batch, or why it cannot be read: an error would lose its faults between the processes."""
+        """Return a batch, or the faults that prevent reading it: an exception would lose them between processes."""
         try:
             return self(step)
         except UnreadableRowsError as error:
@@ -203,7 +203,7 @@ class TrainingBatches:
 
 
 def image_chunks(split: Split, size: int) -> Iterator[tuple[np.ndarray, Tensor, Tensor]]:
-    """Yield all images in order, whole: (ids, (B, R, F) regions or (B, 3, H, W) pixels, (B,) lengths)."""
+    """Yield all images in order, undiminished: (ids, (B, R, F) regions or (B, 3, H, W) pixels, (B,) lengths)."""
     if split.pictures is not None:
         yield from split.pictures.chunks(size)
         return
@@ -215,7 +215,7 @@ def image_chunks(split: Split, size: int) -> Iterator[tuple[np.ndarray, Tensor, 
 
 
 def text_chunks(tokens: Tokens, size: int) -> Iterator[tuple[np.ndarray, Tensor, Tensor]]:
-    """Yield all captions, those of equal length together: (ids, (B, T) words, (B,) lengths)."""
+    """Yield all captions, sorted by length: (ids, (B, T) words, (B,) lengths)."""
     order = np.argsort(tokens.lengths, kind="stable")
     for start in range(0, len(order), size):
         ids = order[start : start + size]

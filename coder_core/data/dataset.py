@@ -1,7 +1,7 @@
-"""Read a data set on disk: `read_split` finds the layout, reads and checks it, or raises with the reasons.
+"""Read a data set of features: `read_split` finds its layout, reads it and checks it, or raises all reasons at once.
 
-A layout is a folder of precomp files, or Karpathy's dataset_*.json with features beside it: one file a split, or one
-for all images.
+The layout is a folder of precomp files, or Karpathy's dataset_*.json with features beside it, in one file per split or
+one for all images.
 """
 
 import hashlib
@@ -24,7 +24,7 @@ from coder_core.data.split import Split
 from coder_core.files.atomic import cache_folder, replacing
 
 READ_SUFFIXES = (".npy", ".txt", ".json", ".csv", ".tsv", ".jsonl", ".parquet", ".tar")
-SMALL_TEST_IMAGES = 1_000  # the field's "test" for COCO; all 5,000 are "testall"
+SMALL_TEST_IMAGES = 1_000  # images of COCO's usual "test"; all 5,000 are "testall"
 OTHER_NAME = {"dev": "val", "val": "dev"}
 LAYOUTS = "{split}_ims.npy and {split}_caps.txt (perhaps in precomp/), or dataset*.json with ims.npy"
 ALL_IMAGES = ("ims.npy", "features.npy")
@@ -35,11 +35,11 @@ PIECE_IMAGES = 256  # copied at once
 def read_split(
     path: str | Path, split: str, *, pictures: str | Path | None = None, check_values: bool = True
 ) -> Split:
-    """Read one split of a data set, whatever its layout: "train", "dev" (or "val"), "test", "testall", or any name the
-    files have. InputError: the data cannot be trained on; carries up to 20 faults, each with place and fix.
+    """Read one split of a data set in any layout: "train", "dev" (or "val"), "test", "testall", or any name in its
+    files. InputError: the data cannot be used for training; up to 20 faults, each with location and fix.
 
-    `path`: a folder of precomp files, its parent, or a folder (or file) with Karpathy's JSON. `pictures`: found by itself
-    when it is images/ beside the data. `check_values`: read every feature once, for NaN, Inf and zero rows.
+    `path`: a folder of precomp files, its parent, or a folder (or file) with Karpathy's JSON. `pictures`: their folder,
+    found automatically if it is images/ beside the data. `check_values`: check all features for NaN, Inf and zero rows.
     """
     stop_on_errors([*check_name(Path(path).absolute()), *check_name(Path(pictures) if pictures else None)])
     root, layout = find_layout(path)
@@ -69,7 +69,7 @@ def read_split(
 
 
 def available_splits(path: str | Path) -> list[str]:
-    """Names of the splits at `path`: train first, then dev, then the others in alphabetical order."""
+    """List the splits at `path`: train first, then dev, then the others in alphabetical order."""
     _, layout = find_layout(path)
     annotated = [] if layout.is_dir() else read_annotations(layout, [])[1]
     names = splits_in(layout) if layout.is_dir() else {image.split for image in annotated}
@@ -78,7 +78,7 @@ def available_splits(path: str | Path) -> list[str]:
 
 
 def find_layout(path: str | Path) -> tuple[Path, Path]:
-    """The folder itself, and the folder of precomp files or the JSON file to read; InputError if neither exists."""
+    """Find the data folder and, to read, its folder of precomp files or its JSON file; InputError if neither exists."""
     path = Path(path)
     if path.is_file() and path.suffix == ".json":
         return path.parent, path
@@ -98,7 +98,7 @@ def find_layout(path: str | Path) -> tuple[Path, Path]:
     if annotations:
         names = ", ".join(file.name for file in annotations)
         raise InputError.at(path, f"holds several JSON files: {names}", LAYOUTS, "name one of them")
-    # imports pyarrow
+    # here, because it imports pyarrow
     from coder_core.data.captioned.layouts import recognise, unrecognised
 
     if recognised := recognise(path):
@@ -110,7 +110,7 @@ def find_layout(path: str | Path) -> tuple[Path, Path]:
 
 
 def _inner_folders(root: Path, faults: list[Fault]) -> list[Path]:
-    """The folders precomp/ and *_precomp/ that a data folder has; a link that leads to nothing is an InputError."""
+    """Find the folders precomp/ and *_precomp/ in a data folder; InputError if one is a broken link."""
     folders = [root / "precomp", *sorted(root.glob("*_precomp"))]
     for folder in folders:
         follow_link(folder, faults)
@@ -118,13 +118,13 @@ def _inner_folders(root: Path, faults: list[Fault]) -> list[Path]:
 
 
 def _is_precomp(folder: Path, annotated: bool) -> bool:
-    """True for a folder with caption files; beside a JSON, features alone belong to the JSON."""
+    """True for a folder of precomp files. With a JSON file it needs captions: features alone belong to the JSON."""
     return any(folder.glob("*_caps.txt")) if annotated else bool(splits_in(folder))
 
 
 def leaves(path: Path, root: Path) -> bool:
-    """True if a link leads a data set, its folder of precomp files, or a file of them out of `root`. A command
-    follows such links for whoever types it; the app offers no data set that has one."""
+    """True if a data set, its folder of precomp files, or a file in either is a link out of `root`. Commands follow
+    such links; the app does not offer data sets that have one."""
     entries = [path, *path.glob("*"), *path.glob("*precomp/*")]
     read = [entry for entry in entries if entry.suffix in READ_SUFFIXES or entry.name.endswith("precomp")]
     real_root = os.path.realpath(root)
@@ -152,8 +152,8 @@ def _no_split(layout: Path, split: str, present: list[str]) -> InputError:
 
 
 def _read_karpathy(root: Path, path: Path, split: str) -> Split:
-    """Read one split of a Karpathy JSON file and its features, in `root` or a precomp folder in it. restval belongs
-    to "train"; of COCO, "test" is the first 1,000 images and "testall" has all."""
+    """Read one split of a Karpathy JSON file and its features, in `root` or a precomp folder in it. "restval" belongs
+    to "train"; COCO's "test" is the first 1,000 of its test images, which "testall" has all."""
     faults: list[Fault] = []
     dataset, annotated = read_annotations(path, faults)
     name = {"val": "dev", "testall": "test"}.get(split, split)
@@ -185,7 +185,7 @@ def _read_karpathy(root: Path, path: Path, split: str) -> Split:
 def _features(
     root: Path, path: Path, images: int, split: str, rows: list[int], faults: list[Fault]
 ) -> tuple[FeatureFile, np.ndarray, tuple[int, int, int]]:
-    """The features file, the split's features, and the span of the file's rows they are."""
+    """Return the features file, the split's features, and their rows in the file: (start, stop, stride)."""
     folders = [root, *_inner_folders(root, faults)]
     of_split = [folder / f"{name}_ims.npy" for folder in folders for name in FILE_NAMES[split]]
     of_all = [folder / name for folder in folders for name in ALL_IMAGES]
@@ -212,8 +212,8 @@ def _features(
 def _gather_rows(file: FeatureFile, rows: np.ndarray, faults: list[Fault]) -> FeatureFile:
     """Copy scattered rows of a features file into the cache, so that they can be memory-mapped.
 
-    An earlier copy is used again; it is renamed into place, so one that exists is complete. InputError: the cache's
-    disk is too small, or cannot be written.
+    An earlier copy is reused: copies are renamed into place, so an existing one is complete. InputError: the cache's
+    disk has too little room or cannot be written.
     """
     state, shape = file.path.stat(), (len(rows), *file.shape[1:])
     identity = (str(file.path.resolve()), state.st_size, state.st_mtime_ns, file.shape, file.dtype.str)

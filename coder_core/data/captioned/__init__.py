@@ -1,1 +1,1 @@
-"""Pictures with captions, as people have them: the layout of a folder, its splits, and the file of every picture."""
+"""Data sets of pictures with captions: layout detection, splits, and the location of every picture."""

@@ -1,6 +1,6 @@
 """Captions in files of their own: precomp captions with ids, Karpathy's dataset_*.json, COCO's captions_*.json.
 
-COCO's captions_train2017.json holds "images" and "annotations", and its name says the split.
+COCO's captions_train2017.json has "images" and "annotations"; the split is in its name.
 """
 
 import json
@@ -39,7 +39,7 @@ def _folders(root: Path) -> list[Path]:
 
 
 def _find_precomp(path: Path) -> list[Path]:
-    """The caption files that have ids, in `path` or in the precomp folder in it."""
+    """Find the caption files that have ids, in `path` or in a precomp folder in it."""
     for folder in (path, path / "precomp", *sorted(path.glob("*_precomp"))):
         files = [file for file in sorted(folder.glob(f"*{CAPTIONS}")) if _ids_of(file).exists()]
         if files := [file for file in files if SPLIT_NAME.fullmatch(_split_of(file))]:
@@ -64,7 +64,7 @@ def _precomp(files: list[Path], root: Path, faults: list[Fault]) -> Iterator[Rec
     names = [_split_of(file) for file in files]
     for file, split in zip(files, names, strict=True):
         if split == "test" and "testall" in names:
-            continue  # its first images
+            continue  # test is the first images of testall
         captions = read_lines(file, "caption", faults)
         ids = name_pictures(root, file.parent, read_lines(_ids_of(file), "id", faults), faults)
         if not ids or not captions or len(captions) % len(ids):
@@ -77,10 +77,10 @@ def _precomp(files: list[Path], root: Path, faults: list[Fault]) -> Iterator[Rec
 
 
 def name_pictures(root: Path, folder: Path, ids: list[str], faults: list[Fault]) -> list[str]:
-    """Return the picture names of n ids, where an id_mapping.json has all of them; otherwise the ids themselves.
+    """Return the picture names of n ids if an id_mapping.json has all of them; otherwise the ids themselves.
 
-    The mapping lies in `folder`, in `root`, or beside a `root` called precomp. Faults get a note, or a warning when it
-    cannot be used.
+    The mapping is in `folder`, in `root`, or beside a `root` called precomp. Its use adds a note to `faults`; a mapping
+    that cannot be used adds a warning, and a name with half a character an error.
     """
     folders = [folder, root, root.resolve().parent] if root.resolve().name == "precomp" else [folder, root]
     path = next((parent / ID_MAPPING for parent in folders if os.path.lexists(parent / ID_MAPPING)), None)
@@ -107,7 +107,7 @@ def name_pictures(root: Path, folder: Path, ids: list[str], faults: list[Fault])
 
 
 class JsonValues:
-    """Values of a parsed JSON file; one that is missing or of another type is a fault that names its key."""
+    """Values of a parsed JSON file. A value that is missing or of another type adds a fault that names its key."""
 
     def __init__(self, path: Path, faults: list[Fault]) -> None:
         self.path, self.faults, self.count = path, faults, 0
@@ -120,7 +120,7 @@ class JsonValues:
             self.faults.append(Fault(f"{self.path}: {where}", problem, expected, fix))
 
     def get(self, item: Any, where: str, key: str, kind: type) -> Any:
-        """The value of a key in an object, or None where it is not of this type."""
+        """Return the value of a key in an object; a fault and None if it is missing or not of this type."""
         value = item.get(key) if isinstance(item, dict) else None
         if not isinstance(item, dict):
             self.fault(where, f"is {_kind(item)}", "an object")
@@ -152,12 +152,12 @@ class AnnotatedImage(NamedTuple):
 
 def read_annotations(path: Path, faults: list[Fault]) -> tuple[str, list[AnnotatedImage]]:
     """Read and check a Karpathy JSON file: the data set's own name ("coco", …) and all images, in imgid order.
-    InputError: not JSON, a key twice, NaN, nested too deeply, or up to 20 faults named images[i].key."""
+    InputError: not JSON, a repeated key, NaN, nested too deeply, or up to 20 faults, each located as images[i].key."""
     state = plain_file(path, faults).stat()
     return _read_karpathy(path, state.st_mtime_ns, state.st_size)
 
 
-@lru_cache(maxsize=1)  # COCO's JSON takes seconds, and is read once a split
+@lru_cache(maxsize=1)  # COCO's JSON takes seconds to parse and is read for every split
 def _read_karpathy(path: Path, changed: int, size: int) -> tuple[str, list[AnnotatedImage]]:
     try:
         text = path.read_text("utf-8-sig")
@@ -205,7 +205,7 @@ class _KarpathyImages(JsonValues):
         self.imgids, self.sentids = Once("imgid", faults), Once("sentid", faults)
 
     def image(self, item: Any, where: str) -> AnnotatedImage | None:
-        """An image of the list; None where it has faults."""
+        """Check an image of the list; None without a valid number, name and split."""
         if not isinstance(item, dict):
             self.fault(where, f"is {_kind(item)}", "an object")
             return None
@@ -228,7 +228,7 @@ class _KarpathyImages(JsonValues):
         return AnnotatedImage(imgid, f"{folder}/{name}" if folder else name, split_name(split), captions, ids)
 
     def caption(self, item: Any, where: str, imgid: int | None) -> str:
-        """The caption of a sentence; "" where it has faults."""
+        """Check a sentence and return its caption, on one line; "" if it has none."""
         raw = self.get(item, where, "raw", str)
         if raw is None:
             return ""
@@ -246,7 +246,7 @@ class _KarpathyImages(JsonValues):
 
 
 def karpathy_files(path: Path) -> list[Path]:
-    """The files in a folder that are named as Karpathy's, links to nothing too; not what Hugging Face writes."""
+    """List the files in a folder that are named like Karpathy's, broken links too, but not those of Hugging Face."""
     return [file for file in sorted(path.glob("dataset*.json")) if file.name not in HUB_FILES]
 
 
@@ -310,7 +310,7 @@ def _coco(files: list[Path], root: Path, faults: list[Fault]) -> Iterator[Record
 
 
 def _coco_items(values: JsonValues, content: Any, key: str, kinds: dict[str, type]) -> Iterator[Any]:
-    """Yield place and values of these keys of every object in a list of the JSON, without those that have faults."""
+    """Yield (location, values of the keys in `kinds`) for every object without faults in the JSON's list `key`."""
     for index, item in enumerate(values.get(content, "the file", key, list) or []):
         where = f"{key}[{index}]"
         row = [values.get(item, where, name, kind) for name, kind in kinds.items()]
@@ -318,7 +318,7 @@ def _coco_items(values: JsonValues, content: Any, key: str, kinds: dict[str, typ
             yield where, *row
 
 
-FIELD = (  # layouts that features have too, read for their pictures
+FIELD = (  # layouts of region features, read here for their pictures
     Layout("precomp", _find_precomp, _precomp, _folders, _precomp_source),
     Layout("karpathy", _find_karpathy, _karpathy, _folders),
 )

@@ -1,8 +1,8 @@
-"""Pictures with their captions beside or around them: image folders, parquet files, tar files, img2dataset's folders.
+"""Pictures stored together with their captions: image folders, parquet files, tar files, img2dataset's folders.
 
-An image folder has metadata.csv, .jsonl or .parquet with file_name and captions, as Hugging Face reads it. Parquet files
-have a column image of struct{bytes, path} and captions as string or list. img2dataset writes numbered folders of .jpg,
-.txt and .json, or tar files of the same, which webdataset reads.
+An image folder has metadata.csv, .jsonl or .parquet with file_name and captions, as in Hugging Face's imagefolder.
+Parquet files have a picture column such as image, of bytes or struct{bytes, path}, and captions as string or list.
+img2dataset writes numbered folders of .jpg, .txt and .json, or tar files of the same, which webdataset reads.
 """
 
 import os
@@ -25,14 +25,14 @@ from coder_core.data.pictures import ENDINGS, INSIDE, unsafe_reason
 METADATA = ("metadata.csv", "metadata.jsonl", "metadata.parquet")
 FILE_NAME = "file_name"
 PARQUET_FOLDERS = ("data", "default", "default/train", "default/test")
-LARGEST_TEXT = 1 << 20  # bytes of a .txt or .json
+LARGEST_TEXT = 1 << 20  # bytes read of a .txt or .json file
 TEXTS = (".txt", ".json")
 SHARD = "-of-"  # in train-00000-of-00002.parquet
-PICTURES_TRIED = 20  # for a text beside them
+PICTURES_TRIED = 20  # pictures of a folder checked for a text beside them
 
 
 def _find_imagefolder(path: Path) -> list[Path]:
-    """The metadata files of the folder and of the split folders in it."""
+    """Find the metadata files of the folder and of the split folders in it."""
     inner = (file for name in METADATA for file in sorted(path.glob(f"*/{name}")) if file.is_file())
     return [*records.matching(path, *METADATA), *(inner if path.is_dir() else [])]
 
@@ -55,9 +55,8 @@ def row_records(
     split: str = "",
     start: str = "",
 ) -> Iterator[Record]:
-    """Yield the records of a table's rows: place, and column → value. An empty `captions` finds the columns by their
-    titles; `split` is that of pictures which neither their folder nor the column split assigns; `start` is cut off names.
-    """
+    """Yield the records of table rows (location, column → value). Without `captions`, their columns are found by title.
+    `split`: of pictures whose folder and column "split" name none. Names lose a leading `start` and gain `prefix`."""
     for where, row in rows:
         name = row.pop(image, None)
         if not isinstance(name, str) or not name.strip():
@@ -76,7 +75,7 @@ def row_records(
 def metadata_rows(
     file: Path, faults: list[Fault], image: str = FILE_NAME, delimiter: str = ",", titles: Sequence[str] = ()
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield place, and column → value, of every row; `titles` are those of a CSV file without its own."""
+    """Yield (location, column → value) for every row; `titles` are the columns of a CSV file without a header."""
     if file.suffix in (".csv", ".tsv"):
         yield from records.csv_rows(file, (image,), faults, delimiter, titles)
     elif file.suffix == ".jsonl":
@@ -119,7 +118,7 @@ def _parquet(files: list[Path], root: Path, faults: list[Fault]) -> Iterator[Rec
 
 
 def _captions_beside(texts: Mapping[str, bytes], where: str, *, joined: bool) -> list[str]:
-    """The captions of a picture in its .txt, one or with `joined` one a line; or the one in img2dataset's .json."""
+    """Read a picture's captions from its .txt (one per line with `joined`, else all lines as one) or else its .json."""
     if ".txt" in texts:
         text = texts[".txt"]
         try:
@@ -141,19 +140,19 @@ def _captions_beside(texts: Mapping[str, bytes], where: str, *, joined: bool) ->
 
 
 def _holds_pair(folder: Path) -> bool:
-    """True for a folder that holds a picture with its .txt or .json among the first pictures."""
+    """True if one of a folder's first pictures has its .txt or .json beside it."""
     pictures = (file for file in folder.iterdir() if file.suffix.lower() in ENDINGS)
     return any(file.with_suffix(end).is_file() for file in islice(pictures, PICTURES_TRIED) for end in TEXTS)
 
 
 def _find_beside(path: Path) -> list[Path]:
-    """The folder and the folders in it that hold pictures with their .txt or .json."""
+    """Find the folders, `path` and those in it, that have pictures with their .txt or .json."""
     folders = [folder for folder in (path, *sorted(path.glob("*"))) if folder.is_dir()]
     return [folder for folder in folders if os.access(folder, os.R_OK) and _holds_pair(folder)]
 
 
 def _find_folders(path: Path) -> list[Path]:
-    """Folders named by numbers only, which hold a picture with its .txt or .json."""
+    """Find the folders named by numbers only, if one of the first three has a picture with its .txt or .json."""
     if not path.is_dir():
         return []
     folders = [folder for folder in sorted(path.glob("[0-9]*")) if folder.is_dir() and folder.name.isdigit()]
@@ -183,7 +182,7 @@ def _folders(folders: list[Path], root: Path, faults: list[Fault], *, joined: bo
 def _captions_of_files(
     beside: dict[str, Path], where: str, faults: list[Fault], *, joined: bool
 ) -> list[str]:
-    """The captions in the first of a picture's text files."""
+    """Read the captions in the first of a picture's text files."""
     read = {end: plain_file(file, faults).read_bytes()[:LARGEST_TEXT] for end, file in [*beside.items()][:1]}
     return _captions_beside(read, where, joined=joined)
 
@@ -195,7 +194,7 @@ def _find_tars(path: Path) -> list[Path]:
 
 @dataclass
 class _Sample:
-    """The members of one key."""
+    """Members of a tar file with the same key."""
 
     key: str = ""
     picture: tuple[str, int, int] | None = None  # ending, offset, bytes
@@ -224,14 +223,14 @@ def _tars(files: list[Path], root: Path, faults: list[Fault]) -> Iterator[Record
 
 
 def _samples(file: Path, faults: list[Fault]) -> Iterator[_Sample]:
-    """Yield the samples of a tar file: adjacent members of one name up to the first dot."""
+    """Yield the samples of a tar file: adjacent members whose names are equal up to the first dot."""
     plain_file(file, faults)
     once = Once("key", faults)
     try:
         with tarfile.open(file, "r:", errorlevel=1) as content:
             sample = _Sample()
             for number, member in enumerate(content):
-                content.members = []  # type: ignore[attr-defined]  # or the list of all members stays in memory
+                content.members = []  # type: ignore[attr-defined]  # otherwise it keeps all members in memory
                 if member.isdir() or not _is_sound(member, file, faults):
                     continue
                 path = PurePosixPath(member.name.removeprefix("./"))
@@ -259,7 +258,7 @@ def _samples(file: Path, faults: list[Fault]) -> Iterator[_Sample]:
 
 
 def _check_end(file: Path, offset: int, faults: list[Fault]) -> None:
-    """Fault a tar file without two blocks of zeros after its last member: the reader stops there without a word."""
+    """Add a fault if two blocks of zeros do not follow the last member: `tarfile` stops there without an error."""
     with file.open("rb") as content:
         content.seek(offset)
         end = content.read(2 * tarfile.BLOCKSIZE)
@@ -273,7 +272,7 @@ def _check_end(file: Path, offset: int, faults: list[Fault]) -> None:
 
 
 def _is_sound(member: tarfile.TarInfo, file: Path, faults: list[Fault]) -> bool:
-    """True for a plain file whose name stays inside; another member is a fault."""
+    """True for a plain file with a safe name; any other member adds a fault."""
     reason = unsafe_reason(member.name.removeprefix("./"))
     if not reason and member.isreg() and member.sparse is None:
         return True

@@ -1,4 +1,4 @@
-"""Read and decode every picture once: for a check of the data, and for a split to train and evaluate on."""
+"""Decode every picture once, to check a data set or to build a split for training and evaluation."""
 
 import hashlib
 import json
@@ -18,8 +18,8 @@ from coder_core.data.pictures import read_picture
 from coder_core.data.split import Split, captions_checksum
 from coder_core.files.atomic import cache_folder, settled, write_cached
 
-DECODED_SIZE = 64  # pixels a picture is decoded at to see whether it is whole
-VERSION = 1  # of the stored result of a check
+DECODED_SIZE = 64  # pixels of the longer side of a picture that is decoded only to check it
+VERSION = 1  # of the stored results
 
 
 def read_picture_split(
@@ -33,12 +33,12 @@ def read_picture_split(
     skip_broken: bool,
     progress: Progress,
 ) -> tuple[Split, dict[str, str]]:
-    """Read a split whose pictures an image tower reads, and the sha256 of its "features" (picture files) and
+    """Read a split of pictures for an image tower. Also return the sha256 (hex) of its "features" (picture files) and
     "captions".
 
     prepare, local_features, counts, workers: as for `Pictures`. skip_broken: leave out pictures that cannot be decoded,
-    with their captions. progress: of reading every picture once; a check of unchanged files is kept in $CODER_CACHE.
-    InputError: there is no such split, or broken pictures without `skip_broken`; up to ten are named.
+    with their captions. progress: of `check_pictures`. InputError: the split does not exist, pictures are broken and
+    `skip_broken` is false (up to ten are named), or no picture can be read.
     """
     captioned = data.split(name)
     contents, broken = check_pictures(captioned, progress)
@@ -70,7 +70,7 @@ def read_picture_split(
 def decode_all(
     split: CaptionedSplit, *, skip_broken: bool = False, progress: Progress = silent
 ) -> list[Fault]:
-    """Decode every picture of a split, and name those that are broken: an error, or with `skip_broken` a warning."""
+    """Decode every picture of a split and report the broken ones in an error, or with `skip_broken` in a warning."""
     return _name_broken(split, check_pictures(split, progress)[1], skip_broken)
 
 
@@ -80,8 +80,8 @@ def _name_broken(split: CaptionedSplit, broken: dict[int, str], skip: bool) -> l
 
 
 def check_pictures(split: CaptionedSplit, progress: Progress = silent) -> tuple[list[str], dict[int, str]]:
-    """Return n sha256 (hex) of the picture files, and image → why it cannot be decoded. Unchanged files (name, size,
-    time of change) are not read again: the result is kept in $CODER_CACHE."""
+    """Return the sha256 (hex) of the n picture files, and image → why it cannot be decoded. A result without broken
+    pictures is kept in $CODER_CACHE and used while the files' names, sizes and times of change are the same."""
     identity = _identity(split)
     cached = cache_folder() / "pictures" / f"{identity}.json"
     if identity and (contents := _read(cached, len(split.rows))) is not None:
@@ -98,7 +98,7 @@ def check_pictures(split: CaptionedSplit, progress: Progress = silent) -> tuple[
 
 
 def _decode(content: bytes | str) -> tuple[str, str]:
-    """The sha256 (hex) of a picture file, and why it cannot be decoded."""
+    """Return the sha256 (hex) of a picture file and why it cannot be decoded ("" if it can)."""
     if isinstance(content, str):
         return "", content
     faults: list[Fault] = []
@@ -107,7 +107,7 @@ def _decode(content: bytes | str) -> tuple[str, str]:
 
 
 def _identity(split: CaptionedSplit) -> str:
-    """Key of these files without reading them; empty just after a change."""
+    """Return a key of the files' names, sizes and times of change; "" just after a change."""
     digest, newest = hashlib.sha256(repr(VERSION).encode()), 0
     for image, row in enumerate(split.rows.tolist()):
         size, changed = split.positions.state(row)

@@ -25,18 +25,18 @@ from coder_core.data.pictures import read_picture
 
 AHEAD = 2  # blocks a worker prepares in advance
 MOST_WORKERS = 16
-SECONDS_BETWEEN_LOOKS = 0.5  # at the parent
+SECONDS_BETWEEN_LOOKS = 0.5  # between a worker's checks that its parent is alive
 START = "fork" if sys.platform == "linux" else "spawn"
 
 
 def usual_workers(device: str) -> int:
-    """Number of decoding processes: on a GPU all processors but one, on the CPU few beside the model."""
+    """Return the default number of decoding processes: all processors but one with a GPU, else a quarter of them."""
     return max(1, min(MOST_WORKERS, processors() - 1 if device == "cuda" else processors() // 4))
 
 
 @dataclass(frozen=True)
 class PreparedBlock:
-    """The pictures of a block: its number, those that were read, and image → why it could not be read."""
+    """A block of pictures: its number, its prepared pictures, and image → why it could not be read."""
 
     number: int
     prepared: list[Any]
@@ -46,7 +46,7 @@ class PreparedBlock:
 def _prepare(
     split: CaptionedSplit, images: Sequence[int], prepare: Callable[[int, Image], Any]
 ) -> tuple[list[Any], dict[int, str]]:
-    """Prepare pictures, called with an index in `images` and its picture; image → why it could not be read."""
+    """Call `prepare` with index in `images` and picture. Return the results, and image → why it could not be read."""
     prepared, broken = [], {}
     for index, image in enumerate(images):
         try:
@@ -70,14 +70,14 @@ def prepared_blocks(
     prepare: Callable[[Image], Any],
     workers: int,
 ) -> Iterator[PreparedBlock]:
-    """Yield the blocks of these numbers, in this order, decoded by `workers` processes; with 0 here, on request.
-    blocks: the images of every block. prepare: of one picture, see `Towers`."""
+    """Yield the blocks `numbers` in this order, decoded ahead by `workers` processes, or with 0 on demand in this one.
+    blocks: the images of every block. prepare: called with every picture, see `Towers`."""
     yield from in_workers(partial(_prepare_block, split, blocks, prepare), numbers, workers)
 
 
 @dataclass(frozen=True)
 class _Results(Dataset[Any]):
-    """Number -> the result of a function."""
+    """Results of a function of a number, as a PyTorch data set."""
 
     make: Callable[[int], Any]
 
@@ -86,7 +86,7 @@ class _Results(Dataset[Any]):
 
 
 def in_workers(make: Callable[[int], Any], numbers: Sequence[int], workers: int) -> Iterator[Any]:
-    """Yield make(number) in this order, computed in `workers` processes ahead of its use; here with 0."""
+    """Yield make(number) for all numbers in order, computed ahead in `workers` processes, or with 0 in this one."""
     begin = partial(_begin_worker, os.getpid())
     more: dict[str, Any] = {"worker_init_fn": begin, "generator": torch.Generator()}
     more |= {"prefetch_factor": AHEAD, "multiprocessing_context": START} if workers else {}
@@ -94,8 +94,8 @@ def in_workers(make: Callable[[int], Any], numbers: Sequence[int], workers: int)
 
 
 def _begin_worker(parent: int, worker: int) -> None:
-    """Let a worker end with the command: when it is killed, the rows that nobody takes would hold the worker for
-    ever. Ctrl-C and a closed terminal reach every process of the group; the command answers them for all."""
+    """Make a worker exit with the command: if that is killed, the worker would wait for ever for its results to be
+    taken. Ignore Ctrl-C and a closed terminal, which reach every process of the group: the command handles them."""
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if hasattr(signal, "SIGHUP"):
@@ -111,20 +111,20 @@ def _end_with(parent: int) -> None:
 
 @dataclass(frozen=True)
 class Pictures:
-    """The pictures of a split as an image tower reads them."""
+    """Pictures of a split, decoded and prepared for an image tower."""
 
     split: CaptionedSplit  # the picture files
     # one upright RGB picture -> an array of one shape, such as (3, H, W), float32; called in workers
     prepare: Callable[[Image], np.ndarray]
-    local_features: int  # L, the most the tower gives a picture
+    local_features: int  # L, the most local features of a picture
     workers: int = 0  # decoding processes; 0 decodes in this one
-    counts: Callable[[Tensor], Tensor] | None = None  # pictures -> (B,) local features of each; or L
+    counts: Callable[[Tensor], Tensor] | None = None  # pictures -> (B,) local features of each; None: L
 
     def gather(self, images: np.ndarray, changes: Sequence[Change] | None = None) -> tuple[Tensor, Tensor]:
         """Decode and prepare B pictures: (B, 3, H, W) float32 for example, and their (B,) lengths.
 
-        images: (B,) their numbers. changes: how each is cropped and mirrored before. Pictures that are gone or broken
-        raise an UnreadableRowsError that names up to 20.
+        images: (B,) numbers in the split. changes: the crop and flip of each, applied before `prepare`.
+        UnreadableRowsError: pictures are missing or broken; it names up to 20.
         """
 
         def prepare(index: int, picture: Image) -> Any:
@@ -133,7 +133,7 @@ class Pictures:
         return self._stacked(*_prepare(self.split, images.tolist(), prepare))
 
     def chunks(self, size: int) -> Iterator[tuple[np.ndarray, Tensor, Tensor]]:
-        """Yield all pictures in order, a few at a time: (ids, prepared pictures, (B,) lengths)."""
+        """Yield all pictures in order, `size` at a time: (ids, prepared pictures, (B,) lengths)."""
         ids = np.arange(len(self.split.rows))
         blocks = [ids[start : start + size] for start in range(0, len(ids), size)]
         workers = min(self.workers, len(blocks))

@@ -18,10 +18,10 @@ PICTURE_FOLDERS = (
     *("Flicker8k_Dataset", "Flickr8k_Dataset", "Images", "images"),
     *("flickr30k-images", "flickr30k_images", "flickr30k_images/flickr30k_images"),
 )
-HEADS = ("image", "image_name", "file_name", "filename")  # of Kaggle's first column
+HEADS = ("image", "image_name", "file_name", "filename")  # titles of Kaggle's first column
 LIST = re.compile(r"(?:.*[._])?(train|dev|val|test)Images\.txt")
 NUMBERED = re.compile(r"(.+)#(\d+)")
-OPEN_QUOTE = re.compile(r'\s*"(?:[^"]|"")*')  # without a mark that closes it
+OPEN_QUOTE = re.compile(r'\s*"(?:[^"]|"")*')  # a quote that is never closed
 WITHOUT_BAR = re.compile(r"\s*\d+\s+(\S.*)")
 FIX_LINE = "fix the line"
 
@@ -41,7 +41,7 @@ def _find_tokens(path: Path) -> list[Path]:
 
 
 def _lists(tokens: Path) -> list[tuple[str, Path]]:
-    """Split and file of the lists of images beside a token file."""
+    """Find the lists of images beside a token file: (split, file)."""
     files = sorted(tokens.parent.glob("*Images.txt"))
     return [(records.split_name(match[1]), file) for file in files if (match := LIST.fullmatch(file.name))]
 
@@ -84,7 +84,7 @@ def _find_kaggle(path: Path) -> list[Path]:
 
 
 def _captions_with_header(file: Path, mark: str, faults: list[Fault]) -> Iterator[tuple[str, str]]:
-    """Yield place and text of the lines after the header, or of all where the first one begins with a picture's name."""
+    """Yield (location, text) of the lines after the header, or of all lines if the first begins with a picture name."""
     for where, line in numbered_lines(file, "caption", faults):
         if where == f"{file} line 1":
             if not _is_picture(line.partition(mark)[0].strip().strip('"')):
@@ -107,7 +107,7 @@ def _kaggle(files: list[Path], root: Path, faults: list[Fault]) -> Iterator[Reco
 
 
 def _name_and_caption(line: str) -> tuple[str, str]:
-    """The two fields of a CSV row; a line that is no such row is split at its first comma."""
+    """Split a CSV row into its two fields; split any other line at its first comma."""
     if '"' in line:
         with suppress(csv.Error):
             fields = next(csv.reader([line], strict=True, skipinitialspace=True))

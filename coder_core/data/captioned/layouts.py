@@ -1,4 +1,4 @@
-"""The layouts, in the order in which they are tried, and one message about data of no known layout."""
+"""All layouts, in the order in which they are tried, and the error for data in no known layout."""
 
 import os
 from pathlib import Path
@@ -17,11 +17,11 @@ SPECIFIC = (*FIELD, *FLICKR, COCO, *ARCHIVES)
 LAYOUTS = (*SPECIFIC, table_layout(), TEXT_FILES)
 FEATURES = ("*_ims.npy", "ims.npy", "features.npy")
 FORMATS = tuple(layout.name for layout in LAYOUTS)
-MOST_FILES = 100_000  # looked at
+MOST_FILES = 100_000  # listed for an error
 DEEPEST = 2  # folders below the data folder
 TABLES_NAMED, COLUMNS_NAMED, LONGEST_NAME = 3, 12, 80
 PACKED_ENDINGS = (".tar.gz", ".tgz", ".zip")
-ARROW = (  # a split has a folder of its own
+ARROW = (  # save_to_disk writes one folder per split
     'write each split as Parquet: python -c "from datasets import load_from_disk; '
     "load_from_disk('{}').to_parquet('NEW/train.parquet')\""
 )
@@ -29,14 +29,14 @@ READ = "region features ({split}_ims.npy and {split}_caps.txt), or pictures with
 
 
 def recognise(path: Path) -> tuple[Layout, str] | None:
-    """The layout of a path and why, in words; None for an unknown one."""
+    """Return the layout of a path and the reason in words; None if no layout fits."""
     return next(((layout, why) for layout in LAYOUTS if (why := layout.recognise(path))), None)
 
 
 def holds_pictures_only(path: Path, pictures: Path | None = None) -> bool:
     """True if a data set has pictures with captions and no region features, so that it is read for its pictures.
 
-    Captions in the precomp or Karpathy's layout may miss features that were forgotten: their pictures must be there.
+    The precomp and Karpathy's layouts also need a picture folder: without one, their features were probably forgotten.
     """
     root = folder_of(path)
     folders = [root, root / "precomp", *root.glob("*_precomp")]
@@ -49,7 +49,7 @@ def holds_pictures_only(path: Path, pictures: Path | None = None) -> bool:
 
 
 def find_layout(path: Path, reading: ReadingArguments, faults: list[Fault]) -> Layout:
-    """Find the layout that is named, or for "auto" the recognised one, which a note names; InputError if none fits."""
+    """Find the named layout, or with "auto" recognise it and add a note that names it; InputError if none fits."""
     if not path.exists():
         raise InputError.at(path, "there is no such file or folder", "a data set", "check the path")
     name, columns = reading.format, (reading.image_column, reading.caption_column)
@@ -77,7 +77,7 @@ def find_layout(path: Path, reading: ReadingArguments, faults: list[Fault]) -> L
 
 
 def unrecognised(path: Path, problem: str = "is in no known layout") -> InputError:
-    """The error of a path whose layout is not known."""
+    """Build the error for a path in no known layout: what the path contains, and how to fix it."""
     files, tables = _files(path), dict[str, Table]()
 
     def of(*endings: str) -> list[str]:
@@ -102,7 +102,7 @@ def unrecognised(path: Path, problem: str = "is in no known layout") -> InputErr
 
 
 def _plain(name: str) -> str:
-    """A name from a file, in quotes only where it needs them to be safe to print."""
+    """Return a name for a message; quote it only if it is long or unsafe to print."""
     return name if name.isprintable() and len(name) <= LONGEST_NAME else shown(name, LONGEST_NAME)
 
 
@@ -111,7 +111,7 @@ def _names(titles: list[str]) -> str:
 
 
 def _files(path: Path) -> list[str]:
-    """Names of the files in a folder and the folders in it, relative to it, those of the folder itself first."""
+    """List the files in a folder and in up to `DEEPEST` levels of folders below it, by relative name."""
     names = [path.name] if path.is_file() else []
     for folder, inner, files in os.walk(path):
         below = Path(folder).relative_to(path)
@@ -125,7 +125,7 @@ def _files(path: Path) -> list[str]:
 def _advice(
     pictures: list[str], others: list[str], packed: list[str], texts: list[str], tables: dict[str, Table]
 ) -> tuple[str, str]:
-    """The nearest layout, or "", and what to do."""
+    """Return the nearest layout ("" if there is none) and how to fix the data."""
     addresses = [title for table in tables.values() for title in table.addresses()]
     titles = next((table.titles for table in tables.values() if table.titles), [])
     if not pictures and others:

@@ -1,9 +1,9 @@
 """Locations of a data set's pictures: files of a folder, members of tar files, rows of parquet files.
 
-Pictures are never copied: what is kept in memory is a name and, for packed ones, three numbers each. An analysis notes
-where packed pictures lie, and they are read again from there. A run folder may come from a stranger, so what it notes
-is checked before a file is opened: the files lie in the noted folder, no link leads out of it, and they have the size
-they had.
+Pictures are never copied: only their names, and three numbers per packed picture, are kept in memory. An analysis
+records where its packed pictures are, and they are read from there. A run folder may come from a stranger, so this
+record is checked before a file is opened: the file must be in the recorded folder, not reached by a link out of it, and
+have its recorded size.
 """
 
 import hashlib
@@ -24,14 +24,14 @@ from coder_core.data.lines import plain_file, shown
 from coder_core.data.pictures import ACCEPTED, find_file, picture_path
 
 LARGEST_FILE = 1 << 28  # bytes of a picture
-# titles of a parquet column of picture files: their bytes, or struct{bytes, …}
+# titles of a parquet column of pictures: their files' bytes, or struct{bytes, …}
 IMAGES = ("image", "img", "picture", "photo", "jpg", "jpeg", "png", "webp", "image_bytes", "bytes")
 PARQUET_ROWS = 16  # pictures read at once
-ROWS_AT_ONCE = 256  # of other columns
-STREAMED_BYTES = 1 << 20  # of a parquet file; without a limit Arrow reads a row group's pictures whole
+ROWS_AT_ONCE = 256  # rows of other columns read at once
+STREAMED_BYTES = 1 << 20  # of a parquet file; by default Arrow reads all pictures of a row group at once
 # errors of Arrow on a damaged parquet file
 DAMAGE = (pa.ArrowException, OSError, ValueError, LookupError, TypeError, AttributeError)
-VERSION = 1  # of what an analysis notes
+VERSION = 1  # of an analysis's record of packed pictures
 KINDS = ("tar", "parquet")  # of packed pictures; also the endings of their files
 LARGEST_GROUP = 1 << 30  # bytes of the pictures of a parquet row group, unpacked
 
@@ -66,8 +66,9 @@ def _state(path: Path) -> tuple[int, int]:
 class Files:
     """Picture files of a folder, by their names relative to it.
 
-    All classes here read pictures by number: `read` gives a picture's file or an `InputError`, `place` its location for
-    messages, `missing` finds missing ones without reading, and `state` is (bytes, time of change) of the file it is in.
+    All classes here identify a picture by its number. `read` returns its file's bytes or raises InputError, `place` its
+    location for messages, `state` the (bytes, time of change in ns) of the file that contains it. `missing` finds
+    missing pictures without reading them.
     """
 
     folder: Path | None
@@ -95,7 +96,7 @@ class Files:
 
 @dataclass
 class _Packed:
-    """Pictures inside files: (n, 3) int64, the number of a file and two numbers more."""
+    """Pictures inside files. positions: (n, 3) int64, the number of a file and two more numbers."""
 
     files: Sequence[Path]
     names: Sequence[str]
@@ -111,7 +112,7 @@ class _Packed:
 
 @dataclass
 class TarMembers(_Packed):
-    """Members of tar files: file, offset and bytes."""
+    """Members of tar files. positions: file, offset, bytes."""
 
     def read(self, image: int) -> bytes:
         file, offset, size = self.positions[image].tolist()
@@ -123,14 +124,14 @@ class TarMembers(_Packed):
 
 @dataclass
 class ParquetRows(_Packed):
-    """Rows of parquet files: file, row group and row in it. Rows are read a few at a time from the row group in use,
-    so pictures requested in order are read once each."""
+    """Rows of parquet files. positions: file, row group, row in it. Rows are read a few at a time from the current row
+    group, so pictures requested in order are each read once."""
 
     rows_at_once: int = PARQUET_ROWS  # rows in memory
     largest_group: int | None = None  # bytes of the pictures of a row group, unpacked; None allows any
     _group: tuple[int, int] | None = field(default=None, init=False, repr=False)
     _batches: Iterator[pa.RecordBatch] = field(default=iter(()), init=False, repr=False)
-    _first: int = field(default=0, init=False, repr=False)  # row of the batch in use
+    _first: int = field(default=0, init=False, repr=False)  # first row of the current batch
     _batch: Sequence[Any] | pa.StructArray = field(default=(), init=False, repr=False)
 
     def __getstate__(self) -> dict[str, object]:
@@ -188,7 +189,7 @@ def open_parquet(file: Path, faults: list[Fault], *, buffer_size: int = 0) -> pq
 def parquet_rows(
     content: pq.ParquetFile, file: Path, columns: Sequence[str] | None = None
 ) -> Iterator[tuple[int, int, dict[str, Any]]]:
-    """Yield row group, row in it, and column → value, of every row."""
+    """Yield (row group, row in it, column → value) for every row."""
     for group in range(content.num_row_groups):
         row = 0
         try:
@@ -207,7 +208,7 @@ def _damaged(file: Path, error: Exception) -> InputError:
 
 
 def picture_column(content: pq.ParquetFile) -> str:
-    """The path of the column of picture files in an opened parquet file: "image.bytes" or "image"; "" without one."""
+    """Return the path of the picture column in an opened parquet file: "image.bytes" or "image"; "" without one."""
     schema = content.schema_arrow
     for name in IMAGES:
         kind = schema.field(name).type if schema.names.count(name) == 1 else pa.null()
@@ -220,8 +221,8 @@ def picture_column(content: pq.ParquetFile) -> str:
 
 
 def note_packed(positions: object, rows: np.ndarray) -> tuple[dict[str, Any], np.ndarray] | None:
-    """Record the packed pictures of a split, (n,) rows of `positions`, for an analysis: a document, and (n, 3) int64 with
-    the number of a file, then offset and bytes in a tar file, row group and row in a parquet file. None for files."""
+    """Record the packed pictures of a split, (n,) rows of `positions`, for an analysis: a document for JSON, and (n, 3)
+    int64 (file, then offset and bytes in a tar file, or row group and row in a parquet file). None for plain files."""
     if not isinstance(positions, TarMembers | ParquetRows):
         return None
     noted = positions.positions[rows]
@@ -238,23 +239,23 @@ def note_packed(positions: object, rows: np.ndarray) -> tuple[dict[str, Any], np
 
 
 def names_digest(names: Sequence[str]) -> str:
-    """The sha256 (hex) of image names, by which notes of pictures are recognised."""
+    """Return the sha256 (hex) of image names, which shows whether a record of pictures belongs to them."""
     return hashlib.sha256("\n".join(names).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 @dataclass
 class PackedPictures:
-    """Packed pictures of an opened analysis. Nothing is opened before a picture is requested."""
+    """Packed pictures of an opened analysis. No file is opened until a picture is requested."""
 
-    folder: Path  # which the files may not leave
-    names: Sequence[str]  # names, sizes: of each file, relative to it, and its bytes when it was noted
-    sizes: Sequence[int]
-    store: TarMembers | ParquetRows  # reads them
+    folder: Path  # that must contain the files
+    names: Sequence[str]  # of the files, relative to the folder
+    sizes: Sequence[int]  # recorded bytes of each file
+    store: TarMembers | ParquetRows  # reads the pictures
     _lock: Lock = field(default_factory=Lock, repr=False)
 
     def read(self, image: int) -> bytes:
-        """The file of a picture. InputError: its container is missing, changed, or not in the folder; the picture is
-        cut."""
+        """Return a picture's file. InputError: its container is missing, outside the folder or of another size, or the
+        picture cannot be read."""
         number = int(self.store.positions[image, 0])
         size, present = self.sizes[number], self._state(image)[0]
         if present != size:
@@ -262,19 +263,19 @@ class PackedPictures:
             fix = "restore it, or embed or evaluate the data again"
             expected = f"{size:,} bytes, as when the run was written"
             raise InputError.at(self.store.files[number], problem, expected, fix)
-        with self._lock:  # the store goes on where it read last
+        with self._lock:  # the store continues where it last read
             return self.store.read(image)
 
     def place(self, image: int) -> str:
-        """Location of a picture, for messages."""
+        """Return the location of a picture, for messages."""
         return self.store.place(image)
 
     def missing(self, images: Sequence[int]) -> list[int]:
-        """Pictures among these whose container is missing."""
+        """Return the pictures whose container is missing or outside the folder."""
         return [image for image in images if not self.state(image)[0]]
 
     def state(self, image: int) -> tuple[int, int]:
-        """Bytes and time of change of its container; (0, 0) where that is missing or outside the folder."""
+        """Return a container's bytes and time of change in ns; (0, 0) if it is missing or outside the folder."""
         return collect(lambda: self._state(image), []) or (0, 0)
 
     def _state(self, image: int) -> tuple[int, int]:
@@ -289,8 +290,8 @@ Positions = Files | TarMembers | ParquetRows | PackedPictures
 def open_packed(
     document: Mapping[str, Any], positions: np.ndarray, names: Sequence[str], where: str
 ) -> PackedPictures:
-    """Open the pictures that `note_packed` recorded in `document`, which the file `where` holds, and `positions`. The n
-    names are for messages. InputError: a newer version, or values that no version writes."""
+    """Open the pictures that `note_packed` recorded as `document`, read from the file `where`, and `positions`. The n
+    `names` are for messages. InputError: another version, or invalid values."""
     kinds = {"version": int, "kind": str, "folder": str, "files": list}
     check_values(document, kinds, where)
     version, kind = document.get("version"), document.get("kind")

@@ -1,4 +1,4 @@
-"""Read a data set of pictures with captions, whatever its layout: splits, checks, and where every picture lies."""
+"""Read a data set of pictures with captions in any known layout: splits, checks, and the location of every picture."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from coder_core.data.pictures import ACCEPTED, ENDINGS, INSIDE, find_file, given
 
 Result = TypeVar("Result")
 
-THREADS = 4  # that decode pictures
-PIECE = 64  # pictures read before they are decoded
+THREADS = 4  # for decoding pictures
+PIECE = 64  # pictures read at a time, before they are decoded
 FIRST = {"train": 0, "dev": 1, "test": 2}
 NAMES_TRIED = 20
 
 
 def dealt_split(name: str, reading: ReadingArguments) -> str:
-    """Split of an image where the data has none: a hash of the seed and its name decides, so adding pictures moves
-    none. Folder and ending take no part, so neither does packing them into another container."""
+    """Assign an image of data without splits to one, by a hash of the seed and its name, so adding pictures moves none.
+    Folder and ending are ignored, so packing the pictures into another container moves none either."""
     base = composed(name).rpartition("/")[2]
     stem, dot, ending = base.rpartition(".")
     identity = stem if f"{dot}{ending}".lower() in ENDINGS else base
@@ -47,7 +47,7 @@ def dealt_split(name: str, reading: ReadingArguments) -> str:
 
 @dataclass(frozen=True)
 class CaptionedSplit:
-    """One split: n pictures, m captions; the pictures stay where they are."""
+    """One split: n pictures, which are not copied, and m captions."""
 
     name: str  # "train", "dev", "test", …
     image_names: list[str]  # n names: paths relative to `positions.folder`, or names inside packed files
@@ -59,15 +59,15 @@ class CaptionedSplit:
     caption_ids: np.ndarray | None = None  # (m,) int64, the number of every caption in its data set, or None
 
     def read(self, image: int) -> bytes:
-        """The file of a picture."""
+        """Return the content of a picture's file."""
         return self.positions.read(int(self.rows[image]))
 
     def place(self, image: int) -> str:
-        """Location of a picture, for messages."""
+        """Return the location of a picture, for messages."""
         return self.positions.place(int(self.rows[image]))
 
     def keep(self, images: np.ndarray) -> CaptionedSplit:
-        """The images where `images` (n,) is true, and their captions."""
+        """Return the split of the images for which `images` (n,) is true, with their captions."""
         if images.all():
             return self
         number = np.cumsum(images) - 1
@@ -91,7 +91,7 @@ class CaptionedData:
     faults: list[Fault]
 
     def split(self, name: str) -> CaptionedSplit:
-        """The split of this name; "val" is "dev". InputError if there is none."""
+        """Return the split of this name; "val" is "dev". InputError if it does not exist."""
         for split in self.splits:
             if split.name == split_name(name):
                 return split
@@ -107,10 +107,10 @@ def read_captioned(
     only: str = "",
 ) -> CaptionedData:
     """Read all splits of a data set of pictures with captions: a folder, or the file of the captions. No picture is
-    opened. InputError: nothing can be read; up to 20 faults, each with file, row and how to fix it.
+    opened. InputError: the data cannot be read; up to 20 faults, each with file, row and how to fix it.
 
-    Missing pictures are left out where `reading` says so, otherwise they are errors among the faults. `pictures`: the
-    folder of the picture files, where it is not beside the captions. `only`: the split whose pictures are looked for.
+    Missing pictures are left out with `reading.skip_broken`; otherwise they are errors among the faults. `pictures`:
+    the folder of the picture files, if it is not beside the captions. `only`: look for missing pictures in this split.
     """
     path, reading = Path(path), reading or ReadingArguments()
     names = [*check_name(path.absolute()), *check_name(Path(pictures) if pictures else None)]
@@ -160,7 +160,7 @@ class _Images:
     captions: list[str] = field(default_factory=list)
     caption_ids: list[int | None] = field(default_factory=list)
     owners: array[int] = field(default_factory=lambda: array("q"))
-    positions: array[int] = field(default_factory=lambda: array("q"))  # three of every packed picture
+    positions: array[int] = field(default_factory=lambda: array("q"))  # three numbers per packed picture
 
 
 def _collect(
@@ -168,7 +168,7 @@ def _collect(
 ) -> _Images:
     """Group records into images with captions; records that cannot be used are counted and named."""
     images, empty = _Images(), list[str]()
-    number: dict[tuple[str, str], int] = {}  # of an image, by split and name
+    number: dict[tuple[str, str], int] = {}  # (split, name) → image
     bare_names: set[tuple[str, str]] = set()
     unusable = dealt = 0
     for record in records:
@@ -206,7 +206,7 @@ def _collect(
 
 
 def _problem(record: Record, caption: str, *, packed: bool) -> Fault | None:
-    """The fault of a name or a caption that cannot be used at all."""
+    """Return the fault of a name or caption that cannot be used; None if both can."""
     if holds_half_character(record.image) or holds_half_character(caption):
         problem = f"{shown(record.image)} or its caption holds half a character (a lone surrogate)"
         return Fault(record.place, problem, "UTF-8 text", "repair the text")
@@ -237,14 +237,14 @@ def _positions(
 
 
 def count_unreadable(where: str, problem: str, cases: Sequence[str], *, skip: bool) -> list[Fault]:
-    """One fault for pictures that cannot be read: an error, or with `skip` a warning."""
+    """Report pictures that cannot be read in one fault: an error, or with `skip` a warning."""
     fix = "copy them again, convert other formats (mogrify -format jpg FILES), or leave them out with --skip-broken"
     severity: Severity = "warning" if skip else "error"
     return count_cases(where, problem, cases, ACCEPTED, fix, severity)
 
 
 def _report_missing(split: CaptionedSplit, path: Path, skip: bool, faults: list[Fault]) -> CaptionedSplit:
-    """The split without its missing pictures, or with an error that names the first."""
+    """Add a fault that names the first missing pictures, and return the split; with `skip`, without these pictures."""
     missing = np.isin(split.rows, split.positions.missing(split.rows.tolist()))
     names = [shown(split.image_names[image]) for image in np.flatnonzero(missing)]
     problem = f"of {len(missing):,} pictures are missing"
@@ -253,7 +253,7 @@ def _report_missing(split: CaptionedSplit, path: Path, skip: bool, faults: list[
 
 
 def _without_captions(splits: list[CaptionedSplit]) -> list[Fault]:
-    """A note on picture files that no caption names."""
+    """Return a note about picture files without captions."""
     folder = splits[0].positions.folder
     if folder is None:
         return []
@@ -264,10 +264,10 @@ def _without_captions(splits: list[CaptionedSplit]) -> list[Fault]:
 
 
 def _unnamed(folder: Path, part: str, named: set[str]) -> Iterator[str]:
-    """Yield the picture files of a folder whose names, with or without their ending, are not among these."""
+    """Yield the picture files of a folder whose names, with or without their ending, are not in `named`."""
     if not (folder / part).is_dir():
         return
-    with os.scandir(folder / part) as entries:  # a path object each would take more memory than all names
+    with os.scandir(folder / part) as entries:  # Path objects would take more memory than all names
         for entry in entries:
             name = composed(f"{part}/{entry.name}" if part else entry.name)
             stem, dot, ending = name.rpartition(".")
@@ -279,7 +279,8 @@ def _unnamed(folder: Path, part: str, named: set[str]) -> Iterator[str]:
 def each_picture(
     split: CaptionedSplit, look: Callable[[bytes | str], Result], progress: Progress
 ) -> Iterator[Result]:
-    """Call `look` in threads with the file of every picture, or with the reason why it cannot be read."""
+    """Yield the result of `look` for every picture, in order; threads call it with the file's bytes, or with the reason
+    (a string) why it cannot be read."""
 
     def read(image: int) -> bytes | str:
         try:

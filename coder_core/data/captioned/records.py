@@ -1,4 +1,4 @@
-"""The rows that a layout gives, one image with one caption each, and what the layouts share in reading them."""
+"""Records (one image with one caption), which every layout yields, and the reading functions that layouts share."""
 
 import csv
 import tomllib
@@ -24,15 +24,15 @@ class Record(NamedTuple):
     """One image with one caption."""
 
     image: str  # its name: a path relative to the picture folder, or a name inside a packed file
-    caption: str  # as written; "" where the image has none
+    caption: str  # as written; "" if the image has none
     place: str  # file and row, for faults
-    split: str = ""  # "" where the data does not say
+    split: str = ""  # "" if the data names none
     position: tuple[int, int, int] | None = None  # of a packed picture: three whole numbers (see `positions`)
-    caption_id: int | None = None  # the caption's number in its data set, where it has one
+    caption_id: int | None = None  # the caption's number in its data set, if it has one
 
 
 def name_files(files: Sequence[Path]) -> dict[str, str]:
-    """Source of captions that all come from these files or folders, of which the first three are named."""
+    """Describe these files or folders as the source of captions, naming the first three."""
     more = f" and {len(files) - 3} more" if len(files) > 3 else ""
     return {"captions": ", ".join(map(str, files[:3])) + more}
 
@@ -45,16 +45,16 @@ class Layout:
     """A layout on disk."""
 
     name: str  # for --format
-    find: Callable[[Path], list[Path]]  # its files in a path; none where the path is not of this layout
-    # reads those files, given the data folder; faults go to the list
+    find: Callable[[Path], list[Path]]  # finds its files in a path; none if the path has another layout
+    # reads these files, given the data folder; adds faults to the list
     records: Callable[[list[Path], Path, list[Fault]], Iterator[Record]]
-    # where picture files may lie in a data folder, the likeliest first
+    # possible picture folders of a data folder, the likeliest first
     folders: Callable[[Path], list[Path]] = lambda root: [root]
-    source: Callable[[list[Path]], dict[str, str]] = name_files  # its files, by their content
-    packed: Literal["tar", "parquet"] | None = None  # "tar" or "parquet" where pictures lie inside its files
+    source: Callable[[list[Path]], dict[str, str]] = name_files  # content, such as "captions" → its files
+    packed: Literal["tar", "parquet"] | None = None  # container of the pictures; None for picture files
 
     def recognise(self, path: Path) -> str:
-        """Why a path is of this layout, or ""."""
+        """Return why a path has this layout; "" if it does not."""
         files = self.find(path)
         named = [file.relative_to(folder_of(path)) if file != path else file.name for file in files[:1]]
         return f"{named[0]} {LOOKS[self.name][1]}" if named else ""
@@ -62,7 +62,7 @@ class Layout:
 
 @dataclass
 class Once:
-    """Names or numbers that a file may give once; a repetition is a fault that names both places."""
+    """Names or numbers that must be unique in a file; a repetition adds a fault that names both locations."""
 
     what: str
     faults: list[Fault]
@@ -71,7 +71,7 @@ class Once:
     repeated: int = 0
 
     def add(self, key: Any, where: str, at: str = "") -> bool:
-        """True if no other where has this key; `at` is a more precise where for the message."""
+        """Record the location `where` of a key; True unless another has it. `at`: a more precise one for messages."""
         before = self.places.setdefault(key, where)
         if before == where:
             return True
@@ -90,7 +90,7 @@ def split_name(word: str) -> str:
 
 
 def matching(path: Path, *patterns: str, inside: Sequence[str] = ()) -> list[Path]:
-    """Find the files of these patterns: `path` itself, else those in the folder, or in one of its folders."""
+    """Find the files of these patterns: `path` itself, or else those in it or in the first of `inside` with some."""
     if path.is_file():
         return [path] if any(path.match(pattern) for pattern in patterns) else []
     for folder in (path, *(path / name for name in inside)):
@@ -101,12 +101,12 @@ def matching(path: Path, *patterns: str, inside: Sequence[str] = ()) -> list[Pat
 
 
 def folder_of(path: Path) -> Path:
-    """The data folder: `path`, or the folder of the file that was named."""
+    """Return the data folder: `path`, or the folder that contains the file `path`."""
     return path.parent if path.is_file() else path
 
 
 def first_line(path: Path) -> str:
-    """The first line of a text file, for recognising it; "" when it is missing or not text."""
+    """Return the first line of a file (at most 64 KiB), to recognise its layout; "" if it cannot be read."""
     try:
         with path.open("rb") as file:
             return file.readline(1 << 16).decode("utf-8", "replace").lstrip(BYTE_ORDER_MARK).rstrip("\r\n")
@@ -117,8 +117,8 @@ def first_line(path: Path) -> str:
 def csv_rows(
     path: Path, needed: Sequence[str], faults: list[Fault], delimiter: str = ",", titles: Sequence[str] = ()
 ) -> Iterator[tuple[str, dict[str, str]]]:
-    """Yield place, and column → value, of every row of a CSV file; a row of another length is a fault. `titles` are for a
-    file without its own."""
+    """Yield (location, column → value) for every row of a CSV file; a row of another length adds a fault. `titles`: the
+    columns of a file without a header. InputError: a column in `needed` is missing, not UTF-8, or not CSV."""
     plain_file(path, faults)
     csv.field_size_limit(LONGEST_FIELD)
     with path.open(encoding="utf-8-sig", newline="") as file:
@@ -145,7 +145,7 @@ def csv_rows(
 
 
 def _first_not_utf8(path: Path) -> list[Fault]:
-    """The first byte of a file that is not UTF-8; the decoder of a stream does not say where it is."""
+    """Find the first byte of a file that is not UTF-8; a stream's decoder does not report its position."""
     with path.open("rb") as file:
         for number, row in enumerate(file, 1):
             try:
@@ -156,7 +156,7 @@ def _first_not_utf8(path: Path) -> list[Fault]:
 
 
 def caption_columns(titles: Sequence[str], path: object) -> list[str]:
-    """The columns that hold captions: caption, text, …, or caption_0, …. InputError if there is none."""
+    """Find the caption columns: caption, text, …, or caption_0, …. InputError if there are none."""
     numbered = [title for title in titles if title.startswith("caption_") and title[8:].isdigit()]
     if numbered:
         return sorted(numbered, key=lambda title: int(title[8:]))
@@ -170,13 +170,13 @@ def caption_columns(titles: Sequence[str], path: object) -> list[str]:
 
 
 def captions_of_row(row: Mapping[str, Any], columns: Sequence[str], where: str) -> list[str]:
-    """The captions in these columns of a row; one that is empty where there are none. Errors as for `captions_in`."""
+    """Return the captions in these columns of a row; [""] if there are none. Errors: as for `captions_in`."""
     texts = [text for title in columns for text in captions_in(row.get(title), f"{where}, column {title}")]
     return [text for text in texts if text.strip()] or [""]
 
 
 def captions_in(value: Any, where: str) -> list[str]:
-    """The captions of a field: a string, or a list of strings or of {"raw": …}; InputError for something else."""
+    """Return the captions of a field: a string, or a list of strings or {"raw": …}; InputError for any other value."""
     if value is None:
         return []
     items = list(value) if isinstance(value, (list, tuple)) else [value]
@@ -187,13 +187,13 @@ def captions_in(value: Any, where: str) -> list[str]:
 
 
 def id_array(ids: Sequence[int | None]) -> np.ndarray | None:
-    """(m,) int64 numbers of captions; None where one has none, or one that needs more than 63 bits."""
+    """Return the (m,) int64 numbers of captions; None if one is missing or does not fit int64."""
     fits = all(number is not None and -(1 << 63) <= number < 1 << 63 for number in ids)
     return np.array(ids, np.int64) if fits else None
 
 
 def shared_names(where: str, names: set[str], what: str) -> list[Fault]:
-    """A warning about images or pictures of two splits: one measures samples that the other trains on."""
+    """Return a warning about images or pictures in both of two splits: evaluation must not use training samples."""
     cases = [shown(name) for name in sorted(names)]
     fix = "remove them from one of the two"
     return count_cases(where, f"{what} are in both", cases, f"different {what}", fix)

@@ -1,7 +1,7 @@
-"""Any CSV, TSV or JSON-lines table with a column of picture names and one of captions, such as open_clip reads.
+"""Any CSV, TSV or JSON-lines table with a column of picture names and one of captions, such as those of open_clip.
 
-The columns are named (--image-column, --caption-column), or guessed from their titles and the first row; a note says
-which. A table without titles has the columns 1, 2, …
+The columns are named (--image-column, --caption-column), or guessed from their titles and the first row; a note names
+them. A table without titles has the columns 1, 2, …
 """
 
 import csv
@@ -26,23 +26,23 @@ PICTURE_COLUMNS = (
     *("path", "img", "picture", "photo"),
 )
 HEAD_BYTES = 1 << 16
-MOST_FOLDERS = 50  # in which pictures are looked for
+MOST_FOLDERS = 50  # searched for pictures
 
 
 class Table(NamedTuple):
-    """The beginning of a table."""
+    """Titles and first row of a table."""
 
     titles: list[str]
-    first: dict[str, Any]  # row, by title
+    first: dict[str, Any]  # title → value in the first row
     delimiter: str = ","
-    headless: bool = False
+    headless: bool = False  # the file has no titles
 
     def addresses(self) -> list[str]:
-        """Titles of columns that hold web addresses instead of files."""
+        """Return the titles of columns with web addresses instead of files."""
         return [title for title, value in self.first.items() if "://" in str(value).split(" ", 1)[0]]
 
     def columns(self, image: str, caption: str) -> tuple[str, list[str]] | None:
-        """The columns of pictures and of captions: these where they are named, else guessed; None without one."""
+        """Return the picture column and the caption columns, named or else guessed; None if either is missing."""
         candidates = [title for title in self.titles if title not in self.addresses()]
         usual = [title for name in PICTURE_COLUMNS for title in candidates if title.lower() == name]
         named = [title for title in [*usual, *candidates] if is_picture(self.first.get(title))]
@@ -61,9 +61,9 @@ def is_picture(value: object) -> bool:
 
 
 def read_head(file: Path) -> Table:
-    """The titles and the first row of a table; none where the file is not one."""
+    """Read the titles and the first row of a table; both are empty if the file is not one."""
     text = ""
-    if file.is_file():  # no pipe
+    if file.is_file():  # not a pipe
         with suppress(OSError), file.open("rb") as content:
             text = content.read(HEAD_BYTES).decode("utf-8", "replace").lstrip(BYTE_ORDER_MARK)
     line = text.split("\n", 1)[0]
@@ -99,7 +99,7 @@ def _records(
         faults.append(Fault(str(file), text, fix=fix, severity="note"))
         rows = metadata_rows(file, faults, pictures, table.delimiter, table.titles if table.headless else ())
         split = records.SPLIT_NAMES.get(file.stem.lower(), "")
-        start = f"{root.absolute()}/"  # of absolute names in the data folder
+        start = f"{root.absolute()}/"  # cut from absolute names in the data folder
         read = partial(row_records, rows, file, faults, image=pictures, captions=captions)
         yield from read(split=split, start=start)
 
@@ -110,6 +110,6 @@ def _folders(root: Path) -> list[Path]:
 
 
 def table_layout(image: str = "", caption: str = "") -> Layout:
-    """The layout of tables, with the columns of pictures and of captions; "" guesses one."""
+    """Return the layout of tables with these picture and caption columns; "" guesses a column."""
     find = partial(_find, image=image, caption=caption)
     return Layout("table", find, partial(_records, image=image, caption=caption), _folders)

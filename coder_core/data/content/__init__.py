@@ -1,4 +1,4 @@
-"""Faults of the pictures and captions themselves, in files that can be read: broken or blank pictures, near-duplicates."""
+"""Checks of the content of pictures and captions: broken, tiny and blank pictures, and near-duplicates."""
 
 from coder_core.data.content.duplicates import content_words
 from coder_core.data.content.report import ContentReport, Finding, cached_report, check_content, content_key

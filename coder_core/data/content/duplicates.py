@@ -11,23 +11,23 @@ import numpy as np
 HASH_DISTANCE = 14
 PICTURE_LIKENESS = 0.88
 """Two pictures are near-duplicates when at most 14 of 64 bits of their hashes differ and the correlation of their tiny
-images is at least this. Of Flickr8k's 7,000 train and dev pictures that are five pairs: a copy and four bursts."""
-SPELLED_ALIKE = 80.0  # of 100, similarity of two words of which one may be a misspelling of the other
+images is at least this. Flickr8k's 7,000 train and dev pictures have five such pairs: one copy and four bursts."""
+SPELLED_ALIKE = 80.0  # of 100, least similarity of a word and a possible misspelling of it
 SHORTEST_WORD, FEWEST_WORDS, MOST_WORDS = 4, 3, 100
-MOST_WORDS_COMPARED = 1_000  # that stand at one place of otherwise equal captions
+MOST_WORDS_COMPARED = 1_000  # at one position of otherwise equal captions
 
 WORD = re.compile(r"\w+(?:['’-]\w+)*")
 ARTICLES = frozenset({"a", "an", "the"})
 
 EMPTY_WORDS = frozenset(Path(__file__).with_name("empty_words.txt").read_text("utf-8").split())
-"""English function words, and nouns and verbs that describe no picture."""
+"""English function words, and nouns and verbs that do not describe a picture."""
 
 Groups = list[tuple[np.ndarray, float]]
-"""Rows, ascending, and the likeness of the least similar pair that was joined: 1 is the same."""
+"""For every group: its rows, ascending, and the likeness of the least similar pair that joined it (1: identical)."""
 
 
 def plain_words(caption: str) -> list[str]:
-    """The words without case and punctuation, in Unicode's compatible form.
+    """Split a caption into words without case and punctuation, in Unicode's form NFKC.
 
     >>> plain_words("A DOG’s ball, on the grass.")
     ['a', "dog's", 'ball', 'on', 'the', 'grass']
@@ -47,9 +47,8 @@ def content_words(caption: str) -> int:
 
 
 def duplicate_pictures(hashes: np.ndarray, tiny: np.ndarray) -> Groups:
-    """Groups of near-duplicates among n pictures, by hashes (n, 8) uint8 and tiny images (n, T), unit rows or zero for
-    pictures that take no part.
-    """
+    """Find groups of near-duplicates among n pictures by hashes (n, 8) uint8 and tiny images (n, T): unit rows, or zero
+    rows for pictures to ignore."""
     import faiss
 
     rows = np.flatnonzero(tiny.any(1))
@@ -68,8 +67,8 @@ def duplicate_pictures(hashes: np.ndarray, tiny: np.ndarray) -> Groups:
 
 
 def duplicate_captions(captions: Sequence[str]) -> Groups:
-    """Groups of captions that are the same but for case, punctuation, articles and the spelling of one word. Linear
-    in the number of captions: those that differ in one word share the hash of the others."""
+    """Find groups of captions that are equal except for case, punctuation, articles and the spelling of one word. Takes
+    linear time: captions that differ in one word share the hash of their other words."""
     from rapidfuzz.fuzz import ratio
 
     words = [tuple(intern(word) for word in plain_words(text) if word not in ARTICLES) for text in captions]
@@ -97,7 +96,7 @@ def duplicate_captions(captions: Sequence[str]) -> Groups:
 
 
 def _equal_but_one(keys: Sequence[tuple[str, ...]]) -> list[list[int]]:
-    """Captions that share all words but the one at some position."""
+    """Group captions whose words are equal except at one position."""
     some = [number for number, key in enumerate(keys) if FEWEST_WORDS <= len(key) <= MOST_WORDS]
     hashes = (hash((k, keys[n][:k], keys[n][k + 1 :])) for n in some for k in range(len(keys[n])))
     signatures = np.fromiter(hashes, np.int64)
@@ -110,13 +109,13 @@ def _equal_but_one(keys: Sequence[tuple[str, ...]]) -> list[list[int]]:
 
 
 def _different(one: tuple[str, ...], other: tuple[str, ...]) -> tuple[str, str]:
-    """The word in which two captions differ; empty where it is not exactly one."""
+    """Return the words of two captions at the only position where they differ; ("", "") if there is not exactly one."""
     different = [pair for pair in zip(one, other, strict=False) if pair[0] != pair[1]]
     return different[0] if len(one) == len(other) and len(different) == 1 else ("", "")
 
 
 def _groups(count: int, first: np.ndarray, second: np.ndarray, likeness: np.ndarray) -> Groups:
-    """Connected rows, the largest group first."""
+    """Join pairs of rows into connected groups, the largest first."""
     if not len(first):
         return []
     from scipy.sparse import coo_array

@@ -1,6 +1,6 @@
-"""The content of all splits of a data set, checked once and kept in the cache under the data's fingerprint.
+"""Check the content of all splits of a data set once, and keep the report in the cache under the data's fingerprint.
 
-Every picture is looked at once: broken, too small or blank, its perceptual hash.
+Every picture is decoded once, to find broken, tiny and blank ones and to compute its perceptual hash.
 """
 
 import hashlib
@@ -21,25 +21,25 @@ from coder_core.data.content.duplicates import Groups, duplicate_captions, dupli
 from coder_core.data.pictures import FORMATS, read_picture
 from coder_core.files.atomic import cache_folder, write_cached
 
-VERSION = 1  # of how content is checked
-PICTURES_SHARE = 0.9  # of the time
-DECODED_SIZE = 256  # pixels of the longer side, from which everything is measured
+VERSION = 1  # of the checks
+PICTURES_SHARE = 0.9  # of the progress bar
+DECODED_SIZE = 256  # pixels of the longer side of the decoded picture that is measured
 TINY_SIDE = 16
-SMALLEST_SIDE = 64  # pixels of the shorter side; encoders of pictures read 224 or more
-BLANK_DEVIATION = 3.0  # of brightness, from 0 to 255
+SMALLEST_SIDE = 64  # pixels of the shorter side; image encoders use 224 or more
+BLANK_DEVIATION = 3.0  # standard deviation of the brightness (0 to 255) below which a picture is blank
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that is wrong with some samples."""
+    """One problem of some samples."""
 
     samples: tuple[tuple[str, int], ...]  # (split name, row) of each
-    what: str = ""  # is wrong, in words; "" for duplicates
-    likeness: float = 1.0  # of the least similar pair that was joined, for duplicates: 1 is the same
+    what: str = ""  # the problem, in words; "" for duplicates
+    likeness: float = 1.0  # of the least similar pair that joined a group of duplicates; 1: identical
 
     @property
     def splits(self) -> tuple[str, ...]:
-        """The splits it lies in; more than one is a leak."""
+        """Splits of the samples; duplicates in more than one are a leak."""
         return tuple(dict.fromkeys(split for split, _ in self.samples))
 
 
@@ -48,7 +48,7 @@ class ContentReport:
     """Faults in the content of a data set."""
 
     splits: dict[str, tuple[int, int]]  # name → images and captions
-    without_pictures: tuple[str, ...]  # splits whose pictures are not here
+    without_pictures: tuple[str, ...]  # splits whose picture files do not exist
     # broken, tiny and blank pictures. duplicate_pictures, duplicate_captions: groups, the largest first.
     pictures: tuple[Finding, ...]
     duplicate_pictures: tuple[Finding, ...]
@@ -56,7 +56,7 @@ class ContentReport:
 
 
 def tiny_image(picture: Image.Image) -> np.ndarray:
-    """(768,) colours of the picture made 16 × 16, mean 0, length 1. Torralba et al. 2008, section 3."""
+    """Return (768,) float32: the colours at 16 × 16 pixels, mean 0, length 1 (Torralba et al. 2008, section 3)."""
     small = picture.convert("RGB").resize((TINY_SIDE, TINY_SIDE), Image.Resampling.BOX)
     values = np.asarray(small, dtype=np.float32).ravel()
     values = values - values.mean()
@@ -64,15 +64,15 @@ def tiny_image(picture: Image.Image) -> np.ndarray:
 
 
 def look_at_pictures(split: CaptionedSplit, progress: Progress) -> tuple[list[str], np.ndarray, np.ndarray]:
-    """Decode n pictures in threads: their faults ("" without one), (n, 8) hashes and (n, 768) tiny images, see `_look`."""
+    """Decode n pictures in threads: faults ("" if none), (n, 8) hashes and (n, 768) tiny images, see `_look`."""
     problems, hashes, tiny = zip(*each_picture(split, _look, progress), strict=True)
     return list(problems), np.stack(hashes), np.stack(tiny)
 
 
 def _look(content: bytes | str) -> tuple[str, np.ndarray, np.ndarray]:
-    """Fault of a picture, the (8,) uint8 bytes of a perceptual hash (pHash), and its tiny image as float16; both are
-    zero for one that is broken or blank."""
-    from imagehash import phash  # SciPy and PyWavelets, for this only
+    """Return a picture's fault ("" if none), its perceptual hash (pHash) as (8,) uint8, and its tiny image as float16;
+    hash and image are zero for a broken or blank picture."""
+    from imagehash import phash  # imports SciPy and PyWavelets
 
     nothing = np.zeros(8, np.uint8), np.zeros(3 * TINY_SIDE**2, np.float16)
     if isinstance(content, str):
@@ -96,7 +96,7 @@ def has_pictures(split: CaptionedSplit) -> bool:
 
 
 def content_key(splits: Sequence[CaptionedSplit]) -> str:
-    """A sha256 (hex) of all captions with their images, and of the name, size and time of change of every picture."""
+    """Return the sha256 (hex) of all captions, their images, and every picture's name, size and time of change."""
     digest = hashlib.sha256(repr((VERSION, [split.name for split in splits])).encode())
     for split in splits:
         digest.update(np.ascontiguousarray(split.image_of_text, dtype="<i8").tobytes())
@@ -107,7 +107,7 @@ def content_key(splits: Sequence[CaptionedSplit]) -> str:
 
 
 def cached_report(key: str) -> ContentReport | None:
-    """The report that was kept under this key; None when there is none or it is damaged."""
+    """Return the cached report of this key; None if it does not exist or is damaged."""
     try:
         document = json.loads(_file(key).read_text("ascii"))
         lists = ("pictures", "duplicate_pictures", "duplicate_captions")
@@ -125,8 +125,8 @@ def _finding(item: Any) -> Finding:
 
 
 def check_content(splits: Sequence[CaptionedSplit], *, progress: Progress = silent) -> ContentReport:
-    """Look at every picture and compare all pictures and captions, or take the report from the cache. InputError if
-    the report cannot be kept."""
+    """Check every picture and compare all pictures and captions, or return the report in the cache. InputError: the
+    report cannot be saved."""
     progress(0, 1, "reading the captions")
     key = content_key(splits)
     report = cached_report(key)
@@ -164,7 +164,7 @@ def _check(splits: Sequence[CaptionedSplit], progress: Progress) -> ContentRepor
 
 
 def _located(groups: Groups, counts: Sequence[tuple[str, int]]) -> tuple[Finding, ...]:
-    """Rows of all splits one after another → split and row."""
+    """Convert rows of the concatenated splits to (split, row)."""
     starts = np.cumsum([0, *(count for _, count in counts)])
     findings = []
     for rows, likeness in groups:
