@@ -1,7 +1,7 @@
 """CODER Lab's core: data, encoders, objectives, training, evaluation.
 
-`log_split` writes a run from any training loop, `coder_core.objectives` holds the losses. Importing this package leaves
-the process as it is; only in a command (python -m coder_core.…, coder-…) does Ctrl-C end it without a traceback from now on.
+`log_split` writes a run from any training loop, and `coder_core.objectives` holds the losses. Importing this package does
+not change the process, except that in a command (python -m coder_core.…, coder-…) Ctrl-C exits without a traceback.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -1,1 +1,1 @@
-"""Ablations: the tables of the papers, or a user's own, as grids of ordinary runs; and the cleaning of train."""
+"""Ablations: tables of the papers or a user's own, as grids of ordinary runs. Also cleans the train split."""

@@ -1,9 +1,9 @@
-"""Find pairs of train that probably belong to another image, and write them down as reviews.
+"""Find pairs of the train split whose caption probably belongs to another image, and write them as reviews.
 
-Judges are ordinary runs of their own processes. Beside a run NAME they are NAME-half and NAME-other-half, trained on
-complementary halves of the train images, or NAME-warm-up for small-loss selection; their reviews are NAME-cleaned.jsonl,
-or NAME-weighed.jsonl with weights (of a second round NAME-…-2, and so on). What exists is not made again: the same
-command continues after an interruption. Two finished runs of complementary halves can judge in place of new ones.
+The judges are ordinary runs, each in its own process. For a run NAME they are NAME-half and NAME-other-half, trained on
+complementary halves of the train images, or NAME-warm-up for small-loss selection. Their reviews go to
+NAME-cleaned.jsonl, or to NAME-weighed.jsonl with weights (names of a second round end in -2, and so on). Existing files
+are reused, so the same command continues after an interruption. Two finished runs of halves can replace new judges.
 """
 
 import json
@@ -43,11 +43,11 @@ from coder_core.runs.status import read_status
 from coder_core.training.launch import check_new_run
 from coder_core.training.reviewed import reviews_of_run
 
-HALVES, WARM_UP = {"half": False, "other-half": True}, "warm-up"  # ends of the judges' names
-TEMPERATURE = 0.07  # of judges under InfoNCE, the usual value
-WARM_UP_SHARE = 4  # of the epochs, a quarter, for small-loss selection
-LEAST = 0.05  # probability of being wrong from which on --clean-weigh weighs a pair
-HOPELESS = 0.9  # share of wrong pairs from which on the judges have learned too little
+HALVES, WARM_UP = {"half": False, "other-half": True}, "warm-up"  # suffixes of the judges' names
+TEMPERATURE = 0.07  # for judges trained with InfoNCE, the usual value
+WARM_UP_SHARE = 4  # small-loss judges train for a quarter of the epochs
+LEAST = 0.05  # least probability of being wrong for which --clean-weigh weighs a pair
+HOPELESS = 0.9  # above this share of wrong pairs, the judges have learned too little
 _NO_PARTS: dict[str, Any] = {"bank_size": 0, "bank_anchors": False, "prototypes": 0, "prototype_recluster": 0}
 _NO_PARTS |= {"concepts": 0, "concept_list": "", "scorer": "cosine", "embeddings": 1}
 _NO_PARTS |= {"weight_heads": 0.0, "weight_mmd": 0.0}
@@ -57,8 +57,8 @@ _NO_PARTS |= {"weight_heads": 0.0, "weight_mmd": 0.0}
 class Cleaned:
     """Cost and quality of the cleaning before a run."""
 
-    seconds: float  # the training of its judges
-    # percent of the pairs left out that were exchanged, and of the exchanged ones that were left out
+    seconds: float  # training time of the judges
+    # in percent: exchanged pairs among those left out, and pairs left out among those exchanged
     precision: float
     recall: float
 
@@ -66,9 +66,9 @@ class Cleaned:
 def without_wrong_pairs(
     config: Config, root: Path, console: Console, progress_file: Path | None = None
 ) -> Config:
-    """Judge the train pairs of a run below `root`, and return its configuration with the file of reviews that leaves
-    the suspicious ones out. InputError: impossible values, unusable data, judges that failed or learned too little, or
-    that were begun with other values. StoppedBySignalError: a signal ended it early. `progress_file`: JSON with the
+    """Judge the train pairs of a run below `root`, and return its configuration with a reviews file that leaves out (or
+    weighs) suspicious pairs. InputError: impossible values, unusable data, or judges that failed, learned too little or
+    were started with other values. StoppedBySignalError: a signal ended it early. `progress_file`: JSON with the
     progress of the judges."""
     stop_on_errors(problems(config))
     check_new_run(root / config.name)
@@ -81,7 +81,7 @@ def without_wrong_pairs(
     base = Path(shared or root / config.name)
     (base.parent / LOGS).mkdir(parents=True, exist_ok=True)
     file, how = Path(), "weighed" if config.cleaning.clean_weigh else "cleaned"
-    with FileLock(base.parent / LOGS / f"{base.name}-cleaned.lock"):  # for runs that share the judges
+    with FileLock(base.parent / LOGS / f"{base.name}-cleaned.lock"):  # runs may share the judges
         for number in range(1, config.cleaning.clean_rounds + 1):
             ending = "" if number == 1 else f"-{number}"
             file, before = base.with_name(f"{base.name}-{how}{ending}.jsonl"), file
@@ -101,8 +101,8 @@ def without_wrong_pairs(
 
 
 def judge_runs(config: Config, base: Path, ending: str) -> list[PlannedRun]:
-    """Plan the judges of a round, whose names continue that of `base`: the run's model with the judges' loss, without
-    what only a finished model needs. InputError: one was begun with other values."""
+    """Plan the judges of a round, named after `base`: the run's model with the judges' loss, without parts that only the
+    final model needs. InputError: a judge was started with other values."""
     loss, instance = config.cleaning.clean_loss, config.objective.weight_instance
     values: dict[str, Any] = {**_NO_PARTS, "loss": loss, "weight_instance": instance or 1.0}
     if loss != config.objective.loss:
@@ -127,13 +127,13 @@ def judge_runs(config: Config, base: Path, ending: str) -> list[PlannedRun]:
 
 
 def _given_judges(config: Config) -> list[Path]:
-    """The folders of the two finished runs that `clean_judges` names; [] if it names none."""
+    """Return the folders of the two finished runs in `clean_judges`; [] if it does not name two."""
     paths = config.cleaning.clean_judges.split(os.pathsep)
     return [Path(path) for path in paths] if len(paths) > 1 else []
 
 
 def _trained_on_other_pairs(judges: list[Path], config: Config) -> Iterator[Fault]:
-    """Judges whose data has another name than the run's, or other exchanged captions."""
+    """Yield a fault for each judge whose data folder's name or exchanged captions differ from the run's."""
     for judge in judges:
         theirs, own = (
             (Path(one.data.data).name, one.data.wrong_captions, one.data.wrong_captions and one.training.seed)
@@ -171,8 +171,8 @@ def _train(judges: list[PlannedRun], config: Config, console: Console, progress_
 
 
 def _judged(judges: list[Path], config: Config) -> pd.DataFrame:
-    """The caption and image (rows of train), name in reviews (`pair`), `probability` of belonging to another image, and
-    judge of every pair."""
+    """Return one row per pair: caption and image (rows of train), its name in reviews (`pair`), the `probability` that
+    the caption belongs to another image, and the judge."""
     runs = [open_run(judge) for judge in judges]
     if config.cleaning.clean_by == "small-loss":
         table = small_losses(runs[0])
@@ -192,7 +192,7 @@ def _judged(judges: list[Path], config: Config) -> pd.DataFrame:
 
 
 def _write(file: Path, table: pd.DataFrame, config: Config, console: Console) -> None:
-    """Write people's reviews, and one of every pair that is probably wrong."""
+    """Write people's reviews, and one review per pair to leave out or, with --clean-weigh, to weigh."""
     suspicious = table["probability"] >= config.cleaning.clean_above
     weigh, left = config.cleaning.clean_weigh, table["probability"][~suspicious].mean()
     wrong = table[table["probability"] >= LEAST] if weigh else table[suspicious]
@@ -213,7 +213,7 @@ def _write(file: Path, table: pd.DataFrame, config: Config, console: Console) ->
 
 
 def _rule(config: Config) -> str:
-    """Tag of the reviews: the rule by which they were made, and the pairs."""
+    """Return the tag of the reviews: the rule that made them, and the data they are about."""
     settings, data = config.cleaning, config.data
     given = [judge.name for judge in _given_judges(config)]
     by = given or [settings.clean_by, settings.clean_loss]
@@ -223,7 +223,7 @@ def _rule(config: Config) -> str:
 
 
 def _check_rule(file: Path, config: Config) -> None:
-    """Refuse (InputError) reviews that were made by another rule."""
+    """Refuse (InputError) reviews that were made by another rule or for other data."""
     tags = {review.tags[:1] for review in read_reviews(file).all if review.reviewer == CLEANING}
     if tags - {(_rule(config),)}:
         fact = f"holds reviews by another rule, or of other data: {tags.pop()}"
@@ -232,8 +232,8 @@ def _check_rule(file: Path, config: Config) -> None:
 
 
 def read_cleaning(folder: Path) -> Cleaned | None:
-    """Return the cost and the accuracy of the cleaning before a finished run; None without --clean. A number is NaN if
-    its judges were removed, or if no caption was exchanged or left out."""
+    """Return the cost and the accuracy of the cleaning before a finished run; None without --clean. All are NaN if the
+    judges were removed; precision and recall also if no caption was exchanged, or pairs were weighed."""
     config, about = read_config(folder)
     settings, share = config.cleaning, config.data.wrong_captions
     if not settings.clean:

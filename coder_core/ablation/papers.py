@@ -1,10 +1,10 @@
 """The papers' ablations, by name, each with the figures its paper reports; read from the TOML files in `tables`.
 
-Such a file has tables of rows, as a user's own, and sets of changes, which rows and other sets take over by `with`. A
-change may be `{ times = 2 }`, a multiple of the preset's value, or `{ run-of = "row" }`, the run of another row.
-A table with `axes` in place of `rows` has a row for one of each, `{0}` being the first one's name in `row_reference` and
-`run-of`; it leaves out names like `skipped`.
-`reported` are R@1, R@5 and R@10 image → text, then text → image; four numbers leave out R@10, two are R@1 alone.
+Such a file has tables of rows, like a user's own, and named sets of changes, which rows and other sets include by `with`.
+A change may be `{ times = 2 }`, a multiple of the preset's value, or `{ run-of = "row" }`, the run of another row.
+A table with `axes` instead of `rows` has one row per combination of their entries, except rows whose names match the
+pattern `skipped`. In `row_reference` and `run-of`, `{0}` is the name of the combination's first entry.
+`reported` lists R@1, R@5 and R@10 image → text, then text → image; four numbers omit R@10, two are R@1 alone.
 """
 
 import itertools
@@ -49,7 +49,7 @@ def _row(entry: dict[str, Any], sets: Mapping[str, Any]) -> Row:
 
 
 def _crossed(table: dict[str, Any], sets: Mapping[str, Any]) -> Iterator[Row]:
-    """Yield the rows of a table with axes; a row does not read its own run."""
+    """Yield the rows of a table with axes, dropping changes that refer to the row's own run."""
     reference, skipped = table.pop("row_reference"), table.pop("skipped")
     axes = [[(_all_changes(entry, sets), entry) for entry in axis] for axis in table.pop("axes")]
     for parts in itertools.product(*axes):
@@ -73,7 +73,7 @@ def _rows(table: dict[str, Any], sets: Mapping[str, Any]) -> tuple[Row, ...]:
 
 
 def _read() -> dict[str, list[AblationTable]]:
-    """The tables of every file."""
+    """Read the tables of every file."""
     folder = Path(__file__).parent / "tables"
     sets: dict[str, Any] = {}
     tables = {}

@@ -1,4 +1,4 @@
-"""Turn rows and seeds into ordinary runs: their configurations, the state of their folders, and the commands left."""
+"""Turn rows and seeds into ordinary runs: configurations, the state of their folders, and commands still to run."""
 
 import itertools
 import os
@@ -19,12 +19,12 @@ from coder_core.runs.load import best_save, read_config
 from coder_core.runs.status import read_status
 
 State = Literal["finished", "begun", "new"]
-TRAINED_SPLIT = "dev"  # the trainer evaluates it itself
+TRAINED_SPLIT = "dev"  # the trainer itself evaluates this split
 
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """One row with one seed: the preset it starts from, all its settings, and the runs that must be finished before."""
+    """One row with one seed: the preset it starts from, all its settings, and the runs that must finish first."""
 
     row: Row
     folder: Path
@@ -48,8 +48,8 @@ def plan(
     root: Path,
 ) -> list[PlannedRun]:
     """Plan all runs of the rows, seed by seed, so that every row has a result early. InputError: a row cannot be built
-    from the preset, has impossible values, or `root` holds its run with others; it reads a run that is neither among
-    these nor finished; every row sets an override itself."""
+    from the preset, has impossible values, has a run below `root` with other values, or reads a run that is neither
+    planned nor finished; or an override has no effect because every row sets that flag."""
     rows = list(rows)
     stop_on_errors(_without_effect(rows, overrides))
     runs = list[PlannedRun]()
@@ -66,7 +66,7 @@ def plan(
 
 
 def _without_effect(rows: Sequence[Row], overrides: Mapping[str, Any]) -> list[Fault]:
-    """Overrides that would change no row."""
+    """Return a fault for each override that would change no row."""
     fix = "leave it out, choose other --rows, or write a table of your own (docs/training.md)"
     faults = []
     for flag, value in overrides.items():
@@ -99,8 +99,8 @@ def row_config(
 ) -> tuple[str, Config]:
     """Return the preset a row starts from, and its configuration.
 
-    A preset tuned for the row's loss (`presets.tuned_for`) takes the place of `preset`. The overrides of the command
-    line come on top, the changes of the row last; those that name a run of another row find it below `root`.
+    A preset tuned for the row's loss (`presets.tuned_for`) replaces `preset`. Overrides from the command line are applied
+    next, and the row's changes last; a change that refers to another row's run becomes its folder below `root`.
     InputError: the row needs a part that the preset leaves out.
     """
     loss = row.changes.get("loss")
@@ -117,17 +117,17 @@ def row_config(
 
 
 def named_flags(arguments: Sequence[str], config: Config) -> dict[str, Change]:
-    """Return the values of `config` that the arguments name, those that equal the default included."""
+    """Return the values in `config` of the flags in `arguments`, including values that equal the default."""
     flags = [setting.flag.removeprefix("--") for setting in named_settings(arguments)]
     return {flag: value_of(config, flag) for flag in flags}
 
 
 def check_same_values(run: PlannedRun) -> None:
-    """Refuse (InputError) to continue a run that was begun with other values than planned."""
+    """Refuse (InputError) to continue a run that was started with values other than the planned ones."""
     if state_of(run.folder) == "new":
         return
     changes = differences(read_config(run.folder)[0], run.config)
-    of_towers = {"model.dimension"} if run.config.towers.projection == "none" else set()  # the run has theirs
+    of_towers = {"model.dimension"} if run.config.towers.projection == "none" else set()  # set by the towers
     unlike = {key: values for key, values in changes.items() if key not in MAY_CHANGE | of_towers}
     texts = [f"{key} {old!r} (now {new!r})" for key, (old, new) in unlike.items()]
     if texts:
@@ -150,13 +150,13 @@ def is_evaluated(folder: Path, split: str) -> bool:
 
 
 def commands(run: PlannedRun, split: str, *, threads: int = 0) -> list[tuple[str, ...]]:
-    """Return the commands left, in this order; none when the run is finished and evaluated. 0 `threads` are those of the
-    configuration."""
+    """Return the commands still to run, in order; none if the run is finished and evaluated. With `threads` 0 the
+    configuration's number of threads is used."""
     folder, state = run.folder, state_of(run.folder)
     left = []
     shared = [f"--threads={threads}"] if threads else []
     if state == "new":
-        warmup = f"--warmup-steps={run.config.training.warmup_steps}"  # named, so that it stays as planned
+        warmup = f"--warmup-steps={run.config.training.warmup_steps}"  # explicit, so that it stays as planned
         flags = list(dict.fromkeys([warmup, *changed_flags(PRESETS[run.preset].config, run.config)]))
         flags = [flag for flag in flags if not (threads and flag.startswith("--threads="))]
         destination = [f"--root={folder.parent}", f"--name={folder.name}"]

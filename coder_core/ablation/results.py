@@ -37,20 +37,20 @@ class ResultRow:
     """One row of the finished table."""
 
     row: Row
-    seeds: tuple[int, ...]  # that are finished
-    metrics: dict[str, Measured]  # of METRICS, in percent; without those that not every run has
-    sums: tuple[float, ...]  # their R@sum
+    seeds: tuple[int, ...]  # of the finished runs
+    metrics: dict[str, Measured]  # those of METRICS that every run has, in percent
+    sums: tuple[float, ...]  # R@sum of each seed
     reference: str
     # R@sum minus that of the row `reference`; None for the reference itself, or if the reference was not run
     against: Difference | None
-    # of training, with the judges of a cleaned run, mean over the seeds; None where those are gone
+    # training time including a cleaned run's judges, mean over the seeds; None if the judges were removed
     minutes: float | None
-    # peak memory of a run's process, mean over the seeds; None where a run did not note it
+    # peak memory of a run's process, mean over the seeds; None if a run did not record it
     mebibytes: float | None = None
-    # R@sum of the half of dev that best epochs were chosen on, and of the other; None unless all seeds
+    # R@sum on the half of dev that best epochs were chosen on, and on the other; None unless all seeds
     # trained with --choose-on half
     halves: tuple[Measured, Measured] | None = None
-    # precision and recall of --clean in percent, where captions were exchanged
+    # precision and recall of --clean in percent; None unless captions were exchanged
     cleaning: tuple[Measured, Measured] | None = None
 
 
@@ -60,19 +60,19 @@ class Results:
 
     table: AblationTable
     split: str
-    reference: str  # a row's name, or a description where rows have references of their own
+    reference: str  # a row's name, or a description if rows have their own references
     rows: tuple[ResultRow, ...]
     missing: tuple[str, ...]  # names of the rows without a finished run
 
 
 def reported_sum(recalls: Recalls | None) -> float | None:
-    """Return R@sum of the paper's figures; None unless it prints all six."""
+    """Return R@sum of the paper's figures; None unless the paper reports all six."""
     return None if recalls is None or None in recalls else float(sum(value or 0.0 for value in recalls))
 
 
 def collect(table: AblationTable, root: Path, split: str, *, reference: str = "") -> Results:
-    """Collect all finished runs of a table below `root`, whatever their seeds. InputError: the reference is not a
-    row, or runs were evaluated on other captions than others."""
+    """Collect all finished runs of a table below `root`, with any seeds. InputError: the reference is not a row, or the
+    runs were evaluated on different captions."""
     names = [row.name for row in table.rows]
     if reference and reference not in names:
         expected = f"one of {', '.join(names)}"
@@ -91,8 +91,8 @@ def collect(table: AblationTable, root: Path, split: str, *, reference: str = ""
 
 
 def _same_seeds(row: Mapping[int, Hits], reference: Mapping[int, Hits]) -> tuple[list[Hits], list[Hits]]:
-    """Both rows' runs with the seeds both have, because some seeds are kinder than others to every row; all runs where
-    no seed is shared."""
+    """Return both rows' runs of the seeds they share, because some seeds give every row better results; all runs if
+    they share no seed."""
     shared = [seed for seed in row if seed in reference]
     if not shared:
         return list(row.values()), list(reference.values())
@@ -100,7 +100,7 @@ def _same_seeds(row: Mapping[int, Hits], reference: Mapping[int, Hits]) -> tuple
 
 
 def _finished(row: str, root: Path, split: str) -> Runs:
-    """The row's finished and evaluated runs."""
+    """Return the row's finished and evaluated runs."""
     prefix = run_name(row, 0)[:-1]
     seeds = {folder.name.removeprefix(prefix): folder for folder in root.glob(f"{prefix}*")}
     return {
@@ -111,7 +111,7 @@ def _finished(row: str, root: Path, split: str) -> Runs:
 
 
 def _check_same_queries(table: AblationTable, runs: Mapping[str, Runs], split: str) -> None:
-    """Rows are compared query by query."""
+    """Refuse (InputError) runs evaluated on different captions, because rows are compared query by query."""
     first_with: dict[tuple[str, ...], Path] = {}
     for folder in (folder for seeds in runs.values() for folder in seeds.values()):
         files = open_analysis(folder, split).manifest["files"]
@@ -156,5 +156,5 @@ def _found(cleaned: Sequence[Cleaned]) -> tuple[Measured, Measured] | None:
 
 
 def measured(values: Sequence[float]) -> Measured:
-    """Return mean and sample standard deviation."""
+    """Return the mean and the sample standard deviation."""
     return Measured(statistics.mean(values), statistics.stdev(values) if len(values) > 1 else None)

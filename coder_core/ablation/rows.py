@@ -1,5 +1,5 @@
-"""The parts of an ablation: rows of changed settings, and the figures a paper reports for each. docs/training.md shows the
-TOML files of a user's own tables: with rows, or with lists of values to be crossed.
+"""Parts of an ablation: rows of changed settings, and the figures that a paper reports for each. docs/training.md shows
+the TOML files of a user's own tables, with rows or with lists of values to combine.
 """
 
 import itertools
@@ -14,12 +14,12 @@ from coder_core.console.faults import Fault, InputError, stop_on_errors
 
 KEYS = {"about", "reference", "rows", "grid"}  # of a user's table
 Recalls = tuple[float | None, ...]
-"""R@1, R@5, R@10 image→text, then text→image, in percent; None where the paper does not say."""
+"""R@1, R@5, R@10 image→text, then text→image, in percent; None if the paper does not report it."""
 
 
 @dataclass(frozen=True)
 class Times:
-    """A multiple of the preset's own value."""
+    """A multiple of the preset's value."""
 
     factor: float
 
@@ -44,15 +44,15 @@ class Row:
     changes: Mapping[str, Change] = field(default_factory=dict)
     needs: tuple[str, ...] = ()  # flags that must not be 0 in this row
     reported: Recalls | None = None  # the paper's figures
-    source: str = ""  # where it prints them
-    # x, group, variant: position and line in a curve; lines of a group have one colour, those of a variant one dash
+    source: str = ""  # where the paper prints them
+    # x, group, variant: position and line in a plot, with one colour per group and one dash pattern per variant
     x: float | None = None
     group: str = ""
     variant: str = ""
-    reference: str = ""  # the row this one is compared with; "" is the table's
+    reference: str = ""  # the row this one is compared with; "" for the table's
 
     def runs(self) -> dict[str, str]:
-        """Flag → the other row whose run it names."""
+        """Map flags to the rows whose runs they refer to."""
         return {flag: value.row for flag, value in self.changes.items() if isinstance(value, RunOf)}
 
 
@@ -65,12 +65,12 @@ class AblationTable:
     rows: tuple[Row, ...]  # in order
     reference: str  # the row the others are compared with
     source: str = ""  # where the paper prints it
-    x_name: str = ""  # the meaning of `Row.x`, when the table is a curve
+    x_name: str = ""  # the meaning of `Row.x`, if the table is drawn as a curve
     quoted: str = "CODER, Flickr30K test, BERT"  # the model and data of the reported figures
-    compared_with: str = ""  # what `Row.reference` names, in words, where rows have references of their own
+    compared_with: str = ""  # describes `Row.reference`, if rows have their own references
 
     def choose(self, names: Sequence[str]) -> tuple[Row, ...]:
-        """The rows of these names (or numbers, from 1); all when none is named. InputError: there is no such row."""
+        """Return the rows with these names (or numbers, from 1); all if none is named. InputError: no such row."""
         by_name = {row.name: row for row in self.rows} | {str(i): row for i, row in enumerate(self.rows, 1)}
         unknown = [name for name in names if name not in by_name]
         if unknown:
@@ -82,8 +82,8 @@ class AblationTable:
 
 
 def changed(config: Config, changes: Mapping[str, Any], where: str) -> Config:
-    """Apply the changes of a row; `where` they are made names them in messages. InputError: an unknown flag, a value of
-    the wrong type or out of range."""
+    """Apply the changes of a row; error messages begin with `where`. InputError: an unknown flag, a value of the wrong
+    type or out of range."""
     values = {}
     for flag, value in changes.items():
         before = value_of(config, flag)
@@ -92,14 +92,14 @@ def changed(config: Config, changes: Mapping[str, Any], where: str) -> Config:
 
 
 def value_of(config: Config, flag: str) -> Any:
-    """Return the value of a setting, named by its flag; None when there is no such setting."""
+    """Return the value of the setting with this flag; None if it does not exist."""
     setting = find_setting(flag)
     return setting.of(config) if setting else None
 
 
 def read_grid(path: Path) -> AblationTable:
-    """Read the table of a TOML file. InputError: not TOML, unknown keys or values, a seed, a setting twice, rows
-    without or with equal names."""
+    """Read a table from a TOML file. InputError: not TOML, unknown keys or values, a seed, a repeated setting, or rows
+    whose names are missing or repeated."""
     try:
         document = tomllib.loads(path.read_text("utf-8"))
     except (OSError, UnicodeDecodeError) as error:
@@ -122,7 +122,7 @@ def read_grid(path: Path) -> AblationTable:
             expected = "at most 200 letters, digits, '.', '_' and '-'"
             faults.append(Fault(where, "cannot name a folder", expected))
     stop_on_errors(faults)
-    for row in rows:  # names and types, before anything is trained
+    for row in rows:  # check names and types before anything is trained
         changed(Config(), row.changes, f"{path} row {row.name}")
     reference = str(document.get("reference", names[0]))
     if reference not in names:
@@ -155,7 +155,7 @@ def _crossed(grid: Any, path: Path) -> list[Row]:
 
 
 def _check_keys(keys: Iterable[str], where: str) -> None:
-    """Refuse seeds, which --seeds decides, and two spellings of one setting, of which one would be lost."""
+    """Refuse (InputError) seeds, which --seeds sets, and two spellings of a setting, as one would be lost."""
     spellings: dict[str, list[str]] = {}
     for key in keys:
         setting = find_setting(key)

@@ -1,8 +1,8 @@
-"""Run a table's rows and seeds, one after another or several at once, each as a process of its own.
+"""Run a table's rows and seeds, one after another or several at once, each in its own process.
 
 A process is an ordinary `python -P -m coder_core.train …`; `logs/<run>.log` holds its output. Ctrl-C or SIGTERM asks
-every process to save and leave; the same command continues later, also after kill -9. It waits for processes that
-survived their command.
+every process to save and exit. The same command continues later, even after kill -9: it first waits for processes that
+outlived an earlier command.
 """
 
 import time
@@ -28,18 +28,18 @@ from coder_core.runs.status import read_status
 
 LOGS = "logs"
 POLL_SECONDS = 0.5
-SECONDS_BETWEEN_LINES = 60.0  # where there is no terminal for live bars
-STOPPED = 3  # exit status of a run that a signal stopped and that saved
+SECONDS_BETWEEN_LINES = 60.0  # without a terminal for live bars
+STOPPED = 3  # exit status of a run that saved and stopped at a signal
 
 
 @dataclass
 class RowProcess:
-    """A run and the commands it still takes: training, perhaps evaluating another split."""
+    """A run and its remaining commands: training, and perhaps evaluating another split."""
 
     planned: PlannedRun
     commands: deque[tuple[str, ...]] = field(default_factory=deque)
-    slot: int = 0  # number among the processes at a time; chooses the GPU
-    process: psutil.Popen | None = None  # the present one; None before the first
+    slot: int = 0  # index among the concurrent processes; chooses the GPU
+    process: psutil.Popen | None = None  # the current one; None before the first
 
     @property
     def log(self) -> Path:
@@ -60,10 +60,10 @@ class TableProgress:
     failed: list[PlannedRun] = field(default_factory=list)
     # trained by processes that an earlier, killed command started
     survivors: list[PlannedRun] = field(default_factory=list)
-    # run → (steps done, steps in total, its best R@sum in words)
+    # run → (steps done, total steps, best R@sum in words)
     active: dict[str, tuple[int, int, str]] = field(default_factory=dict)
-    share: float = 0.0  # of all the work, from 0 to 1
-    seconds_left: float | None = None  # for all runs; None before anything is known
+    share: float = 0.0  # of the total work that is done, from 0 to 1
+    seconds_left: float | None = None  # for all runs; None until it can be estimated
 
 
 class _CountSignals(StopSignals):
@@ -82,14 +82,13 @@ def run_all(
     gpus: Sequence[str] = (),
     tell: Callable[[TableProgress], None] = lambda progress: None,
 ) -> tuple[TableProgress, bool]:
-    """Run the planned runs that are not finished yet. Returns the progress at the end, and True if a signal ended it
-    early.
+    """Run the planned runs that are not finished yet. Return the final progress, and True if a signal ended it early.
 
     Args:
-        split: to evaluate them on. jobs: processes at a time.
-        threads: CPU threads of each; 0 keeps that of the configuration.
-        gpus: handed out in turn; none for the CPU.
-        tell: called about twice a second.
+        split: the split to evaluate the runs on. jobs: number of concurrent processes.
+        threads: CPU threads of each process; 0 keeps the configuration's number.
+        gpus: GPUs to assign in turn; empty for the CPU.
+        tell: called with the progress about twice a second.
     """
     runs = [RowProcess(run) for run in planned]
     waiting = deque(run for run in runs if is_written(run.log) or commands(run.planned, split))
@@ -127,7 +126,7 @@ def run_all(
 def ready(
     waiting: Sequence[RowProcess], active: Sequence[RowProcess], survivors: Sequence[RowProcess] = ()
 ) -> list[RowProcess]:
-    """Return the waiting runs that are not survivors and do not read an unfinished one."""
+    """Return the waiting runs that are not survivors and do not read an unfinished run."""
     to_come = {run.planned.folder for run in (*waiting, *active)}
     return [run for run in waiting if run not in survivors and not to_come.intersection(run.planned.reads)]
 
@@ -149,7 +148,7 @@ def _still_going(run: RowProcess, progress: TableProgress, gpus: Sequence[str], 
 def _measure(
     progress: TableProgress, active: Sequence[RowProcess], waiting: Sequence[RowProcess], jobs: int
 ) -> None:
-    """Steps of the active runs, and the time left: from the share of each run that is done and the seconds it took."""
+    """Update the active runs' steps, the share of work done, and the time left, estimated from the time spent so far."""
     progress.active = {}
     shares = [1.0] * len(progress.done)
     seconds = sum(float(_status(run.folder).get("seconds", 0.0)) for run in progress.done)
@@ -174,7 +173,7 @@ def _status(folder: Path) -> dict[str, Any]:
 
 @contextmanager
 def watching(console: Console, runs: int, of: str = "table") -> Iterator[Callable[[TableProgress], None]]:
-    """Yield the function that shows progress: bars for all runs and each active one; lines without a terminal."""
+    """Yield a function that shows progress: bars for the table and each active run, or lines without a terminal."""
     live = console.is_terminal
     columns = TextColumn("{task.description}"), BarColumn(bar_width=30), TaskProgressColumn()
     facts_column = TextColumn("{task.fields[facts]}")
@@ -207,7 +206,7 @@ def watching(console: Console, runs: int, of: str = "table") -> Iterator[Callabl
 
 
 def _printed_lines(console: Console) -> Callable[[TableProgress, str], None]:
-    """Print the beginning and failure of every run once, and a summary every minute."""
+    """Return a function that prints the start and failure of every run once, and a summary every minute."""
     printed, printed_at = set[str](), 0.0
 
     def tell(progress: TableProgress, facts: str) -> None:

@@ -1,6 +1,6 @@
-"""Write a finished table as Markdown, LaTeX and CSV, and draw it: the measured figures beside those of the paper.
+"""Write a finished table as Markdown, LaTeX and CSV, and draw it: measured figures beside the paper's.
 
-The drawing is one HTML file with Plotly inside, which opens offline.
+The drawing is one HTML file that includes Plotly and opens offline.
 """
 
 import html
@@ -21,7 +21,7 @@ OF_WAY = ("R@1", "R@5", "R@10", "MRR", "nDCG@10")
 HEADS = ("image→text R@1", *OF_WAY[1:], "text→image R@1", *OF_WAY[1:], "R@sum")
 HALF_HEADS = ("R@sum, chosen half", "R@sum, other half")
 CLEANING_HEADS = ("left out: wrong %", "of all wrong %")
-LISTED = 12  # rows that are not finished
+LISTED = 12  # most unfinished rows to list
 WAY_HEADS = [(way, head) for way in ("image → text", "text → image") for head in OF_WAY]
 WAY_HEADS.append((" ", "R@sum"))
 SYMBOLS = dict(zip("μεγαΔ×→", ["mu", "varepsilon", "gamma", "alpha", "Delta", "times", "to"], strict=True))
@@ -57,7 +57,7 @@ def against_shown(row: ResultRow) -> str:
 
 
 def markdown(results: Results, command: str) -> str:
-    """Write the table with its legend as Markdown."""
+    """Return the table with its legend as Markdown."""
     halves = any(row.halves for row in results.rows)
     heads = ["row", "seeds", *HEADS, *(HALF_HEADS if halves else ()), f"R@sum − {results.reference}"]
     cleaned = any(row.cleaning for row in results.rows)
@@ -86,7 +86,7 @@ def markdown(results: Results, command: str) -> str:
 
 
 def legend(results: Results) -> list[str]:
-    """Explain the columns of the table."""
+    """Return sentences that explain the columns of the table."""
     drawn = any(row.against is not None and row.against.seeds for row in results.rows)
     seeds = "and, where both rows have several, over seeds" if drawn else "(the spread of seeds is not in it)"
     lines = [
@@ -114,7 +114,7 @@ def legend(results: Results) -> list[str]:
 
 
 def latex(results: Results) -> str:
-    """Write a `tabular` with booktabs' rules."""
+    """Return a LaTeX `tabular` with booktabs rules."""
     row_head, delta, paper = ("  ", "row"), ("   ", f"Δ {results.reference}"), ("paper", "R@sum")
     columns = pd.MultiIndex.from_tuples([row_head, *WAY_HEADS, delta, paper])
     cells = [
@@ -135,7 +135,7 @@ def latex(results: Results) -> str:
 
 
 def comma_separated(results: Results) -> str:
-    """Write one line a row, every number in a column of its own."""
+    """Return CSV with one line per row and each number in its own column."""
     table = pd.DataFrame([_numbers(results, row) for row in results.rows])
     return table.to_csv(index=False, float_format="%.4f", lineterminator="\n")
 
@@ -214,8 +214,8 @@ def write_figure(results: Results, folder: Path) -> Path:
 
 
 def figure(results: Results) -> go.Figure:
-    """Draw R@sum on the left, mean and spread, every seed a dot (a curve where the table is one); on the right R@sum
-    minus the reference's with its 95% interval, and the paper's difference."""
+    """Draw R@sum on the left: mean, spread and one dot per seed, or curves if the rows have an x. Draw R@sum minus the
+    reference's on the right, with its 95% interval and the paper's difference."""
     rows, table = results.rows, results.table
     curve = bool(table.x_name) and all(row.row.x is not None for row in rows)
     gains = curve and bool(table.compared_with)
@@ -248,13 +248,13 @@ def _labels(rows: Sequence[ResultRow]) -> list[str]:
 
 
 def _spread(row: ResultRow) -> Interval:
-    """R@sum, one standard deviation both ways."""
+    """Return R@sum plus and minus one standard deviation."""
     mean, spread = row.metrics[SUM].mean, row.metrics[SUM].spread or 0.0
     return Interval(mean, mean - spread, mean + spread)
 
 
 def _hover(row: ResultRow) -> str:
-    """Mean and spread of every metric, a line each."""
+    """Return mean and spread of every metric, one line each."""
     values = zip(WAY_HEADS, METRICS, strict=True)
     return "<br>".join(f"{' '.join(head).strip()} {shown(row.metrics.get(name))}" for head, name in values)
 
@@ -271,7 +271,7 @@ def _add_lines(
     column: int,
     interval: Callable[[ResultRow], Interval | Difference | None],
 ) -> None:
-    """The rows' intervals by `x`, a line for every group and variant."""
+    """Draw the rows' intervals by `x`, one line per group and variant."""
     ordered = sorted(results.rows, key=lambda row: row.row.x or 0.0)
     lines = dict.fromkeys((row.row.group, row.row.variant) for row in results.rows)
     colours, dashes = (

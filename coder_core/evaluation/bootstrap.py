@@ -1,8 +1,8 @@
 """Tell differences between two rows from noise: a paired bootstrap over the queries, and over the seeds.
 
 An image and its captions are drawn together, because they are not independent. Both rows are measured on the same
-draw, so what is hard for both cancels out. Where both rows were trained with several seeds, a draw takes as many of
-each row's seeds, with replacement: training again moves a result, too. Efron and Tibshirani 1993, chapter 8.
+draw, so difficulty that affects both cancels out. If both rows have several seeds, each draw also resamples each row's
+seeds with replacement, because retraining changes a result too. Efron and Tibshirani 1993, chapter 8.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,8 +12,8 @@ import numpy as np
 
 RANKS = (1, 5, 10)
 RECALLS = (*(f"{way}_r{k}" for way in ("i2t", "t2i") for k in RANKS), "rsum")
-MANY = 5_000  # images; of more, and of a slice, those of equal hits are drawn together
-VERY_MANY = 25_000  # images; of more, those of equal differences of hits are drawn together, which are fewer
+MANY = 5_000  # above this many images, and for a slice, images with equal hits are drawn as one group
+VERY_MANY = 25_000  # above this, images are grouped by equal differences of hits, which gives fewer groups
 CELLS = 10_000_000  # numbers drawn at once
 DRAWS = 2000
 SEED = 20220910
@@ -23,8 +23,8 @@ SEED = 20220910
 class Hits:
     """The contribution of each image and its captions to the six recalls of one run."""
 
-    hits: np.ndarray  # (n, 6) of the image at rank 1, 5, 10, then of its captions, summed
-    queries: np.ndarray  # (n, 2) whether the image has captions, and how many
+    hits: np.ndarray  # (n, 6) hits of the image at 1, 5 and 10, then of its captions, summed
+    queries: np.ndarray  # (n, 2) 1 if the image has captions, else 0; number of its captions
 
 
 @dataclass(frozen=True)
@@ -32,8 +32,8 @@ class Difference:
     """A recall, or R@sum, of a row minus that of the reference."""
 
     mean: float  # as measured
-    low: float  # … high: 95% interval
-    high: float
+    low: float  # lower end of the 95% interval
+    high: float  # upper end
     seeds: bool  # True if the seeds were drawn too
 
     @property
@@ -57,7 +57,7 @@ def count_hits(image_ranks: np.ndarray, text_ranks: np.ndarray, image_of_text: n
 
 
 def difference(row: Sequence[Hits], reference: Sequence[Hits], *, draws: int = DRAWS) -> Difference:
-    """Compare R@sum of `row` with `reference`, means over their seeds; the interval is one of 95%. ValueError: the runs were
+    """Compare the mean R@sum of `row` and `reference` over their seeds, with a 95% interval. ValueError: the runs were
     not evaluated on the same captions.
 
     >>> ranks, owner = np.array([0, 7, 2, 0]), np.arange(4)
@@ -66,7 +66,7 @@ def difference(row: Sequence[Hits], reference: Sequence[Hits], *, draws: int = D
     25.0
 
     Args:
-        row, reference: one a seed, all on the same images.
+        row, reference: one `Hits` per seed, all on the same images.
     """
     queries = row[0].queries
     if not all(np.array_equal(run.queries, queries) for run in (*row, *reference)):
@@ -114,7 +114,7 @@ def differences(row: Hits, reference: Hits) -> dict[str, Difference]:
 
 
 def recall_intervals(run: Hits) -> np.ndarray:
-    """(7, 3) the six recalls and R@sum of one run in percent, as measured and the ends of their 95% intervals.
+    """Return (7, 3): the six recalls and R@sum of one run in percent, each with the ends of its 95% interval.
 
     >>> recall_intervals(count_hits(np.zeros(9, int), np.zeros(9, int), np.arange(9)))[-1]
     array([600., 600., 600.])
@@ -128,14 +128,14 @@ def recall_intervals(run: Hits) -> np.ndarray:
 
 
 def mean_intervals(values: np.ndarray, images: np.ndarray) -> np.ndarray:
-    """(k, 3) means of k values over Q queries, as measured and the ends of their 95% intervals.
+    """Return (k, 3): the means of k values over Q queries, each with the ends of its 95% interval.
 
     >>> mean_intervals(np.array([[1.0], [0.0], [1.0]]), np.array([3, 3, 8]))[0, 0].round(3)
     np.float64(0.667)
 
     Args:
         values: (Q, k).
-        images: (Q,) the image that each query shows or describes; its queries are drawn together.
+        images: (Q,) the image that each query is or describes; queries of one image are drawn together.
     """
     groups, group = np.unique(images, return_inverse=True)
     rows = np.zeros((len(groups), values.shape[1] + 1))
@@ -151,8 +151,8 @@ def mean_intervals(values: np.ndarray, images: np.ndarray) -> np.ndarray:
 def _measured_and_ends(
     rows: np.ndarray, queries: np.ndarray, value: Callable[[np.ndarray, np.ndarray], np.ndarray]
 ) -> np.ndarray:
-    """(v, 3) `value` of (draws, k) weights of k rows, which gives (draws, v): with every image once, and the ends of
-    its 95% interval. Rows (n, c) and queries (n, q) are of every image."""
+    """Return (v, 3): v statistics with every image counted once, each with the ends of its 95% interval. `value` maps
+    (draws, k) weights of k rows to (draws, v) statistics; `rows` (n, c) and `queries` (n, q) have one row per image."""
     images, counts = len(rows), np.ones(len(rows), np.int64)
     if images > MANY or not queries.any(1).all():  # a slice leaves most images without queries
         rows, counts = np.unique(rows, axis=0, return_counts=True)
@@ -164,8 +164,8 @@ def _measured_and_ends(
 
 
 def _seven(weights: np.ndarray, run: Hits) -> np.ndarray:
-    """(draws, 7) the six recalls and R@sum in percent under (draws, n) weights of the images. NaN where a draw holds no
-    query, as many of a slice of few images do."""
+    """Return (draws, 7): the six recalls and R@sum in percent under (draws, n) weights of the images. NaN for a draw
+    without queries, which is common for a slice of few images."""
     queries = weights @ run.queries
     queries = np.where((queries == 0) & run.queries.any(0), np.nan, np.maximum(queries, 1))
     six = (weights @ run.hits) / np.repeat(queries, len(RANKS), axis=1)
@@ -173,7 +173,7 @@ def _seven(weights: np.ndarray, run: Hits) -> np.ndarray:
 
 
 def recall_sum(weights: np.ndarray, run: Hits) -> np.ndarray:
-    """R@sum in percent under (draws, n) weights of the images, (draws,).
+    """Return (draws,) R@sum in percent under (draws, n) weights of the images.
 
     >>> recall_sum(np.ones((1, 2)), count_hits(np.array([0, 7]), np.array([0, 3]), np.arange(2)))
     array([450.])

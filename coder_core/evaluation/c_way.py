@@ -1,9 +1,9 @@
 """c-way accuracy: the right answer among c options. Thomas & Kovashka, section 4; section 4 of docs/equations.md.
 
 Each caption-image pair is one question in each direction: which of c captions belongs to this image, which of c images
-to this caption. The c − 1 wrong options are drawn without repetition from the samples of other images, anew in every
-repeat; a smaller c takes the first of the same draw, so accuracy never rises with c. Only comparisons are made, tile by
-tile, with exact scores.
+to this caption. The c − 1 wrong options are drawn without replacement from the samples of other images, again in every
+repeat; a smaller c uses the first options of the same draw, so accuracy never rises with c. Exact scores are compared
+tile by tile.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from coder_core.evaluation.tiles import EVERY, ScoreTiles
 
 Direction = Literal["i2t", "t2i"]
 DIRECTIONS: tuple[Direction, ...] = ("i2t", "t2i")
-BLOCK = 1_024  # questions whose options are drawn together: the draw depends on it, so it is part of the seed
+BLOCK = 1_024  # questions whose options are drawn together; the draw depends on it, as on the seed
 TILE_ELEMENTS = 4_194_304  # 32 MiB of float64
 CONFIDENCE = 0.95
 
@@ -29,7 +29,7 @@ class Accuracy:
     """Accuracy of one direction among c options. The interval covers the draw of the options, not the choice of the
     test set."""
 
-    mean: float  # percent of the questions answered rightly, over all repeats
+    mean: float  # percent of the questions answered correctly, over all repeats
     interval: float  # half width of the 95% interval of that mean over repeats (Student's t)
     repeats: np.ndarray  # (R,) percent of each repeat
 
@@ -40,13 +40,13 @@ class _Questions:
 
     query: np.ndarray  # (M,) the query of every question, ascending
     answer: np.ndarray  # (M,) its right answer, a position among the candidates
-    first: np.ndarray  # (M,) where the candidates of its image begin
-    count: np.ndarray  # (M,) how many there are
-    order: np.ndarray  # (C,) which image or caption a candidate is
+    first: np.ndarray  # (M,) position of the first candidate of its image
+    count: np.ndarray  # (M,) number of candidates of its image
+    order: np.ndarray  # (C,) the image or caption at each candidate position
 
 
 def most_options(image_of_text: np.ndarray, images: int, direction: Direction) -> int:
-    """The largest c that every question of a direction can be asked with: its answer, and all of other images.
+    """Return the largest c for which every question of a direction has c − 1 wrong options.
 
     >>> most_options(np.array([0, 0, 1, 1, 1]), 2, "i2t"), most_options(np.array([0, 0, 1, 1, 1]), 2, "t2i")
     (3, 2)
@@ -65,10 +65,10 @@ def c_way_accuracy(
     seed: int = 0,
     ties: Ties = "pessimistic",
 ) -> dict[int, Accuracy]:
-    """Accuracy among each number c of options, the right answer included. InputError: see `option_faults`.
+    """Compute the accuracy for each number c of options, which includes the right answer. InputError: see `option_faults`.
 
-    Three images with one caption each and c = 3, so that nothing is left to chance: captions ask for images with 0 and
-    1 wrong (.95 > .9, .8 > .7) and 2 right.
+    The example has three images with one caption each and c = 3, so nothing is random. Captions 0 and 1 choose a wrong
+    image (.95 > .9, .8 > .7), caption 2 the right one.
 
     >>> from coder_core.evaluation.sources import ScoreMatrix
     >>> from coder_core.evaluation.tiles import score_tiles
@@ -77,8 +77,8 @@ def c_way_accuracy(
     33.3
 
     Args:
-        repeats: draws of the wrong options.
-        ties: "pessimistic": an option that scores exactly as the right answer is taken for the better one.
+        repeats: number of draws of the wrong options.
+        ties: "pessimistic" counts an option with exactly the score of the right answer as better.
     """
     faults = option_faults(options, scores.image_of_text.numpy(), scores.n, direction, repeats)
     if faults:
@@ -117,9 +117,9 @@ def option_faults(
 
 
 def draw(random: np.random.Generator, limits: np.ndarray, count: int) -> np.ndarray:
-    """(Q, count) different whole numbers below `limits` (Q,), each row in random order.
+    """Draw (Q, count) distinct whole numbers, row by row below `limits` (Q,) and in random order.
 
-    Floyd's algorithm (Bentley & Floyd 1987) on all rows at once: `count` steps, however many there are to draw from.
+    Floyd's algorithm (Bentley & Floyd 1987) on all rows at once takes `count` steps, whatever the limits.
 
     >>> np.sort(draw(np.random.default_rng(0), np.array([3]), 3))
     array([[0, 1, 2]])
@@ -153,7 +153,7 @@ def _answered(
     options: Sequence[int],
     ties: Ties,
 ) -> np.ndarray:
-    """(len(options), R) questions of a block that are answered rightly; wrong (R, questions, options)."""
+    """Count the correctly answered questions of a block, (len(options), R); `wrong` is (R, questions, max(options) − 1)."""
     right = np.zeros((len(options), len(wrong)), dtype=np.int64)
     queries, line = np.unique(questions.query[rows], return_inverse=True)
     step = max(1, TILE_ELEMENTS // len(questions.order))

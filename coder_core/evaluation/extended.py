@@ -1,9 +1,9 @@
-"""Metrics where a query may have positives beyond its labels: mAP@R, R-Precision, extended R@K, MRR and nDCG@10.
+"""Metrics for queries that may have positives beyond their labels: mAP@R, R-Precision, extended R@K, MRR and nDCG@10.
 
 R is the number of a query's positives. R-Precision is the share of positives among its first R results, and mAP@R is
-(1/R) Σ P(i)·rel(i) over i = 1 … R, P(i) the precision at i and rel(i) whether result i is a positive (Musgrave et al.
-2020; for captions Chun et al. 2022, ECCV Caption). Extended R@K is the share of queries with any positive among their
-first K results (Parekh et al. 2021, CxC). Queries without a positive are left out.
+(1/R) Σ P(i)·rel(i) over i = 1 … R, where P(i) is the precision at i and rel(i) is 1 if result i is a positive, else 0
+(Musgrave et al. 2020; for captions Chun et al. 2022, ECCV Caption). Extended R@K is the share of queries with any
+positive among their first K results (Parekh et al. 2021, CxC). Queries without a positive are left out.
 """
 
 import numpy as np
@@ -20,7 +20,7 @@ VALUES = ("map_at_r", "r_precision", *(f"extended_{name}" for name in ("r1", "r5
 def extended_metrics(
     scores: ScoreTiles, positives: np.ndarray, of_images: np.ndarray | None = None
 ) -> Metrics:
-    """Both directions, in percent: i2t_map_at_r, i2t_r_precision, i2t_extended_r1, r5, r10, mrr, ndcg10; the same of t2i.
+    """Return, in percent, i2t_map_at_r, i2t_r_precision, i2t_extended_r1, …_r5, …_r10, …_mrr, …_ndcg10; same for t2i.
 
     >>> from coder_core.evaluation.sources import ScoreMatrix
     >>> from coder_core.evaluation.tiles import score_tiles
@@ -40,7 +40,7 @@ def extended_metrics(
 def extended_values(
     scores: ScoreTiles, positives: np.ndarray, of_images: np.ndarray | None = None
 ) -> dict[str, np.ndarray]:
-    """ "i2t" (n, 7) and "t2i" (m, 7): `VALUES` of every query, from 0 to 1; NaN for one without a positive.
+    """Return "i2t" (n, 7) and "t2i" (m, 7): `VALUES` of every query, from 0 to 1; NaN for one without a positive.
 
     >>> from coder_core.evaluation.sources import ScoreMatrix
     >>> from coder_core.evaluation.tiles import score_tiles
@@ -50,9 +50,9 @@ def extended_values(
 
     Args:
         scores: of n images and m captions.
-        positives: (P, 2) int64, a caption and an image that belong together; labels are positives too and are named
-            here like any other.
-        of_images: (P, 2) those of images as queries, where they were judged apart: a caption, an image.
+        positives: (P, 2) int64, a caption and an image that belong together; must include the labels.
+        of_images: (P, 2) the same for images as queries, if they were judged separately: a caption, an image. None
+            uses `positives` for both directions.
     """
     of_images = positives if of_images is None else of_images
     i2t = _one_way(scores, of_images[:, ::-1], scores.n, by_image=True)
@@ -60,7 +60,7 @@ def extended_values(
 
 
 def _one_way(scores: ScoreTiles, positives: np.ndarray, count: int, *, by_image: bool) -> np.ndarray:
-    """`VALUES` of queries by (P, 2) a query and a candidate that is a positive of it."""
+    """Return (count, 7) `VALUES` of every query; a row of `positives` (P, 2) is a query and a positive candidate."""
     values = np.full((count, len(VALUES)), np.nan)
     queries, candidates = np.unique(positives, axis=0).T
     ones, sizes = np.ones(len(queries), np.int64), np.bincount(queries, minlength=count)

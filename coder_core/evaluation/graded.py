@@ -1,9 +1,9 @@
-"""Metrics of graded judgements: nDCG@k, MRR@k, MAP, Recall@k and Success@k, as trec_eval defines them, over all candidates.
+"""Metrics for graded judgements over all candidates, as in trec_eval: nDCG@k, MRR@k, MAP, Recall@k and Success@k.
 
-The gain of a document is its grade (0 if negative), its discount log2(rank + 1); a document is relevant from grade 1
-on; a query without a relevant document counts as 0. Ties are pessimistic: among equal scores documents that are not
-relevant come first, then the lower grade. trec_eval puts the later document id first instead, so a run with ties may
-score differently there.
+The gain of a document is its grade (0 if negative), its discount is log2(rank + 1), and it is relevant from grade 1. A
+query without a relevant document counts as 0. Ties are pessimistic: among equal scores, documents that are not relevant
+come first, then lower grades. trec_eval puts the later document id first instead, so it may give other values for a run
+with ties.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from typing import Any
 
 import numpy as np
 
-LISTED = 10  # results that nDCG@10 looks at
+LISTED = 10  # number of results that count for nDCG@10
 METRICS = "ndcg@k, mrr@k, map, recall@k, success@k"
 _LABELS = {"ndcg": "nDCG", "mrr": "MRR", "map": "MAP", "recall": "Recall", "success": "Success"}
 
 
 def parse_metric(text: str) -> tuple[str, float]:
-    """Name and cutoff of a metric; ndcg and mrr without one look at the whole list. ValueError: it is none of `METRICS`.
+    """Split a metric into its name and cutoff, which is infinite if omitted. ValueError: it is not one of `METRICS`.
 
     >>> parse_metric("nDCG@10")
     ('ndcg', 10)
@@ -33,7 +33,7 @@ def parse_metric(text: str) -> tuple[str, float]:
 
 
 def metric_label(text: str) -> str:
-    """A metric as people write it.
+    """Return the usual spelling of a metric.
 
     >>> metric_label("ndcg@10")
     'nDCG@10'
@@ -45,7 +45,7 @@ def metric_label(text: str) -> str:
 def graded_values(
     metrics: Sequence[str], queries: np.ndarray, grades: np.ndarray, ranks: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(Q,) the judged queries, ascending, and (Q, metrics) every metric of each, from 0 to 1.
+    """Return (Q,) the judged queries, ascending, and (Q, metrics) the metrics of each, from 0 to 1.
 
     >>> ranks = np.array([0.0, 3.0, np.inf])
     >>> graded_values(["map", "recall@2", "mrr"], np.array([5, 5, 7]), np.array([1, 2, 1]), ranks)[1]
@@ -53,7 +53,7 @@ def graded_values(
            [0.  , 0.  , 0.  ]])
 
     Args:
-        metrics: of `METRICS`. queries, grades: (P,) int64. ranks: (P,) of `ranking.judged_ranks`.
+        metrics: any of `METRICS`. queries, grades: (P,) int64. ranks: (P,) from `ranking.judged_ranks`.
     """
     asking, query = np.unique(queries, return_inverse=True)
     gains, relevant = np.maximum(grades, 0).astype(float), grades > 0
@@ -62,7 +62,7 @@ def graded_values(
         return np.bincount(query, values, len(asking))
 
     def places(key: np.ndarray) -> np.ndarray:
-        """(P,) position of every pair among those of its query in ascending order of `key`."""
+        """Return (P,) the position of every pair among its query's pairs, in ascending order of `key`."""
         order = np.lexsort((key, query))
         starts = np.searchsorted(query[order], np.arange(len(asking)))
         position = np.empty(len(query))
@@ -92,8 +92,8 @@ def graded_values(
 def label_metrics(
     ranks: Any, image_of_text: np.ndarray, captions: np.ndarray | slice = slice(None)
 ) -> dict[str, float]:
-    """MRR and nDCG@10 with the labels as grades, in percent: i2t_mrr, i2t_ndcg10, t2i_mrr, t2i_ndcg10; of these captions and
-    their images.
+    """Return MRR and nDCG@10 in percent with the labels as grades, over `captions` and their images: i2t_mrr,
+    i2t_ndcg10, t2i_mrr, t2i_ndcg10.
 
     >>> from coder_core.evaluation.ranking import rank
     >>> from coder_core.evaluation.sources import ScoreMatrix
@@ -111,8 +111,8 @@ def label_metrics(
 
 
 def label_values(ranks: Any, image_of_text: np.ndarray) -> dict[str, np.ndarray]:
-    """Reciprocal rank and nDCG@10 with the labels as grades, from 0 to 1: "i2t" (n, 2) and "t2i" (m, 2); 0 for an image
-    without captions.
+    """Return reciprocal rank and nDCG@10 with the labels as grades, from 0 to 1: "i2t" (n, 2) and "t2i" (m, 2); 0 for
+    an image without captions.
 
     >>> from types import SimpleNamespace
     >>> best = np.array([1, 0])  # both images list caption 1 first, both captions image 1
@@ -121,7 +121,7 @@ def label_values(ranks: Any, image_of_text: np.ndarray) -> dict[str, np.ndarray]
     [[0.5, 0.631], [1.0, 1.0]]
 
     Args:
-        ranks: `Ranks` or an analysis: ranks, and which of an image's first results are its own captions.
+        ranks: `Ranks` or an analysis; only image_ranks, text_ranks and image_hits are read.
         image_of_text: (m,) the image of every caption.
     """
     hits, of_text = ranks.image_hits, np.asarray(ranks.text_ranks)
@@ -132,13 +132,13 @@ def label_values(ranks: Any, image_of_text: np.ndarray) -> dict[str, np.ndarray]
 
 
 def listed_ndcg(hits: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """(Q,) nDCG@k of queries with positives of one grade.
+    """Return (Q,) nDCG@k of queries whose positives all have the same grade.
 
     >>> listed_ndcg(np.array([[0, 1, 0], [1, 1, 0]]), np.array([1, 2])).round(3).tolist()
     [0.631, 1.0]
 
     Args:
-        hits: (Q, k) which of the first k results are positives. counts: (Q,) positives of each query.
+        hits: (Q, k) true where a result is a positive. counts: (Q,) number of positives of each query.
     """
     discounts = 1 / np.log2(np.arange(2, hits.shape[1] + 2))
     return np.asarray(hits @ discounts / np.cumsum(discounts)[np.minimum(counts, len(discounts)) - 1])

@@ -1,8 +1,8 @@
-"""Correct scores for hubs: subtract from every candidate what it scores with queries it does not belong to.
+"""Correct scores for hubs: lower the scores of candidates that score high with unrelated queries.
 
-A hub scores high with many queries. How high, its bias, is its mean score with its k nearest reference queries, which
-come from the train split. The corrected score of query q and candidate c is s(q, c) − α · bias_k(c), after nearest
-neighbour normalization (Chowdhury et al. 2024, eq. 1-2). k and α are chosen on dev for each direction.
+A hub scores high with many queries. A candidate's bias is its mean score with its k nearest reference queries, taken from
+the train split. The corrected score of query q and candidate c is s(q, c) − α · bias_k(c), as in nearest neighbour
+normalization (Chowdhury et al. 2024, eq. 1-2). k and α are chosen on dev for each direction.
 """
 
 from collections.abc import Sequence
@@ -24,21 +24,21 @@ STRENGTHS = (0.25, 0.5, 0.75, 1.0)
 class Strength:
     """Correction of the candidates of one direction."""
 
-    k: int  # reference queries behind a bias
+    k: int  # reference queries averaged into a bias
     alpha: float  # share of the bias that is subtracted; 0 leaves the scores as they are
 
 
 def hub_biases(candidates: Sequence[EmbeddingPair], neighbours: Sequence[int] = NEIGHBOURS) -> np.ndarray:
-    """(N, K) float32 mean score of every candidate with its k nearest reference queries, for K values of k. ValueError: a k
-    below 1 or above the number of reference queries.
+    """Return (N, K) float32: the mean score of every candidate with its k nearest reference queries, for K values of k.
+    ValueError: a k below 1 or above the number of reference queries.
 
     >>> pair = EmbeddingPair(np.array([[1.0, 0.0]]), np.array([[1.0, 0.0], [0.5, 0.5], [0.0, 1.0]]))
     >>> hub_biases([pair], (1, 2))
     array([[1.  , 0.75]], dtype=float32)
 
     Args:
-        candidates: `image` holds the N candidates, of either modality, `text` the reference queries of the other one;
-            the scores of several pairs are added up.
+        candidates: `image` holds the N candidates, of either modality, and `text` the reference queries of the other
+            modality; scores of several pairs are summed.
     """
     count, queries = candidates[0].shape
     most = max(neighbours)
@@ -57,10 +57,10 @@ def hub_biases(candidates: Sequence[EmbeddingPair], neighbours: Sequence[int] = 
 
 
 def corrected(sources: Sequence[Source], image_bias: np.ndarray, text_bias: np.ndarray) -> list[Source]:
-    """Sources whose scores are s − image_bias − text_bias.
+    """Return sources whose scores are s − image_bias (n,) − text_bias (m,).
 
-    One set of scores serves both directions: what is subtracted from an image changes the order of the images for a
-    caption, and leaves the order of the captions for that image alone.
+    One set of scores serves both directions: the bias of an image changes the order of the images for a caption, but
+    not the order of the captions for that image.
 
     >>> corrected([EmbeddingPair(np.eye(2), np.eye(2))], np.array([0.5, 0.0]), np.zeros(2))[1].rows(np.array([0, 1]))
     array([[-0.5, -0.5],
@@ -78,16 +78,16 @@ def choose_strengths(
     text_biases: np.ndarray,
     neighbours: Sequence[int] = NEIGHBOURS,
 ) -> tuple[Strength, Strength]:
-    """The k and α with the largest R@1 + R@5 + R@10 on a split, for image→text and for text→image.
+    """Choose the k and α with the largest R@1 + R@5 + R@10 on a split, for image→text and for text→image.
 
-    Among equal sums the weakest correction is chosen, so α is 0 where none helps.
+    Among equal sums the weakest correction is chosen, so α is 0 if none helps.
 
     >>> pair, none = EmbeddingPair(np.eye(3), np.eye(3)), np.zeros((3, 1))
     >>> choose_strengths([pair], np.arange(3), none, none, neighbours=(1,))
     (Strength(k=1, alpha=0.0), Strength(k=1, alpha=0.0))
 
     Args:
-        image_biases, text_biases: of `hub_biases`, for the values of k to choose from.
+        image_biases, text_biases: from `hub_biases`, with one column for each k in `neighbours`.
     """
     columns = {k: column for column, k in enumerate(neighbours)}
     tried = [Strength(neighbours[0], 0.0)]

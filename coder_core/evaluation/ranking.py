@@ -1,10 +1,10 @@
 """Rank every image and every caption among all candidates, ties counted. Section 4 of docs/equations.md.
 
 Nothing is sorted: a rank is the number of candidates above the right answer, and one float32 product serves both
-directions. It rounds differently from tile to tile, by about 1e-7; compared bare it would invent and miss ties. So the
-product decides only what is clear: a candidate at p + δ or more is above a right answer that scores p, one under
-p − δ is below. The few in between are compared by exact scores. δ is checked: the error of every right answer, read
-from the very tiles, must stay under a quarter of δ, otherwise everything is counted again with a wider δ.
+directions. Its rounding differs between tiles by about 1e-7, which would create and hide ties. So the product decides
+only clear cases: a candidate above p + δ is above a right answer that scores p, one below p − δ is below it. The few in
+between are compared by exact scores. δ is verified: the error of every right answer's score in the tiles must be at
+most a quarter of δ; otherwise everything is counted again with a wider δ.
 """
 
 from collections.abc import Callable
@@ -23,16 +23,16 @@ from coder_core.evaluation.tiles import Rows, ScoreTiles
 
 Ties = Literal["pessimistic", "optimistic"]
 
-_ROWS, _COLUMNS = 512, 2560  # of a tile, 5 MiB: tall and wide enough for the product to run at full speed
-_COUNTED_ROWS = 32  # rows compared at a time, kept in the core's cache; at most 255, counted in bytes
-_GUARD = 4  # least δ over the largest rounding error of a right answer
-_CROWDED = 64  # where one pair in so many is unclear, the whole tile is scored exactly
-_NEAR_LINES = 128  # rows or columns of a tile in which unclear pairs are looked for at once
+_ROWS, _COLUMNS = 512, 2560  # shape of a tile, 5 MiB: large enough for the product to run at full speed
+_COUNTED_ROWS = 32  # rows compared at once, which fit the core's cache; at most 255, as counts are uint8
+_GUARD = 4  # least ratio of δ to the largest rounding error of a right answer
+_CROWDED = 64  # if more than one pair in so many is unclear, the whole tile is scored exactly
+_NEAR_LINES = 128  # rows or columns of a tile searched for unclear pairs at once
 _SIDE = 512  # candidates scored exactly at once
 _EXACT_PAIRS = 1 << 16  # pairs scored exactly at once: 1 MiB
-_LISTED_ROWS = 256  # queries whose best are found at once, among _COLUMNS candidates: 2.5 MiB of scores
+_LISTED_ROWS = 256  # queries listed at once, among _COLUMNS candidates: 2.5 MiB of scores
 _PAIRS = 1024  # judged pairs whose query's candidates are counted at once, among _COLUMNS: 10 MiB of scores
-_SPARE = 8  # extra candidates of a list, so that rounding of the fast product hardly ever drops one
+_SPARE = 8  # extra candidates of a list, so that rounding of the fast product rarely drops one
 _WITHOUT_SIGN = (1 << 31) - 1
 
 
@@ -45,7 +45,7 @@ class Ranks:
     text_ranks: np.ndarray  # (m,) int64, rank of a caption's image
     # (n,) int64, candidates of other images that score exactly like the best own caption
     image_ties: np.ndarray
-    text_ties: np.ndarray  # (m,) int64, other images that score exactly like the own one
+    text_ties: np.ndarray  # (m,) int64, other images that score exactly like the caption's image
     image_best: np.ndarray  # (n, min(best, m)) int32, the best captions of every image, best first
     text_best: np.ndarray  # (m, min(best, n)) int32, the best images of every caption, best first
     image_hits: np.ndarray  # (n, 10) bool, which of an image's ten best captions are its own
@@ -54,10 +54,10 @@ class Ranks:
 def rank(
     scores: ScoreTiles, *, ties: Ties = "pessimistic", best: int = 10, progress: Progress = silent
 ) -> Ranks:
-    """Rank both ways without holding the matrix of scores.
+    """Rank in both directions without holding the whole score matrix.
 
-    The other captions of an image never count against its best one. Any number of captions an image is legal; an image
-    without captions asks no question (rank −1) but stays a candidate for the captions.
+    The other captions of an image never count against its best one. An image may have any number of captions; without
+    captions it is not a query (rank −1) but remains a candidate for the captions.
 
     >>> from coder_core.evaluation.sources import ScoreMatrix
     >>> from coder_core.evaluation.tiles import score_tiles
@@ -66,9 +66,9 @@ def rank(
     array([1, 1, 0])
 
     Args:
-        ties: "pessimistic" counts candidates scoring equal above the right answer, "optimistic" below.
-        best: length of the lists of best candidates; 0 leaves them out. Among equal scores the own candidates come
-            last (optimistic: first), then the lower index first.
+        ties: "pessimistic" counts candidates with an equal score above the right answer, "optimistic" below.
+        best: length of the lists of best candidates; 0 leaves them empty. Among equal scores, own candidates come last
+            (optimistic: first), and otherwise lower indices come first.
     """
     if ties not in ("pessimistic", "optimistic"):
         raise ValueError(f'ties must be "pessimistic" or "optimistic", got {ties!r}')
@@ -87,11 +87,11 @@ def rank(
 
 
 class _Counts:
-    """Candidates of other images above, and exactly level with, the best right answer of every query.
+    """Numbers of other images' candidates above, and exactly level with, the best right answer of every query.
 
     Args:
         own: (Q,) exact scores p of the right answers.
-        delta: rounding that a fast score may have.
+        delta: largest rounding error allowed for a fast score.
 
     Attributes:
         ends: (2, Q) p − δ, and the next number above p + δ.
@@ -110,7 +110,7 @@ class _Counts:
 
 
 def _count(scores: ScoreTiles, progress: Progress) -> tuple[_Counts, _Counts, np.ndarray, float]:
-    """Count both directions: images as queries for captions, captions as queries for images. Also returns the ten
+    """Count both directions: images as queries for captions, captions as queries for images. Also return (n, 10) the
     largest fast scores of every image with captions of other images, and δ."""
     delta = 2 * scores.error
     while True:
@@ -125,8 +125,8 @@ def _count(scores: ScoreTiles, progress: Progress) -> tuple[_Counts, _Counts, np
 def _count_tiles(
     scores: ScoreTiles, images: _Counts, texts: _Counts, nearest: np.ndarray, delta: float, progress: Progress
 ) -> float:
-    """Count all tiles and fill `nearest`; return the largest error of a right answer's fast score, at once if δ is too
-    small for it."""
+    """Count all tiles and fill `nearest`; return the largest error of a right answer's fast score. Stop early if δ is
+    too small for it."""
     largest = 0.0
     buffer = torch.empty(min(_ROWS, scores.n) * min(_COLUMNS, scores.m))
     for rows in slices(scores.n, _ROWS):
@@ -161,7 +161,8 @@ def _count_tiles(
 def _count_clear(
     scores: ScoreTiles, tile: Tensor, images: _Counts, texts: _Counts, rows: slice, columns: slice
 ) -> bool:
-    """Count a tile: clear cases as they are, the few others by exact scores; False if too many are unclear."""
+    """Count a tile: clear cases by fast scores, the few others by exact ones. If too many are unclear, return False and
+    count nothing."""
     reached = _count_reaching(tile, images.ends[:, rows], texts.ends[:, columns])
     if max(int((low - high).sum()) for low, high in reached) * _CROWDED > tile.numel():
         return False
@@ -180,8 +181,8 @@ def _count_clear(
 
 
 def _count_reaching(tile: Tensor, by_row: Tensor, by_column: Tensor) -> tuple[Tensor, Tensor]:
-    """(2, h) and (2, w): entries of every row and of every column at or above each of its two ends. NumPy counts
-    booleans, a byte each, several times faster than PyTorch."""
+    """Count the entries of every row (2, h) and every column (2, w) at or above each of its two ends. NumPy counts
+    booleans several times faster than PyTorch."""
     values, row_ends, column_ends = tile.numpy(), by_row.numpy(), by_column.numpy()
     rows, columns = np.empty(by_row.shape, np.int64), np.zeros(by_column.shape, np.int64)
     flags = np.empty((_COUNTED_ROWS, tile.shape[1]), bool)
@@ -196,17 +197,17 @@ def _count_reaching(tile: Tensor, by_row: Tensor, by_column: Tensor) -> tuple[Te
 
 
 def _own_entries(scores: ScoreTiles, rows: slice, columns: slice) -> tuple[Tensor, Tensor]:
-    """Rows and columns of matching pairs within a tile."""
+    """Return the rows and the columns of matching pairs within a tile."""
     image = scores.image_of_text[columns]
     inside = ((image >= rows.start) & (image < rows.stop)).nonzero()[:, 0]
     return image[inside] - rows.start, inside
 
 
 def _own_hits(scores: ScoreTiles, nearest: np.ndarray, delta: float, ties: Ties) -> np.ndarray:
-    """(n, 10) bool: which of the ten best captions of an image are its own; where rounding could decide, by exact scores.
+    """Return (n, 10) bool: which of an image's ten best captions are its own, by exact scores where rounding matters.
 
     Args:
-        nearest: (n, 10) the largest fast scores of other images' captions. delta: rounding that these may have.
+        nearest: (n, 10) the largest fast scores of other images' captions. delta: their largest rounding error.
     """
     owner, own = scores.image_of_text.numpy(), scores.own.numpy()
     order = np.lexsort((-own, owner))
@@ -230,7 +231,7 @@ def best_lists(
     ties: Ties = "pessimistic",
     progress: Progress = silent,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The best captions of images, or images of captions: found by fast scores, ordered by exact ones.
+    """Find the best captions of images, or images of captions, by fast scores, and order them by exact ones.
 
     >>> from coder_core.evaluation.sources import ScoreMatrix
     >>> from coder_core.evaluation.tiles import score_tiles
@@ -240,7 +241,7 @@ def best_lists(
 
     Args:
         asking: (Q,) int64, the queries; None for all.
-        ties: "optimistic" puts the own ones first among equal scores.
+        ties: "optimistic" puts own candidates first among equal scores.
 
     Returns:
         (Q, min(best, C)) int32 candidates, best first as in `Ranks`, and their exact scores in float32.
@@ -281,7 +282,7 @@ def best_lists(
 def _likeliest(
     scores: ScoreTiles, some: Tensor, candidates: int, count: int, *, by_image: bool
 ) -> tuple[Tensor, Tensor]:
-    """(Q, count) the largest fast scores of some queries, and whose they are, found tile by tile."""
+    """Return (Q, count) the largest fast scores of some queries, and their candidates, found tile by tile."""
     best, whose = torch.empty(len(some), 0), torch.empty(len(some), 0, dtype=torch.int64)
     for columns in slices(candidates, _COLUMNS):
         tile = scores.fast(some, columns) if by_image else scores.fast(columns, some).T
@@ -296,10 +297,10 @@ def _likeliest(
 
 
 def _best_of(scores: Tensor, last: Tensor, candidate: Tensor, width: int) -> tuple[Tensor, Tensor]:
-    """Per row the `width` best candidates, best first, and their scores; all (rows, candidates looked at).
+    """Return the `width` best candidates of each row, best first, and their scores; arguments are (rows, candidates).
 
-    Among equal scores those marked in `last` come last, then the lower index first: all in one whole number to sort
-    by. The bits of a float32 without its sign grow with it, so they take the high bits.
+    Among equal scores, candidates marked in `last` come last, and otherwise lower indices first. One whole number per
+    candidate encodes this order; its high bits are those of the float32 score, which increase with its absolute value.
     """
     bits = (scores + 0.0).view(torch.int32).long()  # −0.0 becomes 0.0
     order = torch.where(bits < 0, -(bits & _WITHOUT_SIGN), bits)
@@ -311,8 +312,8 @@ def _best_of(scores: Tensor, last: Tensor, candidate: Tensor, width: int) -> tup
 def judged_ranks(
     scores: ScoreTiles, queries: np.ndarray, candidates: np.ndarray, grades: np.ndarray, *, by_image: bool
 ) -> np.ndarray:
-    """(P,) float64 ranks of relevant documents among all candidates, 0 is first; inf for other pairs, and for
-    candidate −1, a document that the split does not have.
+    """Return (P,) float64 ranks of relevant documents among all candidates, 0 is first; inf for other pairs, and for
+    candidate −1, a document that is not in the split.
 
     >>> from coder_core.evaluation.sources import ScoreMatrix
     >>> from coder_core.evaluation.tiles import score_tiles
@@ -328,11 +329,11 @@ def judged_ranks(
     rows = np.flatnonzero((grades > 0) & (candidates >= 0))
     pairs = [torch.from_numpy(side[rows]) for side in (queries, candidates)]
     own = scores.pairs(*(pairs if by_image else pairs[::-1])).numpy()
-    # Of the documents at one score those that are relevant come last, the highest grade at the end.
+    # Among documents of equal score, relevant ones come last, the highest grade at the very end.
     order = np.lexsort((grades[rows], -own, queries[rows]))
     rows, own, query = rows[order], own[order], queries[rows[order]]
     starts = np.flatnonzero((np.diff(query, prepend=-1) > 0) | (np.diff(own, prepend=np.inf) < 0))
-    sizes = np.diff(np.append(starts, len(rows)))  # of the documents at one score
+    sizes = np.diff(np.append(starts, len(rows)))  # of the groups of equal score
     position = np.arange(len(rows)) - np.repeat(starts + sizes, sizes)
     ranks[rows] = _reaching(scores, query, candidates[rows], own, by_image=by_image) + position
     return ranks
@@ -341,7 +342,7 @@ def judged_ranks(
 def _reaching(
     scores: ScoreTiles, queries: np.ndarray, candidates: np.ndarray, own: np.ndarray, *, by_image: bool
 ) -> np.ndarray:
-    """(P,) candidates that score as high as each pair or higher. Queries ascend; `own` are the pairs' exact scores."""
+    """Count, (P,), the candidates that score at least as high as each pair. Queries ascend; `own` are exact scores."""
 
     def tile(score: Callable[[Rows, Rows], Tensor], asking: np.ndarray, columns: slice) -> np.ndarray:
         rows = torch.from_numpy(asking)

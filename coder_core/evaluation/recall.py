@@ -15,8 +15,8 @@ from coder_core.evaluation.tiles import ScoreTiles, score_tiles
 
 RECALL_AT = (1, 5, 10)
 CHOSEN_HALF, OTHER_HALF = "chosen_half_rsum", "other_half_rsum"
-"""Names of R@sum on the half of a split that a model is chosen on, and on the other, in a run's metrics."""
-HALVES_SEED = 0  # of the random numbers that halve the images of a split
+"""Names, in a run's metrics, of R@sum on the half of a split that a model is chosen on, and on the other half."""
+HALVES_SEED = 0  # for halving the images of a split at random
 Metrics = dict[str, float]
 
 
@@ -29,11 +29,10 @@ def retrieval_metrics(
     second: tuple[Any, Any] | None = None,
     weight: float = 0.9,
 ) -> Metrics:
-    """The field's metrics of one model, both ways. InputError: embeddings or owners as `score_tiles` refuses them.
+    """Compute the usual metrics of one model in both directions. InputError: `score_tiles` refuses the arguments.
 
-    Three images and three captions, caption j of image j. Image 0 finds its caption first; image 1 has one caption
-    above its own; image 2 has none: i2t_r1 is 2/3. Caption 0 has image 1 above its own, caption 1 has image 0, caption
-    2 none: t2i_r1 is 1/3.
+    In the example, caption j belongs to image j. Images 0 and 2 rank their captions first, image 1 second, so i2t_r1
+    is 2/3. Caption 2 ranks its image first, captions 0 and 1 second, so t2i_r1 is 1/3.
 
     >>> scores = np.array([[0.9, 0.8, 0.1], [0.95, 0.7, 0.2], [0.3, 0.4, 0.5]])
     >>> metrics = retrieval_metrics(scores, np.eye(3), [0, 1, 2])  # ⟨row i, unit vector j⟩ is entry (i, j)
@@ -49,14 +48,14 @@ def retrieval_metrics(
         i2t_r1 i2t_r5 i2t_r10 t2i_r1 … in percent, i2t_mrr t2i_mrr (mean reciprocal rank) and i2t_ndcg10 t2i_ndcg10 in
         percent, i2t_medr i2t_meanr t2i_medr t2i_meanr (1 is first), rsum (the sum of the six recalls), i2t_ties and
         t2i_ties: percent of queries whose right answer ties with a wrong one; md, mean score of matching pairs minus that
-        of all others (absent where there are no others).
+        of all others (absent if there are no others).
     """
     sources = mixture(image_embeddings, text_embeddings, second, weight)
     return ensemble_metrics(sources, image_of_text, ties=ties)
 
 
 def ensemble_metrics(sources: Sequence[Source], image_of_text: Any, *, ties: Ties = "pessimistic") -> Metrics:
-    """The metrics of several sources of scores added up, for example the mean of two runs.
+    """Compute the metrics of the sum of several sources, for example the mean of two runs.
 
     >>> from coder_core.evaluation.sources import EmbeddingPair, ScoreMatrix
     >>> runs = [EmbeddingPair(np.eye(2), np.eye(2), 0.5), ScoreMatrix(np.array([[0.0, 1.5], [0.0, 1.0]]), 0.5)]
@@ -68,7 +67,7 @@ def ensemble_metrics(sources: Sequence[Source], image_of_text: Any, *, ties: Tie
 
 
 def all_metrics(scores: ScoreTiles, ranks: Ranks) -> Metrics:
-    """The metrics of ranks already counted, nDCG@10 (percent) and MD.
+    """Compute the metrics of given ranks, and nDCG@10 (percent) and MD.
 
     >>> from coder_core.evaluation.sources import ScoreMatrix
     >>> scores = score_tiles([ScoreMatrix(np.array([[0.75, 0.25], [0.5, 0.75]]))], [0, 1])
@@ -81,7 +80,7 @@ def all_metrics(scores: ScoreTiles, ranks: Ranks) -> Metrics:
 
 
 def metrics_from_ranks(ranks: Ranks) -> Metrics:
-    """The metrics of ranks already counted. Images without captions are not used as queries.
+    """Compute the metrics of given ranks. Images without captions are not used as queries.
 
     >>> ties, lists = np.zeros(2, int), np.empty((2, 0), np.int32)
     >>> metrics_from_ranks(Ranks(np.array([0, 6]), np.array([0, 0]), ties, ties, lists, lists, lists))["i2t_r5"]
@@ -94,7 +93,7 @@ def metrics_from_ranks(ranks: Ranks) -> Metrics:
 
 
 def query_metrics(image_ranks: np.ndarray, text_ranks: np.ndarray) -> Metrics:
-    """The metrics of some queries, at least one each way, by their ranks, without ties; −1 is an image without captions.
+    """Compute the metrics, without ties, of at least one query in each direction; rank −1 is an image without captions.
 
     >>> query_metrics(np.array([0, 6, -1]), np.array([2]))["rsum"]
     400.0
@@ -110,7 +109,7 @@ def five_fold(
     folds: int = 5,
     size: int = 1000,
 ) -> Metrics:
-    """Each metric averaged over consecutive folds of `size` images and their captions; rsum sums the averages.
+    """Average each metric over consecutive folds of `size` images and their captions; rsum sums the averages.
     InputError: fewer than folds · size images.
 
     >>> from coder_core.evaluation.sources import EmbeddingPair
@@ -128,10 +127,10 @@ def five_fold(
 
 
 def half_metrics(sources: Sequence[Source], image_of_text: Any) -> tuple[Metrics, Metrics]:
-    """Each metric on two halves of the images with their captions: one to choose a model on, and one to report, which has
-    the odd image. InputError: fewer than two images.
+    """Compute the metrics on two halves of the images with their captions: one to choose a model on, and one to report,
+    which gets the odd image. InputError: fewer than two images.
 
-    The halves depend on the number of images alone, so all runs on a split have the same. A half has fewer candidates
+    The halves depend only on the number of images, so all runs on a split have the same ones. A half has fewer candidates
     than the whole, hence higher recall: compare halves with halves.
 
     >>> from coder_core.evaluation.sources import EmbeddingPair
@@ -148,7 +147,7 @@ def half_metrics(sources: Sequence[Source], image_of_text: Any) -> tuple[Metrics
 
 
 def _metrics_of(sources: Sequence[Source], image_of_text: Any, images: np.ndarray, **options: Any) -> Metrics:
-    """The metrics of some images and all their captions; `images` is sorted, `options` are those of `ensemble_metrics`."""
+    """Compute the metrics of sorted `images` and all their captions; `options` are those of `ensemble_metrics`."""
     owner = np.asarray(image_of_text)
     texts = np.flatnonzero(np.isin(owner, images))
     part = [source.part(images, texts) for source in sources]

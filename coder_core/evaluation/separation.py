@@ -1,7 +1,7 @@
 """Compare matching pairs with all others: the mean distance MD, and both distributions of similarities.
 
 Diao et al. 2024 report MD in their tables and the distributions in their figures 6 and 7; section 2 of
-docs/equations.md. NumPy alone, so that the app can ask without loading torch.
+docs/equations.md. Uses only NumPy, so that the app need not load torch.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ import numpy as np
 
 from coder_core.evaluation.sources import TILE_ELEMENTS, Array, Source, slices
 
-PAIRS_AT_MOST = 20_000_000  # similarities counted exactly; of larger splits a random part of the images
+PAIRS_AT_MOST = 20_000_000  # similarities to count; larger splits use a random part of the images
 BINS = 120
 
 
@@ -20,7 +20,7 @@ class Separation:
     """Two mean similarities over a whole split."""
 
     positive: float  # of matching pairs
-    negative: float  # of all other pairs; NaN where there are none
+    negative: float  # of all other pairs; NaN if there are none
 
     @property
     def mean_distance(self) -> float:
@@ -32,17 +32,17 @@ class Separation:
 class Distributions:
     """Histograms of similarities."""
 
-    # (BINS + 1,) of the bins. positive, negative: (BINS,) counts of matching and of other pairs.
+    # edges: (BINS + 1,) of the bins. positive, negative: (BINS,) counts of matching and of other pairs.
     edges: Array
     positive: Array
     negative: Array
-    # images, of_images: how many images the counts are over, and how many there are; always with all captions
+    # images, of_images: number of images counted, and in the split; always with all captions
     images: int
     of_images: int
 
 
 def separation(sources: Sequence[Source], image_of_text: Array, own: Array | None = None) -> Separation:
-    """Both means in float64, from the sums of the embeddings, so no matrix of scores is made.
+    """Compute both means in float64 from sums of the embeddings, without a score matrix.
 
     >>> from coder_core.evaluation.sources import ScoreMatrix
     >>> means = separation([ScoreMatrix(np.array([[0.9, 0.2], [0.4, 0.7]]))], np.arange(2))
@@ -50,7 +50,7 @@ def separation(sources: Sequence[Source], image_of_text: Array, own: Array | Non
     (0.8, 0.3, 0.5)
 
     Args:
-        own: (m,) the score of every caption with its image, where it is known already.
+        own: (m,) the score of every caption with its image, if already known.
     """
     images, texts = sources[0].shape
     own = own_similarity(sources, image_of_text) if own is None else own
@@ -60,7 +60,7 @@ def separation(sources: Sequence[Source], image_of_text: Array, own: Array | Non
 
 
 def own_similarity(sources: Sequence[Source], image_of_text: Array) -> Array:
-    """(m,) float64 similarity of every caption to its image.
+    """Return (m,) float64 similarity of every caption to its image.
 
     >>> from coder_core.evaluation.sources import EmbeddingPair
     >>> own_similarity([EmbeddingPair(np.eye(2), np.array([[0.6, 0.8], [0.0, 1.0]]))], np.arange(2))
@@ -73,7 +73,7 @@ def own_similarity(sources: Sequence[Source], image_of_text: Array) -> Array:
 def distributions(
     sources: Sequence[Source], image_of_text: Array, *, pairs: int = PAIRS_AT_MOST
 ) -> Distributions:
-    """Histograms of the similarities of matching and of other pairs, over −1 to 1, tile by tile.
+    """Count histograms of the similarities of matching and of other pairs, from −1 to 1, tile by tile.
 
     >>> from coder_core.evaluation.sources import ScoreMatrix
     >>> counts = distributions([ScoreMatrix(np.array([[0.9, 0.2], [0.4, 0.7]]))], np.arange(2))
@@ -81,7 +81,7 @@ def distributions(
     [0.7, 0.9]
 
     Args:
-        pairs: at most so many similarities are looked at; beyond, those of random images to all captions.
+        pairs: most similarities to count; a larger split uses those of random images with all captions.
     """
     all_images, count_texts = sources[0].shape[0], len(image_of_text)
     count = min(all_images, max(1, pairs // count_texts))

@@ -1,6 +1,6 @@
-"""Sources of scores: pairs of embeddings, or a matrix; several are added up, as CODER's two branches are (eq. 8).
+"""Sources of scores: pairs of embeddings, or a matrix; several are summed, like CODER's two branches (eq. 8).
 
-NumPy alone: the app loads no torch.
+Uses only NumPy, so that the app need not load torch.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ class EmbeddingPair:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """n images, m captions."""
+        """Numbers n of images and m of captions."""
         return len(self.image), len(self.text)
 
     def part(self, images: slice | Array, texts: Array) -> EmbeddingPair:
-        """Some images and some captions."""
+        """Select some images and some captions."""
         return replace(self, image=self.image[images], text=self.text[texts])
 
     def own(self, image_of_text: Array) -> Array:
-        """(m,) float64 weighted score of every caption with its image."""
+        """Return (m,) float64 weighted score of every caption with its image."""
         v, w = np.asarray(self.image), np.asarray(self.text)
         scores = np.empty(len(w))
         for rows in slices(len(w), TILE_ELEMENTS // v.shape[1]):
@@ -48,12 +48,12 @@ class EmbeddingPair:
         return self.weight * scores
 
     def rows(self, images: Array) -> Array:
-        """(k, m) float32 weighted scores of some images."""
+        """Return (k, m) float32 weighted scores of some images."""
         product: Array = np.asarray(self.image)[images] @ np.asarray(self.text).T
         return np.float32(self.weight) * product
 
     def total(self) -> float:
-        """Sum of all weighted scores: Σ_ij ⟨v_i, w_j⟩ = ⟨Σ v_i, Σ w_j⟩, so no matrix is made."""
+        """Return the sum of all weighted scores, Σ_ij ⟨v_i, w_j⟩ = ⟨Σ v_i, Σ w_j⟩, without the score matrix."""
         return self.weight * float(column_sums(self.image) @ column_sums(self.text))
 
 
@@ -70,23 +70,23 @@ class ScoreMatrix:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """n images, m captions."""
+        """Numbers n of images and m of captions."""
         return self.scores.shape
 
     def part(self, images: slice | Array, texts: Array) -> ScoreMatrix:
-        """Some images and some captions."""
+        """Select some images and some captions."""
         return replace(self, scores=np.asarray(self.scores[images])[:, texts])
 
     def own(self, image_of_text: Array) -> Array:
-        """(m,) float64 weighted score of every caption with its image."""
+        """Return (m,) float64 weighted score of every caption with its image."""
         return self.weight * np.asarray(self.scores[image_of_text, np.arange(len(image_of_text))], np.float64)
 
     def rows(self, images: Array) -> Array:
-        """(k, m) float32 weighted scores of some images."""
+        """Return (k, m) float32 weighted scores of some images."""
         return np.float32(self.weight) * np.asarray(self.scores[images], np.float32)
 
     def total(self) -> float:
-        """Sum of all weighted scores."""
+        """Return the sum of all weighted scores."""
         return self.weight * float(column_sums(self.scores).sum())
 
 
@@ -104,7 +104,7 @@ def slices(count: int, size: int) -> Iterator[slice]:
 
 
 def column_sums(matrix: Any) -> Array:
-    """(D,) float64 sums over the rows of (N, D), read in tiles.
+    """Return (D,) float64 sums over the rows of (N, D), read in tiles.
 
     >>> column_sums(np.eye(2))
     array([1., 1.])
@@ -119,7 +119,8 @@ def column_sums(matrix: Any) -> Array:
 def mixture(
     image: Any, text: Any, second: tuple[Any, Any] | None = None, weight: float = 0.9
 ) -> list[Source]:
-    """Sources of one model: one pair of embeddings, or β · first + (1 − β) · second, the concept branch. CODER eq. 8.
+    """Return the sources of one model: a pair of embeddings, or β · first + (1 − β) · second (the concept branch), CODER
+    eq. 8.
 
     >>> [source.weight for source in mixture(np.eye(2), np.eye(2), second=(np.eye(2), np.eye(2)), weight=0.75)]
     [0.75, 0.25]
@@ -130,8 +131,8 @@ def mixture(
 
 
 def mixed_embeddings(instance: np.ndarray, concept: np.ndarray, beta: float) -> np.ndarray:
-    """(k, D + E) float32 unit rows: both branches of k samples, unit rows too, as one vector each, whose inner products are
-    the score of CODER eq. 8. `beta` is the share of the instance branch.
+    """Join both branches of k samples, (k, D) and (k, E) unit rows, into (k, D + E) float32 unit rows, whose inner
+    products are the scores of CODER eq. 8. `beta` is the weight of the instance branch.
 
     [√β · v^I, √(1 − β) · v^C] · [√β · w^I, √(1 − β) · w^C] = β · cos(v^I, w^I) + (1 − β) · cos(v^C, w^C).
 

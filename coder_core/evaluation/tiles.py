@@ -23,7 +23,7 @@ _PAIRS_AT_ONCE = 32  # two float64 blocks of 32 · D stay in cache
 _UNIT = 2.0**-24  # rounding error of one float32 operation
 _SMALLEST = 2.0**-126  # … of one whose result is not a normal float32
 _BOUNDED_SIZE = 64
-_LENGTH_SLACK = 1 + 2.0**-10  # a float32 length may be too short by less
+_LENGTH_SLACK = 1 + 2.0**-10  # a length computed in float32 may be too short, by less than this
 _OTHER_ROUNDINGS = 6  # of the weight, the sum of sources, the thresholds and the exact score
 
 Rows = slice | Tensor
@@ -43,7 +43,7 @@ class ScoreTiles:
 
     sources: Sequence[Source]  # their weighted scores are added up; embeddings are float32 tensors
     image_of_text: Tensor  # (m,) int64
-    error: float  # largest error to expect of a fast score; 0 where `fast` is exact
+    error: float  # largest error to expect of a fast score; 0 if `fast` is exact
 
     @property
     def n(self) -> int:
@@ -61,8 +61,8 @@ class ScoreTiles:
         return self.pairs(self.image_of_text, torch.arange(self.m))
 
     def fast(self, images: Rows, texts: Rows, out: Tensor | None = None) -> Tensor:
-        """Scores of a tile in float32, with the rounding of a matrix product; exact if a matrix is among the
-        sources. `images`: h images. `texts`: w captions. `out`: (h, w) float32 that may be written to."""
+        """Return (h, w) float32 scores of h images and w captions with the rounding of a matrix product; exact if a
+        matrix is among the sources. `out`: (h, w) float32, may be overwritten."""
         if any(isinstance(source, ScoreMatrix) for source in self.sources):
             return self.exact(images, texts)
         for k, source in enumerate(self.sources):
@@ -74,8 +74,8 @@ class ScoreTiles:
         return out
 
     def exact(self, images: Rows, texts: Rows) -> Tensor:
-        """(h, w) float32 exact scores of h images and w captions; at most one of the two is a tensor. InputError: a
-        matrix holds a score that is NaN or infinite."""
+        """Return (h, w) float32 exact scores of h images and w captions; at most one of the arguments may be a tensor.
+        InputError: a matrix holds a score that is NaN or infinite."""
         total: Tensor | float = 0.0
         for source in self.sources:
             if isinstance(source, EmbeddingPair):
@@ -89,7 +89,7 @@ class ScoreTiles:
         return total.float()
 
     def pairs(self, images: Tensor, texts: Tensor) -> Tensor:
-        """(P,) float32 exact scores of P pairs."""
+        """Return (P,) float32 exact scores of P pairs."""
         scores = np.empty(len(images), np.float32)
         for start in range(0, len(images), _PAIRS_AT_ONCE):
             i, j = (side[start : start + _PAIRS_AT_ONCE].numpy() for side in (images, texts))
@@ -104,13 +104,13 @@ class ScoreTiles:
         return torch.from_numpy(scores)
 
     def best_by_image(self) -> Tensor:
-        """(n,) the largest score of every image's own captions; +inf for an image without captions."""
+        """Return (n,) the largest score of every image's own captions; +inf for an image without captions."""
         nothing = torch.full((self.n,), torch.inf)
         return nothing.scatter_reduce(0, self.image_of_text, self.own, "amax", include_self=False)
 
 
 def score_tiles(sources: Sequence[Source], image_of_text: Any) -> ScoreTiles:
-    """Bring the sources to float32 and refuse what cannot be ranked.
+    """Convert the sources to float32, and refuse those that cannot be ranked.
 
     Raises:
         InputError: NaN or infinite rows (named), shapes that do not fit, a caption of an image that does not exist.
@@ -136,10 +136,10 @@ def score_tiles(sources: Sequence[Source], image_of_text: Any) -> ScoreTiles:
 
 
 def _rounding_error(source: EmbeddingPair, k: int) -> float:
-    """Largest error to expect of a fast score, of the longest image with the longest caption.
+    """Return the largest error to expect of a fast score, from the longest image and the longest caption.
 
-    Up to 64 numbers a sum it is a bound, D · u · |image| · |text|: a typical error says little of short rows. For
-    longer rows √D · u · |image| · |text| (Higham & Mary 2019), which the caller checks.
+    Up to D = 64 this is the strict bound D · u · |image| · |text|, because a typical error is unreliable for short rows.
+    For longer rows it is √D · u · |image| · |text| (Higham & Mary 2019), which the caller verifies.
     """
     longest = _LENGTH_SLACK**2
     for rows, kind in ((source.image, "image"), (source.text, "text")):
@@ -152,7 +152,7 @@ def _rounding_error(source: EmbeddingPair, k: int) -> float:
 
 
 def _float32(source: Source, k: int) -> Source:
-    """The source with float32 tensors, its shapes checked."""
+    """Check the source's shapes, and convert embeddings to float32 tensors."""
     if isinstance(source, ScoreMatrix):
         if source.scores.ndim != 2 or 0 in source.shape:
             raise InputError(Fault(f"source {k}", f"scores have shape {source.shape}", "(images, captions)"))
@@ -167,7 +167,7 @@ def _float32(source: Source, k: int) -> Source:
 
 def _matrix(values: Any, name: str) -> Tensor:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # a map is read-only, and nothing writes to it
+        warnings.simplefilter("ignore", UserWarning)  # a memory map is read-only, and nothing writes to it
         tensor = torch.as_tensor(values).detach().cpu()
     if tensor.ndim != 2 or not tensor.is_floating_point() or tensor.numel() == 0:
         problem = f"have shape {tuple(tensor.shape)} and dtype {tensor.dtype}"
@@ -193,7 +193,7 @@ def _refuse_not_finite(scores: np.ndarray, images: np.ndarray) -> None:
 
 
 def _check_owners(image_of_text: Any, n: int, m: int) -> Tensor:
-    """(m,) int64 the image of every caption, refused when it cannot be."""
+    """Return (m,) int64 the image of every caption. InputError: wrong shape or type, or no such image."""
     owners = np.asarray(image_of_text)
     if owners.shape != (m,) or owners.dtype.kind not in "iu":
         problem = f"has shape {owners.shape} and dtype {owners.dtype}"
