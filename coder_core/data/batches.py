@@ -203,7 +203,7 @@ class TrainingBatches:
 
 
 def image_chunks(split: Split, size: int) -> Iterator[tuple[np.ndarray, Tensor, Tensor]]:
-    """Yield all images in order, undiminished: (ids, (B, R, F) regions or (B, 3, H, W) pixels, (B,) lengths)."""
+    """Yield all images in order, complete: (ids, (B, R, F) regions or (B, 3, H, W) pixels, (B,) lengths)."""
     if split.pictures is not None:
         yield from split.pictures.chunks(size)
         return

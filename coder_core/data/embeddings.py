@@ -1,5 +1,5 @@
-"""Read embeddings of any model, checked, as float32 unit rows: two .npy files and their captions, or what clip-retrieval
-wrote (img_emb/img_emb_0.npy, text_emb/text_emb_0.npy, metadata/metadata_0.parquet)."""
+"""Read and check embeddings of any model as float32 unit rows: two matrices and their captions, or the output of
+clip-retrieval (img_emb/img_emb_0.npy, text_emb/text_emb_0.npy, metadata/metadata_0.parquet)."""
 
 import os
 import re
@@ -22,30 +22,30 @@ from coder_core.files.matrices import MatrixFile, is_matrix, read_matrix
 
 Matrix = FeatureFile | MatrixFile  # in a .npy, or read from another file
 PIECE_BYTES = 64 * 2**20
-UNIT = 1e-6  # a row whose length is this close to 1 is left as it is
-PARTS = ("img_emb", "text_emb", "metadata")  # of clip-retrieval
+UNIT = 1e-6  # a row whose length is this close to 1 is not normalised
+PARTS = ("img_emb", "text_emb", "metadata")  # folders of clip-retrieval
 PARTS_EXPECTED = "img_emb/img_emb_0.npy, text_emb/text_emb_0.npy and metadata/metadata_0.parquet"
 COLUMNS = ("image_path", "caption")
-SAME = 0.999  # cosine of two rows of one picture
+SAME = 0.999  # least cosine between two rows of the same picture
 COLLAPSED = 0.99  # mean cosine between two rows of one modality: nearly all of them point the same way
 
 
 @dataclass(frozen=True)
 class Embeddings:
-    """Images and captions in one space."""
+    """Embeddings of images and captions in one space."""
 
     images: np.ndarray  # (n, D) float32 unit rows
     texts: np.ndarray  # (m, D) float32 unit rows
     captions: list[str]  # m strings
     image_of_text: np.ndarray  # (m,) int64, the image of every caption
     image_names: list[str] | None = None  # n ids, or None
-    picture_folder: Path | None = None  # where the ids are files, or None
+    picture_folder: Path | None = None  # in which the ids are file names, or None
     source: dict[str, str] = field(default_factory=dict)  # what was read from where
-    faults: list[Fault] = field(default_factory=list)  # warnings and notes; every coercion is one of them
-    # (q, D) float32 unit rows of texts that are no captions, or None; query_texts: those q texts
+    faults: list[Fault] = field(default_factory=list)  # warnings and notes, also on every conversion
+    # (q, D) float32 unit rows of texts that are not captions, or None
     queries: np.ndarray | None = None
-    query_texts: list[str] = field(default_factory=list)
-    pictures: CaptionedSplit | None = None  # that were embedded, or None
+    query_texts: list[str] = field(default_factory=list)  # these q texts
+    pictures: CaptionedSplit | None = None  # the embedded pictures, or None
 
 
 def read_embeddings(
@@ -58,12 +58,12 @@ def read_embeddings(
     queries: str | Path | None = None,
     query_texts: str | Path | None = None,
 ) -> Embeddings:
-    """Read and check the embeddings of a split, whatever model they come from. InputError: the files cannot be used
-    together; up to 20 faults, each with its file, rows and how to fix it.
+    """Read and check the embeddings of a split by any model. InputError: the files cannot be used together; up to 20
+    faults, each with file, rows and how to fix it.
 
-    Embeddings are floats in a .npy or any file that `read_matrix` reads: (n, D) images, also repeated for every caption,
-    (m, D) captions and (q, D) queries, texts that are no captions. `captions` has m lines, `query_texts` q different
-    ones, `ids` one id an image or a caption, as in the precomp layout; in `pictures` the ids are files.
+    Embeddings are floats in a .npy or any file that `read_matrix` reads: (n, D) images, possibly repeated once per
+    caption, (m, D) captions and (q, D) queries (texts that are not captions). `captions` has m lines, `query_texts` q
+    different lines, `ids` one id per image or per caption, as in the precomp layout; `pictures` is their folder.
     """
     faults: list[Fault] = []
     image_file = collect(lambda: open_matrix(images, faults), faults)
@@ -95,7 +95,7 @@ def read_embeddings(
 def _saved_queries(
     queries: str | Path | None, texts: str | Path | None, images: Matrix | None, faults: list[Fault]
 ) -> tuple[Matrix | None, list[str]]:
-    """The file of the saved queries and their texts, (None, []) without; their faults are added."""
+    """Open the saved queries and read their texts, or return (None, []) if there are none; add their faults."""
     if (queries is None) != (texts is None):
         flag, missing = ("--queries", "--query-texts")[:: 1 if texts is None else -1]
         faults.append(Fault(missing, f"is missing beside {flag}", "embeddings of queries and their texts"))
@@ -111,7 +111,7 @@ def _saved_queries(
 def _matrix_with_lines(
     rows: str | Path, texts: str | Path, what: str, images: Matrix | None, faults: list[Fault]
 ) -> tuple[Matrix | None, list[str]]:
-    """A file of embedded texts and those texts, one a row; faults of either, and between them, are added."""
+    """Open a file of embedded texts and read these texts, one per row; add the faults of both and of their sizes."""
     file = collect(lambda: open_matrix(rows, faults), faults)
     lines = collect(lambda: read_lines(Path(texts), what, faults), faults) or []
     if file is not None and images is not None:
@@ -124,11 +124,11 @@ def _matrix_with_lines(
 
 
 def open_matrix(path: str | Path, faults: list[Fault]) -> Matrix:
-    """Open a matrix of floats; of a .npy the header is compared with the size before anything is read."""
+    """Open a matrix of floats. A .npy's header is compared with the file's size before any value is read."""
     follow_link(Path(path), faults)
     if is_matrix(path):
         return read_matrix(path)
-    file = open_features(Path(path), [])  # its notes speak of image features
+    file = open_features(Path(path), [])  # its notes are about image features
     if len(file.shape) != 2:
         fix = "pool the regions or words first: every image and caption has one row"
         raise InputError.at(path, f"shape {file.shape}", "(rows, width)", fix)
@@ -147,7 +147,7 @@ def _compare_widths(images: Matrix, texts: Matrix, what: str = "caption") -> lis
 
 
 def unit_rows(file: Matrix, what: str, stride: int, faults: list[Fault]) -> np.ndarray:
-    """Every stride-th row of a file, as `unit_array` makes them; a `MatrixFile` is changed."""
+    """Return every stride-th row of a file, normalised by `unit_array`; a `MatrixFile` is changed in place."""
     in_place = isinstance(file, MatrixFile)
     return unit_array(file.map(), str(file.path), what, faults, stride, in_place=in_place)
 
@@ -155,8 +155,8 @@ def unit_rows(file: Matrix, what: str, stride: int, faults: list[Fault]) -> np.n
 def unit_array(
     array: np.ndarray, where: str, what: str, faults: list[Fault], stride: int = 1, *, in_place: bool = False
 ) -> np.ndarray:
-    """Every stride-th row as float32 of length 1, read in pieces; coercions are noted. InputError: NaN, Inf, or rows
-    that are zero and have no direction. `in_place` writes them to the beginning of a float32 array."""
+    """Return every stride-th row as float32 of length 1, read in pieces. Normalising adds a note, nearly equal rows a
+    warning. InputError: NaN, Inf or all-zero rows. `in_place`: write them to the beginning of a float32 `array`."""
     numbers = np.arange(0, array.shape[0], stride)
     rows = array[: len(numbers)] if in_place else np.empty((len(numbers), array.shape[1]), np.float32)
     lengths = np.empty(len(numbers))
@@ -205,10 +205,10 @@ def check_names(folder: Path | None, names: list[str] | None) -> list[Fault]:
 
 
 def read_clip_retrieval(folder: str | Path, *, pictures: str | Path | None = None) -> Embeddings:
-    """Read a folder of clip-retrieval's `inference`; rows with one image_path are one image with several
-    captions. InputError: parts are missing or do not fit one another; up to 20 faults with file, rows and how
-    to fix it. `folder`: with img_emb, text_emb and metadata. `pictures`: folder in which the image paths are
-    files; where they are absolute, the folder they share."""
+    """Read a folder of clip-retrieval's `inference`; rows with the same image_path are one image with several captions.
+    InputError: parts are missing or do not match; up to 20 faults with file, rows and how to fix it. `folder`: with
+    img_emb, text_emb and metadata. `pictures`: folder that relative image paths start from; by default, if all image
+    paths are absolute, their common folder."""
     faults: list[Fault] = []
     folder = Path(folder)
     names: list[str] = []
@@ -241,7 +241,7 @@ def _joined(parts: Iterable[np.ndarray | None]) -> np.ndarray:
 
 
 def _part_numbers(folder: Path) -> list[int]:
-    """The numbers of the parts that all three folders have; InputError if there are none, or one folder lacks some."""
+    """List the numbers of the parts in the three folders; InputError if there are none, or if a folder lacks one."""
     numbers = {}
     for part in PARTS:
         name = re.compile(rf"{part}_(\d+)\.(?:npy|parquet)")
@@ -258,7 +258,7 @@ def _part_numbers(folder: Path) -> list[int]:
 def _read_part(
     folder: Path, number: int, names: list[str], captions: list[str], faults: list[Fault]
 ) -> tuple[Matrix, Matrix]:
-    """The images and texts of a part; its names and captions are added."""
+    """Open the images and texts of a part; append its names and captions."""
     image, text, metadata = (folder / part / f"{part}_{number}" for part in PARTS)
     images = open_matrix(image.with_suffix(".npy"), faults)
     texts = open_matrix(text.with_suffix(".npy"), faults)
@@ -289,7 +289,7 @@ def _read_part(
 def one_row_an_image(
     rows: np.ndarray, owners: np.ndarray, names: list[str], folder: Path, faults: list[Fault]
 ) -> np.ndarray:
-    """The first row of every image; another row of it must be nearly the same."""
+    """Return the first row of every image; add a fault if another row of the same image differs."""
     firsts = np.unique(owners, return_index=True)[1]
     images = rows[firsts]
     other = np.flatnonzero(np.einsum("nd,nd->n", rows, images[owners]) < SAME)

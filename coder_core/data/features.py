@@ -1,7 +1,7 @@
-"""Features in .npy files: the header is checked and nothing is unpickled or loaded whole.
+"""Features in .npy files: headers are checked, and nothing is unpickled or loaded as a whole.
 
-Touching a mapped page behind the end of its file ends the process (SIGBUS), which Python cannot catch. So features are
-mapped for their shape and type, and their values are read: a file that became shorter is then an error like any other.
+Access to a mapped page beyond the end of its file kills the process (SIGBUS), which Python cannot catch. So features
+are mapped only for their shape and type and their values are read: a file that became shorter raises an ordinary error.
 """
 
 import math
@@ -23,13 +23,13 @@ from coder_core.files.arrays import HEADER_ERRORS, read_header
 
 SCAN_BYTES = 8 * 2**20
 SCAN_THREADS = 2
-LARGEST = 1e15  # training adds up squares of features in float32, which ends at 3.4e38
+LARGEST = 1e15  # training sums squares of features in float32, whose maximum is 3.4e38
 RIGHT_FILE = "a .npy file of float16, float32 or float64, (images, regions, size) or (images, size)"
 
 
 @dataclass(frozen=True)
 class FeatureFile:
-    """A features file whose header is known to fit its size. shape is (n, L, D) or (n, D)."""
+    """A features file whose header matches its size. shape: (n, L, D) or (n, D)."""
 
     path: Path
     shape: tuple[int, ...]
@@ -38,7 +38,7 @@ class FeatureFile:
     offset: int
 
     def map(self) -> np.ndarray:
-        """The whole file as a read-only memory map, in its own dtype."""
+        """Map the whole file into memory, read-only and in its own dtype."""
         order: Literal["F", "C"] = "F" if self.fortran else "C"
         return np.memmap(self.path, self.dtype, mode="r", offset=self.offset, shape=self.shape, order=order)
 
@@ -49,8 +49,8 @@ class FeatureFile:
 
 
 def open_features(path: Path, faults: list[Fault]) -> FeatureFile:
-    """Check a features file's header against its size and describe it; coercions are noted in `faults`. InputError:
-    not a .npy file, pickled objects, a wrong dtype or shape, or a size that does not fit the header."""
+    """Check a features file's header against its size; notes on later conversions go to `faults`. InputError: not a
+    .npy file, pickled objects, a wrong dtype or shape, or a size that does not match the header."""
     plain_file(path, faults)
     size = path.stat().st_size
     with path.open("rb") as file:
@@ -97,7 +97,7 @@ def _what_it_is(start: bytes, size: int) -> str:
 
 
 def describe_floats(dtype: np.dtype) -> str:
-    """The type of floats in words, such as big-endian float16."""
+    """Describe a type of floats in words, such as big-endian float16."""
     return f"{'' if dtype.isnative else 'big-endian '}float{8 * dtype.itemsize}"
 
 
@@ -113,11 +113,11 @@ def _coercions(path: Path, shape: tuple[int, ...], dtype: np.dtype, fortran: boo
 
 
 class UnreadableRowsError(InputError):
-    """A features file that could be read before cannot be read any more."""
+    """Features or pictures that could be read before can no longer be read."""
 
 
 class FeatureRows:
-    """The rows of features (n, L, F) or (n, F), read on demand from the file behind a memory map or a slice of its images.
+    """Rows of features (n, L, F) or (n, F), read on demand from the file behind a memory map or a slice of its images.
     Arrays in memory, and maps in Fortran order, whose rows are scattered over the file, are indexed instead."""
 
     def __init__(self, features: np.ndarray) -> None:
@@ -131,13 +131,13 @@ class FeatureRows:
             weakref.finalize(self, os.close, self._descriptor)
 
     def of_images(self, images: Sequence[int] | np.ndarray) -> np.ndarray:
-        """All regions of these k images, (k, L, F) in the features' own type."""
+        """Read all regions of k images: (k, L, F) in the features' own type."""
         regions = np.tile(np.arange(self.regions), len(images))
         rows = self.gather(np.repeat(images, self.regions), regions)
         return rows.reshape(len(images), self.regions, self.size)
 
     def gather(self, images: np.ndarray, regions: np.ndarray) -> np.ndarray:
-        """Region regions[i] of image images[i], (k,) and (k,) -> (k, F) in the features' own type.
+        """Read region regions[i] of image images[i], (k,) and (k,) -> (k, F) in the features' own type.
         UnreadableRowsError: the file became shorter, or its disk fails."""
         if self._descriptor < 0 or not len(images):
             return self.features[images, regions]
@@ -166,7 +166,7 @@ class FeatureRows:
 
 
 def _position_in_file(array: np.ndarray) -> tuple[int, str]:
-    """Offset of a mapped array in its file, and the file; (0, "") for an array in memory."""
+    """Return the offset of a mapped array in its file, and the file; (0, "") for an array in memory."""
     root = array
     while isinstance(root.base, np.ndarray):
         root = root.base
@@ -179,9 +179,9 @@ def _position_in_file(array: np.ndarray) -> tuple[int, str]:
 def scan_values(file: FeatureFile, rows: tuple[int, int]) -> tuple[np.ndarray, list[Fault]]:
     """Read every value of rows[0]…rows[1] once, in pieces, and report NaN, Inf, values above 1e15 and all-zero rows.
 
-    Works on the bits: without its sign a float is an integer that grows with it; 0 is zero, all exponent bits set is
-    NaN or Inf. So one integer maximum a region answers every question. Returns (z, 2) int64 pairs (row of the file,
-    region) that are all zero, and the faults.
+    Works on bits: without the sign bit, a float's bits form an integer that grows with its magnitude. 0 is zero, and
+    from the bits of Inf on it is Inf or NaN, so one integer maximum per region answers all questions. Returns (z, 2)
+    int64 pairs (row of the file, region) that are all zero, and the faults.
     """
     step, reader = max(1, SCAN_BYTES // file.row_bytes), FeatureRows(file.map())
     with ThreadPoolExecutor(SCAN_THREADS) as pool:
@@ -192,7 +192,7 @@ def scan_values(file: FeatureFile, rows: tuple[int, int]) -> tuple[np.ndarray, l
 
 
 def _scan_piece(reader: FeatureRows, rows: range) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(·, 2) pairs (image, region) of these rows that are not finite, too large, all zero."""
+    """Return (·, 2) pairs (image, region) of these rows that are not finite, that are too large, and that are zero."""
     values = reader.of_images(rows)
     values = values.astype(values.dtype.newbyteorder("="), copy=False)
     bits = values.view(f"u{values.itemsize}")
@@ -206,7 +206,7 @@ def _scan_piece(reader: FeatureRows, rows: range) -> tuple[np.ndarray, np.ndarra
 
 
 def _value_faults(file: FeatureFile, bad: np.ndarray, large: np.ndarray, zero: np.ndarray) -> list[Fault]:
-    """bad, large, zero: (·, 2) pairs (image, region). A zero region is a warning, an image of them an error."""
+    """Report (·, 2) pairs (image, region). A zero region is a warning; an image of zero regions only is an error."""
     faults = []
     again = "extract these images' features again"
 

@@ -24,8 +24,8 @@ ENOUGH_COVERAGE = 0.8
 HEADER = re.compile(rb"\d+ (\d+)")  # of word2vec: the number of words and of dimensions
 LINE = "a text line: the word, then its numbers, separated by single spaces"
 CONTEXT_POWER = 0.75  # Levy, Goldberg & Dagan 2015, context distribution smoothing
-WINDOW = 5  # most places between two words
-SINGULAR_POWER = 0.5  # the same, eigenvalue weighting
+WINDOW = 5  # largest distance of two words that are counted together
+SINGULAR_POWER = 0.5  # the same paper, eigenvalue weighting
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class WordVectors:
     matrix: np.ndarray  # (words, D) float32; zero where the file has no vector
     covered: np.ndarray  # (words,) bool, True if the file has a vector
     coverage: float  # share of the words that have a vector, <pad> and <unknown> not counted
-    token_coverage: float | None = None  # the same, each word as often as it occurs; None without counts
+    token_coverage: float | None = None  # the same, weighted by the words' counts; None without counts
     faults: list[Fault] = field(default_factory=list)  # warnings and notes
 
 
@@ -48,10 +48,10 @@ def read_word_vectors(
 ) -> WordVectors:
     """Read the vectors of `words` from a text file, line by line.
 
-    A word2vec header ("400000 300") is accepted. A word may hold spaces: a line is split from the right. Of a word
-    that occurs twice the first vector counts; "<pad>" and "<unknown>" get none. `counts` of the words give the coverage
-    of running text. InputError: missing, not a text file of vectors, a line of another width, a file of another width
-    than `dimension`, or numbers that are not finite.
+    A word2vec header ("400000 300") is accepted. Words may contain spaces: lines are split from the right. The first
+    vector of a repeated word is used; "<pad>" and "<unknown>" get none. `counts` of the words give the coverage of
+    running text. InputError: the file is missing or not text, a line differs in width, the file's width is not
+    `dimension`, or a number is not finite.
     """
     path = Path(path)
     rows = {word.encode(): row for row, word in enumerate(words) if word not in SPECIAL_WORDS}
@@ -89,7 +89,7 @@ def read_word_vectors(
 
 
 def _lines(path: Path, faults: list[Fault]) -> Iterator[tuple[int, bytes]]:
-    """Yield numbered lines without their end (fastText leaves a space there); refuse a file that is not text."""
+    """Yield (number, line without its end, where fastText leaves a space). InputError: an empty or binary file."""
     with plain_file(path, faults).open("rb") as file:
         number = 0
         for number, line in enumerate(iter(lambda: file.readline(LONGEST_LINE), b""), start=1):
@@ -103,7 +103,7 @@ def _lines(path: Path, faults: list[Fault]) -> Iterator[tuple[int, bytes]]:
 
 
 def _parse(line: bytes, width: int, words: Container[bytes]) -> tuple[bytes, np.ndarray | None]:
-    """The word of a line, and its vector if it is one of these words; ValueError says what is wrong."""
+    """Parse the word of a line, and its vector if it is one of `words`. ValueError: the line's fault, in words."""
     parts = line.rsplit(b" ", width) if width else []
     word, *numbers = parts or [b""]
     if width == 0 or len(numbers) < width:
@@ -173,7 +173,7 @@ def learn_word_vectors(
     vectors = np.zeros((size, dimension), dtype=np.float32)
     rank = min(dimension, size - 1)
     if information.nnz and rank:
-        with threadpool_limits(1):  # the same bits whatever the machine, and no waiting for busy cores
+        with threadpool_limits(1):  # the same bits on every machine, and no waiting for busy cores
             svd = TruncatedSVD(rank, random_state=seed).fit(information)
         weight = np.maximum(svd.singular_values_, 1e-12) ** (SINGULAR_POWER - 1)
         vectors[:, :rank] = (information @ svd.components_.T) * weight
@@ -183,7 +183,7 @@ def learn_word_vectors(
 
 
 def _cooccurrence(captions: Sequence[str], vocabulary: Vocabulary) -> sparse.csr_matrix:
-    """(words, words) symmetric counts, 1/d for two words d places apart in one caption."""
+    """Count pairs of words: (words, words), symmetric; two words d places apart in a caption count 1/d."""
     from scipy import sparse
 
     tokens = vocabulary.encode(captions)
@@ -198,7 +198,7 @@ def _cooccurrence(captions: Sequence[str], vocabulary: Vocabulary) -> sparse.csr
 
 
 def _positive_information(counts: sparse.csr_matrix) -> sparse.csr_matrix:
-    """Counts → PPMI with smoothed contexts, sparse."""
+    """Convert counts to PPMI with smoothed contexts, sparse."""
     pairs = counts.tocoo()
     if not pairs.nnz:
         return counts

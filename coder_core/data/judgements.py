@@ -1,10 +1,10 @@
-"""Human judgements of the captions that fit an image, and probes: captions changed so that they are wrong.
+"""Human judgements of which captions fit an image, and probes: captions altered so that they are wrong.
 
-Section 13 of docs/data.md has the files. ECCV Caption (Chun et al. 2022) and Crisscrossed Captions (Parekh et al. 2021)
-come with the package eccv-caption and are about the 5,000 test images of Karpathy's split of COCO and five captions of
-each. Images are recognised by the number in their name, captions by their ids, which Karpathy's JSON and COCO's files
-hold. Without ids the k-th caption of an image is the k-th of its ids in ascending order, which is their order in
-Karpathy's files and in the package's own list of the test split. Probes are SugarCrepe's JSON (Hsieh et al. 2023).
+Section 13 of docs/data.md describes the files. ECCV Caption (Chun et al. 2022) and Crisscrossed Captions (Parekh et al.
+2021) come with the package eccv-caption and cover the 5,000 test images of Karpathy's split of COCO, with five captions
+each. Images are recognised by the number in their name, captions by their ids in Karpathy's JSON or COCO's files.
+Without ids, the k-th caption of an image has the k-th of its ids in ascending order, which is their order in Karpathy's
+files and in the package's own list of the test split. Probes are SugarCrepe's JSON (Hsieh et al. 2023).
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from coder_core.console.faults import MOST_FAULTS_SHOWN, Fault, InputError, stop
 from coder_core.data.lines import LONGEST_CAPTION_CHARACTERS, numbered_lines, parse_json, plain_file, shown
 from coder_core.data.qrels import AMBIGUOUS, SampleIds
 
-if TYPE_CHECKING:  # NumPy is loaded after --help is answered
+if TYPE_CHECKING:  # functions import NumPy, so that --help is fast
     import numpy as np
 
 EXPECTED = "caption⇥image as x.jpg#2⇥y.jpg or 412⇥y.jpg, or a line of Flickr8k's expert or crowd annotations"
-EXPERT_GRADE = 3.0  # mean of three grades: 3 is "describes the image with minor errors", 4 without
-CROWD_SHARE = 0.5  # more than this share of the judges said yes
+EXPERT_GRADE = 3.0  # least mean of three grades: 3 is "describes the image with minor errors", 4 without
+CROWD_SHARE = 0.5  # a pair fits if more than this share of the judges said yes
 PACKAGE, DISTRIBUTION = "eccv_caption", "eccv-caption"
 COCO_JUDGEMENTS = {"eccv": "ECCV Caption", "cxc": "CxC"}
 NAMES = "391895, 000000391895.jpg or val2014/COCO_val2014_000000391895.jpg"
@@ -37,29 +37,29 @@ _NUMBER = re.compile(rf"(?:{_COCO}(?:train|val|test)20\d\d_)?(\d{{1,12}})(?:\.\w
 
 
 class OtherSplitError(InputError):
-    """A sound file of positives has no line about the split."""
+    """A valid file of positives has no line about the split."""
 
 
 @dataclass(frozen=True)
 class Judgements:
-    """Pairs of a split that belong together, labels among them."""
+    """Pairs of a split that belong together, including labels."""
 
     source: str  # the path of the file, or the name of COCO's judgements
-    of_texts: np.ndarray  # (P, 2) int64, the positives of captions as queries: a caption, an image
-    # (P, 2) int64, those of images as queries: a caption, an image. ECCV Caption judged the two apart.
+    of_texts: np.ndarray  # (P, 2) int64 rows (caption, image): positives of captions as queries
+    # (P, 2) int64 rows (caption, image): positives of images as queries; ECCV Caption judged the two separately
     of_images: np.ndarray
     fact: str  # contents of the source, in words
-    disagreement: np.ndarray | None = None  # of Flickr8k's experts, see `Positives`; None of COCO's judges
+    disagreement: np.ndarray | None = None  # of Flickr8k's experts, see `Positives`; None for COCO
 
 
 class Positives(NamedTuple):
     """Positives beyond the labels."""
 
-    pairs: np.ndarray  # (P, 2) int64, rows of a caption and an image of the split, without the labels
+    pairs: np.ndarray  # (P, 2) int64 rows (caption, image) of the split, without the labels
     elsewhere: int  # lines about captions or images that are not in the split
-    rejected: int  # lines whose judges say that caption and image do not belong together
-    # (m,) of every caption, the standard deviation of the experts' grades of a pair, averaged over its judged
-    # pairs; NaN where no expert judged it
+    rejected: int  # lines whose judges found that caption and image do not belong together
+    # (m,) for every caption, the standard deviation of the experts' grades of a pair, averaged over its judged
+    # pairs; NaN if no expert judged it
     disagreement: np.ndarray
 
 
@@ -69,8 +69,8 @@ def read_judgements(
     image_of_text: np.ndarray,
     caption_ids: np.ndarray | None = None,
 ) -> Judgements:
-    """Read the judged pairs of a split: "eccv", "cxc", or a file of `read_positives`, to which the labels are added.
-    Arguments and errors as for `coco_judgements` and `read_positives`."""
+    """Read the judged pairs of a split. `source`: "eccv", "cxc", or a file for `read_positives`, to whose pairs the
+    labels are added. Other arguments and errors as for `coco_judgements` and `read_positives`."""
     import numpy as np
 
     if str(source) in COCO_JUDGEMENTS:
@@ -88,9 +88,9 @@ def read_judgements(
 def read_positives(
     path: Path, image_names: Sequence[str], image_of_text: np.ndarray, caption_ids: np.ndarray | None = None
 ) -> Positives:
-    """Read a file of positives, of one of the layouts above, for one split; its samples are named as in `SampleIds`.
-    InputError: a line fits no layout, names a caption by its id where no ids are known, or has a name of several captions
-    or images. OtherSplitError: no line is about this split."""
+    """Read a file of positives in one of the layouts in `EXPECTED` for one split; samples are named as in `SampleIds`.
+    InputError: a line fits no layout, names a caption by id although the data has no ids, or has a name that several
+    captions or images share. OtherSplitError: no line is about this split."""
     import numpy as np
 
     faults: list[Fault] = []
@@ -133,8 +133,8 @@ def read_positives(
 
 
 def _judged(cells: list[str]) -> tuple[str, str, bool, float | None]:
-    """Caption, image, True if they belong together, and the standard deviation of experts' grades; ValueError for a
-    line of another layout."""
+    """Parse a line: caption, image, True if they belong together, and the standard deviation of the experts' grades, or
+    None without grades. ValueError: the line has another layout."""
     import numpy as np
 
     caption = cells[1 if len(cells) > 2 else 0]
@@ -154,12 +154,12 @@ def _judged(cells: list[str]) -> tuple[str, str, bool, float | None]:
 def coco_judgements(
     name: str, image_names: Sequence[str], image_of_text: np.ndarray, caption_ids: np.ndarray | None = None
 ) -> Judgements:
-    """Read the pairs of a split of COCO's test images judged in "eccv" or "cxc". Labels that the judges confirmed are among
-    them. InputError: the package is missing or incomplete; an image is not one of COCO's test images, occurs twice, or
-    has fewer captions than COCO and these have no ids.
+    """Read the pairs of a split of COCO's test images that "eccv" or "cxc" judged, including labels that its judges
+    confirmed. InputError: the package is missing or incomplete; an image is not one of COCO's test images, occurs
+    twice, or has fewer captions than in COCO and these have no ids.
 
-    Folders before a name do not count. `caption_ids` count where one of them is COCO's id of a caption of its image: a
-    file may number its captions otherwise. Without ids the captions of an image are in the order of COCO's.
+    Folders in image names are ignored. `caption_ids` are used if at least one is COCO's id of a caption of its image; a
+    file may number its captions differently. Without ids, the captions of an image must be in the order of COCO's ids.
     """
     import numpy as np
 
@@ -194,7 +194,7 @@ def coco_judgements(
 
 
 def package_folder(where: str) -> Path:
-    """The folder with the package's data; if it is not installed, an InputError names `where`."""
+    """Return the folder of the package's data; InputError, located at `where`, if the package is not installed."""
     spec = find_spec(PACKAGE)
     if spec is None or not spec.submodule_search_locations:
         fix = f"python -m pip install {DISTRIBUTION}"
@@ -205,7 +205,7 @@ def package_folder(where: str) -> Path:
 def _rows_by_order(
     flag: str, image_names: Sequence[str], texts_of: Rows, rows: Mapping[int, int], captions_of: Rows
 ) -> dict[int, int]:
-    """COCO's id → row of the caption; the k-th caption of an image has the k-th of its ids."""
+    """Map COCO's caption ids to rows: the k-th caption of an image has the k-th of its ids in ascending order."""
     text_rows: dict[int, int] = {}
     for image, row in rows.items():
         texts, ids = texts_of.get(row, []), sorted(captions_of[image])
@@ -218,7 +218,7 @@ def _rows_by_order(
 
 
 def _image_rows(flag: str, image_names: Sequence[str], known: Rows) -> dict[int, int]:
-    """COCO's number of an image → its row."""
+    """Map COCO's image numbers to rows."""
     rows: dict[int, int] = {}
     for row, name in enumerate(image_names):
         where = f"{flag}: image {row} ({shown(name)})"
@@ -242,7 +242,7 @@ def _read_ids(file: Path) -> dict[int, list[int]]:
 
 
 class Probe(NamedTuple):
-    """Does the picture fit the caption better than the wrong one? `kind` is the file's name, the kind of change."""
+    """A picture, its caption, and an altered caption that is wrong. kind: of change, the name of the probe's file."""
 
     kind: str
     picture: str
@@ -251,8 +251,8 @@ class Probe(NamedTuple):
 
 
 def read_probes(files: Sequence[Path]) -> list[Probe]:
-    """Read all probes of one or several files. InputError: a file is missing or not JSON, or an entry lacks a key or
-    holds something else than a text."""
+    """Read all probes of one or several files. InputError: a file is missing or not JSON, or an entry lacks a key, or
+    has a value that is not a text or is too long."""
     probes: list[Probe] = []
     for path in files:
         entries = parse_json(plain_file(path, []).read_bytes(), path, "a file like SugarCrepe's")
@@ -275,7 +275,7 @@ def read_probes(files: Sequence[Path]) -> list[Probe]:
 
 
 def picture_key(name: str) -> str:
-    """File name by which a picture is recognised, without folders, ending and the prefixes of COCO's first release.
+    """Return the name that identifies a picture: without folders, ending, and the prefix of COCO's 2014 release.
 
     >>> picture_key("val2014/COCO_val2014_000000085329.jpg")
     '000000085329'

@@ -1,4 +1,4 @@
-"""Text files of a data set: one caption or id a line, UTF-8, split on "\\n" only; JSON; links and names."""
+"""Text files of a data set (one caption or id per line, UTF-8, split on "\\n" only), JSON, links and names."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -15,7 +15,7 @@ FIRST_NAMED, FROM_ZERO = 10, "the first, counted from 0"
 
 
 def shown(text: str, most: int = 80) -> str:
-    """Text from a file, quoted, cut and with control characters spelled out, so that it is safe to print."""
+    """Quote text from a file, shortened and with control characters escaped, so that it is safe to print."""
     return repr(text if len(text) <= most else text[: most - 1] + "…")
 
 
@@ -28,7 +28,7 @@ def count_cases(
     severity: Severity = "warning",
     first: str = "the first",
 ) -> list[Fault]:
-    """One fault for all cases of a problem, which counts them and names the first ten; none without cases."""
+    """Return one fault that counts all cases of a problem and names the first ten; no fault without cases."""
     if not len(cases):
         return []
     text = f"{len(cases):,} {problem}; {first}: {', '.join(map(str, cases[:FIRST_NAMED]))}"
@@ -36,7 +36,7 @@ def count_cases(
 
 
 def composed(name: str) -> str:
-    """A name with its accents as part of their letters (NFC), as it is compared: file systems differ in that."""
+    """Normalise a name for comparison: accents become part of their letters (NFC), because file systems differ."""
     return name if name.isascii() else normalize("NFC", name)
 
 
@@ -46,14 +46,14 @@ def holds_half_character(text: str) -> bool:
 
 
 def check_name(path: Path | None) -> list[Fault]:
-    """Fault the name of a file or folder that is not UTF-8: a run could not write down where its data is."""
+    """Return a fault if the name of a file or folder is not UTF-8, because a run could not record it."""
     if path is None or not holds_half_character(str(path)):
         return []
     return [Fault(shown(str(path), 200), "the name is not UTF-8", "a name in UTF-8", "rename it")]
 
 
 def follow_link(path: Path, faults: list[Fault]) -> None:
-    """Note the target of `path` if it is a link; InputError if it leads to nothing, or back to itself."""
+    """Add a note that names the target if `path` is a link; InputError if it is broken or leads back to itself."""
     if not path.is_symlink():
         return
     try:
@@ -65,8 +65,8 @@ def follow_link(path: Path, faults: list[Fault]) -> None:
 
 
 def plain_file(path: Path, faults: list[Fault]) -> Path:
-    """Return `path` if it is a plain file. A link is followed, and a note says so. InputError: missing, a link to
-    nothing or to itself, or not a plain file (a folder, a pipe, a device)."""
+    """Return `path` if it is a plain file. A link is followed with a note. InputError: missing, a link to nothing or to
+    itself, or not a plain file (a folder, a pipe, a device)."""
     follow_link(path, faults)
     if not path.exists():
         raise InputError.at(path, "the file is missing", "a plain file", "check the name and the folder")
@@ -76,17 +76,17 @@ def plain_file(path: Path, faults: list[Fault]) -> Path:
 
 
 def not_utf8(path: Path, number: int, row: bytes, start: int) -> Fault:
-    """Name a byte of a text file that is not UTF-8, in the line of this number, with the remedy."""
+    """Return the fault of a byte that is not UTF-8: byte `start`, from 0, of line `number`, whose bytes are `row`."""
     where = f"{path} line {number}, byte {start + 1}"
     fix = "save the file as UTF-8 (iconv -f LATIN1 -t UTF-8, if it was Latin-1)"
     return Fault(where, f"the byte 0x{row[start]:02x} is not UTF-8", "UTF-8 text", fix)
 
 
 def read_lines(path: Path, what: str, faults: list[Fault]) -> list[str]:
-    """Read the lines of a UTF-8 text file, stripped, an unreadable one as "". `what`: "caption" or "id", for messages.
+    """Read the stripped lines of a UTF-8 text file; an undecodable line becomes "". `what`: "caption" …, for messages.
 
-    Only "\\n" ends a line: U+2028, \\x85, \\x0b and \\x0c do not. `faults` gets errors (empty line, invalid UTF-8, no line
-    end but CR) and notes (a link, a byte order mark). InputError: the file cannot be opened.
+    Only "\\n" ends a line: U+2028, \\x85, \\x0b and \\x0c do not. Adds errors (empty line, invalid UTF-8, no line end
+    but CR) and notes (a link, a byte order mark, CRLF) to `faults`. InputError: the file cannot be opened.
     """
     data = plain_file(path, faults).read_bytes()
     expected = f"every line is one {what}"
@@ -126,14 +126,14 @@ def read_lines(path: Path, what: str, faults: list[Fault]) -> list[str]:
 
 
 def numbered_lines(path: Path, what: str, faults: list[Fault]) -> Iterator[tuple[str, str]]:
-    """Yield file and number (for messages) and text of every line that is not empty; see `read_lines`."""
+    """Yield (file and line number for messages, text) of every line that is not empty; see `read_lines`."""
     for number, line in enumerate(read_lines(path, what, faults), 1):
         if line:
             yield f"{path} line {number}", line
 
 
 def parse_json(text: str | bytes, where: object, expected: str = "JSON", fix: str = "") -> Any:
-    """Parse a JSON value; `where`, `expected` and `fix` are for the InputError of one that is not JSON."""
+    """Parse a JSON value. InputError, with `where`, `expected` and `fix`: it is not JSON."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -142,7 +142,7 @@ def parse_json(text: str | bytes, where: object, expected: str = "JSON", fix: st
 
 
 def shorten(captions: list[str], where: str, faults: list[Fault]) -> list[str]:
-    """Cut captions of more than 200 words or 4,000 characters, in where; a warning counts them."""
+    """Cut captions of more than 200 words or 4,000 characters in place and return them; a warning counts them."""
     cut = []
     for index, caption in enumerate(captions):
         if len(caption) < 2 * LONGEST_CAPTION_WORDS:  # 200 words and their 199 spaces do not fit

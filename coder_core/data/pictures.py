@@ -1,4 +1,4 @@
-"""Open picture files: names inside their folder, formats of photos, upright RGB; and write small JPEGs for a page."""
+"""Open JPEG, PNG and WEBP files inside a folder as upright RGB, and encode pictures as JPEG."""
 
 import io
 import os
@@ -19,17 +19,17 @@ MARKS = {b"BM": "BMP", b"GIF8": "GIF", b"II*\0": "TIFF", b"MM\0*": "TIFF"}
 MARKS |= {b"ftypavif": "AVIF", b"ftyphei": "HEIC"}
 CONVERT = "convert them to JPEG, for example with ImageMagick: mogrify -format jpg FILES"
 MOST_PIXELS = 50_000_000
-MOST_PIXELS_OF = {"WEBP": 20_000_000}  # its decoder holds four copies of four bytes a pixel
+MOST_PIXELS_OF = {"WEBP": 20_000_000}  # its decoder holds four copies of four bytes per pixel
 BAND_PIXELS = 2_000_000  # converted at a time
 USUAL_FOLDERS = ("images", "flickr30k-images")
 NAMES_TRIED = 3
 QUALITY = 86
-MOST_BYTES = 10_000_000  # of a picture that a visitor brings
+MOST_BYTES = 10_000_000  # of an uploaded picture
 INSIDE = "a name relative to the picture folder, without .. and \\"
 
 
 def unsafe_reason(name: str) -> str:
-    """Why a picture name is unsafe, as it might lead out of its folder; or ""."""
+    """Return why a picture name is unsafe and might lead out of its folder; "" if it is safe."""
     if not name or "\0" in name:
         return "is empty or holds a NUL"
     if "\\" in name:
@@ -53,7 +53,7 @@ def picture_path(folder: Path, name: str) -> Path | None:
 
 
 def find_file(folder: Path, name: str) -> Path | None:
-    """The file of a safe name, wherever a link leads; letters with accents may be composed (NFC) or not (NFD)."""
+    """Find the file of a safe name, following any link; accented letters may be composed (NFC) or not (NFD)."""
     forms = [name] if name.isascii() else [name, *(normalize(form, name) for form in ("NFC", "NFD"))]
     names = (form + end for form in forms for end in ("", *ENDINGS))
     try:
@@ -69,9 +69,9 @@ def _inside(real_folder: str, path: Path) -> bool:
 def open_picture(folder: str | Path, name: str, *, size: int | None = None) -> Image.Image:
     """Decode one picture completely, as upright RGB.
 
-    CMYK and palettes are converted, transparency is laid over white, 16-bit grey is scaled to 8, EXIF rotation
-    applied; `size` is the longest side of a larger picture's result. InputError: missing, outside the folder, not JPEG,
-    PNG or WEBP, cut short, or over 50 megapixels (WEBP: 20).
+    CMYK and palettes are converted, transparency becomes white, 16-bit grey is scaled to 8 bits, and EXIF rotation is
+    applied. A larger picture is scaled down to `size` pixels on its longest side. InputError: missing, outside the
+    folder, not JPEG, PNG or WEBP, cut short, or over 50 megapixels (WEBP: 20).
     """
     path = picture_path(Path(folder), name)
     if path is None:
@@ -81,13 +81,13 @@ def open_picture(folder: str | Path, name: str, *, size: int | None = None) -> I
 
 
 def read_picture(content: bytes, name: str, *, size: int | None = None) -> Image.Image:
-    """Decode the content of a picture file, as `open_picture` does; its name is for messages only. InputError: not
-    JPEG, PNG or WEBP, cut short, or over 50 megapixels (WEBP: 20)."""
+    """Decode the content of a picture file as `open_picture` does; `name` is for messages only. InputError: not JPEG,
+    PNG or WEBP, cut short, or over 50 megapixels (WEBP: 20)."""
     return _open(io.BytesIO(content), shown(name), size)
 
 
 def decode(content: bytes, name: str, *, size: int | None = None) -> Image.Image:
-    """Decode a picture that a visitor brings. InputError: too large, or as for `read_picture`."""
+    """Decode an uploaded picture. InputError: over 10,000,000 bytes, or as for `read_picture`."""
     if len(content) > MOST_BYTES:
         problem, expected = f"has {len(content):,} bytes", f"at most {MOST_BYTES:,}"
         raise InputError.at("the picture", problem, expected, "make it smaller")
@@ -95,7 +95,7 @@ def decode(content: bytes, name: str, *, size: int | None = None) -> Image.Image
 
 
 def jpeg(picture: Image.Image) -> bytes:
-    """The picture as JPEG bytes."""
+    """Encode a picture as JPEG."""
     buffer = io.BytesIO()
     picture.save(buffer, "JPEG", quality=QUALITY)
     return buffer.getvalue()
@@ -130,7 +130,7 @@ def _decode(picture: Image.Image, where: str, size: int | None) -> Image.Image:
         problem = f"{width:,} × {height:,} pixels are over {most // 1_000_000} megapixels"
         raise InputError.at(where, problem, f"at most {most:,} pixels", "scale it down")
     if size is not None:
-        picture.draft("RGB", (size, size))  # JPEG: decode at a reduced scale already
+        picture.draft("RGB", (size, size))  # a JPEG is decoded at a reduced scale
     picture.load()
     image = _reduce(picture, size)
     image.getexif()[ExifTags.Base.Orientation] = picture.getexif().get(ExifTags.Base.Orientation, 1)
@@ -141,8 +141,8 @@ def _decode(picture: Image.Image, where: str, size: int | None) -> Image.Image:
 
 
 def _reduce(picture: Image.Image, size: int | None) -> Image.Image:
-    """As RGB and, where it stays twice as large as asked for, smaller by a whole factor, a band of rows at a time. So
-    a large picture is held once, as it was decoded, and not once more for every conversion."""
+    """Convert a picture to RGB and shrink it by a whole factor that leaves at least twice `size`, a band of rows at a
+    time. So only one copy of a large picture is in memory, as decoded, and not another one per conversion."""
     width, height = picture.size
     factor = max(1, max(width, height) // (2 * size)) if size is not None else 1
     reduced = Image.new("RGB", (-(-width // factor), -(-height // factor)))
@@ -163,14 +163,14 @@ def _to_rgb(picture: Image.Image) -> Image.Image:
 
 
 def given_folder(folder: str | Path) -> Path:
-    """The picture folder that a user named; InputError if it does not exist."""
+    """Return the picture folder that a user named; InputError if it does not exist."""
     if not Path(folder).is_dir():
         raise InputError.at(folder, "there is no such folder", "the folder of the pictures", "check it")
     return Path(folder)
 
 
 def find_pictures(root: Path, layout: Path, given: str | Path | None, names: list[str] | None) -> Path | None:
-    """The picture folder: the given one, or images/ beside the data if it holds the first pictures named."""
+    """Find the picture folder: the given one, or one of `USUAL_FOLDERS` beside the data with the first pictures."""
     if given is not None:
         return given_folder(given)
     first = (names or [])[:NAMES_TRIED]
@@ -184,7 +184,7 @@ def find_pictures(root: Path, layout: Path, given: str | Path | None, names: lis
 
 
 def check_pictures(folder: Path | None, names: list[str] | None, *, asked: bool) -> list[Fault]:
-    """Unsafe names are an error; missing pictures and links out of the folder are counted in warnings."""
+    """Report unsafe picture names as errors; count missing pictures and links out of the folder in warnings."""
     if names is None:
         problem = "the data names no pictures, so none can be shown"
         warning = Fault(str(folder), problem, "{split}_ids.txt with the file names", severity="warning")

@@ -1,4 +1,4 @@
-"""Read the field's precomp layout: {split}_ims.npy, {split}_caps.txt and, optionally, {split}_ids.txt."""
+"""Read the precomp layout of SCAN and VSE++: {split}_ims.npy, {split}_caps.txt and, optionally, {split}_ids.txt."""
 
 import os
 from dataclasses import dataclass
@@ -25,12 +25,12 @@ class Pairing:
 
     image_of_text: np.ndarray  # (m,) int64
     names: list[str] | None  # n ids, or None
-    stride: int  # rows of the features file an image takes: 1, or r where every row is repeated r times
+    stride: int  # rows of the features file per image: 1, or r if every row is repeated r times
     how: str  # in words, for the report
 
 
 class PairingFiles(NamedTuple):
-    """The files of images, captions and ids, for messages."""
+    """Files of images, captions and ids, for messages."""
 
     images: Path
     captions: Path
@@ -38,8 +38,8 @@ class PairingFiles(NamedTuple):
 
 
 def read_precomp(root: Path, folder: Path, split: str) -> Split:
-    """Read the split whose files in `folder` start with this name; `root` is the folder the user named. An InputError
-    has every fault of the captions, the ids, the features' header and the counts."""
+    """Read the split whose files in `folder` start with this name; `root` is the folder that the user named. InputError
+    with all faults of the captions, the ids, the features' header and the counts."""
     faults: list[Fault] = []
     files = PairingFiles(*(folder / f"{split}_{end}" for end in ("ims.npy", "caps.txt", "ids.txt")))
     captions = collect(lambda: read_lines(files.captions, "caption", faults), faults)
@@ -76,10 +76,10 @@ def pair(
     With n rows of features, m captions and k ids:
 
     - no ids: m must be a multiple of n; every m / n captions are one image;
-    - k = n: one id an image, which names it; every m / n captions are one image;
-    - k = m: one id a caption; equal ids are one image, numbered in order of first appearance; they must be n;
-    - n = m with rows (and ids, where given) repeated r times: the layout that stores an image once a caption; every
-      r-th row is read.
+    - k = n: one id per image, its name; every m / n captions are one image;
+    - k = m: one id per caption; equal ids are one image, numbered in order of first appearance; n ids must differ;
+    - n = m, and every row (and id, if given) is repeated r times: images are stored once per caption, and every r-th
+      row is read.
     """
     rows = len(features)
     if ids is not None and len(ids) not in (rows, captions):
@@ -111,7 +111,7 @@ def pair(
 
 
 def _pair_by_ids(ids: list[str], rows: int, ids_file: Path) -> Pairing:
-    """One id a caption: equal ids are one image, numbered in order of first appearance."""
+    """Pair by one id per caption: equal ids are one image, numbered in order of first appearance."""
     number: dict[str, int] = {}
     image_of_text = np.fromiter((number.setdefault(name, len(number)) for name in ids), np.int64, len(ids))
     if len(number) != rows:
@@ -124,7 +124,7 @@ def _pair_by_ids(ids: list[str], rows: int, ids_file: Path) -> Pairing:
 
 
 def _repeats(features: np.ndarray, captions: int, ids: list[str] | None) -> int:
-    """Repetitions of each row, if features hold one row per caption (n = m); else 1."""
+    """Count the repetitions of each row if features have one row per caption (n = m); otherwise return 1."""
     rows = len(features)
     if rows != captions or rows < 2:
         return 1
@@ -153,7 +153,7 @@ def _no_ratio(captions_file: Path, captions: int, rows: int) -> Fault:
 
 
 def splits_in(folder: Path) -> list[str]:
-    """Names of the splits of which the folder holds features or captions, in alphabetical order."""
+    """List the splits with features or captions in the folder, in alphabetical order."""
     endings = ("_ims.npy", "_caps.txt")
     names = {path.name.removesuffix(end) for end in endings for path in folder.glob(f"*{end}")}
     return sorted(name for name in names if SPLIT_NAME.fullmatch(name))

@@ -1,5 +1,5 @@
-"""Graded judgements in the formats of the search world (qrels: TREC, BEIR), and the ids by which files name images and
-captions (docs/data.md, section 13). TREC separates by spaces, so spaces and % of an id may be written as %20 and %25.
+"""Graded judgements in the formats of information retrieval (qrels: TREC, BEIR), and the ids of images and captions in
+files (docs/data.md, section 13). TREC separates by spaces, so spaces and % in ids may be written as %20 and %25.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from urllib.parse import quote, unquote
 from coder_core.console.faults import MOST_FAULTS_SHOWN, Fault, InputError, stop_on_errors
 from coder_core.data.lines import numbered_lines, shown
 
-if TYPE_CHECKING:  # NumPy is loaded after --help is answered
+if TYPE_CHECKING:  # functions import NumPy, so that --help is fast
     import numpy as np
 
 BEIR_HEADER = ["query-id", "corpus-id", "score"]
@@ -39,13 +39,13 @@ class GradedPairs(NamedTuple):
 class Qrels:
     """The judgements of a split."""
 
-    pairs: dict[Way, GradedPairs]  # each direction that has queries
+    pairs: dict[Way, GradedPairs]  # of each direction that has queries
     fact: str  # contents of the file, in words
 
 
 class SampleIds:
-    """Find the n images and m captions of a split by their ids. Folders before the name of an image do not count, `x.jpg#2`
-    is the third caption of x.jpg; `caption_ids`: (m,) their numbers in the data set, where they are known."""
+    """Rows of the n images and m captions of a split by their ids. Folders in the name of an image are ignored unless
+    they match, and `x.jpg#2` is the third caption of x.jpg. `caption_ids`: (m,) numbers in the data set, if known."""
 
     def __init__(
         self, image_names: Sequence[str], image_of_text: np.ndarray, caption_ids: np.ndarray | None = None
@@ -64,7 +64,7 @@ class SampleIds:
             self._by_number[number] = AMBIGUOUS if number in self._by_number else row
 
     def find(self, name: str) -> tuple[Side, int] | None:
-        """The side and the row of an id; None if the split does not have it, the row −1 if two samples do."""
+        """Return the side and the row of an id; None if the split does not have it, row −1 if two samples have it."""
         for spelling in dict.fromkeys((name, unquote(name))):
             if (image := self.image(spelling)) is not None:
                 return "image", image
@@ -73,11 +73,11 @@ class SampleIds:
         return None
 
     def image(self, name: str) -> int | None:
-        """The row of an image by its name, with or without folders; None and −1 as for `find`."""
+        """Return the row of an image by its name, with or without folders; None and −1 as for `find`."""
         return self._images.get(name, self._short.get(name.rsplit("/", 1)[-1]))
 
     def text(self, name: str) -> int | None:
-        """The row of the caption `x.jpg#2` or of a number in the data set; None and −1 as for `find`."""
+        """Return the row of the caption `x.jpg#2` or of a number in the data set; None and −1 as for `find`."""
         owner, mark, digits = name.rpartition("#")
         if not digits.isdecimal():
             return None
@@ -89,7 +89,7 @@ class SampleIds:
 
 
 def sample_ids(image_names: Sequence[str], image_of_text: np.ndarray) -> tuple[list[str], list[str]]:
-    """Ids of n images and m captions for a TREC file, unique and without spaces. InputError: two images share a name.
+    """Make ids of n images and m captions for a TREC file, unique and without spaces. InputError: images share a name.
 
     >>> import numpy as np
     >>> sample_ids(["a b.jpg", "c.jpg"], np.array([0, 0, 1]))
@@ -110,15 +110,15 @@ def sample_ids(image_names: Sequence[str], image_of_text: np.ndarray) -> tuple[l
 def read_qrels(path: Path, ids: SampleIds, example: str) -> Qrels:
     """Read the judgements of a split; `example` is an id of it, for messages.
 
-    Queries of other splits are left out. A document that the split does not have stays, as one that is never found.
-    InputError: a line has another form; an id is that of two samples; query and document are of one side; a pair has
-    two grades; no line is about a query of this split.
+    Queries of other splits are left out. A document that is not in the split is kept and counts as never found.
+    InputError: a line has another format; two samples share an id; query and document are both images or both captions;
+    a pair has two grades; or no line is about a query of this split.
     """
     import numpy as np
 
     faults: list[Fault] = []
     grades: dict[Way, dict[tuple[int, int], int]] = {}
-    documents: dict[str, int] = {}  # an unknown document → a number below −1, which keeps its pairs apart
+    documents: dict[str, int] = {}  # unknown document → its own number below −1
     lines = elsewhere = 0
     for where, query_id, document_id, grade in _judgements(path, faults):
         lines += 1
@@ -151,7 +151,7 @@ def read_qrels(path: Path, ids: SampleIds, example: str) -> Qrels:
 
 
 def _judgements(path: Path, faults: list[Fault]) -> Iterator[tuple[str, str, str, int]]:
-    """File and line, query, document and grade of every line; faults of others are added."""
+    """Yield (location, query, document, grade) of every line; a line of another format adds a fault."""
     beir = False
     for number, (where, line) in enumerate(numbered_lines(path, "judgement", faults)):
         cells = [cell.strip() for cell in line.split("\t")]

@@ -1,7 +1,7 @@
-"""Reviews of pairs of a caption and an image: one JSON-lines file beside the data, which only grows.
+"""Reviews of caption-image pairs in one append-only JSON-lines file beside the data.
 
-Section 12 of docs/data.md has the format. Every line is written in one call under a lock on the file, and synced to disk
-before the call returns: several processes may write at once, and a machine that stops loses nothing.
+Section 12 of docs/data.md describes the format. Every line is appended under a lock on the file and synced to disk
+before the call returns, so several processes may write at once, and a crash of the machine loses nothing.
 """
 
 import codecs
@@ -29,8 +29,8 @@ from coder_core.console.plain_files import DOCUMENT, open_plain, sync
 from coder_core.data.lines import LONGEST_CAPTION_CHARACTERS, holds_half_character, plain_file, shown
 
 FILE = "reviews.jsonl"
-CLEANING = "coder_core.train --clean"  # the reviewer of what a program judged: every person outweighs it
-WEIGHT = "weight "  # opens the tag of `CLEANING` that gives a pair its weight
+CLEANING = "coder_core.train --clean"  # reviewer of automatic verdicts, which any person's verdict overrides
+WEIGHT = "weight "  # prefix of the tag in which `CLEANING` records the weight of a pair
 VERSION = 1
 Verdict = Literal["wrong-caption", "also-matches", "too-vague", "duplicate", "label-right", "none"]
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
@@ -56,9 +56,9 @@ class Review:
     """One person's verdict on a pair."""
 
     image: str  # its name, or the hash of its captions (`image_keys`)
-    caption: str  # its text; "" is the image with all its captions
-    # "label-right" says that the labels hold: a pair of the labels belongs together, another one does not.
-    # "none" is a remark: tags or a note alone.
+    caption: str  # its text; "" means the image with all its captions
+    # "label-right" confirms the labels: a labelled pair belongs together, any other pair does not.
+    # "none" is only a remark: tags or a note.
     verdict: Verdict
     reviewer: str
     tags: tuple[str, ...] = ()
@@ -71,7 +71,7 @@ class Review:
         return self.image, self.caption
 
     def document(self) -> dict[str, Any]:
-        """The line, as JSON values."""
+        """Return the line as a JSON object."""
         return {"version": VERSION} | {key: getattr(self, key) for key in KEYS} | {"tags": list(self.tags)}
 
 
@@ -79,14 +79,14 @@ class Review:
 class Reviews:
     """Contents of a file of reviews."""
 
-    all: tuple[Review, ...] = ()  # every verdict, in the order of the file, also those replaced or undone
-    undone: frozenset[str] = frozenset()  # ids that a later line takes back
-    lines: tuple[dict[str, Any], ...] = ()  # the objects of the file
+    all: tuple[Review, ...] = ()  # every verdict in the order of the file, replaced and undone ones included
+    undone: frozenset[str] = frozenset()  # ids of undone verdicts
+    lines: tuple[dict[str, Any], ...] = ()  # the JSON objects of the file
     faults: tuple[Fault, ...] = ()  # warnings about lines that were left out
 
     @cached_property
     def standing(self) -> tuple[Review, ...]:
-        """The latest verdict of every reviewer on every pair, without those undone, in the order of the file."""
+        """Latest verdict of every reviewer on every pair that is not undone, in the order of the file."""
         latest: dict[tuple[str, Pair], Review] = {}
         for review in self.all:
             if review.id not in self.undone:
@@ -96,7 +96,7 @@ class Reviews:
 
     @cached_property
     def by_reviewer(self) -> dict[str, dict[Pair, Review]]:
-        """Reviewer → pair → standing verdict, the last given last."""
+        """Reviewer → pair → standing verdict, the latest last."""
         reviews: dict[str, dict[Pair, Review]] = defaultdict(dict)
         for review in self.standing:
             reviews[review.reviewer][review.pair] = review
@@ -104,8 +104,8 @@ class Reviews:
 
     @cached_property
     def verdicts(self) -> dict[Pair, Verdict]:
-        """Pair → its verdict: the most frequent one; of equally frequent ones, the one given last. Those of `CLEANING`
-        count where no person judged the pair, or its image with all its captions."""
+        """Pair → its most frequent verdict; the latest of equally frequent ones. Those of `CLEANING` count only if no
+        person judged the pair, or its image with all its captions."""
         given = [review for review in self.standing if review.verdict != "none"]
         people = {review.pair for review in given if review.reviewer != CLEANING}
         latest_first: dict[Pair, list[Verdict]] = defaultdict(list)
@@ -116,7 +116,7 @@ class Reviews:
 
     @cached_property
     def weights(self) -> dict[Pair, str]:
-        """Pair → weight, a number in text, that `CLEANING` gave it, where no person judged it or its image."""
+        """Pair → its weight by `CLEANING` (a number as text), if no person judged the pair or its whole image."""
         given = (review for review in self.standing if review.verdict != "none")
         people = {review.pair for review in given if review.reviewer != CLEANING}
         return {
@@ -127,34 +127,34 @@ class Reviews:
         }
 
     def fingerprint(self) -> str:
-        """sha256 (hex) of the verdicts that count, whoever gave them and in whichever order."""
+        """Return the sha256 (hex) of the verdicts that count, independent of reviewers and order."""
         return verdicts_fingerprint(self.verdicts)
 
 
 def verdicts_fingerprint(verdicts: Mapping[Pair, Verdict], weights: Mapping[Pair, str] | None = None) -> str:
-    """sha256 (hex) of pairs and their verdicts, and of weights, in any order."""
+    """Return the sha256 (hex) of pairs with their verdicts and of pairs with their weights, in any order."""
     rows = sorted([*pair, value] for pair, value in [*verdicts.items(), *(weights or {}).items()])
     return hashlib.sha256(json.dumps(rows).encode()).hexdigest()
 
 
 @dataclass(frozen=True)
 class JudgedSplit:
-    """The verdicts about one split, as rows."""
+    """Verdicts on one split, as rows."""
 
     labels: np.ndarray  # (m,) the verdict on every caption with its own image; "" without one
     matches: np.ndarray  # (P, 2) int64, a caption and another image that it also matches
     elsewhere: int  # verdicts about pairs that the split does not have
 
     def rows(self, *verdicts: Verdict) -> np.ndarray:
-        """(·,) captions whose own pair has one of these verdicts."""
+        """Return (·,) rows of the captions whose own pair has one of these verdicts."""
         return np.flatnonzero(np.isin(self.labels, verdicts))
 
 
 def image_keys(
     names: Sequence[str] | None, captions: Sequence[str], image_of_text: np.ndarray, n: int
 ) -> list[str]:
-    """Names of n images in reviews: the file name, or without names a hash of an image's captions in any order.
-    Numbers of rows do not count as names, nor does a name that two images share."""
+    """Return the names of n images in reviews: the file name, or else a hash of the image's captions in any order. Row
+    numbers do not count as names, nor does a name that two images share."""
     names = names or [""] * n
     numbers = [_UNNAMED.fullmatch(name) for name in names]
     if all(number and int(number[1]) == row for row, number in enumerate(numbers)):
@@ -178,8 +178,8 @@ def judge_split(
     image_of_text: np.ndarray,
     n: int,
 ) -> JudgedSplit:
-    """Find the pairs of the verdicts in a split; arguments as for `image_keys`. A caption that its image has twice
-    gets the verdict both times. `verdicts` may be other texts of at most 16 characters."""
+    """Find the judged pairs in a split; other arguments as for `image_keys`. A caption that its image has twice gets
+    the verdict both times. `verdicts`: pair → verdict, or any other text of at most 16 characters."""
     labels = np.full(len(captions), "", dtype="<U16")
     if not verdicts:
         return JudgedSplit(labels, np.empty((0, 2), np.int64), 0)
@@ -208,8 +208,8 @@ def judge_split(
 def read_reviews(path: Path) -> Reviews:
     """Read a file of reviews. A link is followed, with a note.
 
-    A last line that was being written when its writer died, and such a line in the middle, are left out with a
-    warning. InputError: the file is missing, or lines hold something else; names up to 20.
+    A line that was cut off when its writer was stopped is left out with a warning, also in the middle of the file.
+    InputError: the file is missing or too large, or has invalid lines, of which up to 20 are named.
     """
     faults: list[Fault] = []
     path = plain_file(Path(path), faults)
@@ -223,7 +223,7 @@ def read_reviews(path: Path) -> Reviews:
 
 
 def parse_reviews(content: bytes, file: str, faults: Sequence[Fault] = ()) -> Reviews:
-    """Parse the content of a file; errors as for `read_reviews`, which name `file`."""
+    """Parse the content of a file; errors as for `read_reviews`, located in `file`."""
     errors: list[Fault] = []
     notes, documents, reviews = list(faults), [], []
     undone: set[str] = set()
@@ -250,8 +250,8 @@ def parse_reviews(content: bytes, file: str, faults: Sequence[Fault] = ()) -> Re
 
 
 def append_review(path: Path, review: Review) -> None:
-    """Append a verdict; a missing file is created. InputError: a text is too long or not UTF-8, or the file is a
-    link, not writable, or full."""
+    """Append a verdict; a missing file is created. InputError: a text is too long or not UTF-8, or the file is a link,
+    is too large, or cannot be written."""
     try:
         _review(review.document())
     except ValueError as error:
@@ -260,14 +260,14 @@ def append_review(path: Path, review: Review) -> None:
 
 
 def append_undo(path: Path, review: str, reviewer: str) -> None:
-    """Append the line that takes back the verdict with the id `review`; errors as for `append_review`."""
+    """Append a line that undoes the verdict with the id `review`; errors as for `append_review`."""
     record = {"version": VERSION, "id": secrets.token_hex(8), "time": _now()}
     _append(path, record | {"reviewer": reviewer, "undo": review})
 
 
 def merge(files: Sequence[Reviews]) -> str:
-    """Join lines of several files into one text: each once, those of a file in its order, else by time. InputError: two
-    have one id and other contents, or two files hold the same lines in other orders."""
+    """Merge the lines of several files into one text: each once, in the order of its file, otherwise by time.
+    InputError: lines with the same id differ, or two files have the same lines in different orders."""
     lines: dict[str, dict[str, Any]] = {}
     order, free, merged = TopologicalSorter[str](), list[tuple[str, int, str]](), list[str]()
     for reviews in files:
@@ -276,7 +276,7 @@ def merge(files: Sequence[Reviews]) -> str:
                 problem = "is in two files with different contents"
                 raise InputError.at(f"id {shown(document['id'])}", problem, fix="remove one of the two lines")
         ids = list(dict.fromkeys(document["id"] for document in reviews.lines))
-        for k, line in enumerate(ids):  # a clock that went back reorders nothing
+        for k, line in enumerate(ids):  # keeps the order even if a clock went back
             order.add(line, *ids[max(k - 1, 0) : k])
     try:
         order.prepare()
@@ -293,7 +293,7 @@ def merge(files: Sequence[Reviews]) -> str:
 
 
 def _append(path: Path, record: Mapping[str, Any]) -> None:
-    """Write one line under the file's lock. What a killed writer left gets its line end first."""
+    """Append one line under the file's lock; first end a line that a killed writer left unfinished."""
     line = json.dumps(record).encode() + b"\n"
     try:
         descriptor = open_plain(path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
@@ -319,7 +319,7 @@ def _append(path: Path, record: Mapping[str, Any]) -> None:
 
 
 def _is_cut(line: bytes) -> bool:
-    """True for the beginning of a line that ends inside it, perhaps after a brace of its note."""
+    """True if a line was cut off before its end, perhaps after a brace in its note."""
     if not line.endswith(b"}"):
         return True
     try:
@@ -332,7 +332,7 @@ def _is_cut(line: bytes) -> bool:
 
 
 def _document(line: bytes) -> dict[str, Any]:
-    """The JSON object of a line; ValueError says what it is instead."""
+    """Parse the JSON object of a line. ValueError: the line's fault, in words."""
     if len(line) > LONGEST_LINE:
         raise ValueError(f"has {len(line):,} bytes, more than {LONGEST_LINE:,}")
     try:
@@ -352,7 +352,7 @@ def _document(line: bytes) -> dict[str, Any]:
 
 
 def _review(document: Mapping[str, Any]) -> Review:
-    """The verdict of a line; ValueError says which key has another value."""
+    """Parse the verdict of a line. ValueError: a key and its fault, in words."""
     values: dict[str, Any] = dict.fromkeys(KEYS) | {"tags": [], "note": ""}
     values |= {key: document[key] for key in KEYS if key in document}
     tags, verdict = values.pop("tags"), values["verdict"]

@@ -1,4 +1,4 @@
-"""One split of a data set with features or pictures, its checksums, and what splits must share."""
+"""One split of a data set with features or pictures, its checksums, and checks between splits."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from coder_core.data.captioned.records import shared_names
 from coder_core.data.features import FeatureFile, FeatureRows
 from coder_core.files.atomic import cache_folder, settled, write_cached
 
-if TYPE_CHECKING:  # torch is loaded for those who train on pictures
+if TYPE_CHECKING:  # imports torch, which only training on pictures needs
     from coder_core.data.captioned.decoding import Pictures
 
 FINGERPRINT_ROWS = 64
-PART_STREAM = 10  # of the random numbers that choose a part of the images
-CHECKSUM_VERSION = 1  # of how a checksum is made
+PART_STREAM = 10  # stream of the random numbers that choose a part of the images
+CHECKSUM_VERSION = 1  # of the checksum's method
 PIECE_BYTES = 8 * 2**20
 THREADS = 2
 HEX = re.compile("[0-9a-f]{64}")
@@ -39,15 +39,15 @@ class Split:
     captions: list[str]  # m strings
     image_of_text: np.ndarray  # (m,) int64, the image of every caption
     image_names: list[str] | None = None  # n relative picture file names or ids, or None
-    picture_folder: Path | None = None  # where the names are files, or None
+    picture_folder: Path | None = None  # in which the names are files, or None
     source: dict[str, str] = field(default_factory=dict)  # what was read from where
-    faults: list[Fault] = field(default_factory=list)  # warnings, notes: what training changes in the data
-    file: FeatureFile | None = None  # file, rows: the features file and its rows (from, up to, step), or None
-    rows: tuple[int, int, int] | None = None
-    # (z,) int64, image · L + region of the regions that are all zero and are masked; empty when the values
-    # were not checked
+    faults: list[Fault] = field(default_factory=list)  # warnings and notes, such as on conversions
+    file: FeatureFile | None = None  # the features file, or None
+    rows: tuple[int, int, int] | None = None  # its rows (start, stop, step), or None
+    # (z,) int64, image · L + region of the all-zero regions, which are masked; empty if the values were not
+    # checked
     zero_regions: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
-    pictures: Pictures | None = None  # for an image tower, instead of features, which are (n, L, 0) then
+    pictures: Pictures | None = None  # for an image tower; features are then (n, L, 0)
     caption_ids: np.ndarray | None = None  # (m,) int64, the number of every caption in its data set, or None
 
     @property
@@ -60,7 +60,7 @@ class Split:
 
     @property
     def regions(self) -> int:
-        """L; 1 for one vector an image."""
+        """L; 1 for one vector per image."""
         return int(self.features.shape[1]) if self.features.ndim == 3 else 1
 
     @property
@@ -69,7 +69,7 @@ class Split:
         return int(self.features.shape[-1])
 
     def first_images(self, count: int, why: Fault) -> Split:
-        """The first `count` images and their captions; the features stay a view of the memory map."""
+        """Return the first `count` images and their captions, and add the fault `why`; features stay memory-mapped."""
         if self.n_images <= count:
             return self
         start, _, stride = self.rows or (0, self.n_images, 1)
@@ -82,7 +82,7 @@ class Split:
         )
 
     def of_texts(self, texts: np.ndarray, image_of_text: np.ndarray | None = None) -> Split:
-        """All images with these captions alone, (k,) rows; captions stay with their images, or go to others."""
+        """Return all images with only these captions, (k,) rows; `image_of_text` moves these to other images."""
         return replace(
             self,
             captions=[self.captions[text] for text in texts.tolist()],
@@ -92,17 +92,17 @@ class Split:
 
 
 def part_images(n: int, share: float, seed: int, *, other: bool = False) -> np.ndarray:
-    """(k,) int64 rows, ascending: a share of n images drawn at random, at least one; or with `other` all but those. A
-    larger share holds the images of a smaller one."""
+    """Draw a share of n images at random, at least one, or with `other` return the rest: (k,) int64 rows, ascending. A
+    larger share includes the images of a smaller one."""
     order, count = np.random.default_rng((seed, PART_STREAM)).permutation(n), max(1, round(share * n))
     return np.sort(order[count:] if other else order[:count])
 
 
 def compare_splits(splits: Sequence[Split]) -> list[Fault]:
-    """Faults between splits, each compared with the first one, train.
+    """Compare every split with the first one, train, and return the faults.
 
-    Another feature size is an error: one model reads all splits. Another number of regions or captions an image is
-    noted. The same picture in train and in another split is a warning: what is measured there was seen in training.
+    A different feature size is an error, because one model reads all splits. Other numbers of regions or captions per
+    image are noted. An image in both train and another split is a warning: evaluation must not use training samples.
     """
     faults = []
     for split in splits[1:]:
@@ -125,13 +125,13 @@ def compare_splits(splits: Sequence[Split]) -> list[Fault]:
 
 
 def _names(split: Split) -> set[str]:
-    """The names of a split's images; none where they are row numbers."""
+    """Return the names of a split's images; none if they are row numbers."""
     names = split.image_names or []
     return set() if names == [str(row) for row in range(len(names))] else set(names)
 
 
 def fingerprint(split: Split) -> str:
-    """A cheap, stable sha256 (hex) of a split: shape, dtype, 64 evenly spaced images' values, captions, pairing."""
+    """Return a cheap, stable sha256 (hex) of shape, dtype, 64 evenly spaced images' values, captions and pairing."""
     shape = repr((split.features.shape, split.features.dtype.str, split.n_texts)).encode()
     rows = np.unique(np.linspace(0, split.n_images - 1, FINGERPRINT_ROWS).astype(np.int64))
     values = FeatureRows(split.features).of_images(rows).tobytes()
@@ -139,7 +139,7 @@ def fingerprint(split: Split) -> str:
 
 
 def captions_checksum(captions: Sequence[str], image_of_text: np.ndarray, before: bytes = b"") -> str:
-    """The sha256 (hex) of captions and the image each belongs to, after other bytes."""
+    """Return the sha256 (hex) of the bytes `before`, the image of every caption, and the captions."""
     digest = hashlib.sha256(before + np.ascontiguousarray(image_of_text, dtype="<i8").tobytes())
     for caption in captions:
         digest.update(caption.encode("utf-8", "surrogatepass") + b"\n")
@@ -147,10 +147,10 @@ def captions_checksum(captions: Sequence[str], image_of_text: np.ndarray, before
 
 
 def split_checksums(split: Split, progress: Progress = silent) -> dict[str, str]:
-    """The sha256 (hex) of all of a split's "features" and of its "captions", by which a run recognises its data.
+    """Return the sha256 (hex) of all of a split's "features" and of its "captions", by which a run recognises its data.
 
-    The layout on disk takes no part. The features' is kept in $CODER_CACHE under the file's where, size, times and
-    inode, so that an unchanged file is read once.
+    The layout on disk does not matter. The checksum of the features is kept in $CODER_CACHE under the file's path,
+    size, times and inode, so that an unchanged file is read once.
     """
     captions = captions_checksum(split.captions, split.image_of_text)
     return {"features": _features_checksum(split, progress), "captions": captions}
@@ -170,7 +170,7 @@ def _features_checksum(split: Split, progress: Progress) -> str:
 
 
 def _identity(path: Path, split: Split) -> str:
-    """Key of this state of a file and the rows a split shows; empty just after a change."""
+    """Return a key of a file's state and of the rows that a split uses; "" just after a change."""
     state = path.stat()
     if not settled(max(state.st_mtime_ns, state.st_ctime_ns)):
         return ""
@@ -180,7 +180,7 @@ def _identity(path: Path, split: Split) -> str:
 
 
 def _hash(features: np.ndarray, progress: Progress) -> str:
-    """The sha256 of the shape, the type and the sha256 of every piece of rows; pieces are read at the same time."""
+    """Return the sha256 (hex) of the shape, the type and the sha256 of every piece of rows; threads read the pieces."""
     count, reader = len(features), FeatureRows(features)
     rows = max(1, PIECE_BYTES // (features[0].size * features.itemsize))
     digest = hashlib.sha256(repr((features.shape, features.dtype.str)).encode())

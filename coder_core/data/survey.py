@@ -1,4 +1,4 @@
-"""Read a whole data set as training would: collect its faults, describe it as plain values."""
+"""Read a whole data set as training would, collect its faults, and describe it in plain values."""
 
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -51,9 +51,9 @@ def survey(
 ) -> Survey:
     """Read all splits of the data set at `path` and collect their faults instead of raising them.
 
-    `reading` is for a data set of pictures with captions; None for features. word_size: that the word vectors must have;
-    any when None. word_threshold: how often train captions must hold a word. check_values: read every feature value, or
-    decode every picture.
+    `reading`: of a data set of pictures with captions; None for features. word_size: required dimension of the word
+    vectors; None accepts any. word_threshold: least count of a vocabulary word in the train captions. check_values:
+    read every feature value, or decode every picture.
     """
     result = Survey()
     if reading is None:
@@ -74,7 +74,7 @@ def survey(
 def _read_features(result: Survey, path: Path, pictures: Path | None, check_values: bool) -> None:
     names = collect(lambda: available_splits(path), result.faults) or []
     if names and "train" not in names:
-        collect(lambda: read_split(path, "train"), result.faults)  # the error of training
+        collect(lambda: read_split(path, "train"), result.faults)  # the error that training would raise
     if names and not set(DEV_NAMES) & set(names):
         text = "there is no dev split, so no epoch can be chosen as the best"
         result.faults.append(Fault(str(path), text, "dev", "set some images aside", severity="warning"))

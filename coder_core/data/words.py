@@ -26,7 +26,7 @@ _WORD = re.compile(r"[^\W\d_]+?(?=n't\b)|n't\b|'(?:s|re|ve|ll|d|m)\b|\d+(?:[.,:]
 
 
 def tokenise(caption: str) -> list[str]:
-    """Lower-case words of a caption; punctuation is dropped. Deterministic, needs no download.
+    """Split a caption into lower-case words without punctuation. Deterministic; needs no download.
 
     >>> tokenise("A man's T-shirt doesn't cost 3.50 dollars!")
     ['a', 'man', "'s", 't', 'shirt', 'does', "n't", 'cost', '3.50', 'dollars']
@@ -45,18 +45,18 @@ class Tokens:
 
     @property
     def lengths(self) -> np.ndarray:
-        """(m,) int64 words a caption."""
+        """(m,) int64 words per caption."""
         return np.diff(self.offsets)
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
     def unknown_share(self) -> float:
-        """Share of the words that are not in the vocabulary."""
+        """Return the share of the words that are not in the vocabulary."""
         return float((self.ids == UNKNOWN).mean()) if len(self.ids) else 0.0
 
     def all_unknown(self) -> np.ndarray:
-        """(captions,) int64: the captions of which not one word is known."""
+        """Return (·,) int64 rows of the captions without a known word."""
         count = np.concatenate(([0], np.cumsum(self.ids != UNKNOWN)))
         return np.flatnonzero(count[self.offsets[1:]] == count[self.offsets[:-1]])
 
@@ -74,8 +74,8 @@ class Vocabulary:
 
     @classmethod
     def build(cls, captions: Iterable[str], *, threshold: int = 4) -> Vocabulary:
-        """Words seen at least `threshold` times, most frequent first, equal counts in alphabetical order. ValueError:
-        threshold is below 1. InputError: no word is seen that often."""
+        """Collect the words seen at least `threshold` times, most frequent first, equal counts in alphabetical order.
+        ValueError: threshold is below 1. InputError: no word is seen that often."""
         if threshold < 1:
             raise ValueError(f"word threshold must be at least 1, got {threshold}")
         seen: Counter[str] = Counter()
@@ -99,7 +99,7 @@ class Vocabulary:
         return cls(content["words"], content["counts"])
 
     def to_text(self) -> str:
-        """The vocabulary as JSON."""
+        """Return the vocabulary as JSON."""
         document = {"format": FORMAT, "words": self.words, "counts": self.counts}
         return json.dumps(document, ensure_ascii=False, indent=0)
 
@@ -107,7 +107,7 @@ class Vocabulary:
         return len(self.words)
 
     def known_and_unknown(self, text: str) -> tuple[list[str], list[str]]:
-        """A text's words that were seen in training, and those that were not, each once."""
+        """Return a text's words that are in the vocabulary, and those that are not, each once."""
         words = dict.fromkeys(tokenise(text))
         known = [word for word in words if word in self.number]
         return known, [word for word in words if word not in self.number]
@@ -125,7 +125,7 @@ class Vocabulary:
 
 
 def _vocabulary_problem(content: Any) -> str:
-    """The fault of a vocabulary file's content, or ""."""
+    """Return the fault of a vocabulary file's content; "" if there is none."""
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         return "not a vocabulary file"
     words, counts = content.get("words"), content.get("counts")
