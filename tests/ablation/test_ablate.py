@@ -1,4 +1,4 @@
-"""A whole table on a tiny data set: run, interrupted, continued, reported, refused."""
+"""A whole table on a tiny data set: run, interrupted, resumed, reported, refused."""
 
 import csv
 import os
@@ -49,7 +49,7 @@ def command(data, root, *more):
 
 
 def sums(table, row, metric="rsum"):
-    """R@sum, or another metric, of both seeds."""
+    """Return R@sum, or another metric, of both seeds."""
     return [open_analysis(table / f"{row}-s{seed}", "dev").metrics[metric] for seed in (0, 1)]
 
 
@@ -146,7 +146,7 @@ def interrupt(run, ended):
 
 
 def test_an_interrupted_table_goes_on(data, tmp_path, capsys):
-    """The run under way saves, the command prints how to go on, and the same command does."""
+    """The current run saves, the command prints how to continue, and running it again continues."""
     root, ended = tmp_path / "stopped", threading.Event()
     threading.Thread(target=interrupt, args=(root / "infonce-s0", ended), daemon=True).start()
     try:
@@ -164,7 +164,7 @@ def test_an_interrupted_table_goes_on(data, tmp_path, capsys):
 
 
 def test_a_process_that_outlives_its_command_is_waited_for(data, copied, tmp_path):
-    """kill -9 of the command leaves the training it started: here a process that puts the finished run in place."""
+    """A training survives SIGKILL of its command; here a process simulates it by moving the finished run into place."""
     run, log, go = copied / "infonce-s0", copied / "logs" / "infonce-s0.log", tmp_path / "go"
     aside = run.rename(tmp_path / "aside")
     script = 'while [ ! -e "$2" ]; do sleep 0.1; done; mv "$0" "$1"'
@@ -216,7 +216,7 @@ def test_impossible_requests_name_possible_ones(arguments, message, capsys):
 
 
 def test_rows_are_compared_on_the_seeds_that_both_have(table, copied):
-    """On all where they share none."""
+    """If they share no seed, all seeds are used."""
     (first, second), (_, other) = sums(table, "dcl"), sums(table, "infonce")
     for left_out, shared in (("infonce-s0", second), ("dcl-s1", first)):
         shutil.rmtree(copied / left_out)
@@ -245,7 +245,7 @@ def test_a_row_is_compared_with_its_own_reference(table, tmp_path):
     assert [(list(trace.x), list(trace.y)) for trace in drawn] == [(["40"], [against["dcl-40"].mean])]
     copy("dcl", "dcl-i-0")
     against = differences("ambiguity", tmp_path)
-    assert against["dcl-i-40"] is None  # it has no other DCL_I at its share
+    assert against["dcl-i-40"] is None  # no other DCL_I row has its share
     assert against["btr-0"] is not None
     references = {"": ["dcl-i-0", "dcl-i-0", "dcl-i-40", "dcl-i-40"], "btr-0": ["btr-0"] * 4}
     for name, expected_names in references.items():

@@ -1,4 +1,4 @@
-"""train --clean: judges of halves find the exchanged captions, and the command goes on anywhere."""
+"""train --clean: judges trained on halves find the exchanged captions; the command resumes from any point."""
 
 import csv
 import itertools
@@ -41,7 +41,7 @@ VALUES |= {"wrong_captions": SHARE, "seed": SEED}
 
 
 def write_told_data(folder, captions):
-    """Every image shows another colour, thing and place, and its captions name all three."""
+    """Write images that each show a different combination of colour, thing and place, which its captions name."""
     folder.mkdir(parents=True)
     random = np.random.default_rng(0)
     codes = {word: random.normal(size=12) for word in (*COLOURS, *THINGS, *PLACES)}
@@ -55,7 +55,7 @@ def write_told_data(folder, captions):
 
 
 def write_painted_data(folder):
-    """36 train and 6 dev pictures of two colours, with three captions each that name both."""
+    """Write 36 train and 6 dev pictures of two colours, with three captions each that name both."""
     folder.mkdir()
     names, rows = ("red", "blue", "lime", "gold", "teal", "navy", "pink"), [("image", "caption", "split")]
     scenes = np.random.default_rng(0).permutation(list(itertools.permutations(range(7), 2))).tolist()
@@ -72,18 +72,18 @@ def write_painted_data(folder):
 
 
 def wrong_rows(captions, images=IMAGES):
-    """(m,) bool: captions of another image."""
+    """Return (m,) bool: the captions that are exchanged for another image's."""
     owner = np.repeat(np.arange(images), captions)
     return exchange_captions(owner, SHARE, SEED) != np.arange(len(owner))
 
 
 def command(config, root):
-    """Arguments that train a configuration with --clean."""
+    """Return the arguments that train a configuration with --clean."""
     return [*changed_flags(Config(), config), f"--root={root}", f"--name={config.name}", "--clean"]
 
 
 def left_out(run):
-    """(m,) bool: pairs that a finished run did not train on."""
+    """Return (m,) bool: the pairs that a finished run did not train on."""
     assert (read_status(run) or {})["state"] == "finished"
     trained = read_config(run)[0]
     assert (trained.cleaning.clean, trained.data.reviews) == (True, f"{run}-cleaned.jsonl")
@@ -106,7 +106,7 @@ def train_judges(config, root, ends=("half", "other-half")):
 
 @pytest.fixture(scope="module")
 def judged(tmp_path_factory):
-    """Two finished judges of five captions an image, and the configuration of their run."""
+    """Folder of two finished judges, trained with five captions per image, and the configuration of their run."""
     root = tmp_path_factory.mktemp("cleaned")
     config = tiny_config(write_told_data(root / "data", 5), "mine", **VALUES)
     train_judges(config, root)
@@ -175,7 +175,7 @@ def test_with_one_caption_an_image_the_command_goes_on_after_one_judge(tmp_path)
     assert gone[wrong].mean() > 0.7
     assert gone[~wrong].mean() < 0.1
 
-    # another run shares the judges, by the same rule alone
+    # another run can share the judges, but only with the same cleaning rule
     other = [*changed_flags(Config(), changed(config, epochs=1)), f"--root={tmp_path}", "--name=other-s5"]
     shared = [*other, "--clean", f"--clean-judges={tmp_path / 'mine'}", f"--reviews={people}"]
     assert [main([*shared, flag]) for flag in ("--clean-above=0.9", "--wrong-captions=0.3")] == [1, 1]
@@ -183,7 +183,7 @@ def test_with_one_caption_an_image_the_command_goes_on_after_one_judge(tmp_path)
     assert read_config(tmp_path / "other-s5")[0].data.reviews == str(tmp_path / "mine-cleaned.jsonl")
     assert not (tmp_path / "other-s5-half").exists()
 
-    # the row of a table has the judges' share and time
+    # the row of a table has the judges' precision and recall, and includes their training time
     table = AblationTable("mine", "mine", (Row("other", "other"),), "other")
     [row] = collect(table, tmp_path, "dev").rows
     precision, recall = (value.mean for value in row.cleaning)
@@ -226,7 +226,7 @@ def test_judges_that_learned_nothing_are_refused(judged, tmp_path, capsys):
 
 @pytest.fixture(scope="module")
 def painted(tmp_path_factory):
-    """A tiny CLIP and pictures that show what their captions say."""
+    """Folder with a tiny CLIP, and pictures that match their captions."""
     folder = tmp_path_factory.mktemp("painted")
     write_tiny_clip(folder / "clip")
     write_painted_data(folder / "data")

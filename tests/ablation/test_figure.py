@@ -1,4 +1,4 @@
-"""The picture of a table: what it draws, and that names from a file are text."""
+"""The figure of a table: its contents, and that names from files are shown as plain text."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from coder_core.evaluation.bootstrap import Difference
 
 
 def results(table, sums):
-    """A table with these R@sum values; everything else is 40."""
+    """Return a table with these R@sum values; all other metrics are 40."""
     base = measured(sums[table.reference]).mean
     rows = []
     for row in (row for row in table.rows if row.name in sums):
@@ -63,7 +63,7 @@ def test_names_from_a_file_are_text_and_not_markup(tmp_path):
     assert r"\$\textbackslash alpha\$\_\%" in latex(table_results)
     text = markdown(table_results, "command")
     assert text.count("|\n") == 4
-    assert text.count("40.0 | – | – | ") == 4  # of runs without MRR and nDCG@10
+    assert text.count("40.0 | – | – | ") == 4  # runs without MRR and nDCG@10
     assert latex(table_results).count(" & -- & -- & 40.0") == 2
 
 

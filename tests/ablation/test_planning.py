@@ -21,7 +21,7 @@ SMALL = "coder-flickr8k"
 
 
 def built(table, preset=FULL):
-    """Every row's configuration; coder-flickr8k has no bank of its own."""
+    """Return every row's configuration; the preset coder-flickr8k gets a bank here, which it lacks."""
     rows, overrides = TABLES[table].rows, {"bank-size": 1024} if preset == SMALL else {}
     return {
         row.name: row_config(TABLES[table], row, preset, overrides, name=row.name, seed=3)[1] for row in rows
@@ -39,12 +39,12 @@ def test_every_row_of_every_table_is_a_possible_run(table):
         assert [name for name, config in rows.items() if errors(config) or not RUN_NAME.fullmatch(name)] == []
         assert {config.training.seed for config in rows.values()} == {3}
     same = len(rows) - len({repr(replace(config, name="")) for config in rows.values()})
-    assert same == (table == "banks")  # the preset's own bank is a row of sizes and of momenta
+    assert same == (table == "banks")  # the preset's bank is a row of the sizes and of the momenta
     assert TABLES[table].reference in rows
 
 
 def test_boosting_tables_start_from_the_preset_made_for_boosting():
-    """It begins to boost after two epochs; branches that train together cannot wait."""
+    """It begins to boost after two epochs; branches that train together (online) begin at once."""
     tables = [built(table.name, "flickr8k-boosted") for table in BY_PAPER["boosting"]]
     for config in (config for rows in tables for config in rows.values()):
         assert errors(config) == []
@@ -109,7 +109,7 @@ def test_an_override_that_every_row_replaces_is_refused(tmp_path):
     planned = partial(plan, seeds=[0], preset=SMALL, root=tmp_path)
     with pytest.raises(InputError, match=r"--loss btr-sum: .*--loss"):
         planned(table, table.rows[:2], overrides={"loss": "btr-sum", "epochs": 2})
-    # the second row has no bank, the third this one
+    # the second row has no bank, the third has the one given here
     runs = planned(table, table.rows[1:3], overrides={"bank-size": 512})
     assert [run.config.memory.bank_size for run in runs] == [0, 512]
     (half,) = planned(multiples, multiples.rows[:1], overrides={"prototypes": 50})
@@ -207,7 +207,7 @@ def test_sample_weights_are_the_papers_rows():
 
 
 def test_a_row_reads_the_run_of_another_row_with_its_seed(tmp_path):
-    """The teacher of an offline row is trained by the table itself, for every seed."""
+    """The table itself trains the teacher of an offline row, for every seed."""
     table, (teacher, student) = TABLES["boosting-offline"], ("teacher-half", "am-offline-half")
     options = {"preset": "flickr8k-boosted", "overrides": {"data": "x"}, "root": tmp_path}
     planned = partial(plan, table, seeds=(0, 4), **options)

@@ -1,4 +1,4 @@
-"""Clusters in tables and words, on data small enough to be read; layouts of the joint space."""
+"""Tables and typical words of clusters, on data small enough to read; layouts of the joint space."""
 
 import math
 
@@ -57,7 +57,7 @@ def test_agreement_groups_and_log_odds_by_hand():
     assert first == second == 0 < apart
     assert api.matched(one, other, most=2) is other
     marking = api.marking_words(["a dog runs", "a dog", "a cat", "a cat sleeps"], np.array([0, 0, 1, 1]), 3)
-    alpha = api.PRIOR_WORDS * 2 / 6  # two dogs among six words, both of the three words in the group
+    alpha = api.PRIOR_WORDS * 2 / 6  # "dog" is two of all six words, and two of the group's three words
     inside = math.log((2 + alpha) / (3 + api.PRIOR_WORDS - 2 - alpha))
     z = (inside - math.log(alpha / (3 + api.PRIOR_WORDS - alpha))) / math.sqrt(1 / (2 + alpha) + 1 / alpha)
     top = marking.top(0)

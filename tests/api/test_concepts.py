@@ -12,7 +12,7 @@ from tests.support.concept_runs import NAMES, some_concepts, two_branches, write
 
 @pytest.fixture(scope="module")
 def scores():
-    """(n, m) of eq. 8, each cosine on its own."""
+    """Return the (n, m) scores of eq. 8, from each branch's cosines."""
     branches, _ = two_branches(30)
     images, texts = branches.second
     return BETA * branches.images @ branches.texts.T + (1 - BETA) * images @ texts.T
@@ -29,7 +29,7 @@ def test_scores_searches_and_margins_are_those_of_the_mixture(both, run, scores)
     v, w = both.scoring("dev")
     np.testing.assert_allclose(v @ w.T, scores, atol=1e-6)
     np.testing.assert_allclose(np.linalg.norm(w, axis=1), 1, atol=1e-6)
-    assert both.scoring("dev")[0] is v  # put together once
+    assert both.scoring("dev")[0] is v  # concatenated once and kept
     assert both.embeddings("dev")[0].shape == (30, 32)
     assert run.concepts("dev") is None  # without the branch the scores are those of the embeddings
     assert run.scoring("dev")[0] is run.embeddings("dev")[0]
@@ -92,7 +92,7 @@ def test_where_two_samples_disagree_who_reads_a_concept_and_perplexity(view, mon
 
 
 def test_what_a_caption_shares_with_its_image(view, tmp_path):
-    """Image 0 and its captions read one concept, image 1 and its captions all five alike, worked out by hand."""
+    """By hand for two images: one reads a single concept, the other all five equally, and so do their captions."""
     owner = np.repeat(np.arange(30), 5)
     shared = shared_attention(view, owner)
     for text in (0, 7, 149):
@@ -107,7 +107,7 @@ def test_what_a_caption_shares_with_its_image(view, tmp_path):
     np.testing.assert_allclose(concepts.summarise_attention(clear, "image").perplexity, [1, 5], rtol=1e-6)
     shared = shared_attention(clear, owner[:10])
     np.testing.assert_allclose(shared.own, 1)
-    np.testing.assert_allclose(shared.other, 0.2)  # of two images the other one is the stranger
+    np.testing.assert_allclose(shared.other, 0.2)  # with two images, the other one is the random one
 
 
 def test_the_strongest_concepts_and_neighbourhoods_have_places_and_both_ends_of_every_edge(view):

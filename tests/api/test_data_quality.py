@@ -1,4 +1,4 @@
-"""Mismatched pairs: the score by a slow reference, planted ones, one caption an image, scores of pairs, a sample."""
+"""Mismatched pairs: a slow reference of the score, exchanged captions, one caption per image, pair scores, samples."""
 
 import shutil
 import tomllib
@@ -16,7 +16,7 @@ THINGS = ("dog", "car", "boat", "tree", "house", "girl", "horse", "ball", "bridg
 
 
 def slow_scores(v, w, owner, spaces):
-    """The score of every pair and of the random ones, written out."""
+    """Return the scores of all pairs and of random pairs, computed step by step."""
     s, texts = v @ w.T, np.arange(len(w))
     random = (owner + np.random.default_rng(0).integers(1, len(v), len(w))) % len(v)
 
@@ -49,7 +49,7 @@ def slow_scores(v, w, owner, spaces):
 @pytest.mark.parametrize("per_image", [1, 3])
 def test_the_score_is_that_of_a_slow_reference(per_image):
     v, w, owner = synthetic(14, noise=1.0, per_image=per_image)
-    keep = np.arange(len(w)) != 1  # one image with a caption less than the others
+    keep = np.arange(len(w)) != 1  # one image has one caption fewer than the others
     w, owner = w[keep], owner[keep]
     space = np.random.default_rng(1).normal(size=(len(w), 6)).astype(np.float32)
     spaces = [w, space] if per_image > 1 else []
@@ -59,7 +59,7 @@ def test_the_score_is_that_of_a_slow_reference(per_image):
 
 @pytest.fixture(scope="module")
 def exchanged(tmp_path_factory):
-    """A run whose every ninth caption, with its embedding, was given to another image; and which those are."""
+    """Run in which every ninth caption, with its embedding, belongs to another image; and a mask of these captions."""
     captions = [f"a {THINGS[i % 10]} near a {THINGS[i // 4]} in way {k}" for i in range(40) for k in range(5)]
     runs = tmp_path_factory.mktemp("exchanged") / "runs"
     folder = write_run(runs, "demo", images=40, noise=0.8, captions=captions, pictures=False)
@@ -88,13 +88,13 @@ def test_exchanged_captions_head_the_list(exchanged):
 
 
 def changed(folder, to, **values):
-    """A copy of a run with other values in its configuration: keys of [data], [training] or [about]."""
+    """Copy a run with other values for keys of [data], [training] or [about] in its configuration; open the copy."""
     shutil.copytree(folder, to)
     document = tomllib.loads((to / "config.toml").read_text())
     for key, value in values.items():
         document[next(name for name in ("data", "training", "about") if key in document[name])][key] = value
     (to / "config.toml").write_text(tomli_w.dumps(document))
-    (to / "status.json").unlink()  # it names the configuration it belongs to
+    (to / "status.json").unlink()  # it belongs to the old configuration
     reseal(to)
     return open_run(to)
 
@@ -170,5 +170,5 @@ def test_other_splits_are_read_if_they_are_the_runs(tmp_path, monkeypatch):
     (data / "train_caps.txt").unlink()
     shutil.move(tmp_path / "elsewhere.txt", data / "train_caps.txt")
     (data / "dev_caps.txt").write_text("".join(f"other {i}\n" for i in range(20)))
-    [dev] = data_quality.splits_of_run(run)  # other data lies there now
+    [dev] = data_quality.splits_of_run(run)  # the folder now has other data
     assert dev.captions == run.captions("dev")

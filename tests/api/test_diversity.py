@@ -17,7 +17,7 @@ both_modalities = pytest.mark.parametrize("modality", ["image", "text"])
 
 
 def uneven(images=23, seed=3):
-    """Embeddings with one to six captions an image, in no order."""
+    """Return embeddings of images with one to six captions each, in random order."""
     v, w, _ = synthetic(images, noise=1.0, seed=seed)
     rng = np.random.default_rng(seed)
     owner = np.concatenate([np.full(rng.integers(1, 7), image) for image in range(images)])
@@ -70,7 +70,7 @@ def test_batches_are_the_objective_batch_by_batch(modality, size):
 
 
 def test_an_anchor_that_sees_all_alike_has_the_smallest_diversity_and_weights_are_gradients():
-    """raw(SD = 0) is exactly 1, and no warning is raised on the way."""
+    """raw(SD = 0) is exactly 1, and there is no warning."""
     assert squash(np.array([0.0]), 0.1)[0] == 1.0
     v, w, owner = synthetic(40, noise=1.0)
     spread = maths.std_over_split(whole_split(v, w, owner).sides("text"))
@@ -96,7 +96,7 @@ def test_an_anchor_that_sees_all_alike_has_the_smallest_diversity_and_weights_ar
 @both_modalities
 @pytest.mark.parametrize("size", [1, 17, 10_000])
 def test_a_bank_is_a_random_part_of_the_pairs(run, modality, size):
-    """Loops over the pairs in the bank; one of an anchor's own image is not a negative of it."""
+    """Compare with loops over the pairs in the bank; pairs of the anchor's own image are not negatives."""
     v, w = run.embeddings("dev")
     owner = run.image_of_text("dev")
     settings = maths.DiversitySettings(modality, candidates="bank", bank_size=size, seed=4)
@@ -129,7 +129,7 @@ def test_a_sample_holds_all_captions_of_its_images_and_no_others():
 @pytest.mark.parametrize("candidates", CANDIDATES)
 @pytest.mark.parametrize("scores", [600, None])
 def test_an_opened_anchor_agrees_with_the_table_of_a_split_or_of_a_sample(run, modality, candidates, scores):
-    """Rows keep their numbers in the split; the spread is that of the sample's negatives alone."""
+    """Rows keep their numbers in the split; the spread is of the sample's negatives only."""
     sample, is_image = run.sample("dev", scores=scores) if scores else None, modality == "image"
     settings = {"modality": modality, "candidates": candidates, "batch_size": 6, "bank_size": 20, "seed": 2}
     table, whole = run.diversity("dev", sample=sample, **settings), run.diversity("dev", modality=modality)
@@ -176,7 +176,7 @@ def test_the_table_and_an_anchor_are_read_with_the_loss_they_are_given(run):
     np.testing.assert_allclose(table["raw"], 1 + np.exp(-0.2 / table["spread"]))
     assert table["diversity"].max() == 1.0
     entropy, std = (run.diversity("dev", function=function)["spread"] for function in ("entropy", "std"))
-    assert np.corrcoef(entropy, std)[0, 1] < -0.5  # they rank in opposite order
+    assert np.corrcoef(entropy, std)[0, 1] < -0.5  # they order anchors inversely
     loss = replace(run.anchor(7, split="dev").loss, temperature=0.05, gamma=0.1, epsilon=0.4)
     anchor = run.anchor(7, split="dev", loss=loss)
     assert anchor.diversity == pytest.approx(run.diversity("dev", epsilon=0.4)["diversity"][7])

@@ -1,4 +1,4 @@
-"""Heat maps: the formulas against plain loops, and every kind of run that has them; new texts and pictures for towers."""
+"""Heat maps: formulas against plain loops, every kind of run that has them, new texts and pictures with towers."""
 
 import math
 import shutil
@@ -35,7 +35,7 @@ def base(tmp_path_factory, own_threads):
 
 
 def test_cosines_by_hand_the_attention_that_scores_and_regions_that_overlap():
-    """One region is missing in the data."""
+    """One of the regions is missing in the data."""
     torch.manual_seed(0)
     v, w = (torch.nn.functional.normalize(torch.randn(1, count, 6), dim=-1) for count in (4, 5))
     regions, words = np.insert(v[0].numpy(), 3, 0, axis=0), w[0].numpy()
@@ -53,7 +53,7 @@ def test_cosines_by_hand_the_attention_that_scores_and_regions_that_overlap():
     np.testing.assert_allclose(laid.y, [0, 0.5, 0.75, 1])
     np.testing.assert_allclose(laid.values, [[1, 2, 3], [np.nan] * 3, [7, 7, 7]])
     pixels = np.random.default_rng(0).integers(0, 255, (2 * CELLS, 2 * CELLS, 3), dtype=np.uint8)
-    of_demo = region_features(cell_features(pixels)[None])[0, :, -4:]  # the demo knows where its regions lie
+    of_demo = region_features(cell_features(pixels)[None])[0, :, -4:]  # they end with the boxes
     np.testing.assert_allclose(region_boxes(), of_demo)
 
 
@@ -90,7 +90,7 @@ def test_without_data_boxes_or_a_model_the_map_says_why(base, tmp_path):
         np.testing.assert_allclose(plain.values, full["plain"].values, atol=1e-5)
         no_picture = open_run(tmp_path / "runs" / "words")
         no_picture.analysis("dev").manifest["documents"].remove("regions")
-        words = heat_map(no_picture, "dev", CAPTION, 0, "cosine")  # by the parts that its analysis keeps
+        words = heat_map(no_picture, "dev", CAPTION, 0, "cosine")  # from the parts in its analysis
         np.testing.assert_allclose(words.values, full["words"].values, atol=1e-3)
         assert (words.boxes, words.unknown) == (None, heat_maps.PARTS_ONLY)
     finally:
@@ -164,7 +164,7 @@ def test_the_patches_of_siglip_are_what_its_head_reads_of_each(tmp_path):
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory, own_threads):
-    """ "tuned": both towers of CLIP, pooled as they were; "pooled": its frozen patches and a BiGRU, pooled here."""
+    """ "tuned": both CLIP towers with their own pooling; "pooled": mean pooling of its frozen patches and of a BiGRU."""
     folder = write_towers_and_data(tmp_path_factory.mktemp("towers"))
     start_run(tower_config(folder, "tuned", epochs=1), folder / "runs", quiet())
     towers = {"text_tower": "", "text_tuning": "frozen", "image_tuning": "frozen", "projection": "linear"}

@@ -97,7 +97,7 @@ def base(tmp_path_factory, own_threads):
 
 @pytest.fixture
 def copied(base, tmp_path):
-    """A copy of the runs and their data, which may be damaged."""
+    """Copy of the runs and their data that a test may damage."""
     for name in ("runs", *LAYOUT):
         shutil.copytree(base / name, tmp_path / name)
     for name in LAYOUT:
@@ -106,7 +106,7 @@ def copied(base, tmp_path):
 
 
 def rewrite(run, **changes):
-    """Change what a run notes of its packed pictures, and seal it again."""
+    """Change a run's notes on its packed pictures and reseal its analysis."""
     file = run / "analysis" / "dev" / "images.json"
     document = json.loads(file.read_text())
     file.write_text(json.dumps(document | {"packed": document["packed"] | changes}))
@@ -117,7 +117,7 @@ DRAWN = [decode(draw(number), "drawn") for number in range(len(NAMES))]
 
 
 def shows(content, number):
-    """True if a thumbnail, which is compressed, shows the picture."""
+    """Return True if a thumbnail, which is compressed, shows the picture with this number."""
     picture, expected = (np.asarray(picture, float) for picture in (decode(content, "shown"), DRAWN[number]))
     return bool(np.abs(picture - expected).mean() < 4)
 
@@ -153,13 +153,13 @@ def test_runs_that_are_trained_on_them_or_on_features_of_them_show_them(base, tm
     assert all(shows(run.picture("dev", image), DEV[image]) for image in (2, 0))
     assert heat_map(run, "dev", CAPTIONS[NAMES[DEV[0]]][0], 0, "cosine").boxes is not None
     ids = out / "dev_ids.txt"
-    ids.write_text(ids.read_text().replace("0", "9"))  # other names: nobody knows whose pictures these are
+    ids.write_text(ids.read_text().replace("0", "9"))  # the ids no longer match any pictures
     assert evaluate([str(run.path), "--split=dev", "--overwrite"]) == 0
     assert open_run(run.path).picture("dev", 0) is None
 
 
 def refusal(run, image=0):
-    """Why a picture of dev is not shown."""
+    """Return the reason why a picture of dev is not shown."""
     return str(precomp_folders.refusal(open_run(run).open_picture, "dev", image))
 
 
@@ -221,7 +221,7 @@ def test_broken_containers_and_bombs_are_named(copied, monkeypatch):
     run, file = copied / "runs" / "parquet", copied / "parquet" / "data" / "validation-00000-of-00001.parquet"
 
     def write(images):
-        """Write the file anew and note its size in the run."""
+        """Rewrite the file and update its size in the run."""
         pq.write_table(pa.table({"image": images, "caption": ["a"] * len(images)}), file, row_group_size=2)
         rewrite(run, files=[{"name": file.name, "bytes": file.stat().st_size}])
 

@@ -1,4 +1,4 @@
-"""Reports: what is in the file, that nothing in it can run or load anything, and what the command refuses."""
+"""Reports: contents of the file, which cannot run or load anything, and inputs that the command refuses."""
 
 import html
 import json
@@ -103,7 +103,7 @@ def test_other_samples_and_splits_are_refused(folders, tmp_path, capsys):
 
 
 def verdict(runs, folder, *flags):
-    """The exit status of a report with a gate, and the verdict it writes."""
+    """Write a report with a gate; return its exit status and its JSON document."""
     out = folder / "report.html"
     status = main([*map(str, runs), *flags, "--out", str(out), "--overwrite"])
     return status, json.loads(out.with_suffix(".json").read_text())
@@ -118,7 +118,7 @@ def test_a_gate_fails_only_where_a_loss_exceeds_the_allowed_one_beyond_noise(fol
     assert (status, document["passed"], check["passed"], other["passed"]) == (1, False, False, True)
     assert [check[key] for key in ("change", "low", "high")] == [loss.mean, loss.low, loss.high]
     assert (document["first"], document["last"], document["split"]) == ("second", "first", "dev")
-    within_noise = (loss.mean + loss.high) / 2  # the loss is larger, and may still be noise
+    within_noise = (loss.mean + loss.high) / 2  # the mean loss is larger, but its interval includes this
     assert verdict(folders[::-1], tmp_path, f"--gate=rsum={within_noise}")[0] == 0
     assert verdict(folders[::-1], tmp_path, f"--gate=rsum={loss.high + 1e-9}")[0] == 1
     assert verdict(folders, tmp_path, "--gate", "rsum=-1")[0] == 0

@@ -1,4 +1,4 @@
-"""Hubs, retrieval.margins, changes between runs, guesses from the captions and judgements: against loops and by hand."""
+"""Hubs, margins, changes between runs, likely matches by captions, and judgements, against loops and by hand."""
 
 import numpy as np
 import pandas as pd
@@ -13,7 +13,7 @@ LINES = "1.png#0\t0.png\n2.png#0\t0.png\nelsewhere.png#0\t0.png\n"
 
 
 def scores_of(run, direction):
-    """(Q, C) scores and whether each candidate is a true match."""
+    """Return (Q, C) scores and the (Q, C) mask of true matches."""
     v, w = run.embeddings("dev")
     match = np.arange(len(v))[:, None] == run.image_of_text("dev")[None, :]
     return (w @ v.T, match.T) if direction == "t2i" else (v @ w.T, match)
@@ -76,8 +76,8 @@ def test_margins_where_ten_true_matches_come_first(tmp_path):
 
 
 def test_changes_of_diversity_rank_correlation_and_likely_results_by_hand():
-    """Anchor 0 goes from the most to the least diverse of three. 1 − 6·Σd²/(n(n² − 1)) without ties; a missing
-    value leaves its pair out."""
+    """Anchor 0 goes from the most to the least diverse of three. ρ is 1 − 6·Σd²/(n(n² − 1)) without ties; pairs with
+    a missing value are left out."""
     anchors = pd.DataFrame({"anchor": [0, 1, 2], "image": [0, 0, 1]})
     values = [1.0, 0.8, 0.9], [0.6, 0.8, 1.0]
     tables = [anchors.assign(diversity=column, spread=column) for column in values]
@@ -125,7 +125,7 @@ def test_likeness_is_the_largest_cosine_between_captions_of_both(run, direction)
 
 @both_directions
 def test_a_sample_of_the_queries_is_guessed_about_as_the_whole_is(run, direction, monkeypatch):
-    """In a space fitted to a sample of the captions, of which only those that are compared are encoded."""
+    """The text space is fitted to a sample of the captions; only captions that are compared are encoded."""
     assert run.query_sample("dev") is None
     monkeypatch.setattr(sampling, "SCORES_AT_MOST", 30 * 150 - 1)
     monkeypatch.setattr(sampling, "QUERIES_AT_MOST", 40)
@@ -147,8 +147,8 @@ def test_a_sample_of_the_queries_is_guessed_about_as_the_whole_is(run, direction
 
 @pytest.fixture
 def three(tmp_path):
-    """Three images with a caption each. By score captions have the images 0 1 2, 0 1 2 and 1 0 2, images the captions
-    1 0 2, 2 0 1 and 2 1 0."""
+    """Run of three images with one caption each. The captions rank the images 0 1 2, 0 1 2 and 1 0 2; the images rank
+    the captions 1 0 2, 2 0 1 and 2 1 0."""
     folder = write_run(tmp_path / "runs", "three", images=3, pictures=False, per_image=1)
     w = unit(np.array([[0.8, 0.6, 0.0], [0.94, 0.33, 0.1], [0.65, 0.7, 0.29]]))
     write_embeddings(folder, np.eye(3, dtype=np.float32), w, np.arange(3))
@@ -167,7 +167,7 @@ def test_recall_by_the_labels_and_by_the_judgements(three, tmp_path):
     table = retrieval.judged_recall(["three"], [values]).set_index("direction")
     columns = [f"{by}_{k}" for by in ("labels", "judged") for k in (1, 5, 10)]
     columns += ["labels_mrr", "labels_ndcg10", "map_at_r", "r_precision", "judged_mrr", "judged_ndcg10"]
-    second, third = 1 / np.log2(3), 1 / 2  # gains of these places
+    second, third = 1 / np.log2(3), 1 / 2  # discounted gains at ranks 2 and 3
     by_labels = [1 / 3, 1, 1, 2 / 3, 1, 1, (1 + 1 / 2 + 1 / 3) / 3, (1 + second + third) / 3]
     queries = {"i2t": np.array([0]), "t2i": np.array([2])}
     part = retrieval.judged_recall(["three"], [values], queries).set_index("direction")
@@ -191,7 +191,7 @@ def test_recall_by_the_labels_and_by_the_judgements(three, tmp_path):
 
 def test_judgements_lie_in_the_data_folder_and_those_that_do_not_fit_are_refused(three, tmp_path):
     file = tmp_path / "positives.tsv"
-    file.write_text("elsewhere.png#0\t0.png\n")  # about other splits: no damage
+    file.write_text("elsewhere.png#0\t0.png\n")  # judgements of other splits only
     with pytest.raises(retrieval.OtherSplitError):
         retrieval.run_judgements(three, "dev", file)
     file.write_text(LINES + "1.png 0.png\n")

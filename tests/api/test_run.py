@@ -1,4 +1,4 @@
-"""`list_runs`, `open_run`, `compare` on run folders written by the project's own writers."""
+"""`list_runs`, `open_run`, `compare` on run folders written by the same code as real ones."""
 
 import subprocess
 import sys
@@ -30,7 +30,7 @@ def root(tmp_path_factory):
 
 
 def test_runs_are_listed_by_name_and_damage_is_a_fault_of_its_run_alone(root, monkeypatch):
-    """A split that is no name, a flipped bit, and what nobody foresaw."""
+    """An invalid split name, a flipped bit, and an unexpected exception."""
     faults = {"a-baseline": "a-baseline: cannot be read (MemoryError: no room)", "b": ""}
     faults |= {"named": f"'{EVIL}' of named:", "torn": "config.toml"}
 
@@ -88,7 +88,7 @@ def test_outcomes_by_hand_and_differences_name_only_what_differs(root):
     table = comparison.config_differences({run.name: run.config for run in listing.list_runs(root)[:2]})
     assert table.index.tolist() == ["objective.loss"]
     assert table.loc["objective.loss"].tolist() == ["btr-hardest", "dcl"]
-    # An older run did not know settings of today, and a weight of no boosting is not a difference
+    # Older runs lack newer settings; a boosting weight without boosting is not a difference
     plain = {"objective": {"loss": "dcl"}, "boosting": {"boosting_weight": 0.2}}
     today = {"objective": {"loss": "dcl", "margin": 0.2}, "data": {"reviews": ""}, "name": "b"}
     assert comparison.config_differences({"a": plain, "b": today}).empty
@@ -105,7 +105,7 @@ def test_outcomes_by_hand_and_differences_name_only_what_differs(root):
 
 
 def test_torch_is_not_imported(root, both):
-    """Everything but a free text works without torch, so that pages open fast."""
+    """Everything except free-text queries works without torch, so that pages open fast."""
     program = f"""
 import sys; from coder_core.api import *
 a, b, run = map(open_run, {[str(root / "a-baseline"), str(root / "b"), str(both.path)]})

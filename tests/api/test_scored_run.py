@@ -1,4 +1,4 @@
-"""A run whose analysis holds scores gives the same answers as one with the embeddings behind them."""
+"""A run whose analysis holds scores gives the same answers as one with the embeddings they come from."""
 
 from dataclasses import asdict, replace
 
@@ -15,7 +15,7 @@ CHOICES = [{"candidates": "batch", "batch_size": 8}, {"candidates": "bank", "ban
 
 
 def written(root, name, *, scored):
-    """24 images with two captions each; one image has none."""
+    """Write and open a run of 24 images with two captions each; those of image 5 belong to image 6."""
     random = np.random.default_rng(3)
     v, w = (random.normal(size=(count, 6)) for count in (24, 48))
     owner = random.permutation(np.repeat(np.arange(24), 2))
@@ -28,7 +28,7 @@ def written(root, name, *, scored):
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """Compare answers by scores with those by the embeddings that made them."""
+    """The same run with scores and with embeddings."""
     root = tmp_path_factory.mktemp("runs")
     return written(root, "scored", scored=True), written(root, "plain", scored=False)
 

@@ -1,4 +1,4 @@
-"""Similarity matrices: their samples, every cell against loops, blocks against sharp cells, and one pair in numbers."""
+"""Similarity matrices: their samples, every cell against loops, blocks against single cells, numbers of one pair."""
 
 import numpy as np
 import pytest
@@ -72,7 +72,7 @@ def test_a_slice_gives_its_own_pairs_alone(run, source):
     assert set(batch.texts.tolist()) <= set(WITHIN.tolist())
     assert len(batch.texts) == (6 if source == "split" else 5)
     assert set(batch.images.tolist()) == set(run.image_of_text("dev")[batch.texts].tolist())
-    if source == "chosen":  # numbers are taken as they are
+    if source == "chosen":  # chosen numbers may be outside the slice
         batch = choose(run, source, chosen="0-3", within=WITHIN[:1])
         assert batch.texts.tolist() == [0, 1, 2, 3]
         assert "4 of the 4 pairs" in batch.about
@@ -108,7 +108,7 @@ def test_an_order_keeps_every_sample(run, source, by, direction):
 
 
 def test_alike_vectors_become_neighbours(monkeypatch):
-    """Three tight groups, shuffled: each is together, by the tree and by the plane."""
+    """Three tight, shuffled groups: the order by tree and the order by angle keep each group together."""
     rng = np.random.default_rng(0)
     group = rng.permutation(np.repeat(np.arange(3), 10))
     vectors = np.eye(8)[group] + 0.02 * rng.normal(size=(30, 8))
@@ -116,7 +116,7 @@ def test_alike_vectors_become_neighbours(monkeypatch):
         monkeypatch.setattr(similarity, "TREE_AT_MOST", limit)
         ordered = group[similarity._alike(vectors)]
         changes = int((np.diff(ordered) != 0).sum()) + int(ordered[0] != ordered[-1])
-        assert changes <= 3  # a circle of three groups
+        assert changes <= 3  # three groups on a circle
 
 
 def problem(images=9, modality="image"):
@@ -124,7 +124,7 @@ def problem(images=9, modality="image"):
 
 
 def pairs(count=12):
-    """A batch of pairs with two images twice."""
+    """Return a batch of pairs in which two images occur twice."""
     v, w, owner = synthetic(count - 2, noise=1.0)
     texts = np.array([0, 1, 5, 6, *range(10, 5 * (count - 4) + 10, 5)])[:count]
     return Sides(v[owner[texts]], w[texts], owner[texts], owner[texts])
@@ -171,7 +171,7 @@ def test_blocks_are_the_means_of_their_cells(images, cells, tile, monkeypatch):
 
 
 def test_a_large_matrix_is_never_held_whole(monkeypatch):
-    """The largest array made on the way is a tile, though the matrix has a hundred times as many cells."""
+    """No intermediate array is larger than a tile, a hundredth of the matrix."""
     s = problem(400)
     spread = similarity.anchor_diversity(s, LOSS)
     sizes = []
@@ -185,7 +185,7 @@ def test_a_large_matrix_is_never_held_whole(monkeypatch):
 
 
 def test_one_pair_by_hand_and_cells_and_pairs_that_add_up_to_the_training_loss():
-    """Anchor (1, 0) sees its own (1, 0), and negatives at 0.6 and 0.0: mean 0.3, deviation 0.3."""
+    """Anchor (1, 0) has the positive (1, 0) and negatives with cosines 0.6 and 0.0: mean 0.3, deviation 0.3."""
     v = np.array([[1.0, 0.0], [0.6, 0.8], [0.0, 1.0]], np.float32)
     s, loss = Sides(v, v, np.arange(3), np.arange(3)), Loss(temperature=0.1, gamma=0.3, epsilon=0.1)
     spread = similarity.anchor_diversity(s, loss)
@@ -270,7 +270,7 @@ def test_the_table_and_the_labels_name_every_cell(run, cells, columns, first):
 
 
 def test_starting_values_follow_from_quantiles_of_the_whole_matrix(tmp_path):
-    """γ is between negatives and positives, μ a third of the distance of the medians."""
+    """γ is between negatives and positives, μ a third of the distance between their medians."""
     run, alone = (open_run(import_clip(tmp_path / "runs", f"clip-{n}", images=n)) for n in (24, 1))
     v, w = (np.asarray(rows, np.float64) for rows in run.embeddings("dev"))
     is_own, scores = np.arange(24)[:, None] == run.image_of_text("dev"), v @ w.T

@@ -1,4 +1,4 @@
-"""Slices: expressions, what they refuse, and recall by slice against loops."""
+"""Slices: expressions, their errors, and recall by slice against loops."""
 
 import numpy as np
 import pytest
@@ -53,7 +53,7 @@ def test_expressions_and_plain_words_select_captions_and_a_singular_leads_to_its
         for rows, texts in cases.items():
             for text in texts:
                 assert np.flatnonzero(select(text, COLUMNS)).tolist() == [*rows], text
-    # "number word" found nothing; "numbers" is the column
+    # a search for words that match nothing suggests the columns of that name
     assert slices.search("colours", COLUMNS).any()
     assert "colours >= 2" in refusal(slices.search, "colour word", COLUMNS).faults[0].fix
 
@@ -76,7 +76,7 @@ def test_expressions_and_plain_words_select_captions_and_a_singular_leads_to_its
         ('"dog"', ["dog in words"]),
         ("'images'", ['"dog" in images']),
         ('"word" in words', ["words > 3"]),
-        # a typing error is an error and not a search for words
+        # a misspelt column is an error and not a search for words
         ("'lenght'", ["lenght > 3"]),
         ("'word'", ['"dog" in word']),
         ("'neighbors'", ["12 in neighbors"]),
@@ -130,7 +130,7 @@ def test_recall_by_slice_agrees_with_loops(tmp_path, direction, monkeypatch):
             assert row[f"low_{number}"] - 1e-9 <= recall <= row[f"high_{number}"] + 1e-9
         assert {name: row[name] for name in expected} == pytest.approx(expected)
         assert row["gain_low"] <= row["gain"] <= row["gain_high"]
-    monkeypatch.setattr(table, "label_values", None)  # gains of R@K do without MRR and nDCG@10
+    monkeypatch.setattr(table, "label_values", None)  # gains of R@K do not need MRR and nDCG@10
     gains = table.slice_gains(runs, "dev", direction, 5, entries, columns, least=1)
     for expression, gain in zip(gains["expression"], gains["gain"], strict=True):
         mask = slices.select(expression, columns)
@@ -183,7 +183,7 @@ def test_a_concept_is_the_one_that_a_caption_reads_most(tmp_path):
     run = open_run(write_concept_run(tmp_path, "run", images=80, concepts=words))
     columns, most = slices.slice_columns(run, "dev"), run.concepts("dev").rows("text", slice(None)).argmax(1)
     usual = [one for one in slices.usual_slices(columns) if one.kind == "concept"]
-    labels = "run (motion)", "dog", "run (object)", '<b>\\"'  # the long one has no room in an expression
+    labels = "run (motion)", "dog", "run (object)", '<b>\\"'  # the long label does not fit into an expression
     rows = {f'concept == "{label}"': most == number for number, label in enumerate(labels)}
     assert {one.expression for one in usual} == set(rows)
     for expression, mask in rows.items():

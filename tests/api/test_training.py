@@ -24,12 +24,12 @@ DATA = DataSet(DEMO, DEMO)
 
 
 def parsed(words):
-    """Configuration that the command line makes of the arguments."""
+    """Parse the arguments as the command line does and return the configuration."""
     return train.read_arguments(words[1:], PRESETS[words[0]].config).config
 
 
 def preset_words(changes, *options, name="new", data=DATA):
-    """The arguments for a run of the demo preset."""
+    """Return the arguments for a run of the demo preset."""
     return starting.arguments("demo", name, data, changes, *options)[0]
 
 
@@ -43,11 +43,11 @@ def test_an_unchanged_preset_takes_three_words_and_every_option_is_understood():
     free = {key for key, setting in settings().items() if setting.value_type is str and not setting.choices}
     assert keys & free == {"word_vectors", "device"}
     assert all(option.about for option in starting.options("demo"))
-    # Another value for every option at once: what the command line reads is what was given
+    # Change every option at once: the command line reads the same values
     options = starting.options("demo")
     changes = {option.key: not option.value for option in options if option.kind == "switch"}
     changes |= {option.key: option.choices[-1] for option in options if option.kind == "choice"}
-    changes |= {"learn_scale": False}  # the last loss has none
+    changes |= {"learn_scale": False}  # the last loss has no scale
     changes |= {"bank_size": 0, "gamma": -0.25, "epochs": 3, "learning_rate": 2.5e-05, "seed": 7}
     changes |= {"wrong_captions": 0.25, "clip_norm": float("inf")}
     changes |= {"other_part": False}  # clean takes all images
@@ -129,7 +129,7 @@ def test_a_finished_run_that_reads_the_same_becomes_the_teacher(tmp_path):
     assert not teachers(dimension=6)[0].same_model
     older = [replace(run, config=run.config | {"model": {**run.config["model"]}}) for run in summaries]
     for run in older:
-        del run.config["model"]["region_norm"]  # a run from before the option had none
+        del run.config["model"]["region_norm"]  # as in runs older than the setting
     for versions in (summaries, older):
         assert teachers(versions)[0].same_model
         assert not teachers(versions, region_norm="rms")[0].same_model
@@ -142,7 +142,7 @@ def test_a_finished_run_that_reads_the_same_becomes_the_teacher(tmp_path):
 
 
 def write_weights(root, kind, document, **arrays):
-    """A run of 8 images whose analysis holds sample weights of 40 pairs, drawn at random, and these arrays."""
+    """Write and open a run of 8 images with random sample weights of its 40 pairs, and with these arrays."""
     folder = write_sealed(root / kind, {"config.toml": f'name = "{kind}"\n'})
     weights = np.random.default_rng(2).random(40).astype(np.float32)
     documents = {"weighting": {"sample_weights": kind, "lambda": 32.0} | document}
@@ -152,7 +152,7 @@ def write_weights(root, kind, document, **arrays):
 
 @pytest.mark.parametrize("direction", [-1, 1])
 def test_every_pair_has_its_weight_and_its_measures(tmp_path, run, direction):
-    """Larger is more diverse, whatever Γ the raw scores were written with. Weights without neighbours have none."""
+    """A larger measure is more diverse, whatever Γ the raw scores include. Weights without neighbours have none."""
     names = "diversity", "discrepancy"
     raw = {name: np.random.default_rng(k).random((40, 2)).astype(np.float32) for k, name in enumerate(names)}
     document = {kind: {name: float(getattr(raw[name], kind)()) for name in names} for kind in ("mean", "std")}

@@ -1,4 +1,4 @@
-"""A real browser opens every page: every chart is drawn, nothing fails, nobody else is asked, captions stay text."""
+"""A real browser opens every page: charts are drawn, nothing fails, no other host is contacted, captions stay text."""
 
 import math
 import re
@@ -22,7 +22,7 @@ CORNERS = 12
 EVERYTHING = "area=a:-9,-9,9,-9,9,9,-9,9"
 PAIRS = {"concepts": ("concepts", "more-concepts"), "weights": ("combined", "opposite")}
 PAIRS |= {"split": ("holder", "run")}
-SECTIONS = {  # a page → its sections
+SECTIONS = {  # page → number of sections
     "overview?": 8,
     "diversity?": 6,
     "diversity?anchors=Images&": 6,
@@ -41,7 +41,7 @@ SECTIONS = {  # a page → its sections
 WITHOUT_CHARTS = ("train?", "overview?split&", "reviews?", "data?")
 # every kind of component
 IN_DARK = ("overview?", "similarity?", "retrieval?values=true&", "concepts?", "data?")
-# the components of another view of the page, or those that are checked in tests of reviews
+# views with the same components as another view of the page, or with those that the tests of reviews check
 AGAIN = ("diversity?anchors", "retrieval?direction", "reviews?")
 
 
@@ -106,7 +106,7 @@ def test_start_page_popovers_and_dialogs_are_accessible(visit):
     visit.open("retrieval?run=imported-blurred&versus=imported")
     for dark in (False, True):
         if dark:
-            visit.darken()  # until the script has run through: meanwhile Streamlit fades what it draws anew
+            visit.darken()  # waits for the end of the script: until then Streamlit fades outdated elements
         for name in ("Download table", "Save figures"):
             page.get_by_role("button", name=name).first.click()
             page.get_by_test_id("stPopoverBody").wait_for()
@@ -127,7 +127,7 @@ def test_start_page_popovers_and_dialogs_are_accessible(visit):
 
 
 def lasso(visit, pane):
-    """Draw a circle over half the height of a map; how many points are selected."""
+    """Draw a lasso, a circle over half the height of a map; return the number of selected points."""
     map_area = visit.page.locator(".st-key-joint-map .nsewdrag").nth(pane)
     map_area.scroll_into_view_if_needed()
     box, mouse = map_area.bounding_box(), visit.page.mouse
@@ -213,7 +213,7 @@ def test_hover_names_the_cell_and_a_click_opens_the_pair(visit):
     visit.reach(f"pair-caption={caption}")
     answer = visit.page.get_by_text(f"Image {image} with caption {caption}")
     assert answer.count() == 1
-    for _ in range(2):  # the answer is in sight beside the matrix, also further down
+    for _ in range(2):  # the answer is visible beside the matrix, also further down
         position = answer.bounding_box()
         assert 0 <= position["y"] <= visit.page.viewport_size["height"]
         assert position["x"] > plot.bounding_box()["x"] + plot.bounding_box()["width"]
@@ -227,7 +227,7 @@ def test_hover_names_the_cell_and_a_click_opens_the_pair(visit):
 
 
 def check_narrow(visit):
-    """In a narrow window columns are stacked, and cards stay readable; returns the boxes of the charts."""
+    """Check that a narrow window stacks columns and keeps cards readable; return the boxes of the charts."""
     visit.page.set_viewport_size({"width": 760, "height": 1000})
     visit.page.locator("h1").scroll_into_view_if_needed()
     visit.settle()

@@ -1,4 +1,4 @@
-"""Cards and exports: what comes from outside is escaped."""
+"""Cards and exports: text from outside is escaped."""
 
 import re
 from dataclasses import replace

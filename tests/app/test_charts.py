@@ -67,7 +67,7 @@ def test_histograms_and_densities_count_every_value_once():
 
 @pytest.mark.parametrize("theme", [None, "dark"])
 def test_colours_can_be_read_on_their_ground(theme):
-    """WCAG contrast is 4.5 for text, 3 for marks; one run is blue, two are vermilion and blue."""
+    """WCAG contrast is at least 4.5 for text, 3 for marks; one run is blue, two are vermilion and blue."""
 
     def luminance(colour):
         parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]

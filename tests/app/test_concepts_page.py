@@ -1,4 +1,4 @@
-"""The Concepts page: graph, readings, pairs and readers of runs with a concept branch; what is absent in others."""
+"""The Concepts page: graph, readings, pairs and readers of runs with a concept branch; what it omits for others."""
 
 import numpy as np
 import pandas as pd

@@ -1,4 +1,4 @@
-"""Runs whose files hold values of other kinds: named on the page, and everything else lists and opens."""
+"""Runs whose files hold values of wrong types: pages name them, and list and open everything else."""
 
 import json
 import shutil
@@ -21,7 +21,7 @@ VALUES = (True, "![x](y)", [[["x"]]], {"a": {}})
 
 
 def small(root, *names, images=8, **options):
-    """Runs without pictures."""
+    """Write runs without pictures."""
     return [write_run(root, name, images=images, pictures=False, **options) for name in names]
 
 
@@ -31,11 +31,11 @@ def halve(path):
 
 FAULTS = {"cut": ("image_ranks.npy", cut), "flipped": ("text_embeddings.npy", flip)}
 FAULTS |= {"halved": ("captions.json", halve), "torn": ("images.json", halve)}
-"""A run → a file of its analysis, and how it is damaged."""
+"""Run → file of its analysis, and function that damages it."""
 
 
 def spoil(document, value, depth):
-    """Every value at this depth replaced."""
+    """Replace every value at this depth."""
     if depth == 0:
         return dict.fromkeys(document, value)
     parts = {key: part for key, part in document.items() if isinstance(part, dict)}
@@ -44,7 +44,7 @@ def spoil(document, value, depth):
 
 @pytest.fixture(scope="module")
 def spoilt(tmp_path_factory):
-    """A good pair among runs with wrong values in configuration, manifest, status and history."""
+    """Folder with a good pair among runs with wrong values in configuration, manifest, status and history."""
     root = tmp_path_factory.mktemp("spoilt") / "runs"
     small(root, "good", "good-baseline")
     for number, value in enumerate(VALUES):
@@ -76,12 +76,12 @@ def test_pages_name_damaged_runs_and_show_the_others(opened, spoilt, page):
         assert app.saying("manifest-0-1")
 
 
-WITHOUT_FIGURES = ("clusters", "concepts", "data", "reviews", "weights")  # these runs lack the subject
+WITHOUT_FIGURES = ("clusters", "concepts", "data", "reviews", "weights")  # nothing to show of these runs
 
 
 @pytest.fixture(scope="module")
 def faulty(tmp_path_factory):
-    """A good pair beside a run of each of FAULTS."""
+    """Folder with a good pair beside one run for each of FAULTS."""
     root = tmp_path_factory.mktemp("faulty") / "runs"
     small(root, "good-baseline", "good")
     for (file, damage_it), folder in zip(FAULTS.values(), small(root, *FAULTS), strict=True):
@@ -154,7 +154,7 @@ def test_the_overview_names_a_torn_run_and_a_lost_history_in_place(opened, tmp_p
 
 
 def test_metrics_of_another_run_are_not_shown(opened, tmp_path):
-    """A manifest exchanged for that of another run is intact in itself."""
+    """A manifest copied from another run passes its own checks."""
     [good] = small(tmp_path, "good", images=20)
     [exchanged] = small(tmp_path, "exchanged", images=20, seed=1, noise=4)
     for name in ("manifest.json", "captions.json"):
@@ -171,7 +171,7 @@ def test_metrics_of_another_run_are_not_shown(opened, tmp_path):
 
 
 def test_a_run_whose_ranks_lack_a_row_leaves_the_table_of_good_runs(opened, tmp_path):
-    """A resealed run with the captions of another, of fewer images by its ranks; and a sound one of one more image."""
+    """One resealed run has ranks for too few images; a valid run has the same captions and one more image."""
     _, short, more = small(tmp_path, "good", "short", "more")
     file = short / "analysis" / "dev" / "image_ranks.npy"
     np.save(file, np.load(file)[:-1])

@@ -26,8 +26,8 @@ from tests.support.run_folders import (
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory):
-    """A run of dev whose pictures hold a copy and a torn file, with the train split of its data beside it, which has a
-    picture and a caption of dev."""
+    """Runs on dev, whose pictures include a copy and a damaged file; the train split of their data shares a picture and
+    a caption with dev."""
     base = tmp_path_factory.mktemp("data-page")
     captions = [f"view {i} from place {k}" for i in range(10) for k in range(5)]
     captions[7], captions[23] = "<Two> dogs on the beach", "a picture"
@@ -97,7 +97,7 @@ def test_train_is_judged_by_two_runs_that_saw_one_half_each(tmp_path, opened):
 
 
 def test_train_without_suspicious_pairs(tmp_path, opened):
-    """The threshold says what it leaves out of all pairs, whatever the slice; one run's list leads to new judges."""
+    """The page shows how many of all pairs a threshold leaves out, with any slice; a single run needs new judges."""
     [first, second], wrong = write_halves(tmp_path / "runs")
     import_run_folder(first.parent, "clip", images=20, split="train")
     blind = write_run(first.parent, "blind", images=20, pictures=False)
@@ -114,7 +114,7 @@ def test_train_without_suspicious_pairs(tmp_path, opened):
     assert app.saying("clip", "--train-part")
     assert "-clean=" not in app.texts()
     app = opened(first.parent, "data", run="blind", split="train")
-    assert "-clean=" not in app.change(clean_above=0.05).texts()  # nothing would be left to train with
+    assert "-clean=" not in app.change(clean_above=0.05).texts()  # it would leave nothing to train on
 
 
 def test_the_check_is_kept(root, opened, monkeypatch, tmp_path):
@@ -136,7 +136,7 @@ def test_the_check_is_kept(root, opened, monkeypatch, tmp_path):
     until_over(name)
     assert jobs.how_it_ended(name) == ""
     assert key not in app.again().keys("button")
-    app = opened(root, "data", **query)  # another visitor, from the kept report
+    app = opened(root, "data", **query)  # another visitor sees the stored report
     assert key not in app.keys("button")
     assert app.saying("train (1 images)", "dev (10 images)")
     train.write_text(before)

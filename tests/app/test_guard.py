@@ -1,4 +1,4 @@
-"""A foreign Host or Origin is refused on page, health check, upload and socket alike; an address is completed."""
+"""A foreign Host or Origin is refused for page, health check, upload and socket alike; an address is completed."""
 
 import asyncio
 import socket
@@ -37,7 +37,7 @@ def test_this_machine_is_allowed_and_everybody_else_is_not():
 
 
 def response(kind, host, answer, **scope):
-    """The guard's response to a request with this Host, over an app with this answer (none: not reached)."""
+    """Return the guard's response to a request with this Host, in front of an app that gives this answer."""
     sent = []
 
     async def app_behind(scope, receive, send):
@@ -50,7 +50,7 @@ def response(kind, host, answer, **scope):
         sent.append(message)
 
     request = {"type": kind, "headers": [(b"host", host)], **scope}
-    with ThreadPoolExecutor(1) as thread:  # in this one an event loop of the browser tests may be running
+    with ThreadPoolExecutor(1) as thread:  # this thread may run an event loop of the browser tests
         thread.submit(asyncio.run, Guard(app_behind)(request, receive, send)).result()
     return sent
 
@@ -135,7 +135,7 @@ def test_a_baseline_a_zero_shot_run_or_the_oldest_is_compared_with(runs, names):
 
 
 def test_the_comparison_follows_the_runs_until_somebody_chooses(tmp_path, opened):
-    """As a demo's second run is finished while the first page is open."""
+    """For example, the demo's second run finishes while the first page is open."""
     write_run(tmp_path, "demo-baseline", images=4)
     assert complete("/", "", [run("demo-baseline", splits=("dev",))]) == "/overview?split=dev"
     app = opened(tmp_path, "overview", split="dev")
@@ -151,7 +151,7 @@ def test_the_comparison_follows_the_runs_until_somebody_chooses(tmp_path, opened
 
 
 def test_accepted_connections_send_at_once():
-    """Opened as Streamlit opens its socket: asyncio sets TCP_NODELAY only where the protocol is named."""
+    """The socket is opened as Streamlit does it; asyncio sets TCP_NODELAY only if the protocol is given."""
     with socket.socket(socket.AF_INET) as listening, socket.socket() as client:
         listening.bind(("127.0.0.1", 0))
         listening.listen()

@@ -21,8 +21,8 @@ CAPTION = CAPTIONS[DEV[1]][1]  # the fourth of dev: "number 7: a disc, drawn"
 
 @pytest.fixture(scope="module")
 def heat(runs):
-    """`runs` with those of `write_heat_runs`, "bare", whose features are a detector's: without boxes and tower, "tar",
-    pretrained, and "parquet", trained on regions, whose pictures lie inside such files."""
+    """`runs`, those of `write_heat_runs`, "bare" (features without boxes and tower, like a detector's), "tar"
+    (pretrained) and "parquet" (trained on regions); the pictures of the last two are inside such files."""
     folder = runs.parent
     with numerics_unchanged():
         write_heat_runs(folder)
@@ -41,7 +41,7 @@ def heat(runs):
 
 
 def drawn(visit, position=0):
-    """The trace, picture and frame of a heat map once it is there."""
+    """Wait for a heat map; return its figure and the values of its trace."""
     chart = f".st-key-heat-{position} {CHART}"
     visit.settle()
     visit.page.locator(f"{chart} .plot-container").wait_for()
@@ -57,7 +57,7 @@ def drawn(visit, position=0):
 
 
 def picked(visit):
-    """The word whose regions are lit."""
+    """Return the word whose regions are highlighted."""
     return str(visit.page.locator(".st-key-word [aria-checked=true]").inner_text())
 
 
@@ -99,7 +99,7 @@ def test_a_word_is_picked_and_its_regions_are_lit(visit, heat):
 
 
 def test_a_hostile_text_and_an_upload_have_maps(visit, heat, listener):
-    """Draw them with the towers of a pretrained run, and with those that made a run's features."""
+    """Their maps use the towers of a pretrained run, or those that made a run's features."""
     port, requests = listener
     text = payloads(port)[3]
     requests.clear()

@@ -1,4 +1,4 @@
-"""Jobs of the app: their names, their folders, and when their files go."""
+"""Jobs of the app: their names, their folders, and when their files are removed."""
 
 import os
 import sys
@@ -35,7 +35,7 @@ def test_two_names_are_two_jobs_and_one_name_is_one(root):
     try:
         assert layout.pid != training.pid
         assert jobs.start(WAIT, "layout-0123").pid == layout.pid
-        jobs.forget("layout-0123")  # it runs, so its files stay
+        jobs.forget("layout-0123")  # the job runs, so its files stay
         assert (root / ".work" / "layout-0123" / "job.json").exists()
     finally:
         jobs.stop("layout-0123")

@@ -40,14 +40,14 @@ def test_a_link_keeps_its_runs_on_every_page_and_back_takes_one_step(visit):
     visit.follow("Train")
     swapped = {"run": ["demo", "demo-baseline"], "split": ["dev"]}
     assert visit.query() == swapped
-    for page in ("Diversity", "Overview"):  # one step a press
+    for page in ("Diversity", "Overview"):  # one step per press
         visit.page.go_back()
         visit.titled(page)
         assert visit.query() == swapped
 
 
 def test_one_press_leads_back_to_a_page_as_it_was(visit):
-    """Its address holds the value of a control, of a name that the next page has a control for as well."""
+    """Its address holds the value of a control whose name the next page also uses."""
     visit.open(f"similarity?{PAIR}")
     visit.page.get_by_text("Images", exact=True).first.click()
     visit.reach("anchors=Images")
@@ -64,7 +64,7 @@ def test_one_press_leads_back_to_a_page_as_it_was(visit):
 
 
 def test_another_run_or_sample_is_in_the_address_at_once_and_back_returns(visit):
-    """The measure, which is not a step of its own, follows to no other page; the opened sample does."""
+    """The measure adds no step to the history and is not carried to other pages; the opened sample is."""
     visit.open(f"diversity?{PAIR}&measure=Entropy&caption=7")
     visit.page.get_by_role("combobox", name="Runs").click()
     visit.page.get_by_role("option", name="concepts", exact=True).click()

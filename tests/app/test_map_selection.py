@@ -1,4 +1,4 @@
-"""Selections on maps and in tables, filters and orders, as functions."""
+"""The functions behind selections on maps and in tables, filters and orders."""
 
 import numpy as np
 import pandas as pd
@@ -75,7 +75,7 @@ def test_a_long_lasso_is_thinned_and_still_holds_what_it_held():
 
 def test_areas_on_either_map_choose_the_same_samples_on_both():
     first = np.array([[1.0, 1.0], [5.0, 5.0], [9.0, 9.0], [9.0, 1.0]])
-    second = first[[2, 0, 1, 3]]  # sample 1 lies at (1, 1) on the second map
+    second = first[[2, 0, 1, 3]]  # sample 1 is at (1, 1) on the second map
     areas = Selection((Area(0, SQUARE), Area(1, SQUARE)), (3, 99))
     assert map_selection.points_in(areas, [first, second]).tolist() == [0, 1, 3]
     assert map_selection.points_in(Selection((Area(1, SQUARE),)), [first]).tolist() == []  # one map only
@@ -121,7 +121,7 @@ def test_outcomes_are_filtered_by_change():
 
 
 def test_tenths_by_hand():
-    """Twenty anchors, the two lowest are missed."""
+    """Of twenty anchors, the two with the lowest spread miss their match."""
     spread = np.arange(20.0)[::-1]
     tenths = selection.recall_by_tenth(spread, np.where(spread < 2, 50, 0), 10)
     rows = [[tenth, 100.0 * (tenth > 1), 2] for tenth in range(1, 11)]

@@ -1,5 +1,5 @@
-"""A newcomer's first ten minutes with two trained runs: from a comparison to a training that uses verdicts, and from
-suspicious pairs to a training without them."""
+"""A newcomer's first ten minutes with two trained runs: from a comparison to a training run that uses verdicts, and
+from suspicious pairs to a training run without them."""
 
 import re
 
@@ -26,7 +26,7 @@ MOST_CLICKS = 12
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    """The folder of two runs of one epoch, beside the data set that they trained on."""
+    """Folder of two runs of one epoch, beside the data set on which they were trained."""
     base = tmp_path_factory.mktemp("newcomer")
     data = write_tiny_data(base / "sets" / "tiny", images=60)
     with numerics_unchanged():
@@ -36,7 +36,7 @@ def trained(tmp_path_factory):
 
 
 class Newcomer:
-    """Somebody who clicks on what the page shows, and counts."""
+    """User who clicks on what the page shows, with a count of the clicks."""
 
     def __init__(self, visit):
         self.visit, self.page, self.clicks = visit, visit.page, 0
@@ -54,7 +54,7 @@ class Newcomer:
 
 
 def verdicts(file):
-    """Caption and verdict of every judged pair."""
+    """Return caption and verdict of every judged pair."""
     return [(review.caption, review.verdict) for review in read_reviews(file).all] if file.exists() else []
 
 
@@ -101,7 +101,7 @@ def test_from_a_comparison_to_a_training_with_verdicts(trained, browser, tmp_pat
 
 
 def test_from_suspicious_pairs_to_a_training_without_them(browser, tmp_path):
-    """The pairs that the Data page counts are left out, judged by the runs that it lists them by."""
+    """The run leaves out the pairs that the Data page counts, by the same two judges."""
     root, new = tmp_path / "runs", tmp_path / "runs" / "mine-other-half-cleaned"
     judges = [root / "mine-half", root / "mine-other-half"]
     data = write_told_data(tmp_path / "sets" / "told", 2)

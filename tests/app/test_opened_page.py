@@ -1,4 +1,4 @@
-"""The panel of the opened sample: what opens one, and where it follows."""
+"""The panel of the opened sample: how a sample is opened, and which pages keep it open."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Every page: with any kind of run, from a link, beside runs of other samples or without embeddings, asked nonsense."""
+"""Every page: any kind of run, links, runs of other samples or without embeddings, invalid parameters."""
 
 import re
 import shutil

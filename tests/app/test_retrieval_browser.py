@@ -34,7 +34,7 @@ def test_a_click_enter_and_space_open_a_row_and_tables_page_filter_and_sort(visi
     visit.reach(f"query-text={row_number(visit, 40)}(&|$)")
     row_box = visit.page.locator("tbody tr[aria-selected=true]").bounding_box()
     outer = visit.page.locator(".scrolled").bounding_box()
-    assert outer["y"] < row_box["y"]  # it is scrolled there
+    assert outer["y"] < row_box["y"]  # scrolled into view
     assert row_box["y"] + row_box["height"] <= outer["y"] + outer["height"] + 1
     visit.page.get_by_role("button", name="Next page").click()
     visit.show(f"51–100 of {5 * IMAGES}")
@@ -47,7 +47,7 @@ def test_a_click_enter_and_space_open_a_row_and_tables_page_filter_and_sort(visi
     visit.enter("Filter by words", "scene 41 told")
     visit.show("5 captions", exact=True)
     assert {row_number(visit, row) for row in range(5)} == set(range(205, 210))
-    assert visit.number("Caption number") in range(205, 210)  # what the filter leaves out is no longer open
+    assert visit.number("Caption number") in range(205, 210)  # a query that the filter leaves out is closed
     table = pd.read_csv(visit.downloaded("CSV"))
     assert set(table["caption id"]) == set(range(205, 210))
     assert {*table["image id"], *table["file"]} == {41, "41.png"}
@@ -102,7 +102,7 @@ def test_a_row_opens_its_sample_in_sight_and_its_links_lead_to_it_in_one_documen
     panel.get_by_text(f"Caption {number} of image {number // 5} ").wait_for()
     box = panel.bounding_box()
     assert box["y"] >= 0
-    assert box["y"] + box["height"] < 250  # the table below it is in sight, too
+    assert box["y"] + box["height"] < 250  # the table below it is visible, too
     visit.page.evaluate("window.stays = true")
     panel.get_by_role("link", name="diversity").click()
     visit.reach(f"/diversity.*[?&]caption={number}(&|$)")
@@ -122,7 +122,7 @@ def test_a_row_opens_its_sample_in_sight_and_its_links_lead_to_it_in_one_documen
 
 
 def click_bar(visit, chart, trace, position):
-    """Click on a bar, or with a trace of −1 on the middle of a heat map's cell of this row and column 0."""
+    """Click a bar or, with trace −1, the middle of a heat map's cell in this row and column 0."""
     point = visit.page.evaluate(
         """([key, trace, position]) => {
           const chart = document.querySelector(`.st-key-${key} .js-plotly-plot`), full = chart._fullLayout

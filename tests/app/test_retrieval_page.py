@@ -158,7 +158,7 @@ def test_next_failure_is_a_failure(roots, opened):
     assert (ranks[walked] >= 1).all()
     assert app.click("query-text-failure--1").value("query-text") == walked[1]
     linked = opened(roots["two"], "retrieval", outcome="Broken", query_text="7")
-    assert linked.value("query-text") == 7  # also where the filter leaves it out
+    assert linked.value("query-text") == 7  # even if the filter leaves it out
 
 
 def test_the_rank_change_and_the_links_of_a_query(roots, opened):

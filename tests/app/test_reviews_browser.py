@@ -18,7 +18,7 @@ NOTE = "<img src={to}/a> ![w]({to}/b) [v]({to}/c) \u202ewml"
 
 @pytest.fixture
 def to(listener):
-    """The listener's address, from which nothing is requested during the test."""
+    """The listener's address; the test fails if anything is requested from it."""
     listener[1].clear()
     yield f"http://127.0.0.1:{listener[0]}"
     assert listener[1] == []
@@ -29,14 +29,14 @@ def queue(visit, reviewer, name):
 
 
 def press(visit, key, done):
-    """Press a key and wait until so many pairs are done."""
+    """Press a key and wait until `done` pairs of the queue are done."""
     visit.page.bring_to_front()
     visit.page.keyboard.press(key)
     visit.show(re.compile(rf"^{done} of \d+ "))
 
 
 def toast(visit, verdict):
-    """The toast of a verdict, which covers no control of the panel."""
+    """Wait for the toast of a verdict, check that it covers no control of the panel, and return it."""
     shown = visit.page.locator("[class*=st-key-toast-]")
     shown.get_by_role("status").filter(has_text=verdict).wait_for()
     visit.settle()
@@ -48,7 +48,7 @@ def toast(visit, verdict):
 
 @pytest.fixture(scope="module")
 def judged(runs, tab):
-    """The file of reviews with five verdicts and one taken back, given with keys in two tabs at once."""
+    """File of reviews with five verdicts and one undone, entered by key in two tabs at once."""
     anna, ben = tab, tab.another_tab()
     queue(anna, "anna", "Most ambiguous")
     queue(ben, "ben", "Most ambiguous")

@@ -18,7 +18,7 @@ from tests.support.tiny_runs import changed
 
 @pytest.fixture
 def root(tmp_path, monkeypatch):
-    """One run of 20 images; the reviews of its data, which is built in, lie beside the runs."""
+    """Folder with a run of 20 images; its data is built in, so its reviews are stored beside the runs."""
     monkeypatch.delenv("CODER_REVIEWS", raising=False)
     write_run(tmp_path / "runs", "demo", images=20, noise=3.0, pictures=False)
     return tmp_path / "runs"
@@ -42,7 +42,7 @@ def test_a_cleaned_run_shows_the_verdicts_it_was_trained_with_and_no_file_elsewh
 
 
 def done(app):
-    """Pairs of the queue that are judged or skipped."""
+    """Return the number of pairs in the queue that are judged or skipped."""
     return int(app.get("progress")[0].proto.text.split(" of 50")[0].split()[-1])
 
 
@@ -86,7 +86,7 @@ def test_a_queue_holds_every_text_once(tmp_path):
 
 @pytest.fixture
 def missed(file, root):
-    """A caption whose first result two reviewers judged to match it as well; they agree on a wrong caption of image 3."""
+    """A caption whose first result matches it, too, by two reviewers; they agree on a wrong caption of image 3."""
     run = open_run(root / "demo")
     split, captions = ReviewedSplit.of(run, "dev"), run.captions("dev")
     missed = int(np.flatnonzero(run.ranks("dev")["t2i"] > 0)[0])

@@ -14,11 +14,11 @@ UPGRADE = {"Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Versi
 UPGRADE["Sec-WebSocket-Key"] = "dGhlIHNhbXBsZSBub25jZQ=="
 PAGES = {"/": 307, "/overview?run=../../etc&versus=x": 307, "/overview?run=../../etc": 200}
 PAGES |= {"/_stcore/health": 200, "/_stcore/stream": 101}
-"""An address → the status of its answer; 307 leads to the address with its runs."""
+"""Address → status of the answer; 307 redirects to the address with its runs."""
 
 
 def answer(port, path, host, origin="", method="GET"):
-    """The answer to a request with this Host and, if it is not "", Origin."""
+    """Return the answer to a request with this Host and, if it is not "", this Origin."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
     connection.putrequest(method, path, skip_host=True)
     headers = {"Host": host} | ({"Origin": origin} if origin else {})

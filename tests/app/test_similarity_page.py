@@ -1,4 +1,4 @@
-"""The Similarity page: every control, one run and two, an imported one, blocks, a click, values that mean nothing."""
+"""The Similarity page: every control, one run and two, an imported one, blocks, a click, meaningless values."""
 
 import itertools
 import math
@@ -125,7 +125,7 @@ BLUE, VERMILION, GREY = COLOURS.runs[1], COLOURS.runs[0], COLOURS.ramp[0]
         (0.3, [0, 1, 1], [BLUE, GREY, GREY]),  # all below: every shade of blue
         (-0.9, [0, 0, 1], [GREY, GREY, VERMILION]),  # all above: every shade of vermilion
         (-0.15, [0, 0.5, 1], [BLUE, GREY, VERMILION]),
-        (0.0, [0, 0.8, 1], [BLUE, GREY, "#ECD0BB"]),  # as strong as far from the centre
+        (0.0, [0, 0.8, 1], [BLUE, GREY, "#ECD0BB"]),  # weaker closer to the centre
     ],
 )
 def test_a_colour_tells_the_side_of_gamma(centre, positions, colours):
@@ -159,7 +159,7 @@ def test_imported_embeddings_start_from_their_own_similarities(tmp_path, opened)
     for page in (app, opened(root, "diversity", run="clip", versus="—")):
         assert (page.value("mu"), page.value("gamma")) == fitted
         assert page.saying(f"γ = {loss.gamma:g}", "99th")
-    app.change(run=["trained"])  # sliders that nobody moved follow to the next run
+    app.change(run=["trained"])  # untouched sliders take the next run's values
     assert (app.value("mu"), app.value("gamma")) == paper
 
 

@@ -1,4 +1,4 @@
-"""Pages with up to six runs, and what they say about a slice."""
+"""Pages with up to six runs, and their numbers for a slice."""
 
 import html
 import json
@@ -47,7 +47,7 @@ def names_of_traces(figure):
 
 
 def links_of(app):
-    """The parameters of every link on the page."""
+    """Return the parameters of every link on the page."""
     addresses = [html.unescape(address) for address in re.findall(r'href="([^"]*)"', app.texts())]
     return [parse_qs(urlsplit(address).query) for address in addresses]
 
@@ -128,7 +128,7 @@ def test_the_overview_follows_it(six, ranks, inside, opened):
     for recall in ("rsum", "i2t_r1", "t2i_r1"):
         assert gain_in_words(base, run, "dev", recall, inside) in app.texts()
     assert [trace["text"][3] for trace in app.figures()[0]["data"]] == [f"{value:.1f}" for value in expected]
-    assert not app.rows("answered")  # of two runs, what was fixed and broken says it
+    assert not app.rows("answered")  # two runs have fixed and broken queries instead
     [listed, _] = app.rows("now")
     assert len(listed) == min(8, int((right["last"] & ~right["base"]).sum()))
     [table] = app.rows("loss")

@@ -1,4 +1,4 @@
-"""Pages about splits of one or two images, and about runs that answer every query first."""
+"""Pages on splits of one or two images, and on a run that ranks every right answer first."""
 
 import re
 
@@ -10,7 +10,7 @@ from tests.support.concept_runs import write_concept_run
 from tests.support.run_folders import write_run
 
 KINDS = {"1 x 1": (1, 1, 1.0), "2 x 2": (2, 1, 1.0), "all first": (8, 4, 0.05)}
-"""A name → images, captions of each, noise of the captions."""
+"""Name → number of images, captions per image, noise of the captions."""
 PAIR = {"run": "demo-baseline", "versus": "demo"}
 ALONE = {"run": "demo-baseline", "versus": "—"}
 TEXTS = {"anchors": "Captions", "direction": "Caption → images"}

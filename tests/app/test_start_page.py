@@ -30,7 +30,7 @@ def root(tmp_path, monkeypatch):
 
 
 def write_training(root, steps, start):
-    """The first run is finished, and the second takes 2 s a step since `start`."""
+    """Write a finished first run, and a second one that has taken 2 s per step since `start`."""
     job = jobs.current()
     for name, state, step in ((FIRST, "finished", 100), (SECOND, "running", steps)):
         folder = write_run(root, name, images=6, pictures=False)

@@ -41,7 +41,7 @@ TINY |= {"word_threshold": 1}
 
 @pytest.fixture
 def root(tmp_path, monkeypatch):
-    """An empty folder of runs beside a folder of one small data set; whatever is left running is ended."""
+    """An empty folder of runs beside a folder with one small data set; jobs still running at the end are killed."""
     write_tiny_data(tmp_path / "data" / "tiny")
     monkeypatch.setenv("CODER_DATA", str(tmp_path / "data"))
     monkeypatch.setenv("CODER_CHECKPOINTS", str(tmp_path / "runs"))
@@ -55,19 +55,19 @@ def root(tmp_path, monkeypatch):
 
 
 def fill(app, data="tiny", preset="demo", **values):
-    """Name the run "mine", on the small data set with a small model."""
+    """Fill in the form for a run "mine"; `values` are settings of the preset."""
     app.change(data=data, preset=preset, name="mine", set=list(dict.fromkeys(["seed", *values])))
     return app.change(**{f"{preset}-{key}": value for key, value in values.items()})
 
 
 def mine():
-    """The run "mine" as a newly started app sees it: from files, not from a session; None if there is none."""
+    """Return the run "mine" as a newly started app reads it from files; None if it does not exist."""
     st.cache_data.clear()
     return next((entry for entry in training.training_runs() if entry.name == "mine"), None)
 
 
 def step(run):
-    """Steps that the run says it has taken."""
+    """Return the steps in the run's status; 0 without a run."""
     return int((read_status(run) or {}).get("step", 0)) if run.is_dir() else 0
 
 
@@ -83,7 +83,7 @@ def test_the_saved_epoch_is_the_one_the_run_calls_best():
 def test_the_time_left_is_measured(root):
     status = {"step": 30, "steps": 90, "started": 900}
     run = RunSummary("mine", root / "mine", "running", status=status)
-    # 2 s a step and an evaluation of 40 s before step 20; before that another start of the same run
+    # 2 s per step and an evaluation of 40 s before step 20; the first two are of an earlier start
     times = ((4, 0.0), (5, 2), (10, 1000), *((step, 1020 + 2 * step) for step in range(20, 60, 10)))
     records = pd.DataFrame(times, columns=["step", "time"])
     assert time_left(run, records) == " · about 0:03:00 left"  # 120 s for 40 steps
@@ -142,7 +142,7 @@ def test_a_lost_history_and_a_job_folder_that_is_a_link_are_named(root, opened):
 
 
 def test_a_line_of_history_drops_nothing_that_was_computed(tmp_path):
-    """While a run trains, what pages computed of any run stays, so that they are as quick as before."""
+    """While a run trains, cached results of all runs are kept, so that pages stay fast."""
     for name in ("finished", "trains"):
         write_run(tmp_path / "runs", name, images=6, pictures=False)
     before = list_runs(tmp_path / "runs")
@@ -177,7 +177,7 @@ def test_presets_in_a_link_and_a_missing_model(root, opened, monkeypatch):
 
 
 def test_verdicts_lead_to_a_training_of_the_judged_run_that_uses_them(root, opened):
-    """Verdicts on dev are of no use to it; the link to the form carries the run's configuration, runs and slice."""
+    """Verdicts on dev alone lead nowhere; the link to the form has the run's configuration, the runs and the slice."""
     data, changes = root.parent / "data" / "tiny", {"epochs": 1, "learning_rate": 3e-5, "bank_anchors": True}
     start_run(tiny_config(data, "first", loss="dcl", **changes), root, quiet())
     shutil.copytree(root / "first", root / "again")
@@ -232,7 +232,7 @@ def test_an_offline_teacher_is_one_of_the_runs_that_fit(root, opened):
     config = tiny_config(root.parent / "data" / "tiny", "first", epochs=1)
     start_run(config, root, quiet())
     app = opened(root, "train").change(demo_boosting="rm")
-    assert "offline" not in app.selectbox(key="demo-boosting_scenario").options  # the demo reads other words
+    assert "offline" not in app.selectbox(key="demo-boosting_scenario").options  # other words in the demo
     app.change(data="tiny", set=["word_threshold"])
     app.change(demo_word_threshold=config.data.word_threshold).change(demo_boosting_scenario="offline")
     assert app.selectbox(key="teacher").options == ["first"]
@@ -256,7 +256,7 @@ def test_every_run_has_a_job_of_its_own_with_a_harmless_name(root):
 
 
 def test_a_crash_of_the_app_does_not_touch_the_run(root):
-    """The program that started the job is killed with its whole group; the job lives on and is found again."""
+    """Kill the program that started the job with its whole group; the job survives and is found again."""
     job = "(sys.executable, '-c', 'import time; time.sleep(300)')"
     program = f"import sys, time; from app import jobs; jobs.start({job}, sys.argv[1]); time.sleep(300)"
     command = [sys.executable, "-c", program, training.job_name("mine")]
@@ -273,11 +273,11 @@ def test_a_crash_of_the_app_does_not_touch_the_run(root):
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_a_run_is_started_stopped_resumed_and_evaluated(root, opened):
-    """A run that a link filled in starts only after a second click."""
+    """A run that a link has filled in starts only after confirmation."""
     app, run = opened(root, "train", name="mine", data="tiny", **{"demo-epochs": "3"}), root / "mine"
     fill(app, epochs=4_000, **TINY)
     assert "train-confirm" in app.click("train-start").keys("button")
-    assert "train-confirm" not in app.change(demo_seed=7).keys("button")  # other values are asked for again
+    assert "train-confirm" not in app.change(demo_seed=7).keys("button")  # to be confirmed again
     app.click("train-start")
     assert mine() is None
     assert app.click("train-confirm").value("watch") == "mine"
@@ -307,7 +307,7 @@ def test_a_run_is_started_stopped_resumed_and_evaluated(root, opened):
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_judges_belong_to_the_job_of_the_cleaned_run(root, opened):
-    """They are stopped with it, and the same values continue from them."""
+    """They are stopped with it; starting again with the same values resumes from them."""
     write_told_data(root.parent / "data" / "told", 2)
     values = {key: value for key, value in VALUES.items() if key not in ("concepts", "bank_size")}
     values |= {"clean": True, "loss": "infonce", "word_threshold": 1, "threads": 1}

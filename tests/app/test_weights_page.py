@@ -1,4 +1,4 @@
-"""The Weights page: extremes, statistics, measures and pairs of runs with weights; what is absent in others."""
+"""The Weights page: extremes, statistics, measures and pairs of runs with weights; what it omits for others."""
 
 import re
 import shutil
@@ -78,7 +78,7 @@ def test_weights_without_neighbours_show_what_they_have(root, opened):
 
 
 def test_a_run_without_weights_is_named_with_one_that_has_them(root, opened):
-    """Beside the first run where both are of the same samples, else alone."""
+    """Beside the first run if both have the same samples, else alone."""
     app = opened(root, "weights", run="clip", versus="—")
     assert app.saying("clip", "--sample-weights diversity")
     assert not app.header

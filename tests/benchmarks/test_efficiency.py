@@ -1,4 +1,4 @@
-"""python -m benchmarks.efficiency: what is timed gives the answers of the analysis; the figures come out."""
+"""python -m benchmarks.efficiency: the timed code gives the results of the analysis; the figures are written."""
 
 import csv
 
@@ -32,7 +32,7 @@ def runs(tmp_path_factory):
 
 
 def stored_scores(analysis):
-    """(m, n)."""
+    """Return the (m, n) scores of captions and images."""
     if analysis.scores is not None:
         return analysis.scores.T
     images, texts = analysis.image_embeddings, analysis.text_embeddings

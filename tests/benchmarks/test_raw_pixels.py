@@ -1,4 +1,4 @@
-"""Benchmarks in seconds: a tower learns from raw pixels, killed and resumed on the way; features of photographs."""
+"""Benchmarks shrunk to seconds: a tower learns from raw pixels, killed and resumed; features of photographs."""
 
 import re
 from itertools import combinations
@@ -14,7 +14,7 @@ from tests.support.picture_folders import karpathy
 
 
 def test_chance_is_the_mean_over_all_orders():
-    """Three images with two captions: the best of an image's two places among six, a caption's image among three."""
+    """Three images with two captions each: an image's better rank of two among six, a caption's image among three."""
     pairs = list(combinations(range(6), 2))
     by_image = sum(sum(min(pair) < k for pair in pairs) / len(pairs) for k in (1, 5, 10))
     assert chance(3, 2) == pytest.approx(100 * (by_image + 1 / 3 + 1 + 1))

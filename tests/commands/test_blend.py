@@ -23,7 +23,7 @@ from tests.support.tiny_towers import embedded_by_transformers
 from tests.support.tower_runs import tower_config
 
 LORA = {"image_tuning": "lora", "text_tuning": "lora", "lora_dropout": 0.1}
-NAMES_OF = (  # our names of a tower's parts -> those of transformers, of pictures and of texts
+NAMES_OF = (  # our names of a tower's parts -> those of transformers, for pictures and for texts
     {"model": "vision_model", "projection": "visual_projection"},
     {"model": "text_model", "projection": "text_projection"},
 )
@@ -87,7 +87,7 @@ def test_the_ends_are_run_and_zero_shot_model_the_middle_their_mean(run, towers_
 
 
 def weights(run, alpha):
-    """Weights of both towers, by transformers' names; adapters merged."""
+    """Return the weights of both towers by transformers' names, adapters merged; blended unless `alpha` is None."""
     loaded = load_model(run)
     towers = loaded.towers
     named = {}

@@ -1,4 +1,4 @@
-"""The command: its description of the data, its refusals, and that training refuses the same in the same words."""
+"""The command: its description of the data, its refusals, and that training gives the same refusals."""
 
 import json
 import os
@@ -21,7 +21,7 @@ def data(tmp_path):
 
 
 def run(capsys, *arguments, status=0):
-    """Output of the command, which ends with this status."""
+    """Run the command, check its exit status, and return its output."""
     assert main([str(argument) for argument in arguments]) == status
     printed = capsys.readouterr()
     return " ".join((printed.out + printed.err).split())

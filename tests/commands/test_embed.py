@@ -1,4 +1,4 @@
-"""python -m coder_core.embed import: any model's embeddings become a run; what is wrong with them is named."""
+"""python -m coder_core.embed import: any model's embeddings become a run; errors in them are named."""
 
 import json
 import shutil
@@ -49,7 +49,7 @@ def with_pictures(folder):
 
 
 def refused(folder, capsys, *more):
-    """Message when the files are refused; nothing is left behind."""
+    """Return the message with which the files are refused; check that nothing is left behind."""
     assert run_import(folder, *more) == 1
     assert not list((folder.parent / "runs").glob("*"))
     return capsys.readouterr().err
@@ -88,7 +88,7 @@ def test_a_large_split_is_ranked_by_evaluate(files, runs, monkeypatch, capsys):
     assert "coder_core.evaluate" in str(refusal(open_run, runs / "clip"))
     np.save(files / "i.npy", np.ones((IMAGES, 5)))
     np.save(files / "t.npy", np.ones((IMAGES * 5, 5)))
-    assert run_import(files) == run_import(files, "--split=test") == 1  # taken; of another width
+    assert run_import(files) == run_import(files, "--split=test") == 1  # the run exists; another dimension
     assert evaluate([str(runs / "clip")]) == 0
     assert not list((runs / "clip" / "unranked").iterdir())
     small, large = (open_analysis(runs / name, "dev") for name in ("small", "clip"))

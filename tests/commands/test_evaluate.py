@@ -32,13 +32,13 @@ from tests.support.tower_runs import tower_config
 
 
 def evaluated(run, split):
-    """The analysis of a split, evaluated now."""
+    """Evaluate a split and return its analysis."""
     assert main([str(run), "--split", split]) == 0
     return open_analysis(run, split)
 
 
 def rows_of(folder, *arguments, output=None):
-    """Rows that the command writes as JSON; `output` forgets what was printed before."""
+    """Return the rows that the command writes as JSON; drop earlier output from the capture `output`."""
     file = folder / "out.json"
     if output is not None:
         output.readouterr()
@@ -47,7 +47,7 @@ def rows_of(folder, *arguments, output=None):
 
 
 def printed(output):
-    """Everything printed, on one line."""
+    """Return everything printed, on one line."""
     return " ".join("".join(output.readouterr()).split())
 
 
@@ -144,7 +144,7 @@ def test_reviewed_labels_are_printed_beside_the_labels(runs, tmp_path, capsys):
     assert {key: reviewed[key] for key in labels} == labels, "the labels' metrics stay"
     document = json.loads((tmp_path / "out.json").read_text())
     assert document["reviews_sha256"] == read_reviews(file).fingerprint()
-    run = open_run(runs[0])  # the app takes the same from the ten best results of every query
+    run = open_run(runs[0])  # the app computes the same from the ten best results of every query
     recall = reviewed_recall(run, "dev", ReviewedSplit.of(run, "dev"), read_reviews(file))
     for row in recall[recall["queries"] == "all"].to_dict("records"):
         for name, key in (("1", "r1"), ("5", "r5"), ("10", "r10"), ("ndcg10", "ndcg10")):

@@ -29,7 +29,7 @@ from tests.support.run_folders import flip, ranks_of, unit
 
 
 def row_of(run, folder, positives, split="dev"):
-    """The run's row with this file, or one of COCO's sets, of positives."""
+    """Evaluate a run with this file, or set of COCO's, as positives; return its row."""
     file = folder / "out.json"
     command = [str(run), f"--split={split}", f"--positives={positives}", f"--json={file}", "--overwrite"]
     assert main(command) == 0
@@ -57,7 +57,7 @@ def test_positives_beyond_the_labels(runs, tmp_path, capsys):
         assert row[name] == pytest.approx(value)
         assert name in rows["ensemble"]
     assert all(f"{row[f'{way}_extended_mrr']:.1f}/" in text for way in ("i2t", "t2i"))
-    assert row["rsum"] == analysis.metrics["rsum"]  # the labels' recall is not touched
+    assert row["rsum"] == analysis.metrics["rsum"]  # recall by the labels is unchanged
     run = open_run(runs[0])  # the app shows the same
     table = judged_recall(["one"], [judged_values(run, "dev", run_judgements(run, "dev", file))])
     for line in table.to_dict("records"):
@@ -88,8 +88,8 @@ def test_diversity_is_compared_with_the_disagreement_of_experts(runs, tmp_path, 
 
 @pytest.fixture
 def coco(tmp_path):
-    """Embeddings of 40 of COCO's test images and five captions of each, and eccv-caption's judgements of them: of "eccv"
-    and "cxc", the positives of images ("i2t") and of captions ("t2i")."""
+    """Embeddings of 40 of COCO's test images with five captions each, and eccv-caption's positives of them: for "eccv"
+    and "cxc", those of images ("i2t") and of captions ("t2i")."""
     package = Path(str(find_spec("eccv_caption").submodule_search_locations[0])) / "data"
 
     def read(name):
@@ -147,7 +147,7 @@ def test_cocos_extended_judgements_give_the_figures_of_their_own_program(coco, t
 
 
 def write_karpathy(folder, names, ids):
-    """COCO's annotations with five captions of these ids for every image."""
+    """Write COCO's annotations with five captions per image, which have these ids."""
     images = []
     for image, name in enumerate(names):
         numbers = ids[5 * image : 5 * image + 5]
@@ -180,7 +180,7 @@ def test_captions_are_recognised_by_the_ids_of_their_layout(coco, tmp_path, caps
     assert printed(capsys).count("their COCO ids") == 1
     for name in ("i2t_map_at_r", "t2i_map_at_r", "t2i_extended_r5"):
         assert metrics["test"][name] == pytest.approx(metrics["testall"][name])
-    # without the ids the captions would be others
+    # without the ids, other captions would be judged
     assert metrics["dev"]["t2i_map_at_r"] != pytest.approx(metrics["testall"]["t2i_map_at_r"])
     flip(written.path / "caption_ids.npy")
     assert_refused(r"caption_ids\.npy", open_analysis, run, "test", verify=True)

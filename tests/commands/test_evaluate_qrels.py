@@ -71,7 +71,7 @@ def test_judgements_are_stored_with_every_run_and_are_in_the_report(runs, tmp_pa
     both = [*map(str, runs), f"--qrels={file}", "--hub-correction"]
     assert main([*both, "--qrels-metrics", "ndcg@10", "mAP"]) == 0
     row = row_of(runs[0], tmp_path, f"--qrels={other}", "--qrels-metrics", "MRR")
-    row_of(runs[1], tmp_path, f"--qrels={file}", "--qrels-metrics", "mrr")  # in place of its first result
+    row_of(runs[1], tmp_path, f"--qrels={file}", "--qrels-metrics", "mrr")  # replaces its first result
     [(result, table), (_, alone)] = stored_tables()
     ends = tuple(row[f"i2t_qrels_mrr{end}"] for end in ("", "_low", "_high"))
     assert ends[1] < ends[0] < ends[2]

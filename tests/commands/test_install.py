@@ -25,7 +25,7 @@ PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text("utf-8"))["pro
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory):
-    """Installed from a copy, so that no build folder is left in the repository."""
+    """The package, installed from a copy so that no build folder is left in the repository."""
     folder = tmp_path_factory.mktemp("install")
     source = folder / "source"
     unwanted = shutil.ignore_patterns("__pycache__")
@@ -57,7 +57,7 @@ def test_coder_core_and_its_commands_are_installed_alone_and_pins_lie_in_their_r
 
 
 def open_terminal():
-    """Make standard input the terminal of this process, which a hang-up then stops, also under nohup."""
+    """Make standard input this process's terminal, so that a hang-up stops it, even under nohup."""
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 

@@ -27,7 +27,7 @@ GPU = torch.cuda.is_available()
 
 
 def plain(text):
-    """Without frames and line breaks."""
+    """Remove frames and line breaks."""
     return " ".join(re.sub("[│╭╮╰╯─]", " ", text).split())
 
 
@@ -146,7 +146,7 @@ def test_no_argument_trains_the_demo_then_leaves_it_alone(tmp_path, monkeypatch)
 
 
 def every_page_has_something_to_show(root, monkeypatch):
-    """Every page has its runs in the sidebar, or one click away."""
+    """Assert that every page has its runs in the sidebar or one click away."""
     for page in PAGES:
         app = open_page(monkeypatch, root, page)
         if page == "weights":

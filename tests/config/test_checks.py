@@ -16,12 +16,12 @@ AM = {"loss": "btr-sum", "boosting": "am"}
 
 
 def places(severity="error", **values):
-    """Flags of the faults of a configuration with these values."""
+    """Return the flags with errors (or warnings) in a configuration with these values."""
     return [fault.place for fault in problems(changed(Config(), **values)) if fault.severity == severity]
 
 
 def bounds(known):
-    """Values at the bounds of a setting and just outside them, and True where the value is allowed."""
+    """Yield values at a setting's bounds and just beside them, with True if the value is allowed."""
     step = 1 if known.value_type is int else 1e-6
     closed = known.within.startswith("["), known.within.endswith("]")
     for bound, outwards, included in zip(known.bounds, (-1, 1), closed, strict=True):
@@ -42,10 +42,10 @@ def test_values_at_and_beyond_the_bounds(key):
 
 
 def test_every_number_has_a_range_and_bounds_protect_training():
-    """But gamma, which infonce does not read; dcl takes a cosine."""
+    """Except gamma, which infonce does not read; for dcl it must be a cosine."""
     assert [key for key, known in NUMBERS.items() if not known.range] == ["gamma"]
     assert (places(gamma=1.5), places(gamma=1.5, loss="infonce")) == (["--gamma"], [])
-    # a process that requests more threads than fit is ended, for example; never saving or clipping is possible
+    # The limits prevent, for example, more threads than a process can start; infinity means never saving or clipping
     assert problems(changed(Config(), save_every=math.inf, clip_norm=math.inf)) == []
     largest = {"threads": 1024, "embeddings": 64, "beta": 1, "drop_regions": 0.5, "dimension": 65_536}
     assert {key: settings()[key].largest for key in largest} == largest

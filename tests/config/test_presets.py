@@ -18,7 +18,7 @@ PAPERS = [name for name in PRESETS if "f30k-b" in name or "coco-b" in name]
 CODER = {"temperature": 0.1, "gamma": 0.3, "epsilon": 0.1, "bank_size": 4096}
 CODER |= {"learning_rate": 2e-4, "epochs": 30, "batch_size": 128, "schedule": "step", "decay_at": 0.5}
 CODER |= {"momentum": 0.995, "weight_instance": 3.0, "weight_memory": 1.0, "dimension": 1024}
-# Section 4.1: 400 concepts of 300 numbers, β 0.9; A.2: one layer; CVSE: 0.3; our smoothing: 10.
+# Section 4.1: 400 concepts, 300 dimensions, β 0.9; A.2: one layer; CVSE: 0.3; our smoothing: 10.
 CONCEPTS = {"concepts": 400, "word_size": 300, "beta": 0.9, "gcn_layers": 1}
 CONCEPTS |= {"concept_smoothing": 10.0, "concept_threshold": 0.3, "concept_rescale": True}
 CONCEPTS["weight_concept"] = 1.0
@@ -57,7 +57,7 @@ def test_every_preset_is_valid_and_survives_toml(name):
 def test_a_zero_shot_model_is_sent_to_its_command_and_clip_is_the_readmes():
     with pytest.raises(InputError, match=r"python -m coder_core\.embed pictures DATA --model"):
         find_preset("clip-zero-shot")
-    # Its main branch has safetensors, others are pickles there
+    # The model that the README names has safetensors on its main branch, where others have pickles
     model = re.search(r"MODEL=(\S+)", (Path(__file__).parents[2] / "README.md").read_text())[1]
     for name in ("clip-lora", "clip-full", "tower-frozen"):
         assert PRESETS[name].config.towers.image_tower == model

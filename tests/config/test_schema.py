@@ -81,7 +81,7 @@ def test_settings_are_replaced_spelt_and_found_as_the_command_line_has_them():
 
 
 def another_value(setting):
-    """A value of a setting that is not its default."""
+    """Return a valid value of a setting other than its default."""
     if setting.value_type is bool:
         return not setting.default
     if setting.choices or setting.value_type is str:
@@ -92,7 +92,7 @@ def another_value(setting):
 
 
 def test_a_flag_sets_every_setting(tmp_path):
-    """Another value for every setting at once: what the command line reads is what was chosen."""
+    """Change every setting at once: the command line reads the same values."""
     values = {setting.key: another_value(setting) for setting in settings().values()}
     config = replace(with_settings(Config(), values), name="x")
     parsed = read_arguments([*changed_flags(Config(), config), "--name=x", f"--root={tmp_path}"], Config())

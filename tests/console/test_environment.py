@@ -1,4 +1,4 @@
-"""Importing changes nothing of the process; commands set variables before torch loads; Ctrl-C at an import is quiet."""
+"""Importing changes nothing in the process; commands set variables before torch loads; Ctrl-C at an import is quiet."""
 
 import json
 import os

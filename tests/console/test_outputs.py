@@ -1,4 +1,4 @@
-"""A place that cannot be written to is named before the work; the wording of faults; a bar."""
+"""Unwritable outputs are named before the work begins; the wording of faults; a progress bar."""
 
 from io import StringIO
 

@@ -1,4 +1,4 @@
-"""Processes of their own: started once, seen through files, recognised when they are over."""
+"""Background jobs: started once, observed through files, recognised when they have ended."""
 
 import json
 import os
@@ -16,7 +16,7 @@ NOTHING = (sys.executable, "-c", "pass")
 
 
 def until(condition, seconds=20):
-    """The first true value of a condition."""
+    """Wait until a condition is true and return its value."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         if value := condition():
@@ -26,7 +26,7 @@ def until(condition, seconds=20):
 
 
 def over(folder):
-    """The job of a folder, once it is over."""
+    """Wait for the end of a folder's job and return it."""
     return until(lambda: not (job := folder.current()).running and job)
 
 
@@ -58,7 +58,7 @@ def test_a_recycled_pid_a_damaged_record_and_a_zombie_are_no_running_job(tmp_pat
     (tmp_path / "job.json").write_text(json.dumps({"pid": this.pid, "created": this.create_time() - 100}))
     job = processes.JobFolder(tmp_path).current()
     assert not job.running
-    processes.JobFolder(tmp_path).stop()  # signals nobody: this test would end here
+    processes.JobFolder(tmp_path).stop()  # signals no process, or this test would end here
     assert processes.find_process(this.pid, this.create_time()) == this
     no_numbers = ('{"pid": "x", "created": 1}', '{"pid": null}', '{"pid": -1, "created": 0}')
     for content in ("", "{", "[]", *no_numbers):
@@ -73,7 +73,7 @@ def test_a_recycled_pid_a_damaged_record_and_a_zombie_are_no_running_job(tmp_pat
 
 
 def test_commands_see_the_package_not_the_folder_and_can_append_to_a_file_from_another(tmp_path):
-    """-P keeps a numpy.py beside the data out of sys.path; the folder of `coder_core` is named instead."""
+    """-P keeps a numpy.py beside the data from being imported; a job runs in the folder of `coder_core`."""
     assert processes.module_command("coder_core.train")[1:] == ("-P", "-u", "-m", "coder_core.train")
     program = "import sys, os; print('' in sys.path, os.getcwd() in sys.path, os.getcwd())"
     folder = processes.JobFolder(tmp_path / "job")

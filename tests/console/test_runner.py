@@ -86,7 +86,7 @@ def test_a_full_disk_below_the_output_stops_no_work(full, monkeypatch, tmp_path,
 
 @contextmanager
 def little_memory(more):
-    """This process may map `more` bytes beyond what it has."""
+    """Limit this process's address space to its present size plus `more` bytes."""
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     before = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + more, before[1]))

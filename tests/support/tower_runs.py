@@ -55,7 +55,7 @@ def tower_config(folder, name="tuned", *, model="clip", **values):
 
 
 def with_every_part(folder):
-    """Configure SigLIP with GPO on patches and words, a LoRA, a frozen tower, and all optional parts of a step."""
+    """Configure SigLIP with GPO on patches and words, one LoRA and one frozen tower, and every optional part."""
     concepts = folder / "concepts.json"
     concepts.write_text(json.dumps({"objects": ["ring", "disc"], "properties": ["drawn"]}))
     return tower_config(folder, "everything", model="siglip", concept_list=str(concepts), **EVERY_PART)
