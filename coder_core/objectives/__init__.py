@@ -18,7 +18,7 @@
     diversity of an anchor          diversity_std (CODER eq. 3), diversity_entropy, anchor_diversity (with a bank)
     weights of a pair               combined_weights (DIV, DIS, COMBINED), hub_weights (HAL), rank_weights (MITHUN),
                                     density_weights (AMRANI)
-    who is a negative of whom       both_directions, in_batch_direction, same_image_negatives, all_except_same_image
+    negatives of a query            both_directions, in_batch_direction, same_image_negatives, all_except_same_image
 
 Every function takes one direction; call it for both and add:
 

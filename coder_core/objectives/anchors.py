@@ -15,11 +15,11 @@ from coder_core.ops import mean_of_parts, parallel
 class Scorer(nn.Module):
     """Scores of n images with m captions, from their pooled vectors.
 
-    Called with (n, …, D) images, (m, …, D) captions, (n,) and (m,) lengths; gives (n, m).
+    Called with (n, …, D) images, (m, …, D) captions, (n,) and (m,) lengths; returns (n, m).
 
     Attributes:
-        by_pair: scores are not inner products of one vector per sample, so a split is scored pair by pair into a matrix.
-        local: samples are padded (…, L, D) with lengths; other scorers ignore lengths.
+        by_pair: True if scores are not inner products of one vector per sample; a split is then scored pair by pair.
+        local: True if samples are padded (…, L, D) with lengths; other scorers ignore lengths.
     """
 
     by_pair = False
@@ -27,15 +27,15 @@ class Scorer(nn.Module):
 
 
 class CosineScorer(Scorer):
-    """Inner product of one unit vector each."""
+    """Cosine: inner product of one unit vector per sample."""
 
     def forward(self, images: Tensor, texts: Tensor, *_: Tensor | None) -> Tensor:
-        """(n, D), (m, D) -> (n, m)."""
+        """Return (n, m) cosines of (n, D) and (m, D) unit rows."""
         return images @ texts.T
 
 
 class Lengths(NamedTuple):
-    """Numbers of regions and words of each pair."""
+    """Number of regions and number of words of each pair."""
 
     images: Tensor  # (B,)
     texts: Tensor  # (B,)
@@ -43,18 +43,18 @@ class Lengths(NamedTuple):
 
 @dataclass(frozen=True)
 class Anchors:
-    """This process's pairs and their candidates. Samples have the scorer's shape (`…`)."""
+    """This process's pairs and their candidates. The scorer determines the sample shape (`…`)."""
 
     images: Tensor  # (B, …, D) with gradient
     texts: Tensor  # (B, …, D) with gradient
     all_images: Tensor  # (world · B, …, D) with gradient
     all_texts: Tensor  # (world · B, …, D) with gradient
-    image_ids: Tensor  # (B,) equal for pairs that are not negatives of one another
+    image_ids: Tensor  # (B,) equal for pairs that are not negatives of each other
     all_image_ids: Tensor  # (world · B,)
-    offset: int  # of this process's pairs among all
+    offset: int  # row of this process's first pair among those of all processes
     scorer: Scorer
     lengths: Lengths | None = None  # of this process's pairs; read by a local scorer
-    all_lengths: Lengths | None = None  # of all
+    all_lengths: Lengths | None = None  # of all processes' pairs
 
 
 class Keys(NamedTuple):
@@ -72,12 +72,12 @@ def gather_anchors(
     scorer: Scorer | None = None,
     lengths: Lengths | None = None,
 ) -> Anchors:
-    """Gather the samples of all processes under one branch.
+    """Gather one branch's samples from all processes.
 
     Args:
         images, texts: (B, …, D).
         image_ids: (B,) the batch's `image_groups`.
-        scorer: of the pairs; None is the cosine.
+        scorer: of the pairs; None uses the cosine.
         lengths: of the pairs, for a local scorer.
 
     >>> gather_anchors(torch.eye(2), torch.eye(2), torch.tensor([7, 8])).all_image_ids
@@ -90,7 +90,7 @@ def gather_anchors(
 
 
 def _gather(samples: Tensor) -> Tensor:
-    """Gather samples; local features are padded to the longest of all processes."""
+    """Gather samples; pad local features to the longest sample of all processes."""
     if samples.ndim == 3 and parallel.world_size() > 1:
         longest = int(parallel.largest(torch.tensor([float(samples.shape[1])], device=samples.device)))
         samples = torch.nn.functional.pad(samples, (0, 0, 0, longest - samples.shape[1]))
@@ -125,7 +125,7 @@ def batch_directions(anchors: Anchors, *, keep_same_image: bool) -> Iterator[Dir
 
 
 def mean_vectors(anchors: Anchors) -> Anchors:
-    """Return the pairs with one vector per sample: the mean of its parts if the scorer reads several.
+    """Return the pairs with one vector per sample: the mean of its parts if the scorer compares several.
 
     >>> mean_vectors(gather_anchors(torch.ones(2, 3, 4), torch.ones(2, 5, 4), torch.tensor([7, 8]))).images.shape
     torch.Size([2, 4])

@@ -1,11 +1,11 @@
-"""HAL, MITHUN and AMRANI as one weight for each pair of a batch: what complementary samples are compared with.
+"""Sample weights by HAL, MITHUN and AMRANI, the baselines of complementary samples: one weight per pair of a batch.
 
-Thomas and Kovashka 2022 train all methods with the same n-pairs hinge and vary the weights alone; each function names
-the part of its method that becomes a weight. All are normalised alike: a batch's weights sum to λ, so that methods
-differ in what they emphasise, not in the size of the loss. Weights carry no gradient: detach the arguments.
+Thomas and Kovashka 2022 train all methods with the same n-pairs hinge and vary only the weights; each function here
+describes the part of its method that becomes a weight. A batch's weights always sum to λ, so methods differ in what
+they emphasise, not in the size of the loss. Weights must carry no gradient: detach the arguments.
 
     scores     (B, B) similarity of images (rows) to captions, over all processes
-    negatives  (B, B) bool, symmetric: pairs of another image
+    negatives  (B, B) bool, symmetric: true for pairs of different images
     scale      λ; the result is (B,) weights that sum to it
 """
 
@@ -16,13 +16,13 @@ from coder_core.ops import full_precision
 
 HAL_SHARPNESS, HAL_THRESHOLD = 30.0, 0.3  # γ and ε of HAL's published program on MS-COCO
 AMRANI_NEIGHBOURS = 8
-"""k: pairs of a batch that say how dense it is around one of them. Our choice; a batch of 128 holds few near ones."""
+"""k, the nearest pairs that measure the density around a pair. Our choice: a batch of 128 contains few near pairs."""
 
 
 def batch_weights(
     kind: str, scores: Tensor, images: Tensor, captions: Tensor, negatives: Tensor, *, scale: float
 ) -> Tensor:
-    """Weigh pairs by a kind, "hal", "mithun" or "amrani"; `images` and `captions` are (B, D) unit rows.
+    """Weigh pairs by one of the methods "hal", "mithun" or "amrani"; `images` and `captions` are (B, D) unit rows.
 
     Raises:
         ValueError: an unknown kind.
@@ -41,14 +41,14 @@ def batch_weights(
 
 
 def hub_weights(scores: Tensor, negatives: Tensor, *, scale: float) -> Tensor:
-    """HAL: samples that come near to many queries at once weigh more. Liu et al. 2020, arXiv:1911.10097.
+    """Weigh pairs by HAL: hubs, samples near many queries at once, weigh more. Liu et al. 2020, arXiv:1911.10097.
 
-    HAL is a loss, (1/γ)·log(1 + Σ_j exp(γ(S_qj − ε))) over a query's negatives. Its share of a wrong candidate j of
-    query q is exp(γ(S_qj − ε)) / (1 + Σ_j' exp(γ(S_qj' − ε))); summed over the queries, that is a soft count
-    of the queries whose closest wrong answer j is: its hubness h_j. A pair's weight is 1 + h, averaged over its image
-    and its caption as candidates. The 1 keeps samples that are no hubs in training, as the 1 in HAL's logarithm does.
+    HAL is a loss, (1/γ)·log(1 + Σ_j exp(γ(S_qj − ε))) over a query's negatives, in which a wrong candidate j of query q
+    has the share exp(γ(S_qj − ε)) / (1 + Σ_j' exp(γ(S_qj' − ε))). Summed over the queries, this share is a soft count
+    of the queries whose closest wrong answer is j: its hubness h_j. A pair's weight is 1 + h, averaged over its image
+    and its caption as candidates. The 1 keeps samples that are not hubs in training, like the 1 in HAL's logarithm.
 
-    >>> scores = torch.tensor([[0.9, 0.8, 0.1], [0.1, 0.9, 0.1], [0.1, 0.8, 0.9]])  # caption 1 comes near every image
+    >>> scores = torch.tensor([[0.9, 0.8, 0.1], [0.1, 0.9, 0.1], [0.1, 0.8, 0.9]])  # caption 1 is near every image
     >>> hub_weights(scores, ~torch.eye(3, dtype=torch.bool), scale=3.0)
     tensor([0.8336, 1.3328, 0.8336])
     """
@@ -59,11 +59,11 @@ def hub_weights(scores: Tensor, negatives: Tensor, *, scale: float) -> Tensor:
 
 
 def rank_weights(scores: Tensor, negatives: Tensor, *, scale: float) -> Tensor:
-    """MITHUN: a positive weighs more the worse it ranks. Mithun et al. 2018, "Webly Supervised Joint Embedding".
+    """Weigh pairs by MITHUN, more the worse the positive ranks. Mithun et al. 2018, "Webly Supervised Joint Embedding".
 
-    L(r) = 1 + 1/(N − r + 1) for the rank r (1 is first) among N candidates: just above 1 for the first, 2 for the last.
-    The authors' program takes it for each direction; a pair's weight is the mean of both. Equal scores rank above it, as in
-    evaluation. N is the positive and its negatives: other captions of the image are no candidates.
+    L(r) = 1 + 1/(N − r + 1) for rank r (1 is first) among N candidates: just above 1 for the first, 2 for the last. The
+    authors' program uses it in each direction; a pair's weight is the mean of both. Equal scores rank above the
+    positive, as in evaluation. N counts the positive and its negatives, not other captions of the image.
 
     >>> scores = torch.tensor([[0.1, 0.2, 0.3], [0.0, 0.9, 0.1], [0.0, 0.1, 0.9]])  # the first image ranks its own last
     >>> rank_weights(scores, ~torch.eye(3, dtype=torch.bool), scale=3.0)
@@ -79,12 +79,12 @@ def rank_weights(scores: Tensor, negatives: Tensor, *, scale: float) -> Tensor:
 
 
 def density_weights(images: Tensor, captions: Tensor, negatives: Tensor, *, scale: float) -> Tensor:
-    """AMRANI: pairs whose image and caption both lie in tight clusters weigh more. Amrani et al., arXiv:2003.03186.
+    """Weigh pairs by AMRANI, more if image and caption are both in dense clusters. Amrani et al., arXiv:2003.03186.
 
-    They take the density of a pair's surroundings as the chance that it is not noise. Two pairs are as similar as the
-    less similar of their two modalities, so that both have to agree; the density is the mean similarity of the k
-    nearest other pairs of the batch, and the weights are λ·softmax of it, as eq. 3 and 6 have it for their scores.
-    The mean over k, the smaller of the two and the softmax are our choice: the text does not describe batches.
+    The method takes the density around a pair as the probability that it is not noise. The similarity of two pairs is
+    the smaller one of their two modalities, so both must agree. The density is the mean similarity to the k nearest
+    other pairs of the batch, and the weights are λ·softmax of it, like those of complementary samples (eq. 3 and 6).
+    The mean over k, the minimum and the softmax are our choices: the paper does not describe batches.
 
     Args:
         images, captions: (B, B) cosines between images and between captions, over all processes.
@@ -102,7 +102,7 @@ def density_weights(images: Tensor, captions: Tensor, negatives: Tensor, *, scal
 
 
 def _shares(powers: Tensor) -> Tensor:
-    """exp(x) / (1 + Σ exp(x)) of every row, for x of any size."""
+    """Return exp(x) / (1 + Σ exp(x)) for every row, without overflow."""
     return torch.softmax(torch.cat([powers.new_zeros(len(powers), 1), powers], dim=1), dim=1)[:, 1:]
 
 

@@ -1,14 +1,14 @@
-"""Deep Boosting Learning: margins set by the scores that a second branch, the teacher, gives the same pairs.
+"""Deep Boosting Learning: margins set by a second branch, the teacher, through its scores of the same pairs.
 
 Diao et al. 2024, Deep Boosting Learning, arXiv:2404.18114, eq. 7-10 and 14-20. The paper calls the teacher "anchor
-branch" and the trained branch "target branch": S^t are the scores of the target, S^a those of the teacher, which gets no
-gradient. One direction; call a form for both and add. With fixed margins RM ≤ AM and RS ≤ AS (eq. 11-13).
+branch" and the trained branch "target branch": S^t are the scores of the target, S^a those of the teacher, which gets
+no gradient. Each loss covers one direction; add both. With fixed margins RM ≤ AM and RS ≤ AS (eq. 11-13).
 
-    target   a `Direction` of S^t: (Q, C) scores, (Q,) of the positives, (Q, C) negatives; a query without any has loss 0
+    target   a `Direction` of S^t: (Q, C) scores, (Q,) of the positives, (Q, C) negatives
     teacher  S^a of the same queries and candidates: (Q, C) scores, (Q,) of the positives
     margin   γ >= 0, by how much the target's distance should exceed the teacher's
-    soft     shrink a margin where the teacher leaves less room
-    result   (Q,) losses
+    soft     shrink the margin where the teacher's scores leave less room for it
+    result   (Q,) losses, 0 for a query without negatives
 """
 
 from typing import NamedTuple
@@ -19,14 +19,14 @@ from torch import Tensor
 from coder_core.objectives.pairs import Direction, Teacher
 from coder_core.ops import full_precision
 
-LARGEST_COSINE = 1.0  # d_y of eq. 19: a score lies in [-d_y, d_y]
-LARGEST_DISTANCE = 2.0  # d_x of eq. 17: the positive's score less a negative's lies in [-d_x, d_x]
+LARGEST_COSINE = 1.0  # d_y of eq. 19: a score is in [-d_y, d_y]
+LARGEST_DISTANCE = 2.0  # d_x of eq. 17: the positive's score minus a negative's is in [-d_x, d_x]
 
 
 def relative_sum(target: Direction, teacher: Teacher, *, margin: float = 0.2, soft: bool = False) -> Tensor:
-    """RS, Σ over the negatives of [γ + (S^a⁺ − S^a_ij) − (S^t⁺ − S^t_ij)]₊ (eq. 7; soft: eq. 17).
+    """Compute RS, Σ over the negatives of [γ + (S^a⁺ − S^a_ij) − (S^t⁺ − S^t_ij)]₊ (eq. 7; soft: eq. 17).
 
-    In plain terms: a positive should lead every negative by γ more than it does for the teacher.
+    In plain terms: the target's positive should lead every negative by γ more than the teacher's does.
 
     >>> scores, teacher = torch.tensor([[0.5, 0.6, 0.1]]), torch.tensor([[0.4, 0.3, 0.3]])
     >>> target = Direction(scores, scores[:, 0], torch.tensor([[False, True, True]]))
@@ -38,7 +38,7 @@ def relative_sum(target: Direction, teacher: Teacher, *, margin: float = 0.2, so
 
 
 def relative_max(target: Direction, teacher: Teacher, *, margin: float = 0.2, soft: bool = False) -> Tensor:
-    """RM, the same at the one negative with the largest S^t − S^a (eq. 8, 18).
+    """Compute RM: RS at only the negative with the largest S^t − S^a (eq. 8, 18).
 
     >>> scores, teacher = torch.tensor([[0.5, 0.6, 0.4]]), torch.tensor([[0.4, 0.3, 0.2]])
     >>> target = Direction(scores, scores[:, 0], torch.tensor([[False, True, True]]))
@@ -52,13 +52,13 @@ def relative_max(target: Direction, teacher: Teacher, *, margin: float = 0.2, so
 def absolute_sum(
     target: Direction, teacher: Teacher, *, margin: float = 0.2, split: float = 0.5, soft: bool = False
 ) -> Tensor:
-    """AS, Σ over the negatives of [γ₁ + S^a⁺ − S^t⁺]₊ + [γ₂ + S^t_ij − S^a_ij]₊ (eq. 9; soft: eq. 19).
+    """Compute AS, Σ over the negatives of [γ₁ + S^a⁺ − S^t⁺]₊ + [γ₂ + S^t_ij − S^a_ij]₊ (eq. 9; soft: eq. 19).
 
-    In plain terms: a positive should score γ₁ more, a negative γ₂ less than for the teacher. The positive's hinge
-    is inside the sum: it counts once for every negative.
+    In plain terms: the target should score a positive γ₁ higher and a negative γ₂ lower than the teacher does. The
+    positive's hinge is inside the sum, so it counts once per negative.
 
     Args:
-        split: α in [0, 1]; γ₁ = α·γ of the positive, γ₂ = γ − α·γ of the negatives.
+        split: α in [0, 1]; γ₁ = α·γ for the positive, γ₂ = γ − α·γ for the negatives.
 
     >>> scores = torch.tensor([[0.5, 0.6, 0.2]])  # the target is its own teacher: γ₁ + γ₂ for each negative
     >>> target = Direction(scores, scores[:, 0], torch.tensor([[False, True, True]]))
@@ -72,7 +72,7 @@ def absolute_sum(
 def absolute_max(
     target: Direction, teacher: Teacher, *, margin: float = 0.2, split: float = 0.5, soft: bool = False
 ) -> Tensor:
-    """AM, the same at the one negative of `relative_max`; the positive's hinge counts once (eq. 10, 20).
+    """Compute AM: AS at only the negative of `relative_max`; the positive's hinge counts once (eq. 10, 20).
 
     >>> scores = torch.tensor([[0.5, 0.6, 0.2]])
     >>> target = Direction(scores, scores[:, 0], torch.tensor([[False, True, True]]))
@@ -84,7 +84,7 @@ def absolute_max(
 
 
 class _Compared(NamedTuple):
-    """Target and teacher on the same pairs; the teacher's scores carry no gradient."""
+    """Scores of target and teacher for the same pairs; the teacher's carry no gradient."""
 
     behind: Tensor  # (Q, 1) S^a⁺ − S^t⁺
     above: Tensor  # (Q, C) S^t − S^a
@@ -99,9 +99,9 @@ def _compare(target: Direction, teacher: Teacher) -> _Compared:
 
 
 def _hardest(pairs: _Compared, negatives: Tensor) -> tuple[_Compared, Tensor]:
-    """Return the one column where S^t − S^a is largest, and (Q, 1) whether a query has a negative.
+    """Return the column with the largest S^t − S^a of each query, and a (Q, 1) mask of queries with negatives.
 
-    Without one S^t − S^a is -inf, at which every hinge is flat.
+    Without negatives S^t − S^a is -inf, where every hinge has zero gradient.
     """
     highest, column = torch.where(negatives, pairs.above, float("-inf")).max(dim=1, keepdim=True)
     return pairs._replace(above=highest, teacher=pairs.teacher.gather(1, column)), highest > float("-inf")
@@ -121,24 +121,24 @@ def _absolute_hinges(pairs: _Compared, margin: float, split: float, soft: bool) 
 
 
 def soft_margin(distances: Tensor, margin: float, largest: float) -> Tensor:
-    """γ(x) = 2γ / (1 + exp((2/γ)(x − d))) − γ, falling from γ to 0 at x = d (eq. 17; γ₁ of eq. 19).
+    """Compute γ(x) = 2γ / (1 + exp((2/γ)(x − d))) − γ, which falls from γ to 0 at x = d (eq. 17; γ₁ of eq. 19).
 
     Args:
-        distances: x, of the teacher's scores; any shape.
+        distances: x, from the teacher's scores; any shape.
         margin: γ >= 0.
-        largest: d, the value no distance exceeds.
+        largest: d, the largest possible distance.
 
     >>> soft_margin(torch.tensor([0.0, 1.8, 1.9]), margin=0.2, largest=LARGEST_DISTANCE)
     tensor([0.2000, 0.1523, 0.0924])
     """
-    # The logistic function as a tanh: 2γ/(1 + e^u) − γ = −γ·tanh(u/2), which no u overflows.
+    # The logistic function as a tanh, which never overflows: 2γ/(1 + e^u) − γ = −γ·tanh(u/2).
     return -margin * torch.tanh((distances - largest) / margin) if margin > 0 else torch.zeros_like(distances)
 
 
 def soft_negative_margin(negatives: Tensor, margin: float) -> Tensor:
-    """γ₂(y) = 2γ₂ / (1 + exp(−(2/γ₂)(y + 1))) − γ₂, rising from 0 at y = −1 to γ₂.
+    """Compute γ₂(y) = 2γ₂ / (1 + exp(−(2/γ₂)(y + 1))) − γ₂, which rises from 0 at y = −1 to γ₂.
 
-    Eq. 19 prints the exponent without its minus sign, which would make every margin but that at −1 negative.
+    Eq. 19 prints the exponent without its minus sign, which would make every margin negative except at y = −1.
 
     >>> soft_negative_margin(torch.tensor([-0.9, -0.8, 0.0]), margin=0.2)
     tensor([0.0924, 0.1523, 0.2000])

@@ -1,7 +1,7 @@
-"""Sample weights of complementary samples: DIVERSITY, DISCREPANCY, COMBINED-VAL and COMBINED-STATS.
+"""Weights for complementary samples: DIVERSITY, DISCREPANCY, COMBINED-VAL and COMBINED-STATS.
 
-Thomas and Kovashka 2022, eq. 3 and 6-8; the scores come from `neighbour_scores.py`. A batch's weights sum to λ. Nothing
-here carries a gradient. B counts the pairs of all processes.
+Thomas and Kovashka 2022, eq. 3 and 6-8; the scores come from `neighbour_scores.py`. A batch's weights sum to λ and
+carry no gradient. B counts the pairs of all processes.
 """
 
 from typing import Literal
@@ -23,15 +23,15 @@ def combined_weights(
     scale: float = 1.0,
     modalities: Modalities = "difference",
 ) -> Tensor:
-    """Weigh some pairs as one batch by the neighbour diversity and discrepancy of their images and captions.
+    """Weigh a batch of pairs by the neighbour diversity and discrepancy of their images and captions.
 
-    In plain terms: 1. β·Γ·DIV + γ·Γ·DIS is an exponent, of the image and of the caption; 2. a softmax over the batch
-    makes α_X and α_Y of them; 3. a second softmax, of |α_X − α_Y|, emphasises pairs whose modalities disagree.
+    In plain terms: 1. image and caption each get an exponent β·Γ·DIV + γ·Γ·DIS; 2. a softmax over the batch turns the
+    exponents into α_X and α_Y; 3. a second softmax, of |α_X − α_Y|, emphasises pairs whose modalities disagree.
 
     Args:
         kind, shares: see `combination_shares`.
         diversity, discrepancy: (p, 2) scores of the images and captions of all pairs.
-        pairs: (B,) int64, numbers of the weighted ones; None for all.
+        pairs: (B,) int64 numbers of the pairs to weigh; None weighs all.
         direction: Γ; −1 emphasises samples whose neighbours differ, 1 those whose neighbours agree, 0 none.
         scale: λ ÷ B, above 0.
         modalities: see `pair_weights`.
@@ -56,14 +56,14 @@ def combination_shares(
 ) -> tuple[float, float]:
     """Return β of the diversity and γ of the discrepancy.
 
-    COMBINED-STATS takes μ·σ of either score, Γ left out, as the paper's table 1 has them: with Γ = −1 inside, μ would
-    turn negative and the product would favour the very samples that Γ is there to weaken. In that table μ·σ is from
-    0 to 0.06, so the exponents hardly differ and the weights are nearly uniform by construction.
+    COMBINED-STATS uses μ·σ of each score, without Γ, as in the paper's table 1: with Γ = −1 included, μ would be
+    negative, and the product would favour the samples that Γ should weaken. In that table μ·σ ranges from 0 to 0.06, so
+    the exponents barely differ and the weights are nearly uniform by construction.
 
     Args:
         kind: "diversity", "discrepancy", "combined", "combined-stats" or "random".
         diversity, discrepancy: (p, 2) scores of all pairs.
-        validated: β and γ of "combined" (COMBINED-VAL), which the paper chooses on dev.
+        validated: β and γ of "combined" (COMBINED-VAL); the paper selects them on dev.
 
     Raises:
         ValueError: an unknown kind.
@@ -81,9 +81,9 @@ def combination_shares(
 
 
 def shuffled(scores: Tensor, random: torch.Generator) -> Tensor:
-    """Give each pair's (p, 2) scores to another pair: the weights of a control, distributed as those of the method.
+    """Permute the (p, 2) scores over the pairs, for a random control whose weights have the method's distribution.
 
-    The paper's table 3 has a row of random weights and does not say how they are drawn.
+    The paper's table 3 has a row of random weights but does not say how they are drawn.
 
     >>> shuffled(torch.tensor([[1.0, 2.0], [3.0, 4.0]]), torch.Generator().manual_seed(0)).sum(0)
     tensor([4., 6.])
@@ -92,7 +92,7 @@ def shuffled(scores: Tensor, random: torch.Generator) -> Tensor:
 
 
 def mean_and_deviation(scores: Tensor) -> tuple[float, float]:
-    """Return mean and population standard deviation over all pairs and both modalities (table 1).
+    """Return the mean and population standard deviation over all pairs and both modalities (table 1).
 
     >>> mean_and_deviation(torch.tensor([[0.0, 2.0]]))
     (1.0, 1.0)
@@ -105,8 +105,8 @@ def pair_weights(
 ) -> Tensor:
     """Weigh each pair of a batch by the (B,) exponents of its image and of its caption.
 
-    α is λ·softmax over the batch (eq. 3, 6). The outer softmax is printed without λ, but eq. 1 divides by the batch size
-    twice and the paper asks for λ of at least the batch size: the weights must sum to λ, so λ multiplies it.
+    α is λ·softmax over the batch (eq. 3, 6). The outer softmax is printed without λ, but eq. 1 divides by the batch
+    size twice and the paper asks for λ of at least the batch size: the weights must sum to λ, so λ multiplies it too.
 
     Args:
         scale: λ > 0.
@@ -116,7 +116,7 @@ def pair_weights(
         (B,) weights that sum to λ.
 
     Raises:
-        ValueError: an unknown way of combining.
+        ValueError: `modalities` is unknown.
 
     >>> pair_weights(torch.tensor([3.0, 1.0]).log(), torch.zeros(2), scale=2.0, modalities="image")
     tensor([1.5000, 0.5000])

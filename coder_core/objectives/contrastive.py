@@ -1,4 +1,4 @@
-"""InfoNCE, SigLIP's sigmoid and CMPM: losses over a query's whole list. One direction; call one for both and add.
+"""InfoNCE, SigLIP's sigmoid and CMPM: losses over all candidates of a query. Each covers one direction; add both.
 
 Scores, positives, negatives and the result are those of `triplet_sum`.
 """
@@ -10,18 +10,18 @@ from torch.nn.functional import softplus
 from coder_core.objectives.pairs import log_shares
 from coder_core.ops import full_precision, log1p_sum_exp
 
-SMALLEST_SHARE = 1e-8  # ε of eq. 4 of CMPM, the share of a pair that does not match
+SMALLEST_SHARE = 1e-8  # ε of CMPM's eq. 4, instead of the zero share of a pair that does not match
 
 
 def info_nce(
     scores: Tensor, positive_scores: Tensor, negatives: Tensor, *, temperature: float | Tensor
 ) -> Tensor:
-    """Negative log-probability of each query's positive. van den Oord et al. 2018, eq. 4, arXiv:1807.03748.
+    """Compute the negative log-probability of each query's positive. van den Oord et al. 2018, eq. 4, arXiv:1807.03748.
 
     −log( exp(S⁺/τ) / (exp(S⁺/τ) + Σ exp(S_ij/τ)) ), computed as log(1 + Σ exp((S_ij − S⁺)/τ)).
 
     Args:
-        temperature: > 0; smaller is sharper.
+        temperature: > 0; a smaller one is sharper.
 
     Raises:
         ValueError: temperature is not positive.
@@ -39,11 +39,11 @@ def info_nce(
 def pairwise_sigmoid(
     scores: Tensor, positive_scores: Tensor, negatives: Tensor, *, scale: float | Tensor, bias: float | Tensor
 ) -> Tensor:
-    """−log σ(s·S⁺ + b) − Σ_j log σ(−(s·S_ij + b)): is a pair a match? Zhai et al. 2023, eq. 2, arXiv:2303.15343.
+    """Compute −log σ(s·S⁺ + b) − Σ_j log σ(−(s·S_ij + b)). Zhai et al. 2023 (SigLIP), eq. 2, arXiv:2303.15343.
 
-    No softmax: a pair's term reads no other pair. The paper divides the sum over all pairs by the number of images, so
-    the mean over the queries of ONE direction is its loss; both directions together, as everywhere here, count every
-    pair twice. Other captions of the same image, negatives in the paper, are left out as everywhere here. A
+    Every pair is classified as a match or not, independently of the others. The paper divides the sum over all pairs by
+    the number of images, so its loss is the mean over the queries of ONE direction; the sum of both directions counts
+    every pair twice. Other captions of the same image, negatives in the paper, are left out, as in all losses here. A
     query without negatives keeps the term of its positive.
 
     Args:
@@ -62,15 +62,15 @@ def pairwise_sigmoid(
 def projection_matching(
     scores: Tensor, positive_scores: Tensor, negatives: Tensor, *, temperature: float | Tensor = 0.1
 ) -> Tensor:
-    """Σ_j p_ij log(p_ij / (q_ij + ε)): the predicted shares against the true ones. Zhang and Lu 2018, ECCV, eq. 2-5.
+    """Compute Σ_j p_ij log(p_ij / (q_ij + ε)), predicted against true shares. Zhang and Lu 2018 (ECCV), eq. 2-5.
 
     p_i is the softmax of x_iᵀ z_j over the candidates, q_ij is 1 for the partner and 0 for a negative. The paper
-    normalises only z_j, so that the model can set the sharpness of the softmax by the length of x_i. Scores do not
-    contain that length, so a temperature divides them here. Other captions of the same image, matches in the paper,
-    are left out as everywhere here.
+    normalises only z_j, so that the model can set the sharpness of the softmax by the length of x_i. Cosine scores lack
+    that length, so a temperature divides them here. Other captions of the same image, matches in the paper, are left
+    out, as in all losses here.
 
-    Relations: `distillation.reversed_self_distillation` with the truth as its teacher; `info_nce` is the same
-    divergence the other way round, which does not punish a wrong candidate once its share is small.
+    Relations: `distillation.reversed_self_distillation` with the truth as its teacher; `info_nce` is the reverse
+    divergence, which does not punish a wrong candidate once its share is small.
 
     Raises:
         ValueError: temperature is not positive.

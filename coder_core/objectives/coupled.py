@@ -16,14 +16,13 @@ from coder_core.ops import parallel
 
 @dataclass(frozen=True)
 class DclSettings:
-    """Settings of `coupled_dcl`; those of one direction are explained by `diversity_contrastive` and
-    `anchor_diversity`."""
+    """Settings of `coupled_dcl`; see `diversity_contrastive` and `anchor_diversity` for those of one direction."""
 
     temperature: float = 0.1
     margin: float = 0.3
     positive_scale: PositiveScale = "one"
     positive_clamp: PositiveClamp = "clamp"
-    diversity: Measure | None = "std"  # None: DCL_I
+    diversity: Measure | None = "std"  # None: DCL_I, without diversity
     epsilon: float = 0.1
     entropy_temperature: float = 1.0
     diversity_gradient: bool = False
@@ -31,7 +30,7 @@ class DclSettings:
     same_image_negatives: bool = False  # other captions of the anchor's image are negatives
     weight_batch: float = 3.0
     weight_bank: float = 1.0
-    bank_anchors: bool = False  # entries of the bank are anchors too
+    bank_anchors: bool = False  # use the bank's entries as anchors too
 
 
 class Candidates(NamedTuple):
@@ -39,12 +38,12 @@ class Candidates(NamedTuple):
 
     scores: Tensor  # (B, C)
     positive_scores: Tensor  # (B,)
-    negatives: AllExcept  # of the loss
-    other_images: AllExcept  # negatives of the diversity: never of the anchor's own image
+    negatives: AllExcept  # for the loss
+    other_images: AllExcept  # negatives for the diversity, which never include the anchor's own image
 
 
 class CoupledDcl(NamedTuple):
-    """Losses of a batch, both directions together."""
+    """Losses of a batch, summed over both directions."""
 
     per_pair: Tensor  # (B,) weighted sum of the terms
     in_batch: Tensor  # (B,) L_DCL, unweighted
@@ -56,10 +55,10 @@ class CoupledDcl(NamedTuple):
 def coupled_dcl(
     anchors: Anchors, keys: Keys | None, settings: DclSettings, *, weights: Tensor | None = None
 ) -> CoupledDcl:
-    """Compute 3·L_DCL^I + L_M_DCL^I (eq. 8), both directions.
+    """Compute 3·L_DCL^I + L_M_DCL^I (eq. 8), in both directions.
 
     Args:
-        keys: None without a memory.
+        keys: momentum keys and bank; None without a memory.
         weights: (B,) of this process's pairs, or None; they multiply a pair's loss in the batch and against the banks.
 
     >>> from coder_core.objectives.anchors import gather_anchors
@@ -69,7 +68,7 @@ def coupled_dcl(
     """
     bank_loss = settings.weight_bank > 0
     reads_bank = bank_loss or (settings.diversity_from_bank and settings.diversity is not None)
-    # All large products before the small operations: they evict each other's code from the processor's cache.
+    # Compute all large products before the small operations: they evict each other's code from the processor's cache.
     from_batch, from_bank = list(_batch_candidates(anchors, settings)), list[Candidates | None]((None, None))
     if reads_bank and keys is not None and keys.bank.count > 0:
         from_bank = list(_bank_candidates(anchors, keys, settings))
@@ -98,7 +97,7 @@ def coupled_dcl(
 
 
 def batch_dcl(anchors: Anchors, settings: DclSettings) -> Tensor:
-    """(B,) L_DCL of both directions over the batch alone, unweighted.
+    """Return (B,) L_DCL, the sum of both directions over the batch alone, unweighted.
 
     >>> from coder_core.objectives.anchors import gather_anchors
     >>> batch_dcl(gather_anchors(torch.eye(2), torch.eye(2), torch.tensor([0, 1])), DclSettings())
@@ -110,14 +109,14 @@ def batch_dcl(anchors: Anchors, settings: DclSettings) -> Tensor:
 
 
 def _batch_candidates(anchors: Anchors, settings: DclSettings) -> Iterator[Candidates]:
-    """Yield the batch's candidates per direction; both share the negatives: row i and column i are one pair."""
+    """Yield the batch's candidates per direction; both share the negatives, because row i and column i are one pair."""
     negatives = _negatives(anchors.image_ids, anchors.all_image_ids, settings, anchors.offset)
     for scores in batch_scores(anchors):
         yield Candidates(scores, scores.diagonal(anchors.offset), *negatives)
 
 
 def _bank_candidates(anchors: Anchors, keys: Keys, settings: DclSettings) -> Iterator[Candidates]:
-    """Yield the filled slots per direction, before this step's keys enter."""
+    """Yield the bank's filled slots as candidates of each direction, before this step's keys enter."""
     bank = keys.bank
     negatives = _negatives(anchors.image_ids, bank.image_ids[: bank.count], settings, None)
     ways = ((anchors.images, bank.texts, keys.texts), (anchors.texts, bank.images, keys.images))
@@ -126,10 +125,10 @@ def _bank_candidates(anchors: Anchors, keys: Keys, settings: DclSettings) -> Ite
 
 
 def _bank_anchors(anchors: Anchors, keys: Keys, settings: DclSettings) -> Tensor:
-    """Return L_M_DCL with the bank's entries as anchors against the pairs of all processes, both directions: the mean, ().
+    """Return the mean L_M_DCL, (), in both directions, with the bank's entries as anchors and all pairs as candidates.
 
-    Eq. 6 is an L_DCL of two sets, and eq. 5 sums both directions of one. An entry's positive is the other key of its
-    own pair, which carries no gradient: only its negatives train.
+    Eq. 6 is an L_DCL of two sets, and the L_DCL of eq. 5 sums both directions. An entry's positive is the other key of
+    its own pair, which carries no gradient, so only its negatives train.
     """
     bank, slots = keys.bank, slice(keys.bank.count)
     negatives = _negatives(bank.image_ids[slots], anchors.all_image_ids, settings, None)
@@ -137,7 +136,7 @@ def _bank_anchors(anchors: Anchors, keys: Keys, settings: DclSettings) -> Tensor
     total = positive_scores.new_zeros(())
     for entries, candidates in ((bank.images, anchors.all_texts), (bank.texts, anchors.all_images)):
         direction = Candidates(entries[slots] @ candidates.T, positive_scores, *negatives)
-        # Every process has all entries and all candidates, so none has another largest diversity.
+        # Every process has all entries and all candidates, so all find the same largest diversity.
         diversity = _diversity(direction, None, settings, torch.amax)
         total = total + _dcl(direction, diversity, settings).mean()
     return total
@@ -146,7 +145,7 @@ def _bank_anchors(anchors: Anchors, keys: Keys, settings: DclSettings) -> Tensor
 def _negatives(
     query_ids: Tensor, candidate_ids: Tensor, settings: DclSettings, positive_offset: int | None
 ) -> tuple[AllExcept, AllExcept]:
-    """Return the negatives of the loss and of the diversity."""
+    """Return the negatives for the loss and those for the diversity."""
     other_images = all_except_same_image(query_ids, candidate_ids)
     if not settings.same_image_negatives:
         return other_images, other_images

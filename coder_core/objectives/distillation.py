@@ -1,13 +1,13 @@
-"""Distillation from a second branch: what Deep Boosting Learning is compared with (Diao et al. 2024, table II).
+"""Distillation from a second branch: the baselines of Deep Boosting Learning (Diao et al. 2024, table II).
 
 Each loss compares the scores S^t of the branch that learns with S^a of its teacher, which gets no gradient. The paper
-adapts the published losses to image-text matching in a few words: rank and relational distillation read the predicted
-scores directly; for DINO (and mutual learning) a pair counts as a class of its mini-batch, so that a query's scores
-become shares of a softmax. What it leaves open is decided here as in the cited work, and marked "Open" in each function.
-A query's list is its positive and its negatives; other captions of its image are neither, and left out.
+adapts the published losses to image-text matching in a few words: rank and relational distillation use the predicted
+scores directly; for DINO (and mutual learning) each pair of the mini-batch is a class, so a query's scores become
+softmax shares. Details that it leaves open follow the cited work and are marked "Open" in each function. A query's list
+is its positive and its negatives; other captions of its image are left out.
 
-One direction; call a loss for both and add. `target`, `teacher` and the result are those of `boosting.py`; temperatures
-are > 0 and divide the scores of a softmax.
+Each loss covers one direction; add both. `target`, `teacher` and the result are those of `boosting.py`; temperatures
+are > 0 and divide the scores before a softmax.
 """
 
 from itertools import permutations
@@ -19,22 +19,22 @@ from torch.nn.functional import huber_loss
 from coder_core.objectives.pairs import LEFT_OUT, Direction, Teacher, log_shares, positive_first
 from coder_core.ops import full_precision, masked_mean
 
-LIST_LENGTH = 4  # Negatives of the rank distillation: 4! = 24 orders; its cost grows with the factorial
-NO_DISTANCE = 1e-8  # A query whose candidates are nearer than this on average has no relations to pass on
+LIST_LENGTH = 4  # of rank distillation, positive included: 4! = 24 orders; the cost grows with the factorial
+NO_DISTANCE = 1e-8  # a list with a smaller mean distance has no relations to transfer and is not rescaled
 
 
 def rank_distillation(
     target: Direction, teacher: Teacher, *, temperature: float = 0.1, length: int = LIST_LENGTH
 ) -> Tensor:
-    """DR, the soft rank transfer of DarkRank: KL(P^a ‖ P^t) over the orders of a short list.
+    """Compute DR, the soft rank transfer of DarkRank: KL(P^a ‖ P^t) over the orders of a short list.
 
     Chen et al. 2018, DarkRank, arXiv:1707.01220. An order π of the list has the probability
-    Π_i exp(s_π(i)) / Σ_{k ≥ i} exp(s_π(k)), with s = S / temperature (the paper's −α·d^β made of distances; here the
-    score is read directly, as Diao et al. say). Open: which list. The query's positive and the negatives that the
-    teacher scores highest, whose order is what could be learned.
+    Π_i exp(s_π(i)) / Σ_{k ≥ i} exp(s_π(k)), with s = S / temperature (DarkRank uses −α·d^β of distances; Diao et al.
+    use the score directly). Open: which list. Here it is the query's positive and the negatives that the teacher scores
+    highest, whose order the target can learn.
 
     Args:
-        length: of the list, 2 or more.
+        length: length of the list, 2 or more.
 
     >>> scores, teacher = torch.tensor([[0.5, 0.5, 0.1]]), torch.tensor([[0.9, 0.1, 0.1]])
     >>> target = Direction(scores, scores[:, 0], torch.tensor([[False, True, True]]))
@@ -48,7 +48,7 @@ def rank_distillation(
     orders = torch.tensor(list(permutations(range(count + 1))), device=scores.device)
 
     def log_chances(of_all: Tensor, positive: Tensor) -> Tensor:
-        """(Q, L!) log-probability of every order: Σ_i of a choice among those not yet chosen."""
+        """Return (Q, L!) log-probabilities of all orders: sums over successive choices among the remaining entries."""
         of_negatives = torch.where(is_negative, of_all.gather(1, columns) / temperature, LEFT_OUT)
         in_order = positive_first(positive / temperature, of_negatives)[:, orders]
         remaining = in_order.flip(-1).logcumsumexp(-1).flip(-1)
@@ -60,11 +60,11 @@ def rank_distillation(
 
 
 def relational_distillation(target: Direction, teacher: Teacher) -> Tensor:
-    """RKD by distances: the mean over a query's list of Huber(ψ^a − ψ^t), ψ = (1 − S) ÷ its mean over the list.
+    """Compute distance-wise RKD: a list's mean of Huber(ψ^a − ψ^t), where ψ = (1 − S) ÷ its mean over the list.
 
-    Park et al. 2019, Relational Knowledge Distillation, arXiv:1904.05068, δ = 1. Open: the distance of a
-    score, 1 − S; and over what the mean is taken, each query's own list instead of the mini-batch, so that a query's
-    loss needs no other query.
+    Park et al. 2019, Relational Knowledge Distillation, arXiv:1904.05068, δ = 1. Open: the distance of a score, here
+    1 − S; and the range of the mean, here each query's own list instead of the mini-batch, so that a query's loss
+    does not depend on other queries.
 
     >>> scores, teacher = torch.tensor([[0.8, 0.4, 0.4]]), torch.tensor([[0.9, 0.2, 0.2]])
     >>> target = Direction(scores, scores[:, 0], torch.tensor([[False, True, True]]))
@@ -85,11 +85,11 @@ def relational_distillation(target: Direction, teacher: Teacher) -> Tensor:
 def self_distillation(
     target: Direction, teacher: Teacher, *, temperature: float = 0.1, teacher_temperature: float = 0.04
 ) -> Tensor:
-    """DINO, the cross-entropy −Σ P^a log P^t, the teacher sharper. Caron et al. 2021, arXiv:2104.14294, eq. 3.
+    """Compute DINO's cross-entropy −Σ P^a log P^t with a sharper teacher. Caron et al. 2021, arXiv:2104.14294, eq. 3.
 
-    Open: its centre, the running mean of the teacher's outputs. It is left out: a class here is a pair of one
-    mini-batch and has no running mean; the matching loss prevents the collapse that it is for. The temperatures are
-    DINO's.
+    Open: DINO's centring by the running mean of the teacher's outputs. It is left out: a class here is a pair of one
+    mini-batch and has no running mean, and the matching loss already prevents the collapse that centring prevents. The
+    default temperatures are DINO's.
 
     >>> scores, teacher = torch.tensor([[0.5, 0.5]]), torch.tensor([[0.9, 0.1]])
     >>> self_distillation(Direction(scores, scores[:, 0], torch.tensor([[False, True]])), (teacher, teacher[:, 0]))
@@ -102,11 +102,11 @@ def self_distillation(
 def reversed_self_distillation(
     target: Direction, teacher: Teacher, *, temperature: float = 0.1, teacher_temperature: float = 0.04
 ) -> Tensor:
-    """DINO*, KL(P^t ‖ P^a): the divergence the other way round (table II).
+    """Compute DINO*, the reverse divergence KL(P^t ‖ P^a) (table II).
 
-    Open: the text exchanges the two sides of a cross-entropy, the table speaks of an inverse divergence. They differ
-    by the entropy of P^t, which has a gradient here; the divergence is taken, as in the projection loss that the paper
-    cites for it (`contrastive.py`).
+    Open: the text swaps the two sides of a cross-entropy, but the table names an inverse divergence. The two differ by
+    the entropy of P^t, which has a gradient. This is the divergence, as in the projection loss that the paper cites for
+    it (`projection_matching`).
 
     >>> scores, teacher = torch.tensor([[0.5, 0.5]]), torch.tensor([[0.6, 0.4]])
     >>> target = Direction(scores, scores[:, 0], torch.tensor([[False, True]]))
@@ -118,11 +118,11 @@ def reversed_self_distillation(
 
 
 def mutual_learning(target: Direction, teacher: Teacher, *, temperature: float = 0.1) -> Tensor:
-    """DML, KL(P^a ‖ P^t) of the two branches' shares. Zhang et al. 2018, Deep Mutual Learning, arXiv:1706.00384.
+    """Compute DML, KL(P^a ‖ P^t) of the branches' shares. Zhang et al. 2018, Deep Mutual Learning, arXiv:1706.00384.
 
-    Mutual where both branches learn: each then takes the other as its teacher. Open in Diao et al. 2024, who compare
-    with it: the scale of a score in the softmax. Cosines are divided by a temperature, without which every list is
-    nearly uniform.
+    It is mutual if both branches learn, each with the other as its teacher. Open in Diao et al. 2024, where it is a
+    baseline: the scale of a score in the softmax. Here cosines are divided by a temperature, because without one every
+    list is nearly uniform.
 
     >>> scores, teacher = torch.tensor([[0.5, 0.5]]), torch.tensor([[0.9, 0.1]])
     >>> mutual_learning(Direction(scores, scores[:, 0], torch.tensor([[False, True]])), (teacher, teacher[:, 0]))

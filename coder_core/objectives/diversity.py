@@ -3,9 +3,9 @@
     spread -> squash -> raw in [1, 2) -> (average of batch and bank) -> divide by the largest -> (0.5, 1]
 
 Low spread is low diversity: the negatives look alike to this anchor, so its temperature falls. One section of the
-supplement calls ambiguous samples "high diversity"; its formula says the opposite, and the formula is what runs here.
-The supplement's E[S] − E[S]² is not a variance (negative for a negative mean); the main text's E[S²] − E[S]² is used,
-around the mean: (S − E[S])² does not cancel.
+supplement calls ambiguous samples "high diversity"; its formula implies the opposite, and the code follows the formula.
+The supplement's E[S] − E[S]² is not a variance (negative for a negative mean), so the main text's E[S²] − E[S]² is used,
+computed as E[(S − E[S])²] to avoid cancellation.
 
 The result can carry a gradient; CODER treats it as a weight, so detach it before use unless you want one.
 """
@@ -28,15 +28,15 @@ Measure = Literal["std", "entropy"]
 def diversity_std(
     scores: Tensor, negatives: Negatives, *, epsilon: float = 0.1, normalise: bool = True
 ) -> Tensor:
-    """Measure diversity by the standard deviation of each anchor's negatives. CODER eq. 3.
+    """Measure diversity by the standard deviation of each anchor's scores over its negatives. CODER eq. 3.
 
     In plain terms: 1. take the deviation of the anchor's similarities to its negatives; 2. squash it to
     1 / sigmoid(ε / deviation), between 1 and 2; 3. divide by the largest over all anchors.
 
     Args:
         scores: (Q, C) similarities.
-        negatives: (Q, C) bool, or `AllExcept`; nothing else enters the statistics.
-        epsilon: > 0, the spread at which the squashing turns.
+        negatives: (Q, C) bool, or `AllExcept`; only these entries enter the statistics.
+        epsilon: > 0, the scale of the squashing: the raw value is 1 + 1/e where the spread equals it.
         normalise: divide by the largest value over the anchors.
 
     Returns:
@@ -58,15 +58,15 @@ def diversity_entropy(
     temperature: float = 1.0,
     normalise: bool = True,
 ) -> Tensor:
-    """Measure diversity by the entropy of each anchor's negatives. CODER supplement eq. 16.
+    """Measure diversity by the entropy of each anchor's softmax over its negatives. CODER supplement eq. 16.
 
     It ranks anchors in the opposite order to `diversity_std`: equal similarities have the smallest deviation and the
-    largest entropy. With the printed temperature of 1 and cosines it varies in the fourth digit only.
+    largest entropy. For cosines and the printed temperature of 1 it varies only in the fourth digit.
 
     Other arguments and the result are those of `diversity_std`.
 
     Args:
-        epsilon: > 0, the entropy in bits at which the squashing turns.
+        epsilon: > 0, the scale of the squashing, in bits.
         temperature: > 0, of the softmax over the negatives.
 
     >>> scores = torch.tensor([[0.1, 0.9], [0.5, 0.5]])
@@ -88,16 +88,16 @@ def anchor_diversity(
     gradient: bool = False,
     largest: Callable[[Tensor], Tensor] = torch.amax,
 ) -> Tensor:
-    """Measure every anchor of one modality over its batch and its bank, as training weighs it. CODER section 3.3.
+    """Measure the diversity of one modality's anchors over batch and bank, as used in training. CODER section 3.3.
 
     Args:
         batch: (Q, C) scores and negatives within the batch.
-        bank: scores and negatives of the other modality's bank; an anchor without any keeps its batch value.
+        bank: scores and negatives in the other modality's bank; an anchor without negatives there keeps its batch value.
         measure: `diversity_std` or `diversity_entropy`.
         epsilon: of the squashing.
         entropy_temperature: of the entropy's softmax.
-        bank_share: weight of the bank's raw value against the batch's.
-        gradient: let a loss train through the diversity, its normalising maximum included.
+        bank_share: weight of the bank's raw value; the batch's has 1 − bank_share.
+        gradient: let gradients flow through the diversity, including the maximum that normalises it.
         largest: (Q,) raw values -> their maximum over the anchors of all processes, differentiable.
 
     Returns:
@@ -122,16 +122,16 @@ def anchor_diversity(
         blended = raw(*batch)
         if bank is not None and bank_share > 0:
             scores, negatives = as_list(*bank)
-            few_left_out = len(negatives.rows) < scores.shape[1]  # too few to empty a row
+            few_left_out = len(negatives.rows) < scores.shape[1]  # too few to exclude a whole row
             has_bank = few_left_out or negatives.counts(scores) > 0
             blended = blend_raw(blended, raw(scores, negatives), has_bank=has_bank, bank_share=bank_share)
         return normalise_by_largest(blended, largest(blended))
 
 
 def deviation(scores: Tensor, negatives: Negatives) -> Tensor:
-    """sqrt(E[(S − E[S])²]) over every anchor's negatives, (Q,); 0, with a zero gradient, for an anchor without any.
+    """Return (Q,) sqrt(E[(S − E[S])²]) over each anchor's negatives; 0, with a zero gradient, without negatives.
 
-    The few entries that are not negatives are a list: each mask or `where` costs a pass over the scores of a bank.
+    The few other entries are handled as a list, because each mask or `where` costs a pass over the bank's scores.
 
     >>> deviation(torch.tensor([[0.1, 0.3, 0.9]]), torch.tensor([[True, True, False]]))
     tensor([0.1000])
@@ -145,7 +145,7 @@ def deviation(scores: Tensor, negatives: Negatives) -> Tensor:
 
 
 def entropy(scores: Tensor, negatives: Negatives, *, temperature: float = 1.0) -> Tensor:
-    """−Σ P log2 P in bits, P the softmax of S/temperature over the negatives; 0 for an anchor without any.
+    """Return (Q,) −Σ P log2 P in bits, where P is the softmax of S/temperature over the negatives; 0 without any.
 
     Raises:
         ValueError: temperature is not positive.
@@ -168,10 +168,10 @@ def entropy(scores: Tensor, negatives: Negatives, *, temperature: float = 1.0) -
 def blend_raw(
     batch_raw: Tensor, bank_raw: Tensor, *, has_bank: Tensor | bool = True, bank_share: float = 0.5
 ) -> Tensor:
-    """Average the (Q,) raw diversity over the batch's and over the bank's negatives; normalise only afterwards.
+    """Average the (Q,) raw diversities over the batch's and over the bank's negatives; normalise only afterwards.
 
     Args:
-        has_bank: (Q,) bool, or one bool: False where the bank holds no negative; the batch then counts alone.
+        has_bank: (Q,) bool, or one bool: False where the bank holds no negative and only the batch counts.
         bank_share: in [0, 1], the weight of the bank; 0.5 is the paper's average.
 
     Raises:

@@ -1,7 +1,7 @@
 """DCL_I, DCL and M-DCL: contrastive learning whose temperature follows each anchor's diversity. CODER eq. 4-6.
 
-One direction; call it for both. Which of the three it is depends on what comes in: no diversity is DCL_I, diversity
-over the batch is DCL, candidates from the other modality's bank are M-DCL. (Not "decoupled contrastive learning".)
+Call it once per direction. The arguments select the loss: DCL_I without diversity, DCL with diversity over the batch,
+M-DCL with candidates from the other modality's bank. (DCL is not "decoupled contrastive learning" here.)
 """
 
 from typing import Any, Literal
@@ -17,7 +17,7 @@ from coder_core.ops.diversity_scaling import sharpness
 PositiveScale = Literal["one", "temperature"]
 PositiveClamp = Literal["clamp", "relu"]
 
-LOWEST_COSINE = -1 + 1e-4  # log(1 + S⁺) is cut here: at a cosine of -1 it has no value
+LOWEST_COSINE = -1 + 1e-4  # lower limit of S⁺ in log(1 + S⁺), which is -inf at a cosine of -1
 
 
 def diversity_contrastive(
@@ -31,19 +31,19 @@ def diversity_contrastive(
     positive_scale: PositiveScale = "one",
     positive_clamp: PositiveClamp = "clamp",
 ) -> Tensor:
-    """μ·log(1 + Σ exp((S_ij − γ) / (μ·div_i))) − log(1 + S⁺_i) of each anchor i. CODER eq. 4 and 5.
+    """Compute μ·log(1 + Σ exp((S_ij − γ) / (μ·div_i))) − log(1 + S⁺_i) for each anchor i. CODER eq. 4 and 5.
 
-    In plain terms: every negative pushes by how far it is above γ, the hardest ones by far the most; the positive
-    pulls. A smaller diversity sharpens around the margin: a negative gains weight where S_ij > γ and loses it where
+    In plain terms: negatives push, and the further they exceed γ the more, so the hardest ones dominate; the positive
+    pulls. A smaller diversity sharpens the transition at the margin: negatives gain weight if S_ij > γ and lose it if
     S_ij < γ.
 
     Args:
         scores: (Q, C) cosine similarities.
         positive_scores: (Q,) similarity of each anchor to its positive: the diagonal within a batch, the partner's
             momentum key of this step against a bank.
-        negatives: (Q, C) bool, or `AllExcept`, which is faster against a large bank. The positive is absent from the
-            sum exactly; HAL and USER leave exp(−γ/μ) there.
-        diversity: (Q,) in (0.5, 1], detached unless it is to be trained; None is 1 for every anchor.
+        negatives: (Q, C) bool, or `AllExcept`, which is faster against a large bank. The sum excludes the positive
+            exactly; HAL and USER leave a term exp(−γ/μ) for it.
+        diversity: (Q,) in (0.5, 1], detached unless it should be trained; None is 1 for every anchor.
         temperature: μ > 0.
         margin: γ, the similarity above which a negative weighs more than the 1 in the sum.
         positive_scale: "one" leaves the positive term unscaled, as HAL and USER do; "temperature" multiplies it by
@@ -55,7 +55,7 @@ def diversity_contrastive(
         (Q,) losses, differentiable once; an anchor without negatives keeps its positive term.
 
     Raises:
-        ValueError: temperature is not positive, or a switch has an unknown value.
+        ValueError: temperature is not positive, or `positive_scale` or `positive_clamp` is unknown.
 
     >>> from coder_core.objectives.diversity import diversity_std
     >>> scores = torch.tensor([[0.8, 0.4, 0.2], [0.3, 0.7, 0.3], [0.1, 0.5, 0.6]])
@@ -77,7 +77,7 @@ def diversity_contrastive(
 
 
 def _positive_term(positive_scores: Tensor, clamp: PositiveClamp) -> Tensor:
-    """log(1 + S⁺) of (Q,) scores, cut as `clamp` says."""
+    """Return log(1 + S⁺) of (Q,) scores, limited from below as `clamp` selects."""
     if clamp not in ("clamp", "relu"):
         raise ValueError(f'positive_clamp must be "clamp" or "relu", got {clamp!r}')
     scores = full_precision(positive_scores)
@@ -87,8 +87,9 @@ def _positive_term(positive_scores: Tensor, clamp: PositiveClamp) -> Tensor:
 class _ScaledLogSum(torch.autograd.Function):
     """log(1 + Σ_j exp(S_ij · scale_i − shift_i)) over each row's negatives, (Q,), in few passes over the scores.
 
-    A bank of 4096 makes the score matrix large. The backward pass keeps one matrix, exp(x_ij − highest_i), whose rows
-    times 1/total_i are the softmax weights. Scores must be finite; `rows` and `columns` list what is not a negative.
+    With a bank of 4096 the score matrix is large, so only one matrix is kept for the backward pass: exp(x_ij −
+    highest_i), whose rows divided by total_i are softmax weights. Scores must be finite; `rows` and `columns` list all
+    entries that are not negatives.
     """
 
     @staticmethod
@@ -97,7 +98,7 @@ class _ScaledLogSum(torch.autograd.Function):
     ) -> Tensor:
         powers = scores * scale[:, None]
         powers[rows, columns] = float("-inf")
-        # x = scores · scale − shift; the 1 in the sum is exp(0), so 0 takes part in the maximum.
+        # x = scores · scale − shift; the 1 in the sum is exp(0), so the maximum includes 0.
         highest = (powers.amax(dim=1) - shift).clamp_min(0)
         powers.sub_((shift + highest)[:, None]).exp_()
         of_negatives = powers.sum(dim=1)

@@ -15,8 +15,8 @@ Module = TypeVar("Module", bound=nn.Module)
 
 
 def momentum_encoder(module: Module, *, dropout: bool = True) -> Module:
-    """Copy a module without gradients, in training mode, if wanted without dropout: batch norm normalises by the batch's
-    own statistics.
+    """Copy a module without gradients, in training mode, so that batch norm uses the batch's own statistics; `dropout`
+    False disables only dropout.
 
     >>> momentum_encoder(nn.Linear(2, 2)).weight.requires_grad
     False
@@ -26,7 +26,7 @@ def momentum_encoder(module: Module, *, dropout: bool = True) -> Module:
 
 
 def normalise_by_batch(module: Module) -> Module:
-    """Set evaluation mode, without dropout, except for batch norm, which uses the batch's own statistics.
+    """Set evaluation mode, which disables dropout, except that batch norm uses the batch's own statistics.
 
     >>> [part.training for part in normalise_by_batch(nn.Sequential(nn.Dropout(), nn.BatchNorm1d(2)))]
     [False, True]
@@ -40,9 +40,9 @@ def normalise_by_batch(module: Module) -> Module:
 
 @torch.no_grad()
 def update_momentum(encoder: nn.Module, module: nn.Module, momentum: float) -> None:
-    """encoder ← momentum · encoder + (1 − momentum) · module, in place; both have the same parameters in the same order.
+    """Set encoder ← momentum · encoder + (1 − momentum) · module, in place, parameter by parameter in the same order.
 
-    Buffers (batch norm) are copied, not averaged. Tensors that both share (frozen weights of a tower) do not change.
+    Buffers (batch norm) are copied, not averaged. Tensors that both share (frozen weights of a tower) are unchanged.
     ValueError: momentum is outside [0, 1].
 
     >>> encoder, module = nn.Linear(1, 1, bias=False), nn.Linear(1, 1, bias=False)
@@ -80,7 +80,7 @@ def share_of_start(steps: int, start: float) -> float:
 
 
 def start_that_leaves(share: float, steps: int) -> float:
-    """Return a start of `cosine_momentum` that leaves at most `share` of the initial weights.
+    """Return a start of `cosine_momentum` that leaves at most `share` of the initial weights after `steps` steps.
 
     >>> share_of_start(40, start_that_leaves(0.01, 40)) <= 0.01
     True
@@ -90,7 +90,7 @@ def start_that_leaves(share: float, steps: int) -> float:
 
 
 class CoupledBank(nn.Module):
-    """Ring of momentum keys per modality with shared slots: slot k holds a pair's image key, text key and image id."""
+    """Ring buffers of momentum keys, one per modality: slot k of both holds a pair's keys, with its image id."""
 
     images: Tensor
     texts: Tensor
@@ -111,13 +111,13 @@ class CoupledBank(nn.Module):
 
     @property
     def count(self) -> int:
-        """Slots that hold a key."""
+        """Number of slots that hold a key."""
         return int(self.filled)
 
     @torch.no_grad()
     def enqueue(self, images: Tensor, texts: Tensor, image_ids: Tensor) -> None:
-        """Overwrite the oldest keys with a batch's, (B, D) of all processes. Call it after backward(), as autograd reads
-        the slots until then. ValueError: the three have different lengths."""
+        """Overwrite the oldest keys with those of a batch, (B, D) from all processes. Call it after backward(), which
+        still reads the slots. ValueError: the arguments differ in length."""
         if not len(images) == len(texts) == len(image_ids):
             raise ValueError(f"{len(images)} image keys, {len(texts)} text keys, {len(image_ids)} ids")
         end = int(self.position) + len(images)

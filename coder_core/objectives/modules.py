@@ -5,17 +5,17 @@
 
     image_embeddings, text_embeddings  (B, D), row i of both is one pair; any length and any float type: rows are
                                        normalised here, in float32
-    image_ids                          (B,) integers; rows with the same id show one image and are no negatives of one
-                                       another. None: every row shows its own image
-    weights                            (B,) of the pairs, None: all count alike
+    image_ids                          (B,) integers; rows with the same id show the same image and are not negatives of
+                                       each other. None: every row shows a different image
+    weights                            (B,) one per pair; None: all are equal
     result                             (), the mean over this process's pairs
 
-What a loss keeps (bank, learned scale, prototypes) is in its `state_dict`; give `loss.parameters()` to the optimizer where
-it has any. Under torch.distributed every process calls the loss with equally many rows: candidates, bank and prototypes are
-those of all processes, and averaging the gradients, as DistributedDataParallel does, gives those of one process;
-`coder_core.ops.parallel.average_gradients` does it for the parameters of a loss.
+A loss keeps its state (bank, learned scale, prototypes) in its `state_dict`; pass `loss.parameters()`, if it has any, to
+the optimizer. Under torch.distributed every process calls the loss with the same number of rows. Candidates, bank and
+prototypes are then those of all processes, and the average of their gradients, as DistributedDataParallel computes it,
+is that of a single process; `coder_core.ops.parallel.average_gradients` averages those of the loss's parameters.
 
-ValueError of every loss: the rows do not match, a value is not finite, or no row is a negative of another.
+Every loss raises ValueError if shapes do not match, a value is not finite, or no row is a negative of another.
 """
 
 import copy
@@ -51,7 +51,7 @@ class PairLoss(nn.Module):
         weights: Tensor | None = None,
         **named: Tensor | None,
     ) -> Tensor:
-        """Return the mean loss of this process's pairs, (); `named`: the further arguments of the loss's `per_pair`."""
+        """Return the mean loss of this process's pairs, (); `named`: further arguments of the loss's `per_pair`."""
         anchors = pairs_of(image_embeddings, text_embeddings, image_ids)
         pairs = len(anchors.images)
         if weights is not None and weights.shape != (pairs,):
@@ -59,21 +59,21 @@ class PairLoss(nn.Module):
         return self.per_pair(anchors, weights, **named).mean()
 
     def per_pair(self, anchors: Anchors, weights: Tensor | None) -> Tensor:
-        """(B,) losses of this process's pairs, both directions together, times their weights."""
+        """Return (B,) losses of this process's pairs, summed over both directions, times their weights."""
         ways = batch_directions(anchors, keep_same_image=False)
         losses = torch.stack([self.one_direction(*way) for way in ways]).sum(0)
         return losses if weights is None else losses * weights
 
     def one_direction(self, scores: Tensor, positive_scores: Tensor, negatives: Tensor) -> Tensor:
-        """(Q,) losses of one direction."""
+        """Return (Q,) losses of one direction."""
         raise NotImplementedError
 
 
 class TripletLoss(PairLoss):
-    """BTR, the bidirectional triplet ranking loss (CODER eq. 1; VSE++): at the hardest negative, or over all of them.
+    """BTR, the bidirectional triplet ranking loss (CODER eq. 1; VSE++), at the hardest negative or over all of them.
 
-    With random initial weights it starts badly: train the first epoch with `hardest = False`. VSE++ sums over
-    the batch; multiply the mean by the batch size for its gradients.
+    The hardest negative trains badly from random weights: train the first epoch with `hardest = False`. VSE++ sums over
+    the batch; multiply the mean by the batch size to get its gradients.
     """
 
     def __init__(self, margin: float = 0.2, *, hardest: bool = True) -> None:
@@ -81,13 +81,13 @@ class TripletLoss(PairLoss):
         self.margin, self.hardest = margin, hardest
 
     def one_direction(self, scores: Tensor, positive_scores: Tensor, negatives: Tensor) -> Tensor:
-        """`triplet_hardest` or `triplet_sum`."""
+        """Return (Q,) losses by `triplet_hardest` or `triplet_sum`."""
         loss = triplet_hardest if self.hardest else triplet_sum
         return loss(scores, positive_scores, negatives, margin=self.margin)
 
 
 class LogitScale(nn.Module):
-    """Scale of the logits, exp(t), from 1 / temperature on and never above 100 (CLIP: Radford et al. 2021)."""
+    """Scale of the logits, exp(t), which starts at 1 / temperature and never exceeds 100 (CLIP: Radford et al. 2021)."""
 
     def __init__(self, temperature: float, *, learn: bool) -> None:
         super().__init__()
@@ -96,32 +96,32 @@ class LogitScale(nn.Module):
         self.log_scale = nn.Parameter(torch.tensor(-math.log(temperature)), requires_grad=learn)
 
     def forward(self) -> Tensor:
-        """()."""
+        """Return the scale, ()."""
         return self.log_scale.clamp(max=math.log(LARGEST_SCALE)).exp()
 
 
 class InfoNCELoss(PairLoss):
-    """InfoNCE of both directions, CLIP's loss; `learn_scale` trains 1 / temperature. CLIP halves the sum of the two."""
+    """InfoNCE of both directions, which is twice CLIP's loss; `learn_scale` trains the scale 1 / temperature."""
 
     def __init__(self, temperature: float = 0.07, *, learn_scale: bool = False) -> None:
         super().__init__()
         self.scale = LogitScale(temperature, learn=learn_scale)
 
     def one_direction(self, scores: Tensor, positive_scores: Tensor, negatives: Tensor) -> Tensor:
-        """`info_nce`."""
+        """Return (Q,) losses by `info_nce`."""
         return info_nce(scores, positive_scores, negatives, temperature=1 / self.scale())
 
 
 class SigmoidLoss(PairLoss):
-    """SigLIP's pairwise sigmoid loss with a learned scale and bias (Zhai et al. 2023); both directions count every pair
-    twice, so it is twice the paper's value."""
+    """SigLIP's pairwise sigmoid loss with a learned scale and bias (Zhai et al. 2023). Both directions count every pair,
+    so the value is twice the paper's."""
 
     def __init__(self, temperature: float = 0.1, bias: float = -10.0) -> None:
         super().__init__()
         self.scale, self.bias = LogitScale(temperature, learn=True), nn.Parameter(torch.tensor(bias))
 
     def one_direction(self, scores: Tensor, positive_scores: Tensor, negatives: Tensor) -> Tensor:
-        """`pairwise_sigmoid`."""
+        """Return (Q,) losses by `pairwise_sigmoid`."""
         return pairwise_sigmoid(scores, positive_scores, negatives, scale=self.scale(), bias=self.bias)
 
 
@@ -129,10 +129,10 @@ class CoderLoss(PairLoss):
     """CODER's diversity-sensitive contrastive loss: 3·DCL in the batch + M-DCL against a bank (eq. 4-6, 8).
 
     Args:
-        temperature, margin: μ and γ; the paper has 0.1 and 0.3.
-        diversity: "std" (eq. 3), "entropy" (supplement), None for DCL_I, the loss without it.
-        bank_size: earlier pairs that are negatives too; the paper has 4096 on Flickr30K. 0: no bank.
-        dimension: D, needed with a bank.
+        temperature, margin: μ and γ; 0.1 and 0.3 in the paper.
+        diversity: "std" (eq. 3), "entropy" (supplement), or None for DCL_I, the loss without diversity.
+        bank_size: number of earlier pairs used as further negatives, 4096 in the paper (Flickr30K); 0: no bank.
+        dimension: D, required with a bank.
         settings: other fields of `DclSettings`, such as weight_bank or epsilon.
     """
 
@@ -160,11 +160,11 @@ class CoderLoss(PairLoss):
         image_keys: Tensor | None = None,
         text_keys: Tensor | None = None,
     ) -> Tensor:
-        """(B,) losses, times their weights; in training mode this batch's keys enter the bank for the next one.
+        """Return (B,) losses, times their weights; in training mode this batch's keys enter the bank for later batches.
 
         Args:
-            image_keys, text_keys: (B, D) of the same pairs by momentum encoders, `momentum_encoder` and
-                `update_momentum`: the paper's keys. None takes the embeddings themselves, as XBM does (Wang et al. 2020).
+            image_keys, text_keys: (B, D) keys of the same pairs from momentum encoders (`momentum_encoder`,
+                `update_momentum`), as in the paper. None uses the embeddings themselves, as XBM does (Wang et al. 2020).
         """
         keys = None if self.bank is None else self._keys(self.bank, anchors, image_keys, text_keys)
         return coupled_dcl(anchors, keys, self.settings, weights=weights).per_pair
@@ -172,7 +172,7 @@ class CoderLoss(PairLoss):
     def _keys(
         self, bank: CoupledBank, anchors: Anchors, image_keys: Tensor | None, text_keys: Tensor | None
     ) -> Keys:
-        """Return this batch's keys with the bank as it was before them."""
+        """Return this batch's keys, with the bank as it was before they enter."""
         if (image_keys is None) != (text_keys is None):
             raise ValueError("give the keys of both modalities, or of none")
         if image_keys is not None and text_keys is not None:
@@ -180,7 +180,7 @@ class CoderLoss(PairLoss):
             images, texts = of_twins.images.detach(), of_twins.texts.detach()
         else:
             images, texts = anchors.images.detach(), anchors.texts.detach()
-        # A copy: autograd reads the slots until backward(), and the bank moves on below.
+        # A copy: backward() reads its slots, and the bank changes below.
         keys = Keys(images, texts, copy.deepcopy(bank))
         if self.training:
             bank.enqueue(*map(parallel.gather_rows, (images, texts, anchors.image_ids)))
@@ -191,7 +191,7 @@ class BoostingLoss(PairLoss):
     """Deep Boosting Learning against a teacher's embeddings of the same pairs (Diao et al. 2024); add it to a loss.
 
     The teacher is a finished model, or a moving average of yours (`update_momentum`, `cosine_momentum`). The paper sums
-    over the batch: multiply the mean by the batch size. `form` and `settings`: see `teacher_loss`.
+    over the batch: multiply the mean by the batch size to match. `form` and `settings`: see `teacher_loss`.
     """
 
     def __init__(self, form: str = "rm", **settings: Any) -> None:
@@ -206,7 +206,7 @@ class BoostingLoss(PairLoss):
         teacher_images: Tensor | None = None,
         teacher_texts: Tensor | None = None,
     ) -> Tensor:
-        """(B,) losses, times their weights; the teacher's (B, D′) embeddings are needed and get no gradient."""
+        """Return (B,) losses, times their weights; the teacher's (B, D′) embeddings are required and get no gradient."""
         if teacher_images is None or teacher_texts is None:
             raise ValueError("give teacher_images and teacher_texts, embeddings of the same pairs")
         teacher = pairs_of(teacher_images.detach(), teacher_texts.detach(), anchors.image_ids)
@@ -217,13 +217,13 @@ class BoostingLoss(PairLoss):
 class PrototypeLoss(nn.Module):
     """Prototype-guided classification (CODER eq. 7): on-line k-means over all pairs, and a classifier of its clusters.
 
-    The loss is 0 until a first pass over the pairs has given the centroids.
+    The loss is 0 until the first pass over the pairs has initialised the centroids.
 
     Args:
-        count: K; the paper has 10,000 for the 145,000 pairs of Flickr30K.
+        count: K; 10,000 in the paper, for the 145,000 pairs of Flickr30K.
         dimension: D.
-        pairs: pairs of the training split, all processes together.
-        pass_pairs: pairs that an epoch sees where it drops the last batch; None: all.
+        pairs: number of pairs in the training split, over all processes.
+        pass_pairs: number of pairs per epoch, if it drops the last batch; None: all.
         temperature: of the classification; eq. 7 has none (1).
     """
 
@@ -239,17 +239,17 @@ class PrototypeLoss(nn.Module):
         super().__init__()
         self.temperature = temperature
         self.clusters = Prototypes(count, dimension, pairs, pass_pairs or pairs)
-        bound = 1 / math.sqrt(dimension)  # as nn.Linear starts
+        bound = 1 / math.sqrt(dimension)  # as nn.Linear initialises its weights
         self.classifier = nn.Parameter(torch.empty(count, dimension).uniform_(-bound, bound))
 
     def forward(self, image_embeddings: Tensor, text_embeddings: Tensor, pair_ids: Tensor) -> Tensor:
-        """Return the mean loss of both modalities, (). `pair_ids`: (B,) numbers of the pairs, from 0."""
+        """Return the pairs' mean loss, (), summed over both modalities. `pair_ids`: (B,) numbers of the pairs, from 0."""
         anchors = pairs_of(image_embeddings, text_embeddings, pair_ids)
         local = pair_vectors(anchors.images, anchors.texts)
         logits = prototype_logits(
             torch.cat([anchors.images, anchors.texts]), self.classifier, temperature=self.temperature
         )
-        loss = 0.0 * logits.sum()  # every parameter has a gradient from the start
+        loss = 0.0 * logits.sum()  # so that every parameter has a gradient from the start
         if self.clusters.ready:
             labels = self.clusters.assign(local).labels
             loss = 2 * prototype_guided(logits, labels.repeat(2)).mean()
@@ -259,8 +259,8 @@ class PrototypeLoss(nn.Module):
 
 
 class SampleWeights(nn.Module):
-    """Weights of the pairs of a batch for a loss's `weights`: "hal", "mithun" or "amrani" (`batch_weights`); their mean is
-    1. Those of complementary samples, which need every caption's neighbours: `NeighbourWeights`."""
+    """Weights of a batch's pairs, with mean 1, for a loss's argument `weights`: "hal", "mithun" or "amrani" (see
+    `batch_weights`). Weights for complementary samples need every caption's neighbours: see `NeighbourWeights`."""
 
     def __init__(self, kind: str) -> None:
         super().__init__()
@@ -270,7 +270,7 @@ class SampleWeights(nn.Module):
     def forward(
         self, image_embeddings: Tensor, text_embeddings: Tensor, image_ids: Tensor | None = None
     ) -> Tensor:
-        """(B,) weights of this process's pairs, without gradient."""
+        """Return (B,) weights of this process's pairs, without gradient."""
         anchors = pairs_of(image_embeddings, text_embeddings, image_ids)
         scores, ids = parallel.gather_rows(batch_scores(anchors)[0]), anchors.all_image_ids
         samples, negatives = (anchors.all_images, anchors.all_texts), ids[:, None] != ids[None, :]
@@ -279,7 +279,7 @@ class SampleWeights(nn.Module):
 
 
 def pairs_of(images: Tensor, texts: Tensor, image_ids: Tensor | None = None) -> Anchors:
-    """Check and normalise a batch of pairs and gather those of all processes. ValueError as of every loss.
+    """Check and normalise a batch of pairs and gather those of all processes. ValueError: see the module's docstring.
 
     >>> pairs_of(torch.tensor([[3.0, 4.0], [0.0, 2.0]]), torch.eye(2)).images
     tensor([[0.6000, 0.8000],

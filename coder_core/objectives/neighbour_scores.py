@@ -1,15 +1,15 @@
 """Neighbour diversity and neighbour discrepancy of complementary samples: DIV and DIS, before Γ.
 
 Thomas and Kovashka, "Emphasizing Complementary Samples for Non-literal Cross-modal Retrieval", CVPR workshops 2022,
-eq. 2 and 4. Neighbours are found once, between captions in a fixed text space; what is measured is how the model embeds
-them, the images and the captions each on their own. Nothing here carries a gradient.
+eq. 2 and 4. Neighbours are found once, between captions in a fixed text space; the scores measure how the model embeds
+them, separately for images and for captions. Nothing here carries a gradient.
 
-    p  pairs, one for each caption      N  neighbours of a caption, −1 where there are fewer
+    p  pairs, one for each caption      N  neighbours of a caption, padded with −1
     M  rows of embeddings               a score is the mean cosine, before Γ
 
-For one unit vector a sample both double sums collapse into means, exactly:
+With one unit vector per sample, both double sums reduce exactly to means:
 (1/N²) Σ_r Σ_c ⟨s'_r, s'_c⟩ = ‖mean of the neighbours‖² and (1/N²) Σ_r ⟨s''_r, s⟩ = ⟨mean of the neighbours of the
-neighbours, s⟩; and that last mean is a mean of sums already taken.
+neighbours, s⟩. The last mean reuses the sums over each neighbour's neighbours.
 """
 
 from typing import NamedTuple
@@ -18,17 +18,17 @@ import torch
 from torch import Tensor
 from torch.nn.functional import embedding_bag
 
-ABSENT = -1  # Fills a table of neighbours where a caption has fewer
+ABSENT = -1  # padding in a table of neighbours, for captions that have fewer
 
 COLUMNS_AT_ONCE = 128
-"""Sum over some of the embeddings' columns, so that no second copy of all embeddings is held."""
+"""Columns of the embeddings summed at a time, which avoids a second copy of all embeddings."""
 
 
 class NeighbourScores(NamedTuple):
-    """Mean cosines of every pair's neighbourhood in one modality, Γ left out."""
+    """Mean cosines of every pair's neighbourhood in one modality, without Γ."""
 
-    diversity: Tensor  # (p,) ‖mean of the neighbours‖²: 1 where all neighbours are embedded alike
-    discrepancy: Tensor  # (p,) cosine of a sample with its neighbours' neighbours, on average
+    diversity: Tensor  # (p,) ‖mean of the neighbours‖²: 1 if all neighbours have the same embedding
+    discrepancy: Tensor  # (p,) mean cosine of a sample with its neighbours' neighbours
 
 
 def neighbour_scores(
@@ -40,16 +40,16 @@ def neighbour_scores(
 ) -> NeighbourScores:
     """Compute eq. 4 and 2 without Γ, for every pair at once.
 
-    A neighbour without an embedding yet is left out. A pair without any neighbour or without an embedding of its own
-    has no score; it gets the mean of the others, which weighs it like the average pair.
+    Neighbours that have no embedding yet are left out. A pair without any neighbour, or without an embedding of its
+    own, gets the mean of the other pairs' scores, which weighs it like the average pair.
 
     Args:
         embeddings: (M, D) unit rows of one modality.
-        is_embedded: (M,) bool, which of them are known.
+        is_embedded: (M,) bool, true for rows with a known embedding.
         row_of_caption: (p,) int64, the row of `embeddings` that belongs to each caption.
         neighbours: (p, N) int64 captions.
-        second_neighbours: (p, K) int64, of each caption the neighbours that count when it is itself a neighbour:
-            `neighbours` for the whole double sum, or some of them (`sample_neighbours`).
+        second_neighbours: (p, K) int64, each caption's neighbours to use when the caption is itself a neighbour:
+            `neighbours` for the whole double sum, or a sample of them (`sample_neighbours`).
 
     >>> rows = torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.0, 1.0]])
     >>> neighbours = torch.tensor([[1, 2], [0, 2], [0, 1]])
@@ -74,7 +74,7 @@ def neighbour_scores(
 
 
 def sum_over_neighbours(values: Tensor, rows: Tensor) -> Tensor:
-    """Sum the (M, D) values over each row's neighbours: (p, N) int64 `rows`, of which −1 adds nothing -> (p, D).
+    """Sum the (M, D) values over each row's neighbours, (p, N) int64 `rows`, where −1 adds nothing -> (p, D).
 
     >>> sum_over_neighbours(torch.tensor([[1.0], [10.0]]), torch.tensor([[0, 1], [1, -1]]))
     tensor([[11.],
@@ -85,13 +85,13 @@ def sum_over_neighbours(values: Tensor, rows: Tensor) -> Tensor:
 
 
 def sample_neighbours(neighbours: Tensor, count: int, generator: torch.Generator) -> Tensor:
-    """Draw `count` of every caption's neighbours without repetition.
+    """Draw `count` of every caption's neighbours without replacement.
 
-    The paper draws at most 1,000 of a sample's N² neighbours of neighbours. Drawing 1,000 / N of every neighbour is the
-    same number, equally spread over the neighbours, and lets captions share what was summed.
+    The paper draws at most 1,000 of a sample's N² neighbours of neighbours. Drawing 1,000 / N from every neighbour gives
+    the same number, spread evenly over the neighbours, and lets captions share the sums.
 
     Returns:
-        (p, min(count, N)) int64 of (p, N) `neighbours`; −1 where a caption has fewer.
+        (p, min(count, N)) int64 from the (p, N) `neighbours`; −1 where a caption has fewer.
 
     >>> sample_neighbours(torch.tensor([[4, -1, -1]]), 2, torch.Generator().manual_seed(0))
     tensor([[ 4, -1]])
@@ -104,7 +104,7 @@ def sample_neighbours(neighbours: Tensor, count: int, generator: torch.Generator
 
 
 def _rows(row_of_caption: Tensor, captions: Tensor) -> Tensor:
-    """The rows of a modality's embeddings that belong to captions; −1 stays."""
+    """Return the rows of a modality's embeddings that belong to captions; −1 stays −1."""
     return torch.where(captions < 0, ABSENT, row_of_caption[captions.clamp_min(0)])
 
 

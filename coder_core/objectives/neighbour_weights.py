@@ -1,4 +1,4 @@
-"""Weights of complementary samples as a module that owns the embeddings of the last epoch and every caption's neighbours.
+"""Weights for complementary samples, as a module that stores the last epoch's embeddings and all captions' neighbours.
 
     neighbours = split_neighbours(fit_tfidf(captions, 256), captions, image_of_text, 200)
     weights = NeighbourWeights("diversity", neighbours, image_of_text, images=len(pictures), dimension=512)
@@ -22,8 +22,8 @@ from coder_core.objectives.neighbour_scores import ABSENT, neighbour_scores, sam
 from coder_core.ops import parallel
 
 IMAGE, TEXT = 0, 1  # columns of the raw scores
-DRAW_STREAM = 6  # of the random numbers that choose neighbours of neighbours
-SHUFFLE_STREAM = 11  # of those that give a pair the weight of another
+DRAW_STREAM = 6  # random stream that draws neighbours of neighbours
+SHUFFLE_STREAM = 11  # random stream that permutes the scores over the pairs
 
 
 class SampleCache(nn.Module):
@@ -43,7 +43,7 @@ class SampleCache(nn.Module):
 
     @torch.no_grad()
     def write(self, images: Tensor, texts: Tensor, image_ids: Tensor, text_ids: Tensor) -> None:
-        """Store a batch's embeddings, (B, D) unit rows: of an image that occurs twice the last; captions occur once."""
+        """Store a batch's embeddings, (B, D) unit rows: for a repeated image its last row; captions occur only once."""
         is_last = ~(image_ids[:, None] == image_ids[None, :]).triu(1).any(1)
         last = image_ids[is_last]
         self.images[last] = images[is_last].to(self.images.dtype)
@@ -55,23 +55,24 @@ class SampleCache(nn.Module):
 class NeighbourWeights(nn.Module):
     """DIVERSITY, DISCREPANCY and COMBINED weights of the pairs of a batch (Thomas and Kovashka 2022); their mean is 1.
 
-    All weights are 1 in the first epoch, whose embeddings the second one reads, and so on. `state_dict` holds the tables
-    and (n + m) · D embeddings. Under torch.distributed every process caches the pairs of all.
+    All weights are 1 in the first epoch; every later epoch uses the embeddings of the epoch before. `state_dict`
+    includes the tables and (n + m) · D embeddings. Under torch.distributed every process caches the pairs of all
+    processes.
 
     Args:
         kind: "diversity", "discrepancy", "combined", "combined-stats" or "random" (`combination_shares`), or "none".
-        neighbours: (m, N) whole numbers, the captions nearest to each in a fixed text space, none of its own image;
-            −1 where there are fewer.
+        neighbours: (m, N) integers, the captions nearest to each caption in a fixed text space, none of its own image;
+            padded with −1.
         image_of_text: (m,) the image of every caption.
-        images: n.
+        images: n, the number of images.
         dimension: D.
-        scale: λ ÷ batch size, which spreads the weights.
-        neighbours_of_neighbours: drawn for a pair in each epoch, at least N; 0 takes all N².
+        scale: λ ÷ batch size; a larger value spreads the weights more.
+        neighbours_of_neighbours: number drawn for each pair in each epoch, 0 (all N²) or at least N.
         seed: of these draws.
         settings: shares, direction or modalities of `combined_weights`.
 
     Raises:
-        ValueError: an unknown kind, tables of other shapes, numbers of captions or images that do not exist.
+        ValueError: an unknown kind, tables of the wrong shape, or caption or image numbers out of range.
     """
 
     diversity: Tensor
@@ -97,7 +98,7 @@ class NeighbourWeights(nn.Module):
         near, owner = (torch.as_tensor(table).long() for table in (neighbours, image_of_text))
         texts = len(owner)
         if kind != "none":
-            combined_weights(kind, *torch.zeros(2, 1, 2), **settings)  # the errors of the settings, now
+            combined_weights(kind, *torch.zeros(2, 1, 2), **settings)  # raise errors in the settings now
         if near.ndim != 2 or near.shape[0] != texts or not near.shape[1]:
             raise ValueError(f"neighbours are {tuple(near.shape)}: give a row for each of {texts} captions")
         _check_numbers("neighbours", near, ABSENT, texts)
@@ -117,7 +118,7 @@ class NeighbourWeights(nn.Module):
 
     @torch.no_grad()
     def begin_epoch(self, epoch: int) -> None:
-        """Score all pairs by the embeddings of the last epoch; nothing in epoch 0."""
+        """Score all pairs by the last epoch's embeddings; do nothing in epoch 0."""
         if epoch == 0 or self.kind == "none":
             return
         second_order = self.draw(self.each, DRAW_STREAM, epoch) if self.each else self.neighbours
@@ -134,11 +135,11 @@ class NeighbourWeights(nn.Module):
 
     @torch.no_grad()
     def forward(self, image_embeddings: Tensor, text_embeddings: Tensor, text_ids: Tensor) -> Tensor:
-        """(B,) weights of this process's pairs, without gradient; in training mode their embeddings are cached.
+        """Return (B,) weights of this process's pairs, without gradient; in training mode cache their embeddings.
 
         Args:
             image_embeddings, text_embeddings: (B, D).
-            text_ids: (B,) integers, the numbers of the captions.
+            text_ids: (B,) integer numbers of the captions.
         """
         _check_numbers("text_ids", text_ids, 0, len(self.image_of_text))
         anchors = pairs_of(image_embeddings, text_embeddings, self.image_of_text[text_ids])
@@ -164,7 +165,7 @@ class NeighbourWeights(nn.Module):
         return drawn.to(self.neighbours.device)
 
     def random(self, stream: int, epoch: int) -> torch.Generator:
-        """Return the random numbers of a purpose in an epoch."""
+        """Return the random generator of a stream in an epoch."""
         seed = np.random.SeedSequence((self.seed, stream, epoch)).generate_state(1, np.uint64)[0]
         return torch.Generator().manual_seed(int(seed) % 2**63)
 

@@ -1,4 +1,4 @@
-"""Negatives of every anchor, the two directions of a batch, and the candidates' scores that losses read.
+"""Negatives of every anchor, the two directions of a batch, and helpers for the scores of a query's candidates.
 
 A batch holds pairs of an image and one of its captions, so the positive of row i is in column i, or, when the
 candidates were gathered from several processes, in column i + offset.
@@ -11,29 +11,29 @@ from torch import Tensor
 
 from coder_core.ops import full_precision
 
-LEFT_OUT = -1e4  # A logit whose share is zero in float32 and float64, and whose logarithm is still a number
+LEFT_OUT = -1e4  # logit of an excluded candidate: softmax 0 in float32 and float64, log-softmax finite
 
 
 class AllExcept(NamedTuple):
-    """Negatives as a list of the few other entries: in a bank of 4096 nearly every candidate is a negative."""
+    """Negatives as a list of the few excluded entries: in a bank of 4096 nearly every candidate is a negative."""
 
     rows: Tensor  # (P,) int64; each entry is listed once
     columns: Tensor  # (P,) int64
 
     def mask(self, scores: Tensor) -> Tensor:
-        """(Q, C) bool, of the shape of the scores."""
+        """Return (Q, C) bool, true for negatives, in the shape of the scores."""
         negatives = torch.ones_like(scores, dtype=torch.bool)
         negatives[self.rows, self.columns] = False
         return negatives
 
     def counts(self, scores: Tensor) -> Tensor:
-        """(Q,) how many negatives each query has."""
+        """Return the (Q,) number of negatives of each query."""
         return scores.shape[1] - torch.bincount(self.rows, minlength=scores.shape[0])
 
 
 Negatives = Tensor | AllExcept
-"""(Q, C) bool, or the list of entries that are not negatives. Scores that a mask excludes may hold anything, NaN included;
-those that an `AllExcept` leaves out have to be finite."""
+"""(Q, C) bool, or the list of entries that are not negatives. Scores excluded by a mask may have any value, even NaN;
+those excluded by an `AllExcept` must be finite."""
 
 
 class Direction(NamedTuple):
@@ -57,15 +57,15 @@ def same_image_negatives(
 ) -> Tensor:
     """Mark the candidates that are negatives of each query: those of another image.
 
-    The paper does not say so and no ancestor of its code masks other captions of the query's image, although a bank of
-    4096 on Flickr30K holds one for 10.7% of the queries; `keep_same_image` is that literal reading.
+    The paper does not mention other captions of the query's image, and no code that CODER builds on masks them, although
+    a bank of 4096 on Flickr30K contains one for 10.7% of the queries. `keep_same_image` is that literal reading.
 
     Args:
         query_ids: (Q,) image id of every query.
-        candidate_ids: (C,) image id of every candidate; below zero means an empty bank slot, never a negative.
-        keep_same_image: everything but the positive itself is a negative.
-        positive_offset: the positive of query i is candidate i + positive_offset; None when the positives are not
-            among the candidates, as with a bank. Only `keep_same_image` needs it.
+        candidate_ids: (C,) image id of every candidate; below zero marks an empty bank slot, which is never a negative.
+        keep_same_image: every candidate except the positive itself is a negative.
+        positive_offset: the positive of query i is candidate i + positive_offset; None if the positives are not
+            among the candidates, as with a bank. Only used with `keep_same_image`.
 
     Returns:
         (Q, C) bool.
@@ -127,14 +127,14 @@ def in_batch_direction(
     keep_same_image: bool = False,
     positive_offset: int = 0,
 ) -> Direction:
-    """Queries against the candidates of the whole batch, their positives among them.
+    """Return the direction from queries to the candidates of the whole batch, which include the positives.
 
     Args:
         scores: (Q, C), C >= Q + positive_offset.
         query_ids: (Q,) image ids of the queries.
         candidate_ids: (C,) image ids of the candidates.
         keep_same_image: see `same_image_negatives`.
-        positive_offset: where this process's samples begin among the gathered candidates.
+        positive_offset: position of this process's first sample among the gathered candidates.
 
     Raises:
         ValueError: the positives do not fit among the candidates.
@@ -171,7 +171,7 @@ def both_directions(
 
 
 def hardest_negatives(scores: Tensor, negatives: Tensor) -> tuple[Tensor, Tensor]:
-    """Return (Q,) scores, -inf for a query without negatives, and (Q,) columns of each query's best negative.
+    """Return (Q,) scores and (Q,) columns of each query's best-scoring negative; a query without negatives gets -inf.
 
     >>> hardest_negatives(torch.tensor([[0.9, 0.1, 0.5]]), torch.tensor([[False, True, True]]))
     (tensor([0.5000]), tensor([2]))
@@ -183,9 +183,9 @@ def hardest_negatives(scores: Tensor, negatives: Tensor) -> tuple[Tensor, Tensor
 def log_shares(
     scores: Tensor, positive_scores: Tensor, negatives: Tensor, temperature: float | Tensor
 ) -> Tensor:
-    """Log-softmax of S / temperature over every query's list: its positive at the head, then its negatives.
+    """Compute the log-softmax of S / temperature over every query's list: its positive first, then its negatives.
 
-    Candidates that are no negatives keep their column, with a share of zero.
+    Candidates that are not negatives keep their column, with a share of zero.
 
     Returns:
         (Q, 1 + C).
@@ -199,7 +199,7 @@ def log_shares(
 
 
 def positive_first(positive: Tensor, candidates: Tensor) -> Tensor:
-    """(Q,) and (Q, C) -> (Q, 1 + C), the positive at the head of its list.
+    """Prepend each query's positive to its candidates: (Q,) and (Q, C) -> (Q, 1 + C).
 
     >>> positive_first(torch.tensor([1, 2]), torch.tensor([[3], [4]]))
     tensor([[1, 3],

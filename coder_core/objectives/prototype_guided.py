@@ -3,7 +3,7 @@
     L_PGC = L_cls(softmax(P^C v^C), Z) + L_cls(softmax(P^C w^C), Z)
 
 L_cls is the cross-entropy; Z is the prototype of the PAIR, the same label for its image and its caption. P^C (K, F) is
-learned, one row a prototype, without a bias, and shared by the two modalities. It is dropped after training.
+learned, with one row per prototype and no bias, and shared by the two modalities. It is not used after training.
 """
 
 import torch
@@ -13,13 +13,13 @@ from coder_core.ops import full_precision
 
 
 def prototype_logits(vectors: Tensor, classifier: Tensor, *, temperature: float = 1.0) -> Tensor:
-    """P^C v for every row: (B, F) vectors, (K, F) classifier -> (B, K).
+    """Compute P^C v for every row: (B, F) vectors, (K, F) classifier -> (B, K).
 
     Args:
         vectors: (B, F) unit rows.
         classifier: (K, F).
-        temperature: divides the logits; eq. 7 has none (1). Unit vectors and a classifier that starts small give nearly
-            equal probabilities, and a smaller temperature leaves them sooner.
+        temperature: divides the logits; eq. 7 has none (1). Unit vectors and a classifier with small initial weights
+            give nearly equal probabilities at first; a smaller temperature separates them sooner.
 
     Raises:
         ValueError: temperature is not positive.
@@ -29,19 +29,19 @@ def prototype_logits(vectors: Tensor, classifier: Tensor, *, temperature: float 
     """
     if not temperature > 0:
         raise ValueError(f"temperature must be > 0, got {temperature}")
-    # The vectors are fewer than the classifier's rows: dividing them reads and writes a hundredth of it.
+    # There are far fewer vectors than classifier rows, so dividing them touches about a hundredth of the memory.
     return (full_precision(vectors) / temperature) @ full_precision(classifier).mT
 
 
 def prototype_guided(logits: Tensor, labels: Tensor) -> Tensor:
-    """Cross-entropy of one modality's logits with the pairs' prototypes. CODER eq. 7.
+    """Compute the cross-entropy of one modality's logits with the pairs' prototypes. CODER eq. 7.
 
     Args:
-        logits: (B, K) of `prototype_logits`.
+        logits: (B, K) from `prototype_logits`.
         labels: (B,) int64 prototype of every pair.
 
     Returns:
-        (B,) losses; the two modalities' are added.
+        (B,) losses; add those of both modalities.
 
     Raises:
         ValueError: a label is not a row of the classifier.

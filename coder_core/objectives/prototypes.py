@@ -1,8 +1,8 @@
 """Prototypes of eq. 7: spherical k-means, updated in every training step. CODER section 3.4.
 
-Image-caption pairs are clustered by v^I + w^I at length one. The paper gives K, this vector and the word "on-line";
-docs/equations.md 1.6 lists our decisions. K exceeds the batch, so centroids persist from step to step, and a prototype
-keeps its number: row k of the classifier belongs to prototype k.
+Image-caption pairs are clustered by v^I + w^I, normalised. The paper specifies only K, this vector and the word
+"on-line"; docs/equations.md 1.6 lists our decisions. K exceeds the batch, so centroids persist from step to step, and a
+prototype keeps its number: row k of the classifier belongs to prototype k.
 """
 
 from typing import NamedTuple
@@ -15,7 +15,7 @@ from coder_core.ops import SHORTEST_VECTOR, best_columns, lengths, normalise
 NO_LABEL = -1
 PAIRS_PER_RESEED = 8  # at most one in eight pairs of a batch becomes a new centroid in one step
 ROWS_AT_ONCE = 1024
-LEAST_WEIGHT = 1e-6  # of the old direction in a mean: members that cancel out leave it as it was
+LEAST_WEIGHT = 1e-6  # of the old direction in a mean, which keeps it if the members cancel out
 
 
 class Assignment(NamedTuple):
@@ -26,16 +26,16 @@ class Assignment(NamedTuple):
 
 
 class PrototypeCounts(NamedTuple):
-    """Counts of prototypes by their members, the pairs that carry their label."""
+    """Counts of prototypes. The members of a prototype are the pairs with its label."""
 
-    used: int  # with a member
-    dead: int  # without a member for a whole pass
-    largest: int  # members of the largest one
-    reseeded: int  # dead ones moved to a pair so far
+    used: int  # prototypes with a member
+    dead: int  # prototypes without a member for a whole pass
+    largest: int  # members of the largest prototype
+    reseeded: int  # dead prototypes moved to a pair so far
 
 
 def pair_vectors(images: Tensor, texts: Tensor) -> Tensor:
-    """v^I + w^I at length one, (B, D) unit rows; no gradient flows back.
+    """Return v^I + w^I normalised, (B, D) unit rows, without gradient.
 
     >>> pair_vectors(torch.tensor([[1.0, 0.0]]), torch.tensor([[1.0, 0.0]]))
     tensor([[1., 0.]])
@@ -46,11 +46,11 @@ def pair_vectors(images: Tensor, texts: Tensor) -> Tensor:
 class Prototypes(nn.Module):
     """K centroids and the counts of their members. Buffers only.
 
-    1. The last K pairs of the first pass become the centroids: a pass is a random order, so they are a uniform sample.
-    2. From then on every batch is assigned to its nearest centroids and moves them: a centroid is the direction of the
-       running mean of its members, whose weights fade by a factor e over one pass, as the embeddings keep moving.
-    3. A prototype is dead when no pair's newest label has named it for a whole pass. It moves to a pair of the batch:
-       the least typical member of the largest prototype, then of the next.
+    1. The last K pairs of the first pass become the centroids. A pass has a random order, so they are a uniform sample.
+    2. After that, every batch is assigned to its nearest centroids and moves them: a centroid is the direction of the
+       running mean of its members. Weights in it decay by a factor e per pass, because the embeddings keep changing.
+    3. A prototype is dead if it has had no member for a whole pass. Dead prototypes move to pairs of the batch: the
+       first to the least typical member of the largest prototype, the next to that of the second largest, and so on.
 
     ValueError: K is below 2 or above `pass_pairs`.
 
@@ -58,7 +58,7 @@ class Prototypes(nn.Module):
         count: K.
         dimension: D.
         pairs: image-caption pairs of the train split; their ids are 0 … pairs - 1.
-        pass_pairs: pairs that one pass sees (whole batches only).
+        pass_pairs: pairs per pass (whole batches only).
     """
 
     centroids: Tensor
@@ -86,7 +86,7 @@ class Prototypes(nn.Module):
 
     @property
     def ready(self) -> bool:
-        """True after the first pass: the centroids exist."""
+        """True after the first pass, when the centroids exist."""
         return int(self.seen) >= self.pass_pairs
 
     @torch.no_grad()
@@ -98,12 +98,12 @@ class Prototypes(nn.Module):
 
     @torch.no_grad()
     def update(self, vectors: Tensor, pair_ids: Tensor, assigned: Assignment | None = None) -> None:
-        """Learn from a batch, the same on every process: seeds during the first pass, running means after it.
+        """Update from a batch, identically on every process: collect seeds in the first pass, then move the means.
 
         Args:
             vectors: (B, D) unit rows of the pairs of all processes, in the order of the batch.
             pair_ids: (B,).
-            assigned: what `assign` returned before this step; computed when None.
+            assigned: result of `assign` before this step; None computes it.
         """
         if not self.ready:
             self._seed(vectors)
@@ -121,7 +121,7 @@ class Prototypes(nn.Module):
 
     @torch.no_grad()
     def replace(self, centroids: Tensor, vectors: Tensor) -> None:
-        """Replace the centroids by those of a clustering of all pairs, numbered as the old ones
+        """Replace the centroids by those of a clustering of all pairs, numbered like the old ones
         (`recluster`). `centroids`: (K, D) unit rows. `vectors`: (pairs, D) unit rows in the order of the
         pairs' ids."""
         self.centroids.copy_(centroids)
@@ -133,7 +133,7 @@ class Prototypes(nn.Module):
         self.idle.zero_()
 
     def counts(self) -> PrototypeCounts:
-        """Used, dead, largest and reseeded prototypes."""
+        """Return the counts of used, dead and reseeded prototypes and the size of the largest."""
         used, dead = int((self.members > 0).sum()), int(self._dead().sum())
         return PrototypeCounts(used, dead, int(self.members.max()), int(self.reseeded))
 
@@ -145,7 +145,7 @@ class Prototypes(nn.Module):
         self.seen += len(vectors)
 
     def _start(self, numbers: Tensor, vectors: Tensor) -> None:
-        """Put prototypes at single pairs."""
+        """Place each of the prototypes at a single pair."""
         self.centroids[numbers] = vectors
         self.resultants[numbers] = 1.0
         self.weights[numbers] = 1.0
@@ -183,10 +183,10 @@ class Prototypes(nn.Module):
 
 
 def _add_rows(sums: Tensor, row: Tensor, vectors: Tensor) -> Tensor:
-    """sums[row[i]] += vectors[i] for (U, D) `sums` and (B, D) `vectors`, in the same order on every process."""
+    """Add vectors[i] to sums[row[i]], (B, D) `vectors` and (U, D) `sums`, in the same order on every process."""
     if sums.device.type == "cpu":
         return sums.index_add_(0, row, vectors)
-    # On a GPU index_add has no fixed order, so processes would drift apart in the last bits; a product has one.
+    # On a GPU index_add has no fixed order, so the processes' last bits would drift apart; a matrix product has one.
     membership = torch.zeros(len(sums), len(vectors), device=sums.device, dtype=sums.dtype)
     membership[row, torch.arange(len(row), device=row.device)] = 1.0
     return sums.addmm_(membership, vectors)

@@ -1,6 +1,6 @@
-"""PVSE's two regularisers: heads that read different things, and modalities that fill the same part of the space.
+"""PVSE's two regularisers: heads should attend to different things, and modalities should fill the same space.
 
-Song & Soleymani 2019 (PVSE, arXiv:1906.04402), in the form of its authors' program.
+Song & Soleymani 2019 (PVSE, arXiv:1906.04402), as in the authors' program.
 """
 
 import torch
@@ -12,16 +12,16 @@ SHARPNESS = 0.5  # γ of the kernel in the authors' program
 
 
 def head_diversity(residuals: Tensor) -> Tensor:
-    """Similarity of the K heads of a sample: ‖G − I‖ / K², G the cosines between their residuals.
+    """Measure the similarity of a sample's K heads: ‖G − I‖ / K², where G are the cosines between their residuals.
 
-    The residuals are what the heads add to the pooled vector. Embeddings themselves share that vector, so they could
-    never be orthogonal. The norm is Frobenius' and not squared, as in the program.
+    The residuals are the vectors that the heads add to the pooled vector. The embeddings share that vector, so they
+    could never be orthogonal. The norm is the Frobenius norm, not squared, as in the authors' program.
 
     Args:
         residuals: (B, K, D), before the pooled vector is added.
 
     Returns:
-        (B,) from 0, where all heads are orthogonal, to √(K² − K) / K².
+        (B,) from 0, if all heads are orthogonal, to √(K² − K) / K².
 
     >>> head_diversity(torch.tensor([[[1.0, 0.0], [0.0, 2.0]], [[1.0, 0.0], [3.0, 0.0]]]))
     tensor([0.0000, 0.3536])
@@ -34,20 +34,20 @@ def head_diversity(residuals: Tensor) -> Tensor:
 
 
 def mean_discrepancy(images: Tensor, texts: Tensor, all_images: Tensor, all_texts: Tensor) -> Tensor:
-    """Each pair's share of the maximum mean discrepancy (MMD) between all images and all captions.
+    """Compute each pair's share of the maximum mean discrepancy (MMD) between all images and all captions.
 
-    The mean over the pairs is E k(v, v') − 2 E k(v, w) + E k(w, w') over all their embeddings, a sample with itself
-    included, with the kernel k(x, y) = exp(−γ ‖x − y‖), γ = 0.5. The distance is not squared, as in the program,
+    The mean over all pairs is E k(v, v') − 2 E k(v, w) + E k(w, w') over all their embeddings, including each with
+    itself, with the kernel k(x, y) = exp(−γ ‖x − y‖), γ = 0.5. The distance is not squared, as in the authors' program,
     which calls the kernel RBF.
 
     Args:
-        images: (B, K, D) of some pairs.
-        texts: (B, K, D) of the same.
-        all_images: (C, K, D) of all pairs, those included.
+        images: (B, K, D) of this process's pairs.
+        texts: (B, K, D) of the same pairs.
+        all_images: (C, K, D) of all pairs, including these.
         all_texts: (C, K, D).
 
     Returns:
-        (B,) shares; a single one may be negative, their mean over all pairs is not.
+        (B,) shares; a single share may be negative, but their mean over all pairs is not.
 
     >>> images, texts = torch.tensor([[[1.0, 0.0]]]), torch.tensor([[[-1.0, 0.0]]])
     >>> mean_discrepancy(images, images, images, images), mean_discrepancy(images, texts, images, texts)
@@ -59,6 +59,6 @@ def mean_discrepancy(images: Tensor, texts: Tensor, all_images: Tensor, all_text
 
 
 def _mean_kernel(samples: Tensor, candidates: Tensor) -> Tensor:
-    """(B, K, D), (C, K, D) -> (B,) means over the K · C · K pairs of embeddings."""
+    """Return the kernel's mean over each sample's K · C · K pairs of embeddings: (B, K, D), (C, K, D) -> (B,)."""
     distances = torch.cdist(samples.flatten(0, 1), candidates.flatten(0, 1))
     return torch.exp(-SHARPNESS * distances).view(len(samples), -1).mean(1)

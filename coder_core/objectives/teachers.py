@@ -1,4 +1,4 @@
-"""Losses of a branch against the scores of others: boosting (DBL eq. 7-10) and imitation, over a whole batch."""
+"""Losses of a branch against the scores of others: boosting (DBL eq. 7-10) and distillation, over a whole batch."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -17,7 +17,7 @@ from coder_core.objectives.distillation import (
 )
 
 TeacherLoss = Callable[..., Tensor]
-"""A loss of one direction, called with the target's `Direction` and the teacher's scores: (Q,)."""
+"""Loss of one direction: (target's `Direction`, teacher's scores as `Teacher`) → (Q,)."""
 
 
 def teacher_loss(
@@ -30,7 +30,7 @@ def teacher_loss(
     teacher_temperature: float = 0.04,
 ) -> TeacherLoss:
     """Return the loss of a form: "rs", "rm", "as", "am" (DBL), "rs-as", "rm-am" (the mean of two, its table IV), "dr",
-    "rkd", "dml", "dino" or "dino-reversed". Other arguments are those of the losses that read them.
+    "rkd", "dml", "dino" or "dino-reversed". The other arguments are passed to the losses that have them.
 
     Raises:
         ValueError: an unknown form.
@@ -63,9 +63,9 @@ def teacher_loss(
 def against_teachers(
     target: Anchors, teachers: Sequence[Anchors], loss: TeacherLoss, *, keep_same_image: bool = False
 ) -> Tensor:
-    """(B,) loss of a batch against the same pairs under other branches, which get no gradient; both directions.
+    """Return (B,) losses against other branches' scores of the same pairs, without gradient to them; both directions.
 
-    Diao et al. 2024, section IV-B: with several teachers their losses are averaged, not their scores.
+    With several teachers the losses are averaged, not the scores (Diao et al. 2024, section IV-B).
 
     >>> from coder_core.objectives.anchors import gather_anchors
     >>> pairs = gather_anchors(torch.eye(2), torch.eye(2), torch.tensor([0, 1]))

@@ -1,4 +1,4 @@
-"""Hinge losses: BTR, the n-pairs hinge and the polynomial loss. One direction; call one for both and add.
+"""Hinge losses: BTR, the n-pairs hinge and the polynomial loss. Each covers one direction; add both.
 
 Scores, positives, negatives and the result of every loss are those of `triplet_sum`. BTR, the bidirectional triplet
 ranking loss, is CODER eq. 1, Faghri et al. 2018 (VSE++), arXiv:1707.05612.
@@ -11,13 +11,13 @@ from coder_core.objectives.pairs import hardest_negatives
 from coder_core.ops import full_precision
 
 OF_POSITIVE = (0.5, -0.7, 0.2)  # a_0, a_1, a_2 of the authors' program, for the positive's score
-OF_NEGATIVE = (0.03, -0.4, 0.9)  # b_0, b_1, b_2, for the hardest negative's
+OF_NEGATIVE = (0.03, -0.4, 0.9)  # b_0, b_1, b_2, for the hardest negative's score
 PERFECT = 1 - 1e-5
-"""A positive that scores more has nothing left to gain, and its query is passed over (the program)."""
+"""A query whose positive scores higher has nothing left to gain and is skipped, as in the authors' program."""
 
 
 def triplet_sum(scores: Tensor, positive_scores: Tensor, negatives: Tensor, *, margin: float = 0.2) -> Tensor:
-    """Σ over the negatives of [margin + S_ij − S⁺_i]₊.
+    """Compute Σ over the negatives of [margin + S_ij − S⁺_i]₊.
 
     Args:
         scores: (Q, C) similarities.
@@ -39,10 +39,10 @@ def triplet_sum(scores: Tensor, positive_scores: Tensor, negatives: Tensor, *, m
 def triplet_hardest(
     scores: Tensor, positive_scores: Tensor, negatives: Tensor, *, margin: float = 0.2
 ) -> Tensor:
-    """[margin + S_ij − S⁺_i]₊ at the best-scoring negative j only.
+    """Compute [margin + S_ij − S⁺_i]₊ at only the best-scoring negative j.
 
-    Starts badly from random weights: every anchor then meets the same few candidates. The code CODER builds on trains
-    one epoch with `triplet_sum` first.
+    It trains badly from random weights, when all anchors share the same few hardest candidates. The code that CODER
+    builds on first trains one epoch with `triplet_sum`.
 
     Args:
         margin: how far below its positive the negative should stay, in units of the score.
@@ -58,16 +58,16 @@ def triplet_hardest(
 def npairs_hinge(
     scores: Tensor, positive_scores: Tensor, negatives: Tensor, *, margin: float = 0.1
 ) -> Tensor:
-    """1/(2N) Σ over the negatives of [margin + S_ij − S⁺_i]₊, N the candidates in the batch. Eq. 1 of Thomas and
-    Kovashka 2022, whose 1/(2N²) is this averaged over the N anchors; the sample weights multiply each anchor's value.
+    """Compute 1/(2N) Σ over the negatives of [margin + S_ij − S⁺_i]₊ for N candidates in the batch. Its mean over the N
+    anchors is eq. 1 of Thomas and Kovashka 2022, with its 1/(2N²); sample weights multiply each anchor's value.
 
-    Relations: `triplet_sum` over 2N. Where that is summed over the batch, this is a mean: 2N² (33,000 at a batch of
-    128) times smaller. Adam divides a gradient by its own size, so the learning rate need not follow; but the gradient
-    norm stays far below a clip norm of 2, so clipping, which bounds every step of the summed losses, never acts, and a
-    term beside it (boosting, M-DCL) weighs more than it would beside the sum. λ above the batch size scales it up.
+    Relations: `triplet_sum` divided by 2N. That loss is summed over the batch and this one averaged, so it is 2N² times
+    smaller (33,000 at a batch of 128). Adam normalises gradients, so the learning rate need not change. But the gradient
+    norm stays far below a clip norm of 2, so clipping, which bounds every step of the summed losses, never acts, and an
+    additional term (boosting, M-DCL) weighs more here than next to the sum. λ above the batch size scales the loss up.
 
     Args:
-        scores: C = N over all processes.
+        scores: (Q, N) similarities to the candidates of all processes.
         margin: m, 0.1 in the paper.
 
     >>> scores = torch.tensor([[0.5, 0.6, 0.4, 0.1]])
@@ -80,12 +80,12 @@ def npairs_hinge(
 def polynomial_hardest(
     scores: Tensor, positive_scores: Tensor, negatives: Tensor, *, margin: float = 0.2
 ) -> Tensor:
-    """[Σ a_p (S⁺)^p]₊ + [Σ b_q N^q]₊ with N the best-scoring negative, where it comes within the margin.
+    """Compute [Σ a_p (S⁺)^p]₊ + [Σ b_q N^q]₊, N the best-scoring negative's score, if it is within the margin.
 
     Wei et al. 2020, Universal Weighting Metric Learning for Cross-Modal Matching, CVPR, the max form (MPL in Diao et
-    al. 2024, table 3): the slope of the polynomials is a pair's weight, larger the worse the positive and the harder
-    the negative. The paper states the form, the authors' program the coefficients and that a query counts only where
-    margin + N > S⁺; they were chosen for Flickr30K.
+    al. 2024, table 3): the slope of the polynomials is a pair's weight, larger for worse positives and for harder
+    negatives. The form is from the paper; the coefficients, chosen for Flickr30K, and the condition that a query counts
+    only if margin + N > S⁺ are from the authors' program.
 
     Args:
         margin: how far below its positive a negative still counts.

@@ -1,8 +1,8 @@
-"""THOMAS: images and captions keep, each among themselves, what neighbours in the text space have in common.
+"""THOMAS: losses within each modality that keep samples close whose captions are neighbours in the text space.
 
 Thomas and Kovashka 2020, "Preserving Semantic Neighborhoods for Robust Cross-modal Retrieval", arXiv:2007.08617, with
-the hinge that the complementary-samples paper gives all methods: beside the loss between modalities, one within each,
-whose positive is a sample that belongs to one of the caption's neighbours.
+the hinge that the complementary-samples paper uses for all methods: besides the loss between modalities there is one
+within each, whose positive is a sample that belongs to one of the caption's neighbours.
 """
 
 import torch
@@ -14,13 +14,13 @@ from coder_core.objectives.triplet import npairs_hinge
 def within_modality(
     samples: Tensor, candidates: Tensor, neighbours: Tensor, negatives: Tensor, *, margin: float = 0.1
 ) -> Tensor:
-    """Return (B,) n-pairs hinges of every sample against those of its own modality, a neighbour as its positive.
+    """Return (B,) n-pairs hinges of samples against those of their own modality, with a neighbour as the positive.
 
     Args:
         samples: (B, D) unit rows of one modality.
         candidates: (C, D) unit rows of the whole batch in the same modality.
         neighbours: (B, D) embedding of one neighbour of each sample.
-        negatives: (B, C) bool: of another image, and not a neighbour.
+        negatives: (B, C) bool, true for candidates of another image that are not neighbours.
 
     >>> images = torch.eye(2)
     >>> within_modality(images, images, images.flip(0), ~torch.eye(2, dtype=torch.bool))
@@ -30,7 +30,7 @@ def within_modality(
 
 
 def is_neighbour(neighbours: Tensor, candidates: Tensor) -> Tensor:
-    """Mark the (C,) candidates among the (B, N) neighbours of each sample, both captions, −1 for none: (B, C) bool.
+    """Mark the (C,) candidate captions among each sample's neighbours, (B, N) padded with −1: (B, C) bool.
 
     >>> is_neighbour(torch.tensor([[3, 5], [7, -1]]), torch.tensor([5, 6, 7]))
     tensor([[ True, False, False],

@@ -1,7 +1,7 @@
-"""Arithmetic that every other package uses: vectors, masked statistics, the scaling of diversities.
+"""Arithmetic shared by the other packages: vectors, masked statistics, the scaling of diversities.
 
-`scores` is (Q, C), `negatives` is (Q, C) bool, `positive_scores` is (Q,); docs/architecture.md explains the letters. The app
-reads `diversity_scaling` without loading torch, so `vectors` is imported when one of its names is first asked for.
+`scores` is (Q, C), `negatives` is (Q, C) bool, `positive_scores` is (Q,); docs/architecture.md explains the letters. The
+app uses `diversity_scaling` without torch, so `vectors` is imported only when one of its names is first accessed.
 """
 
 from importlib import import_module

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 Numbers = TypeVar("Numbers", np.ndarray, "Tensor")
 NumbersOrOne = TypeVar("NumbersOrOne", float, np.ndarray, "Tensor")
 
-LARGEST_EXPONENT = 100.0  # exp(-100) is lost beside 1 in float32 and float64 alike
+LARGEST_EXPONENT = 100.0  # 1 + exp(-100) equals 1 in both float32 and float64
 
 
 def squash(spread: Numbers, epsilon: float) -> Numbers:
-    """1 / sigmoid(ε / spread) = 1 + exp(−ε / spread): 1 for no spread, towards 2 for a large one. CODER eq. 3.
+    """Return 1 / sigmoid(ε / spread) = 1 + exp(−ε / spread), 1 for no spread and almost 2 for a large one. CODER eq. 3.
     ValueError: epsilon is not positive.
 
     Args:
@@ -28,14 +28,14 @@ def squash(spread: Numbers, epsilon: float) -> Numbers:
         epsilon: > 0.
 
     Returns:
-        (Q,) in [1, 2); where the spread is zero the gradient is zero, its limit.
+        (Q,) in [1, 2); at zero spread the gradient is zero, its limit.
 
     >>> squash(np.array([0.0, 0.1, 1.0]), epsilon=0.1).round(4)
     array([1.    , 1.3679, 1.9048])
     """
     if not epsilon > 0:
         raise ValueError(f"epsilon must be > 0, got {epsilon}")
-    # Where there is a tensor torch has been imported: the app does without it.
+    # A tensor implies that torch is imported; the app works without it.
     library: Any = np if isinstance(spread, np.ndarray) else sys.modules["torch"]
     vanishes = spread <= epsilon / LARGEST_EXPONENT
     exponent = -epsilon / library.where(vanishes, epsilon, spread)
@@ -44,11 +44,11 @@ def squash(spread: Numbers, epsilon: float) -> Numbers:
 
 
 def normalise_by_largest(raw: Numbers, largest: Numbers | None = None) -> Numbers:
-    """Divide by the largest raw diversity over the anchors of one modality (the paper's index Q is a slip).
+    """Divide by the largest raw diversity over the anchors of one modality (the paper's index Q is a misprint).
 
     Args:
         raw: (Q,) in [1, 2).
-        largest: the maximum over the anchors of ALL processes when there are several, () or (Q,); default: over `raw`.
+        largest: the maximum over the anchors of ALL processes, () or (Q,); None takes that of `raw`.
 
     Returns:
         (Q,) in (0.5, 1].
@@ -60,7 +60,7 @@ def normalise_by_largest(raw: Numbers, largest: Numbers | None = None) -> Number
 
 
 def sharpness(diversity: NumbersOrOne, temperature: float) -> NumbersOrOne:
-    """1 / (μ·div_i), what multiplies S − γ in the exponents of CODER eq. 4. ValueError: temperature is not positive.
+    """Return 1 / (μ·div_i), the factor of S − γ in the exponents of CODER eq. 4. ValueError: temperature is not > 0.
 
     Args:
         diversity: (Q,) in (0.5, 1], or 1 for every anchor.

@@ -1,6 +1,6 @@
-"""Exchange between the processes of one run: embeddings with gradients, keys, averages, flags.
+"""Communication between the processes of one run: embeddings with gradients, keys, averages, flags.
 
-With one process every function returns its argument. Start several with torchrun.
+With a single process every exchange returns its argument. Start several processes with torchrun.
 """
 
 import gc
@@ -15,7 +15,7 @@ from torch import Tensor
 
 
 def start(device: torch.device) -> None:
-    """Join the processes of torchrun; do nothing without it."""
+    """Join the process group of torchrun; do nothing without it."""
     if "WORLD_SIZE" in os.environ and int(os.environ["WORLD_SIZE"]) > 1 and not dist.is_initialized():
         dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
 
@@ -32,7 +32,7 @@ def finish() -> None:
 
 
 def rank() -> int:
-    """Return the number of this process; 0 writes."""
+    """Return the number of this process; process 0 writes the files."""
     return dist.get_rank() if dist.is_available() and dist.is_initialized() else 0
 
 
@@ -42,7 +42,7 @@ def world_size() -> int:
 
 
 class _Gather(torch.autograd.Function):
-    """Rows of all processes; the backward pass sums the gradients of all processes for this one's rows."""
+    """Rows of all processes; the backward pass sums all processes' gradients of this process's rows."""
 
     @staticmethod
     def forward(ctx: Any, rows: Tensor) -> Tensor:
@@ -57,7 +57,7 @@ class _Gather(torch.autograd.Function):
 
 
 def gather_with_gradient(rows: Tensor) -> Tensor:
-    """Return (world · B, D) rows of all processes, each with (B, D), differentiable."""
+    """Return the (world · B, …) rows of all processes, (B, …) from each, differentiably."""
     return rows if world_size() == 1 else _Gather.apply(rows)
 
 
@@ -71,7 +71,7 @@ def broadcast(tensors: Iterable[Tensor]) -> None:
 
 @torch.no_grad()
 def gather_rows(rows: Tensor) -> Tensor:
-    """Return (world · B, …) rows of all processes, each with (B, …), without gradient."""
+    """Return the (world · B, …) rows of all processes, (B, …) from each, without gradient."""
     if world_size() == 1:
         return rows
     parts = [torch.empty_like(rows) for _ in range(world_size())]
@@ -89,13 +89,13 @@ def largest(values: Tensor) -> Tensor:
 
 
 def largest_with_gradient(values: Tensor) -> Tensor:
-    """Return the largest value over all processes, differentiable; equal ones share the gradient, as in `torch.amax`."""
+    """Return the largest value over all processes, differentiably; ties share the gradient, as in `torch.amax`."""
     return gather_with_gradient(values).amax()
 
 
 @torch.no_grad()
 def mean(values: Tensor) -> Tensor:
-    """Return the mean over all processes of equally many values each."""
+    """Return the elementwise mean over all processes of values with the same shape in each."""
     values = values.detach().clone()
     if world_size() > 1:
         dist.all_reduce(values)
@@ -104,7 +104,7 @@ def mean(values: Tensor) -> Tensor:
 
 
 def average_gradients(parameters: Iterable[torch.nn.Parameter]) -> None:
-    """Average over all processes the gradients of parameters that DDP does not wrap."""
+    """Average the gradients of parameters outside DistributedDataParallel over all processes."""
     for parameter in parameters:
         if parameter.grad is not None:
             parameter.grad = mean(parameter.grad)
@@ -132,7 +132,7 @@ def broadcast_text(text: str, device: torch.device) -> str:
 
 
 def any_process(flag: bool, device: torch.device) -> bool:
-    """Return True on every process if the flag is set on one."""
+    """Return True on every process if the flag is set on any of them."""
     if world_size() == 1:
         return flag
     return bool(largest(torch.tensor([float(flag)], device=device)) > 0)
@@ -146,7 +146,7 @@ def barrier() -> None:
 
 @contextmanager
 def first_process_first() -> Iterator[None]:
-    """Run a block in the first process, then in all others, which find its files in the cache."""
+    """Run a block in process 0, then in all others, which can use the files that it cached."""
     if rank() != 0:
         barrier()
     yield

@@ -1,4 +1,4 @@
-"""Modules with shapes and without numbers, for comparing a file with them before memory is taken."""
+"""Modules with shapes but without data, for comparing a file with them before allocating memory."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,7 +10,7 @@ from torch.overrides import TorchFunctionMode
 
 @contextmanager
 def shapes_only() -> Iterator[None]:
-    """Create everything inside on the device "meta".
+    """Create all tensors inside the block on the device "meta".
 
     >>> with shapes_only():
     ...     layer = torch.nn.Linear(3, 2)

@@ -3,13 +3,13 @@
 import torch
 from torch import Tensor
 
-SHORTEST_VECTOR = 1e-8  # A vector shorter than this has no direction: it is treated as zero
+SHORTEST_VECTOR = 1e-8  # a shorter vector has no direction and is treated as zero
 
-EMPTY_ID = -1  # The image id of a bank slot that nothing has been written to
+EMPTY_ID = -1  # image id of an empty bank slot
 
 
 def full_precision(values: Tensor) -> Tensor:
-    """float16 and bfloat16 become float32; float32 and float64 pass through.
+    """Convert float16 and bfloat16 to float32; return float32 and float64 unchanged.
 
     >>> full_precision(torch.zeros(1, dtype=torch.bfloat16)).dtype
     torch.float32
@@ -18,7 +18,7 @@ def full_precision(values: Tensor) -> Tensor:
 
 
 def padding_mask(lengths: Tensor, longest: int) -> Tensor:
-    """(B,) lengths -> (B, longest) bool, true at the positions from each length on.
+    """Return (B, longest) bool for (B,) lengths, true at the padding: positions from the length on.
 
     >>> padding_mask(torch.tensor([1, 2]), longest=2)
     tensor([[False,  True],
@@ -32,7 +32,7 @@ def normalise(vectors: Tensor) -> Tensor:
 
     Dividing by max(length, 1e-12), as torch.nn.functional.normalize does, gives a zero row a gradient of 1e12.
 
-    (..., D) in any floating type -> (..., D) in float32, or float64 when that came in.
+    (..., D) of any floating type -> (..., D) float32, or float64 if the input is.
 
     >>> normalise(torch.tensor([[3.0, 4.0], [0.0, 0.0]]))
     tensor([[0.6000, 0.8000],
@@ -45,21 +45,21 @@ def normalise(vectors: Tensor) -> Tensor:
 
 
 def lengths(vectors: Tensor) -> Tensor:
-    """Euclidean length of every row, (..., D) -> (...); exactly zero below `SHORTEST_VECTOR`, with a zero gradient.
+    """Return the Euclidean length of every row, (..., D) -> (...); below `SHORTEST_VECTOR` it and its gradient are zero.
 
     >>> lengths(torch.tensor([[3.0, 4.0]]))
     tensor([5.])
     """
     squared = full_precision(vectors).square().sum(-1)
-    # Asking for "too short" rather than "long enough" lets a NaN through, so that it is noticed.
+    # Testing for "too short" rather than "long enough" lets NaN through, so that it is noticed.
     too_short = squared <= SHORTEST_VECTOR**2
     return torch.where(too_short, 0.0, torch.where(too_short, 1.0, squared).sqrt())
 
 
 def mean_of_parts(samples: Tensor, lengths: Tensor | None = None) -> Tensor:
-    """One vector for each sample of several unit vectors: their mean, not normalised, so that the inner product of two
-    samples is the mean cosine over all pairs of their parts. (n, L, D), (n,) -> (n, D); all L parts exist without
-    lengths, and a sample of one vector (n, D) stays as it is.
+    """Return the mean of each sample's unit vectors, not normalised, so that the inner product of two samples is the
+    mean cosine over all pairs of their parts: (n, L, D), (n,) -> (n, D). Without lengths all L parts count; samples of
+    one vector, (n, D), are returned unchanged.
 
     >>> mean_of_parts(torch.tensor([[[1.0, 0.0], [0.0, 1.0]]]), lengths=torch.tensor([2]))
     tensor([[0.5000, 0.5000]])
@@ -74,7 +74,7 @@ def mean_of_parts(samples: Tensor, lengths: Tensor | None = None) -> Tensor:
 
 @torch.no_grad()
 def best_columns(scores: Tensor) -> Tensor:
-    """(Q, C) -> (Q,) int64, the column of every row's largest value, the first of equal ones; without gradient.
+    """Return (Q,) int64, the column of each row's largest value (the first if several are equal), for (Q, C) scores.
 
     >>> best_columns(torch.tensor([[0.0, 2.0, 2.0]]))
     tensor([1])
@@ -85,9 +85,9 @@ def best_columns(scores: Tensor) -> Tensor:
 
 
 def masked_mean(values: Tensor, mask: Tensor) -> Tensor:
-    """Mean over the last axis of the entries where `mask` is true; 0 where a row has none.
+    """Return the mean over the last axis of the entries where `mask` is true; 0 if a row has none.
 
-    Masked entries may hold anything, NaN included: neither the value nor the gradient sees them.
+    Other entries may have any value, even NaN: they affect neither the result nor the gradient.
 
     >>> masked_mean(torch.tensor([[1.0, 3.0, 9.0]]), torch.tensor([[True, True, False]]))
     tensor([2.])
@@ -97,9 +97,9 @@ def masked_mean(values: Tensor, mask: Tensor) -> Tensor:
 
 
 def log1p_sum_exp(values: Tensor, mask: Tensor) -> Tensor:
-    """log(1 + Σ exp(x)) over the entries of the last axis where `mask` is true, as logsumexp([0, x]): x has any size.
+    """Return log(1 + Σ exp(x)) over the last axis where `mask` is true, as logsumexp([0, x]), which cannot overflow.
 
-    (Q, C), (Q, C) bool -> (Q,); a row without any true entry gives log 1 = 0.
+    (Q, C), (Q, C) bool -> (Q,); a row without true entries gives log 1 = 0.
 
     >>> log1p_sum_exp(torch.zeros(1, 2), torch.tensor([[True, False]]))  # log(1 + 1)
     tensor([0.6931])

@@ -131,7 +131,7 @@ def _read_data(config: Config, inputs: Inputs, progress: Progress) -> tuple[Trai
 def _check_dev(
     config: Config, folder: Path, train: Split, dev: Split | None, names: Sequence[str]
 ) -> list[Fault]:
-    """Compare dev with train; without dev return a warning. InputError: the configuration needs dev, or a larger one."""
+    """Compare dev with train; warn if dev is missing. InputError: the configuration needs dev, or more images in it."""
     if config.training.choose_on == "half" and (dev is None or dev.n_images < 2):
         count = "no dev split" if dev is None else "1 dev image"
         raise InputError(Fault("--choose-on half", f"the data has {count}", "at least 2 images in dev"))
