@@ -51,21 +51,21 @@ class AblateArguments:
     config: Annotated[Config, tyro.conf.arg(name="")]
     table: tyro.conf.Positional[str] = ""  # A table of the papers, or a TOML file with a grid of your own.
     preset: str = DEFAULT_PRESET
-    """The full model that the rows depart from (python -m coder_core.train --help lists the presets)."""
+    """The full model that the rows change (python -m coder_core.train --help lists the presets)."""
     seeds: tuple[int, ...] = (0,)  # Each row is run once with each seed.
     rows: tuple[str, ...] = ()  # Names or numbers of the rows to run; empty: all.
     split: SplitName = "dev"  # Split the rows are compared on. Choose on dev; look at test once.
     reference: str = ""  # Row the others are compared with; empty: the table's.
     root: Path | None = None  # Folder of the runs and results; empty: checkpoints/ablation-TABLE.
     jobs: int = 0
-    """Runs at a time; 0 is one for each GPU, or one on the CPU, whose cores are divided among the runs."""
+    """Concurrent runs; 0 is one per GPU, or one on the CPU. The CPU's cores are divided among the runs."""
     report: bool = False  # Train nothing; write the tables of finished runs.
     dry_run: bool = False  # Show the commands and train nothing.
 
 
 @command
 def main(arguments: list[str]) -> int:
-    """Run the rows of a table and write its results. Return 1 when a run failed."""
+    """Run the rows of a table and write its results. Return 1 if a run failed."""
     console = open_console()
     if not arguments or asks_for_help(arguments):
         _print_tables(console)
@@ -98,8 +98,8 @@ def _find_table(name: str) -> AblationTable:
 
 
 def read_arguments(arguments: Sequence[str]) -> AblateArguments:
-    """Read the command line on top of the preset it names. InputError: an unknown preset, a flag that the table
-    itself decides, or a repeated seed."""
+    """Read the command line, with the preset it names as defaults. InputError: an unknown preset, a repeated seed, or
+    --seed or --name, which the command sets."""
     parsed = _parse(arguments, Config())
     named = {setting.key: setting.of(parsed.config) for setting in named_settings(arguments)}
     if "seed" in named:
@@ -161,7 +161,7 @@ def _run(table: AblationTable, parsed: AblateArguments, arguments: Sequence[str]
 
 
 def _check_outputs(root: Path) -> None:
-    """Refuse, before anything is trained, a root in which the results could not be written."""
+    """Refuse (InputError), before anything is trained, a root where results cannot be written."""
     stop_on_errors(check_folder(f"--root {root}", root))
     if root.is_dir():
         files = [root / f"results.{ending}" for ending in ("md", "tex", "csv", "html")]

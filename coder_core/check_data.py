@@ -2,7 +2,7 @@
 
 Prints a table of the splits, one of the captions, the memory that training needs, and every fault with its file, its
 row and how to fix it. The exit status is 1 when training or evaluation would refuse the data, otherwise 0. With --content
-it also looks at every picture and compares all pictures and captions with one another.
+it also looks at every picture and compares all pictures and captions with each other.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ class CheckDataArguments:
     left out, both evaluated on train. Lists the captions of train that may belong to another image; each run judges the
     pairs it did not see."""
     pictures: Path | None = None
-    """Folder with the picture files, to see whether all are there; images/ beside the data is found without it."""
+    """Folder with the picture files, to check that all exist; images/ beside the data is found without it."""
     word_vectors: Path | None = None
-    """Text file of word vectors (GloVe, word2vec or fastText), to see how many of the words it has."""
-    word_size: int = 300  # Size of word vectors in training, which refuses a file of another width.
+    """Text file of word vectors (GloVe, word2vec or fastText), to check how many words it covers."""
+    word_size: int = 300  # Size of word vectors in training; a file with another size is refused.
     word_threshold: int = 4
-    """A word enters the vocabulary if the train captions have it at least this often."""
+    """A word enters the vocabulary if it occurs in train captions at least this often."""
     batch_size: int = 128  # Pairs in a batch, for the memory estimate.
     reading: Annotated[ReadingArguments, tyro.conf.arg(name="")] = field(default_factory=ReadingArguments)
     values: bool = True
@@ -75,7 +75,7 @@ class CheckDataArguments:
 
 @command
 def main(arguments: list[str]) -> int:
-    """Survey the data set. Return 1 when training would refuse it, 2 for flags out of range."""
+    """Survey the data set. Return 1 if training would refuse it, 2 for flags out of range."""
     parsed = tyro.cli(CheckDataArguments, args=arguments, prog="python -m coder_core.check_data")
     if min(parsed.word_threshold, parsed.word_size, parsed.batch_size) < 1:
         print("--word-threshold, --word-size and --batch-size must be at least 1", file=sys.stderr)
@@ -155,7 +155,7 @@ def _check_content(splits: Sequence[CaptionedSplit], file: Path | None) -> Conte
 
 
 def _print_content(console: Console, report: ContentReport) -> None:
-    """Print the number of findings of each kind, and the first of them."""
+    """Print the number of findings of each kind, and the first finding."""
     columns = [Column("content", text=True), Column("findings"), Column("across splits")]
     table = FittingTable(f"Content of {', '.join(report.splits)}", [*columns, Column("the first", text=True)])
     kinds = {
@@ -248,7 +248,7 @@ def _words_table(splits: list[dict[str, Any]]) -> FittingTable:
 
 
 def _sentences(document: dict[str, Any], batch_size: int) -> list[str]:
-    """Vocabulary, word vectors and memory, a line each."""
+    """Describe the vocabulary, word vectors and memory, one line each."""
     splits, lines = document["splits"], []
     if words := document["vocabulary"]:
         lines.append(f"Vocabulary: {words:,} words, <pad> and <unknown> included, from train captions.")

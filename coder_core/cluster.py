@@ -17,8 +17,8 @@ from coder_core.geometry.settings import ClusterSettings
 class ClusterArguments:
     """Cluster image-caption pairs (v + w, as CODER's prototypes) by spherical k-means, after training.
 
-    For runs without prototypes of their own. A result is computed once: it is kept beside its run, looked up by the
-    embeddings and these values.
+    Meant for runs without their own prototypes. A result is computed once and stored beside its run; another call with
+    the same embeddings and values reuses it.
     """
 
     runs: tyro.conf.Positional[tuple[Path, ...]]  # Run folders with an analysis of the split.

@@ -1,4 +1,4 @@
-"""Make a run of any model: of pictures with a pretrained one, or of embeddings that exist.
+"""Make a run from any model: embed pictures with a pretrained model, or import existing embeddings.
 
 python -m coder_core.embed pictures DATA --model NAME_OR_FOLDER --split dev --name NAME
 python -m coder_core.embed import --images I.npy --texts T.npy --captions C.txt --name NAME
@@ -34,14 +34,14 @@ class EmbedArguments:
     """Turn any model's embeddings (CLIP, SigLIP, a colleague's) into a run that the app opens beside others.
 
     Diversity, similarity, joint space, clusters and retrieval work on it, also with texts whose embeddings are
-    imported too (--queries). What needs a CODER model (other free text, training curves, concepts) is unavailable. Rows
-    are divided by their length, so scores are cosines.
+    imported too (--queries). Features that need a CODER model (other free text, training curves, concepts) are
+    unavailable. Rows are divided by their length, so scores are cosines.
     """
 
     images: Path
     """Image embeddings, (n, D) floats: .npy, .npz, .safetensors, a faiss index (.faiss, .index), .parquet or .lance. If
     a file has several arrays, FILE:NAME picks one."""
-    texts: Path  # Caption embeddings, (m, D) in the order of the captions, likewise.
+    texts: Path  # Caption embeddings, (m, D) in the order of the captions, in any of these formats.
     captions: Path  # m captions, UTF-8, one per line. Without --ids every m / n of them belong to one image.
     name: str  # Name of a new run, or of an imported run to which to add the split.
     ids: Path | None = None
@@ -50,34 +50,34 @@ class EmbedArguments:
     queries: Path | None = None
     """Embeddings of texts that are not captions: .npy of (q, D). Retrieval offers them as queries."""
     query_texts: Path | None = None  # The q texts, UTF-8, one per line, all different.
-    split: SplitName = "dev"  # The split these samples are; runs are compared on splits of the same name.
+    split: SplitName = "dev"  # Name of the split; runs are compared on splits of the same name.
     root: Path = Path("checkpoints")  # Folder of the runs.
     overwrite: bool = False  # Replace the split if the run already has it.
 
 
 @dataclass(frozen=True)
 class FolderArguments:
-    """Make a run from a Parquet table with columns of image embeddings, text embeddings, captions and pictures, or of a
-    folder that clip-retrieval's inference wrote: img_emb, text_emb and metadata. Rows with one picture (image_path) are
-    one image with several captions."""
+    """Make a run from a Parquet table with columns of image embeddings, text embeddings, captions and pictures, or from
+    a folder that clip-retrieval's inference wrote: img_emb, text_emb and metadata. Rows with the same picture
+    (image_path) are one image with several captions."""
 
     folder: tyro.conf.Positional[Path]  # The table or folder.
     name: str  # Name of a new run, or of an imported run to which to add the split.
     pictures: Path | None = None
-    """Folder in which the image paths are files; not needed where they are absolute."""
+    """Folder that the image paths are relative to; not needed if they are absolute."""
     image_embeddings: str = ""
-    """Column of a table; empty: guessed from titles and types, and a note says which. So are the next three."""
+    """Column of a table; empty: guessed from titles and types, and reported in a note. The next three work alike."""
     text_embeddings: str = ""  # Column of a table.
     image_column: str = ""  # Column of a table with the picture files.
     caption_column: str = ""  # Column of a table.
-    split: SplitName = "dev"  # The split these samples are; runs are compared on splits of the same name.
+    split: SplitName = "dev"  # Name of the split; runs are compared on splits of the same name.
     root: Path = Path("checkpoints")  # Folder of the runs.
     overwrite: bool = False  # Replace the split if the run already has it.
 
 
 @dataclass(frozen=True)
 class PicturesArguments:
-    """Embed pictures and captions with a pretrained dual encoder (CLIP, SigLIP, SigLIP 2) as a run the app opens.
+    """Embed pictures and captions with a pretrained dual encoder (CLIP, SigLIP, SigLIP 2) as a run for the app.
 
     DATA is a folder of pictures with captions in any layout of docs/data.md, section 9. Zero-shot metrics, diversity,
     similarity, joint space and clusters work on the run, and retrieval with new texts and pictures, through the same

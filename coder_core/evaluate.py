@@ -1,4 +1,4 @@
-"""python -m coder_core.evaluate RUN [RUN …] --split test: the field's metrics, and the folder the app reads."""
+"""python -m coder_core.evaluate RUN [RUN …] --split test: retrieval metrics, and the folder that the app reads."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ FIVE_FOLD_IMAGES = 5000
 class EvaluateArguments:
     """Evaluate runs: R@1/5/10, MRR, nDCG@10, MedR, MeanR both ways, R@sum, MD, ties; write each run's analysis/SPLIT for the app.
 
-    The rank of an image is that of its best caption; candidates scoring exactly the same count above the right answer.
-    With several runs their scores are averaged as well (ensemble). From 5,000 images on, the mean over five folds of
-    1,000 is printed too. MD is the mean score of matching pairs minus that of all others.
+    The rank of an image is that of its best caption; candidates with exactly the same score count above the right
+    answer. With several runs their scores are averaged as well (ensemble). For 5,000 images or more, the mean over five
+    folds of 1,000 is printed too. MD is the mean score of matching pairs minus that of all others.
     """
 
     runs: tyro.conf.Positional[tuple[Path, ...]]  # Run folders, for example checkpoints/coder-demo.
@@ -55,8 +55,8 @@ class EvaluateArguments:
     """Draw R@sum against α of --blend, as HTML."""
     positives: Annotated[Path | None, tyro.conf.arg(metavar="FILE|eccv|cxc")] = None
     """Captions that fit other images too: mAP@R, R-Precision, extended R@K, MRR and nDCG@10. Lines of
-    x.jpg#2, a tab and y.jpg (the third caption of x.jpg fits y.jpg; a caption's id in the data set may stand for it),
-    or Flickr8k's expert or crowd annotations (of the experts' also: is diversity low where their grades disagree?). For
+    x.jpg#2, a tab and y.jpg (the third caption of x.jpg fits y.jpg; a caption id of the data set works as well), or
+    Flickr8k's expert or crowd annotations (with the experts': also whether diversity is low where grades disagree). For
     COCO's test images: eccv (ECCV Caption, Chun et al. 2022) or cxc (CxC, Parekh et al. 2021), from eccv-caption."""
     reviews: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     """People's verdicts on pairs (docs/data.md, section 12): R@K, MRR and nDCG@10 without the labels judged wrong and
@@ -70,10 +70,10 @@ class EvaluateArguments:
     """Metrics of --qrels: ndcg@k, mrr@k, map, recall@k, success@k."""
     run_out: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     """Write the best candidates of every caption and image of one run as a TREC run: query Q0 document rank score tag."""
-    run_depth: int = 100  # Candidates of a query in --run-out.
+    run_depth: int = 100  # Candidates per query in --run-out.
     hub_correction: bool = False
-    """One more row for every run: scores minus α times how high a candidate scores with queries of the train split (mean
-    of its k nearest; Chowdhury et al. 2024). k and α are chosen on dev for each direction. For a run made by
+    """One more row for every run: scores minus α times the candidate's mean score with its k nearest queries of the
+    train split (Chowdhury et al. 2024). k and α are chosen on dev for each direction. For a run made by
     `coder_core.embed`, embed train and dev too. Retrieval's hubs view shows which failures it fixes."""
     probe: Annotated[tuple[Path, ...], tyro.conf.arg(metavar="FILE …")] = ()
     """Also how often a picture's caption scores above a wrong version of it: files in SugarCrepe's layout, for example
@@ -123,7 +123,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _rows(parsed: EvaluateArguments, console: Console) -> list[RunRow]:
-    """A row for every run or blend, their ensemble, and the runs with scores corrected for hubs."""
+    """Compute a row for every run or blend, one for their ensemble, and one for every run corrected for hubs."""
     from coder_core.model.device import choose_device
     from coder_core.model.splits import data_folder
     from coder_core.runs.analysis import rows as analysed
@@ -161,7 +161,7 @@ def _rows(parsed: EvaluateArguments, console: Console) -> list[RunRow]:
 
 
 def _add_metrics(rows: list[RunRow], parsed: EvaluateArguments, reviews: Reviews | None) -> list[Fault]:
-    """Add the metrics that flags request beside recall to every row; return warnings and notes."""
+    """Add further metrics requested by flags to every row; return warnings and notes."""
     from coder_core.runs.analysis.rows import add_c_way_accuracy, add_extended_metrics, add_reviewed_metrics
 
     faults: list[Fault] = []
@@ -183,7 +183,7 @@ def _add_metrics(rows: list[RunRow], parsed: EvaluateArguments, reviews: Reviews
 def _write_files(
     rows: list[RunRow], measured: list[RunRow], parsed: EvaluateArguments, reviews: Reviews | None
 ) -> None:
-    """Write the files that flags name; `measured` are the rows and the means over their folds."""
+    """Write the files named by flags; `measured` are the rows and their means over five folds."""
     from coder_core.runs.analysis.blend import write_curve
     from coder_core.runs.analysis.rows import write_csv, write_json, write_similarities
 
@@ -206,7 +206,7 @@ def _write_files(
 def _print_tables(
     rows: Sequence[RunRow], best: float | None, parsed: EvaluateArguments, console: Console
 ) -> None:
-    """Print the recalls, and a table for everything requested beside them; `best` is the α to mark."""
+    """Print the recalls and a table for each further metric requested; `best` is the α to mark."""
     names = display_names(rows, best)
     table = {name: row.metrics for name, row in zip(names, rows, strict=True)}
     console.print(tables.metrics_table(table, f"{parsed.split} · {parsed.ties} ties"))
@@ -310,7 +310,7 @@ def _blend_faults(parsed: EvaluateArguments) -> list[Fault]:
 
 
 def display_names(rows: Sequence[RunRow], best: float | None = None) -> list[str]:
-    """Name rows for a terminal: a run by its name, or by its path where two share a name; the blend with α `best` is marked."""
+    """Name rows for a terminal: a run by its name, or its path if two share a name; mark the blend with α `best`."""
     folders = {row.run for row in rows if row.run is not None}
     unique = len({folder.resolve().name for folder in folders}) == len(folders)
     names = [row.run.resolve().name if row.run and unique else str(row.run) for row in rows]

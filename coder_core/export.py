@@ -1,4 +1,4 @@
-"""python -m coder_core.export RUN --to faiss FILE | parquet DIR | huggingface DIR | triplets DIR: for other programs."""
+"""python -m coder_core.export RUN --to faiss FILE | parquet DIR | huggingface DIR | triplets DIR: for other tools."""
 
 import math
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from coder_core.console.plain_files import check_file, check_folder
 from coder_core.console.progress import watching
 from coder_core.console.runner import command
 
-MOST_RANKS = 1_000  # of the window that negatives are drawn from
+MOST_RANKS = 1_000  # largest rank of negatives
 PROGRAM = "python -m coder_core.export"
 
 
@@ -22,26 +22,26 @@ PROGRAM = "python -m coder_core.export"
 class ExportArguments:
     """Write a run's embeddings of a split, its tuned model, or training data, as files that other programs open.
 
-    The vectors are unit rows whose inner products are the scores by which the app ranks; of a run with a concept branch
-    they hold both branches. Every run trained, embedded or imported here has them, except models that score pair by
-    pair. Nothing is overwritten.
+    The vectors are unit rows whose inner products are the scores by which the app ranks; with a concept branch they
+    contain both branches. Every run trained, embedded or imported here has them, except models that score pair by pair.
+    Nothing is overwritten.
 
     --to faiss FILE      one exact index by inner product, of the images, or with --rows captions of the captions. Row i
                          is sample i of the split; FILE.json names the rows. faiss.read_index(FILE) opens it.
     --to parquet DIR     DIR/images.parquet and DIR/captions.parquet with ids, captions, file names, split, and float32
                          lists of fixed size, for LanceDB, Qdrant, DuckDB and pandas.
-    --to huggingface DIR the model of a run with two towers of transformers, of one dual encoder or of two models, in
+    --to huggingface DIR the model of a run with two transformers towers, from one dual encoder or two models, in
                          their own space (--projection none): weights with the adapters merged, processor, tokenizer
-                         and a model card. Plain transformers opens it and gives the run's embeddings.
-    --to triplets DIR    every pair with hard negatives, DIR/text_to_image and DIR/image_to_text, drawn from what the run
-                         ranks high. Near-duplicates, pairs reviewed as matches and likely matches (a guess from the
-                         captions) are not used. Export a split that is trained on, not one that is reported.
+                         and a model card. Plain transformers loads it and computes the run's embeddings.
+    --to triplets DIR    every pair with hard negatives, DIR/text_to_image and DIR/image_to_text, drawn from the run's
+                         high ranks. Near-duplicates, pairs reviewed as matches and likely matches (guessed from the
+                         captions) are not used. Export a split to train on, not one to report.
     """
 
     run: tyro.conf.Positional[Path]  # The run folder.
     to: tuple[Literal["faiss", "parquet", "huggingface", "triplets"], Path]  # Choose the export and its path.
     split: SplitName = "dev"
-    """The analysed split, whose metrics the model card names; coder_core.evaluate analyses another."""
+    """The analysed split, whose metrics the model card reports; coder_core.evaluate analyses others."""
     rows: Literal["images", "captions"] = "images"  # Rows of a faiss index: images or captions.
     form: Literal["parquet", "jsonl", "open_clip"] = "parquet"
     """Form of triplets: Parquet or JSON lines with anchor, positive, negative_1 … (sentence-transformers), or tables

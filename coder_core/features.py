@@ -34,7 +34,7 @@ class FeaturesArguments:
     out: Path  # Folder of the features.
     towers: Annotated[TowerArguments, tyro.conf.arg(name="")] = field(default_factory=TowerArguments)
     grid: int = 7  # Cells per side after averaging: 7 gives 49 regions; 0 keeps all of the tower's.
-    splits: tuple[str, ...] = ()  # Splits to write; all when empty.
+    splits: tuple[str, ...] = ()  # Splits to write; all if empty.
 
 
 @command

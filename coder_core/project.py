@@ -1,4 +1,4 @@
-"""python -m coder_core.project RUN [RUN2] --split dev: a map of the joint space, kept beside the run for the app."""
+"""python -m coder_core.project RUN [RUN2] --split dev: a map of the joint space, stored beside the run for the app."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,8 +20,8 @@ MOST_RUNS = 2
 class ProjectArguments:
     """Lay images and captions out on one plane by cosine distance (UMAP, t-SNE or PCA).
 
-    With two runs the second layout is aligned to the first. A result is computed once: it is kept beside its run,
-    looked up by the embeddings and these values.
+    With two runs the second layout is aligned to the first. A result is computed once and stored beside its run;
+    another call with the same embeddings and values reuses it.
     """
 
     runs: tyro.conf.Positional[tuple[Path, ...]]  # One or two run folders with an analysis of the split.

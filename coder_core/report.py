@@ -1,4 +1,4 @@
-"""python -m coder_core.report RUN [RUN …] --split test --out report.html: one file that a colleague opens."""
+"""python -m coder_core.report RUN [RUN …] --split test --out report.html: one HTML file to share."""
 
 import math
 import shlex
@@ -16,7 +16,7 @@ from coder_core.console.plain_files import MISSING_RUN, check_new_file
 from coder_core.console.runner import command
 
 PROGRAM = "python -m coder_core.report"
-FAILED = 1  # exit status where a check of the gate fails; an error is 2
+FAILED = 1  # exit status if a check of the gate fails; an error is 2
 
 
 @dataclass(frozen=True)
@@ -28,10 +28,10 @@ class ReportArguments:
     runs no script. All runs need an analysis of the split: coder_core.evaluate or coder_core.embed writes it.
 
     With --gate or --gate-slices it is also a check for continuous integration: the last run may lose no more than
-    allowed against the first one, beyond noise. A check fails when the upper end of the 95% interval of its change
-    (last − first, paired bootstrap over images) is below the allowed change: one that may be noise passes. The verdict
-    goes into the report and, with every interval, into a JSON file beside it (report.html: report.json). Exit status: 0
-    all checks pass, 1 one fails, 2 an error.
+    allowed against the first one, beyond noise. A check fails if the upper end of the 95% interval of its change
+    (last − first, paired bootstrap over images) is below the allowed change, so a change that may be noise passes. The
+    verdict goes into the report and, with every interval, into a JSON file beside it (report.html: report.json). Exit
+    status: 0 if all checks pass, 1 if one fails, 2 for an error.
     """
 
     runs: tyro.conf.Positional[tuple[Path, ...]]
@@ -40,16 +40,16 @@ class ReportArguments:
     out: Path = Path("report.html")  # The file to write.
     question: str = ""  # Question that the report answers; empty: how the last run compares with the first.
     reviews: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
-    """Verdicts on pairs (`coder_core.reviews`): what was judged, and recall with and without."""
+    """Verdicts on pairs (`coder_core.reviews`): adds what was judged, and recall with and without the corrections."""
     positives: Annotated[tuple[str, ...], tyro.conf.arg(metavar="FILE|eccv|cxc …")] = ()
-    """Captions that fit other images too, as for `coder_core.evaluate`: R@K, mAP@R and R-Precision by them."""
+    """Captions that fit other images too, as for `coder_core.evaluate`: adds R@K, mAP@R and R-Precision."""
     gate: Annotated[tuple[str, ...], tyro.conf.arg(metavar="METRIC=CHANGE …")] = ()
-    """Smallest change, in points, that each metric may show: rsum=-1 t2i_r1=-0.5. Metrics: rsum, and r1, r5, r10 of i2t
+    """Smallest allowed change of each metric, in points: rsum=-1 t2i_r1=-0.5. Metrics: rsum, and r1, r5, r10 of i2t
     and t2i."""
     gate_slices: float | None = None
-    """Smallest change, in points of R@1, that any slice may show in either direction, for example -5. Slices are those
-    of caption length, kinds of words and frequent words. Their intervals are not widened for their number."""
-    gate_queries: int = 200  # Queries of the smallest slice that --gate-slices checks.
+    """Smallest allowed change of any slice's R@1 in either direction, in points, for example -5. Slices are those of
+    caption length, kinds of words and frequent words. Intervals are not corrected for the number of slices."""
+    gate_queries: int = 200  # Fewest queries of a slice that --gate-slices checks.
     overwrite: bool = False  # Replace files that exist.
 
 
@@ -100,7 +100,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _allowed_changes(parsed: ReportArguments, gated: bool, faults: list[Fault]) -> dict[str, float]:
-    """Metric → change of --gate; faults of the gate's flags are added to `faults`."""
+    """Parse --gate into metric → allowed change; append faults of the gate's flags to `faults`."""
     from coder_core.evaluation.bootstrap import RECALLS
 
     changes: dict[str, float] = {}

@@ -1,4 +1,4 @@
-"""Merge files of reviews; write a data set as they correct it.
+"""Merge files of reviews, or write a data set with their corrections.
 
 python -m coder_core.reviews merge A.jsonl B.jsonl --out C.jsonl
 python -m coder_core.reviews export DATA --reviews reviews.jsonl --out CLEANED
@@ -25,7 +25,7 @@ USAGE = f"""usage: {PROGRAM} merge A.jsonl B.jsonl --out C.jsonl
 
 @dataclass(frozen=True)
 class MergeArguments:
-    """Join files of reviews: every line once, by the time it was written. Undone verdicts stay undone."""
+    """Join files of reviews: every line once, in the order of writing. Undone verdicts stay undone."""
 
     files: tyro.conf.Positional[tuple[Path, ...]]  # The files, reviews.jsonl of several people or machines.
     out: Path  # The file to write; it must not exist.
@@ -33,11 +33,11 @@ class MergeArguments:
 
 @dataclass(frozen=True)
 class ExportArguments:
-    """Write a data set without the pairs that people left out, and with those that also match, in its own layout.
+    """Write a data set in its own layout, without the pairs that people left out and with those that also match.
 
-    Precomp captions with or without features, and the text files of Flickr8k and Flickr30K (*.token.txt, results.csv,
-    captions.txt). Others are refused; `train --reviews` and `evaluate --reviews` read them all. Pictures are not
-    copied: give --pictures with the cleaned data. cleaned.json in the folder lists what was left out and added.
+    Works for precomp captions with or without features, and for the text files of Flickr8k and Flickr30K (*.token.txt,
+    results.csv, captions.txt). Other layouts are refused; `train --reviews` and `evaluate --reviews` read all layouts.
+    Pictures are not copied: give --pictures with the cleaned data. cleaned.json in the folder lists the changes.
     """
 
     data: tyro.conf.Positional[Path]  # The data set.
@@ -45,12 +45,12 @@ class ExportArguments:
     out: Path  # The folder to write; it must not exist.
     leave_out: tuple[Literal["wrong-caption", "too-vague", "duplicate"], ...] = ("wrong-caption",)
     """Verdicts whose pairs are left out."""
-    add_matches: bool = True  # Write pairs judged also-matches as pairs of the data.
+    add_matches: bool = True  # Add pairs judged also-matches to the data.
 
 
 @command
 def main(arguments: list[str]) -> int:
-    """Run a command on reviews. Return 2 for any other word."""
+    """Run the merge or export command. Return 2 for any other word."""
     return run_subcommand(arguments, {"merge": _merge, "export": _export}, USAGE)
 
 

@@ -42,7 +42,7 @@ class TrainArguments:
 
 
 def read_arguments(arguments: Sequence[str], default: Config) -> TrainArguments:
-    """Read flags on top of a preset's configuration."""
+    """Read flags, with a preset's configuration as defaults."""
     description = "Train an image-text retrieval model."
     prog = "python -m coder_core.train"
     return parse(arguments, TrainArguments(default), prog=prog, description=description)
@@ -50,7 +50,7 @@ def read_arguments(arguments: Sequence[str], default: Config) -> TrainArguments:
 
 @command
 def main(arguments: list[str]) -> int:
-    """Train or continue a run; with --clean the same command continues it too."""
+    """Train or continue a run; with --clean, repeating the command continues it too."""
     console = open_console()
     parsed = read_arguments([word for word in arguments if not asks_for_help([word])], Config())
     default = find_preset(parsed.preset) if parsed.preset else Config()
@@ -106,7 +106,7 @@ def _start(config: Config, root: Path, console: Console, **options: Any) -> None
 
 
 def _resume(folder: Path, named: Mapping[str, Any], console: Console, progress: Path | None) -> None:
-    """Continue a run with the values that the command line names."""
+    """Continue a run with the values given on the command line."""
     from coder_core.runs.load import read_config
     from coder_core.training.launch import continue_run
 

@@ -1,4 +1,4 @@
-"""Questions of the app and of notebooks about runs, by subject. NumPy and DataFrames out; torch only to encode a query.
+"""Answers about runs for the app and notebooks, as NumPy arrays and DataFrames. Loads torch only to encode a query.
 
 from coder_core.api import list_runs, open_run
 open_run("checkpoints/coder-demo").diversity("dev").sort_values("diversity").head()

@@ -17,12 +17,12 @@ from coder_core.geometry.text_space import unit_rows
 from coder_core.model.concepts.lemmas import STOP_WORDS
 from coder_core.runs.derived.compute import clusters_folder, read_clusters
 
-MOST_MATCHED = 2_000
+MOST_MATCHED = 2_000  # clusters; with more, `matched` renames nothing
 PIECE = 16_384  # rows of attention in memory at once
-CONCEPTS_SHOWN = 8  # that mark a cluster
-NEAREST = 5  # clusters beside another
-WORDS_SHOWN = 6  # of a cluster in the table
-PRIOR_WORDS = 100.0  # as many words of the whole split are added to every group before it is compared
+CONCEPTS_SHOWN = 8  # most concepts listed for a cluster
+NEAREST = 5  # most similar clusters listed for a cluster
+WORDS_SHOWN = 6  # words per cluster in the table
+PRIOR_WORDS = 100.0  # words of the prior α_0, distributed as in the whole split
 
 
 @dataclass(frozen=True)
@@ -32,21 +32,21 @@ class Clusters:
     # "prototypes" learned in training (CODER eq. 7), or "offline" k-means of the finished embeddings
     origin: Literal["prototypes", "offline"]
     centroids: Array  # (K, D) unit rows
-    pairs: Array  # (m,) the nearest centroid of every caption with its image
+    pairs: Array  # (m,) the nearest centroid of every pair, a caption with its image
     cosines: Array  # (m,) of every pair to its centroid
-    # images, texts: (n,) and (m,) the label of each alone, by PGC's classifier; offline the nearest centroid
+    # images, texts: (n,) and (m,) labels of each alone, by PGC's classifier; offline the nearest centroid
     images: Array
     texts: Array
     trained: Array | None = None  # (K,) pairs of the train split that belong to each; None offline
 
     @property
     def count(self) -> int:
-        """K."""
+        """Number K of clusters."""
         return len(self.centroids)
 
 
 def prototypes(run: Run, split: str) -> Clusters | None:
-    """The prototypes a run learned; None for a run without any."""
+    """Return the prototypes that a run learned; None for a run without any."""
     analysis = run.analysis(split)
     if "cluster_centroids" not in analysis.arrays:
         return None
@@ -55,7 +55,7 @@ def prototypes(run: Run, split: str) -> Clusters | None:
 
 
 def offline_clusters(run: Run, split: str, settings: ClusterSettings) -> StoredResult[Clusters]:
-    """Clusters that `python -m coder_core.cluster` computed."""
+    """Return the clusters that `python -m coder_core.cluster` computed."""
     folder = clusters_folder(run.path, split, settings, run.analysis(split))
 
     def read() -> Clusters | None:
@@ -73,30 +73,30 @@ def offline_clusters(run: Run, split: str, settings: ClusterSettings) -> StoredR
 
 
 def pair_rows(run: Run, split: str, captions: Array) -> Array:
-    """(k, D) unit rows of v + w of some captions with their images; CODER eq. 7."""
+    """Return (k, D) unit rows of v + w of some captions with their images; CODER eq. 7."""
     v, w = run.embeddings(split)
     return unit_rows(w[captions] + v[run.image_of_text(split)[captions]])
 
 
 def agreement(clusters: Clusters, owner: Array) -> Array:
-    """(m,) bool: a caption and its image carry the same label."""
+    """Return (m,) bool, True where a caption and its image have the same label."""
     return np.asarray(clusters.texts == clusters.images[owner])
 
 
 def chance_agreement(clusters: Clusters, owner: Array) -> float:
-    """Share of pairs that would agree if images were dealt out among the captions at random."""
+    """Return the expected share of pairs that would agree if images were assigned to captions at random."""
     texts = np.bincount(clusters.texts, minlength=clusters.count) / len(owner)
     images = np.bincount(clusters.images[owner], minlength=clusters.count) / len(owner)
     return float((texts * images).sum())
 
 
 def cluster_table(run: Run, split: str, clusters: Clusters) -> pd.DataFrame:
-    """One row a cluster that is not empty, the largest first.
+    """Describe every cluster that is not empty, largest first.
 
     Returns:
-        cluster, size (pairs), images (distinct), agreement (% of its pairs whose image and caption carry the same
-        label), cohesion (mean cosine of its pairs to the centroid), words (that mark it), and trained (pairs of the
-        train split) for prototypes.
+        cluster, size (pairs), images (distinct), agreement (% of its pairs whose image and caption have the same
+        label), cohesion (mean cosine of its pairs to the centroid), words (that distinguish it), and, for prototypes,
+        trained (pairs of the train split).
     """
     owner = run.image_of_text(split)
     pairs = {"cluster": clusters.pairs, "image": owner, "cosine": clusters.cosines}
@@ -113,7 +113,7 @@ def cluster_table(run: Run, split: str, clusters: Clusters) -> pd.DataFrame:
 
 
 def members(run: Run, split: str, clusters: Clusters, cluster: int) -> pd.DataFrame:
-    """The pairs of a cluster, nearest to its centre first: caption, image, cosine, image_label, text_label, agree."""
+    """List a cluster's pairs, nearest to its centre first: caption, image, cosine, image_label, text_label, agree."""
     captions = np.flatnonzero(clusters.pairs == cluster)
     captions = captions[np.argsort(-clusters.cosines[captions], kind="stable")]
     images = run.image_of_text(split)[captions]
@@ -129,7 +129,7 @@ def members(run: Run, split: str, clusters: Clusters, cluster: int) -> pd.DataFr
 
 
 def nearest_clusters(clusters: Clusters, cluster: int) -> pd.DataFrame:
-    """The clusters whose centres are most like this one's, among those that are not empty: cluster, cosine, size."""
+    """List the non-empty clusters whose centres are most similar to this one's: cluster, cosine, size."""
     sizes = np.bincount(clusters.pairs, minlength=clusters.count)
     rest = np.flatnonzero(sizes)
     rest = rest[rest != cluster]
@@ -147,11 +147,11 @@ def between(
     count: int = 10,
     within: Array | None = None,
 ) -> pd.DataFrame:
-    """Pairs of either cluster (of the captions `within`) that lie most evenly between the two centres.
+    """List the pairs of two clusters (only captions `within`) that are about equally close to both centres.
 
     Returns:
         caption, image, cluster (the one it belongs to), to_one, to_other (cosines to the first and the second), margin
-        (their distance), smallest first.
+        (absolute difference of these cosines), smallest first.
     """
     captions = np.flatnonzero(np.isin(clusters.pairs, (first, second)))
     captions = captions if within is None else np.intersect1d(captions, within)
@@ -186,14 +186,14 @@ def matched(labels: Array, others: Array, most: int = MOST_MATCHED) -> Array:
 
 
 def same_grouping(first: Clusters, second: Clusters) -> float:
-    """Adjusted mutual information of two clusterings of the same pairs: 0 by chance, 1 for the same groups."""
+    """Return the adjusted mutual information of two clusterings of the same pairs: 0 by chance, 1 for equal groups."""
     from sklearn.metrics import adjusted_mutual_info_score  # a second to import
 
     return float(adjusted_mutual_info_score(first.pairs, second.pairs))
 
 
 def marking_concepts(run: Run, split: str, clusters: Clusters, cluster: int) -> pd.DataFrame:
-    """The concepts that images and captions of a cluster read more than others do.
+    """List the concepts that a cluster's images and captions attend to more than the whole split does.
 
     Returns:
         word, kind, image and text (mean attention of its images and captions), elsewhere (mean over the split, both
@@ -219,14 +219,14 @@ def marking_concepts(run: Run, split: str, clusters: Clusters, cluster: int) -> 
 
 @dataclass(frozen=True)
 class Marking:
-    """Strength with which each word marks each group of captions against all others. Monroe et al. 2008, eq. 22."""
+    """Scores for how well each word distinguishes each group of captions from the rest. Monroe et al. 2008, eq. 22."""
 
     words: tuple[str, ...]  # the vocabulary
-    scores: sparse.csr_matrix  # (K, V) sparse z-scores of the log-odds, where the group holds the word
-    counts: sparse.csr_matrix  # (K, V) sparse, how often it does
+    scores: sparse.csr_matrix  # (K, V) sparse z-scores of the log-odds, for words that occur in the group
+    counts: sparse.csr_matrix  # (K, V) sparse number of occurrences of a word in a group
 
     def top(self, group: int, count: int = 10) -> pd.DataFrame:
-        """The words that mark a group most: word, score (z), count. Only those more frequent here than elsewhere."""
+        """List the words that distinguish a group most, if more frequent than elsewhere: word, score (z), count."""
         row = self.scores.getrow(group)
         order = np.argsort(-row.data, kind="stable")[:count]
         order = order[row.data[order] > 0]
@@ -237,12 +237,12 @@ class Marking:
 
 
 def marking(run: Run, split: str, clusters: Clusters) -> Marking:
-    """The words that mark every cluster, from the captions of its pairs."""
+    """Score the words that distinguish every cluster, from the captions of its pairs."""
     return marking_words(run.captions(split), clusters.pairs, clusters.count)
 
 
 def marking_words(captions: Sequence[str], groups: Array, count: int) -> Marking:
-    """Log-odds of every word but stop words in a group against all other captions, with an informative Dirichlet prior.
+    """Compute log-odds of words, except stop words, in a group against the rest, with an informative Dirichlet prior.
 
     For word w in group i against the rest j, with prior α_w proportional to the word's frequency everywhere:
     δ = log((y_wi + α_w) / (n_i + α_0 − y_wi − α_w)) − the same for j; z = δ / √(1 / (y_wi + α_w) + 1 / (y_wj + α_w)).

@@ -1,4 +1,4 @@
-"""Questions about the attention of a run's images and captions to its concepts. CODER section 3.2.2."""
+"""Attention of a run's images and captions to its concepts. CODER section 3.2.2."""
 
 import numpy as np
 import pandas as pd
@@ -9,29 +9,29 @@ from coder_core.api.sides import BOTH, Modality
 
 
 def view_of(run: Run, split: str) -> concepts.ConceptView:
-    """The concept branch of a run that has one."""
+    """Return the concept branch of a run, which must have one."""
     view = run.concepts(split)
     assert view is not None
     return view
 
 
 def attention_of(run: Run, split: str, modality: Modality) -> concepts.AttentionSummary:
-    """The attention of all images or captions of the split, or of its sample."""
+    """Summarise the attention of all images or captions of the split, or of its sample."""
     sample = run.sample(split)
     rows = None if sample is None else (sample.images if modality == "image" else sample.texts)
     return concepts.summarise_attention(view_of(run, split), modality, rows)
 
 
 def shared_attention(run: Run, split: str) -> concepts.SharedAttention:
-    """The attention that captions share with their images."""
+    """Compute the attention that captions share with their images."""
     sample = run.sample(split)
     texts = None if sample is None else sample.texts
     return concepts.shared_attention(view_of(run, split), run.image_of_text(split), texts)
 
 
 def disagreements(run: Run, split: str) -> pd.DataFrame:
-    """Every caption with its image: caption, image, shared (%), what either reads most and how much (%), rank;
-    the least shared first, among equal shares the most confident."""
+    """List every caption with its image: caption, image, shared (%), the concept that each attends to most and its
+    share (%), rank; least shared first, and among equal shares the most confident."""
     names = np.array(view_of(run, split).names, dtype=object)
     shared, image, text = (shared_attention(run, split), *(attention_of(run, split, m) for m in BOTH))
     owner = run.image_of_text(split)[shared.texts]
@@ -51,8 +51,8 @@ def disagreements(run: Run, split: str) -> pd.DataFrame:
 
 
 def pair_concepts(run: Run, split: str, text: int, top: int) -> tuple[pd.DataFrame, float, dict[str, float]]:
-    """One caption and its image: the `top` concepts of either (word, kind, image, text), the share (%) of attention
-    they have in common, and the effective number of concepts either reads."""
+    """Compare a caption with its image. Return the `top` concepts of either (word, kind, image, text), the share (%) of
+    attention they have in common, and the effective number of concepts that each attends to."""
     view, image = view_of(run, split), int(run.image_of_text(split)[text])
     table = view.disagreement(image, text, top=len(view.words))
     table["word"] = np.array(view.names, dtype=object)[table["concept"]]

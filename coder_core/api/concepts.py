@@ -15,9 +15,9 @@ from coder_core.runs.analysis.concepts import ConceptTables
 PIECE = 8_192  # rows of attention in memory at once
 
 Strength = Literal["captions", "edges", "read"]
-ROW = 10  # concepts without an edge in one row below the others
-LOW, STEP = 0.02, 0.115  # height of the lowest of these rows, and of one row
-APART = 3.0  # steps between parts of the graph: enough to tell them apart
+ROW = 10  # concepts without an edge per row below the others
+LOW, STEP = 0.02, 0.115  # y of the lowest of these rows, and the distance between rows
+APART = 3.0  # largest distance in steps between unconnected parts of the graph
 ROOM = (0.085, 0.105)  # width and height of a mark with its name
 STEPS = 150
 _TINY = 1e-9
@@ -27,7 +27,7 @@ class ConceptView:
     """The concept branch on one split. CODER section 3.2.2, supplement A.2.
 
     Attributes:
-        beta: share of the instance branch in a score; the concept branch has the rest.
+        beta: weight of the instance branch in a score; the concept branch has the rest.
         words: g names. kinds: g times "object", "property" or "motion".
     """
 
@@ -39,12 +39,12 @@ class ConceptView:
 
     @property
     def names(self) -> list[str]:
-        """The g words; one that is a concept of several kinds carries its kind in brackets."""
+        """The g words; a word that is a concept of several kinds is followed by its kind in brackets."""
         count = Counter(self.words)
         return [w if count[w] == 1 else f"{w} ({k})" for w, k in zip(self.words, self.kinds, strict=True)]
 
     def count(self, modality: Modality) -> int:
-        """Number of images or captions."""
+        """Return the number of images or captions."""
         tables = self._tables
         return len(tables.image_embeddings if modality == "image" else tables.text_embeddings)
 
@@ -54,19 +54,19 @@ class ConceptView:
         return all(f"concept_{modality}_attention" in self._tables.arrays for modality in ("image", "text"))
 
     def rows(self, modality: Modality, numbers: Array | slice) -> Array:
-        """(k, g) float32 attention of some images or captions; what was not kept is 0."""
+        """Return (k, g) float32 attention of some images or captions; 0 where it was not kept."""
         return self._tables.attention(modality, numbers)
 
     def pieces(self, modality: Modality) -> Iterator[Array]:
-        """`rows` of all images or captions, piece by piece."""
+        """Iterate over `rows` of all images or captions, piece by piece."""
         return (self.rows(modality, part) for part in slices(self.count(modality), PIECE))
 
     def strongest(self, modality: Modality) -> Array:
-        """(rows,) the concept that every image or caption reads most, the first of equal ones."""
+        """Return (rows,) the concept that each image or caption attends to most, the first of equal ones."""
         return np.concatenate([np.zeros(0, np.int64), *(rows.argmax(1) for rows in self.pieces(modality))])
 
     def table(self) -> pd.DataFrame:
-        """One row a concept: concept, word, kind, count (train captions), forms, reads (edges from it), read_by."""
+        """Return one row per concept: concept, word, kind, count (train captions), forms, reads and read_by (edges)."""
         edges = self._edges()
         columns = {
             "concept": np.arange(len(self.words)),
@@ -80,8 +80,8 @@ class ConceptView:
         return pd.DataFrame(columns)
 
     def edges(self) -> pd.DataFrame:
-        """The graph, one row an edge: concept, neighbour, weight (Â), together (train captions that hold both),
-        probability (of the neighbour in a caption that holds the concept); the strongest first."""
+        """Return one row per edge of the graph: concept, neighbour, weight (Â), together (train captions with both),
+        probability (of the neighbour in a caption with the concept); strongest first."""
         concept, neighbour = np.nonzero(self._edges())
         together = np.asarray(self._tables.together)[concept, neighbour]
         frame = pd.DataFrame({"concept": concept, "neighbour": neighbour})
@@ -91,8 +91,8 @@ class ConceptView:
         return frame.sort_values(["weight", "together"], ascending=False, kind="stable", ignore_index=True)
 
     def disagreement(self, image: int, text: int, *, top: int = 20) -> pd.DataFrame:
-        """Concepts that an image and a caption read differently: concept, word, kind, image, text, difference (image − text);
-        the largest difference of either sign first."""
+        """List the concepts that an image and a caption attend to differently: concept, word, kind, image, text,
+        difference (image − text); largest absolute difference first."""
         image_row, text_row = self.rows("image", np.array([image]))[0], self.rows("text", np.array([text]))[0]
         table = pd.DataFrame({"concept": np.arange(len(self.words)), "word": self.words, "kind": self.kinds})
         table = table.assign(image=image_row, text=text_row, difference=image_row - text_row)
@@ -101,8 +101,8 @@ class ConceptView:
     def readers(
         self, concept: int, modality: Modality, *, top: int = 10, within: Array | None = None
     ) -> pd.DataFrame:
-        """The images or captions (of those `within`) that read a concept most: sample, attention. InputError: there is no
-        such concept."""
+        """List the images or captions (only those `within`) that attend to a concept most: sample, attention.
+        InputError: no such concept."""
         if not 0 <= concept < len(self.words):
             raise InputError.at(f"concept {concept}", "is not in the run", f"0 to {len(self.words) - 1}")
         attention = np.concatenate([rows[:, concept] for rows in self.pieces(modality)])
@@ -111,7 +111,7 @@ class ConceptView:
         return pd.DataFrame({"sample": order, "attention": attention[order]})
 
     def _edges(self) -> Array:
-        """(g, g) bool: Â without the loops that its + I adds."""
+        """Return (g, g) bool, the edges of Â without the self-loops from its + I."""
         graph = np.asarray(self._tables.graph).copy()
         np.fill_diagonal(graph, 0)
         return np.asarray(graph > 0)
@@ -122,16 +122,16 @@ class AttentionSummary:
     """The attention of k images or captions."""
 
     samples: Array  # (k,) their numbers
-    # (k,) exp of the entropy of the attention: the number of concepts read alike that would spread as much, from
-    # 1 (one concept has all) to g
+    # (k,) exp of the entropy of the attention, the effective number of concepts: from 1 (one concept has all the
+    # attention) to g (all have the same)
     perplexity: Array
-    first: Array  # (k,) the concept read most
+    first: Array  # (k,) the concept with most attention
     share: Array  # (k,) its attention
     mean: Array  # (g,) mean attention of a concept; sums to 1
 
     @property
     def named(self) -> int:
-        """Number of concepts that some sample reads most."""
+        """Number of concepts that at least one sample attends to most."""
         return len(np.unique(self.first))
 
 
@@ -147,8 +147,8 @@ class SharedAttention:
 def summarise_attention(
     view: ConceptView, modality: Modality, samples: Array | None = None
 ) -> AttentionSummary:
-    """Sum up the attention of some samples (None: all), piece by piece. Rows are divided by their sum: half precision
-    rounds them, and where only the strongest concepts were kept, those are all that is known."""
+    """Summarise the attention of some samples (None: all), piece by piece. Rows are divided by their sums, because they
+    were rounded to half precision and may hold only the strongest concepts."""
     numbers = np.arange(view.count(modality)) if samples is None else np.asarray(samples)
     perplexity, first, share = np.ones(len(numbers)), np.zeros(len(numbers), np.int64), np.zeros(len(numbers))
     total = np.zeros(len(view.words))
@@ -162,7 +162,7 @@ def summarise_attention(
 
 
 def shared_attention(view: ConceptView, image_of_text: Array, texts: Array | None = None) -> SharedAttention:
-    """Agreement of captions (None: all) and their images (`image_of_text`: (m,) of the split) on the concepts they read."""
+    """Compute the attention that captions (None: all) share with their images; `image_of_text` is (m,) of the split."""
     owner = np.asarray(image_of_text)
     numbers = np.arange(len(owner)) if texts is None else np.asarray(texts)
     images = view.count("image")
@@ -177,7 +177,7 @@ def shared_attention(view: ConceptView, image_of_text: Array, texts: Array | Non
 
 
 def _shares(rows: Array) -> Array:
-    """Rows divided by their sums."""
+    """Divide rows by their sums."""
     exact = rows.astype(np.float64)
     return np.asarray(exact / np.maximum(exact.sum(1, keepdims=True), 1e-12))
 
@@ -187,13 +187,12 @@ class ConceptGraph:
     """Concepts and the edges among them."""
 
     nodes: pd.DataFrame  # concept, word, kind, count, reads, read_by, x and y from 0 to 1
-    edges: pd.DataFrame  # of `ConceptView.edges`, among these nodes
+    edges: pd.DataFrame  # as in `ConceptView.edges`, among these nodes
 
 
 def strongest(table: pd.DataFrame, by: Strength, kind: str, count: int) -> Array:
-    """The strongest concepts of a kind ("" for all), the strongest first. `table`: of `ConceptView.table`,
-    with the column "read" for that strength. `by`: train captions that hold the concept, edges to and from
-    it, or the attention it gets."""
+    """Return the strongest concepts of a kind ("" for all), strongest first. `table`: from `ConceptView.table`, with a
+    column "read" if `by` is "read". `by`: train captions with the concept, edges from and to it, or attention to it."""
     table = table[table["kind"] == kind] if kind else table
     columns = {"captions": ["count"], "edges": ["reads", "read_by"], "read": ["read"]}[by]
     order = np.argsort(-table[columns].sum(axis=1).to_numpy(), kind="stable")[:count]
@@ -201,7 +200,7 @@ def strongest(table: pd.DataFrame, by: Strength, kind: str, count: int) -> Array
 
 
 def neighbourhood(edges: pd.DataFrame, concept: int, count: int) -> Array:
-    """A concept and those it has an edge to or from, the strongest first; `count` in all."""
+    """Return a concept and those it has an edge to or from, strongest first; at most `count` in all."""
     away = edges.loc[edges["concept"] == concept, ["neighbour", "weight", "together"]].to_numpy()
     back = edges.loc[edges["neighbour"] == concept, ["concept", "weight", "together"]].to_numpy()
     linked = np.concatenate([away, back])
@@ -211,8 +210,8 @@ def neighbourhood(edges: pd.DataFrame, concept: int, count: int) -> Array:
 
 
 def graph_of(view: ConceptView, concepts: Array) -> ConceptGraph:
-    """These concepts with the edges among them and where to draw them; the same input is drawn the same. Concepts
-    without an edge here are drawn in rows at the bottom."""
+    """Return these concepts with the edges among them and their positions in a drawing, which are deterministic.
+    Concepts without an edge here are placed in rows at the bottom."""
     table, edges = view.table(), view.edges()
     among = edges[edges["concept"].isin(concepts) & edges["neighbour"].isin(concepts)].reset_index(drop=True)
     nodes = table.iloc[np.asarray(concepts, dtype=int)].reset_index(drop=True)
@@ -229,7 +228,7 @@ def graph_of(view: ConceptView, concepts: Array) -> ConceptGraph:
 
 
 def _springs(ids: list[int], edges: pd.DataFrame, floor: float) -> Array:
-    """(k, 2) in [0, 1] × [floor, 1]: as far apart as the edges between them, then names moved off one another."""
+    """Return (k, 2) positions in [0, 1] × [floor, 1]: distances follow the path lengths, then names are moved apart."""
     reach = np.array([1.0, 1.0 - floor])
     spots = _by_distance(_steps(ids, edges))
     low, extent = spots.min(0), np.ptp(spots, axis=0)
@@ -238,7 +237,7 @@ def _springs(ids: list[int], edges: pd.DataFrame, floor: float) -> Array:
 
 
 def _steps(ids: list[int], edges: pd.DataFrame) -> Array:
-    """(k, k) edges between two concepts on the shortest path; at most three between parts that have none."""
+    """Return (k, k) numbers of edges on shortest paths; at most `APART` between unconnected parts."""
     from scipy.sparse.csgraph import shortest_path  # a quarter of a second to import
 
     joined = np.zeros((len(ids), len(ids)))
@@ -249,15 +248,15 @@ def _steps(ids: list[int], edges: pd.DataFrame) -> Array:
 
 
 def _by_distance(steps: Array) -> Array:
-    """(k, 2) spots whose distances are the steps, as nearly as a plane allows, near ones first: stress majorisation
-    with the weights 1 / steps² (Gansner, Koren and North 2004), begun at classical scaling."""
+    """Return (k, 2) positions whose distances approximate the steps, short ones best: stress majorisation with weights
+    1 / steps² (Gansner, Koren and North 2004), started from classical scaling."""
     count = len(steps)
     if count == 1:
         return np.zeros((1, 2))
     centred = np.eye(count) - 1.0 / count
     values, vectors = np.linalg.eigh(-0.5 * centred @ steps**2 @ centred)
     spots = vectors[:, -2:] * np.sqrt(np.maximum(values[-2:], 0.0))
-    # Leaves of one hub begin on one spot
+    # Separate the leaves of one hub, which all start at one position
     spots = spots + 0.05 * np.random.default_rng(0).normal(size=spots.shape)
     weights = np.maximum(steps, 1.0) ** -2.0 * (1.0 - np.eye(count))
     inverse = np.linalg.pinv(np.diag(weights.sum(1)) - weights)
@@ -269,7 +268,7 @@ def _by_distance(steps: Array) -> Array:
 
 
 def _apart(spots: Array, reach: Array) -> Array:
-    """Push marks apart, in the shorter direction, until no two share the room that a mark and its name need."""
+    """Push marks apart in the shorter direction, until no two overlap with their names or the steps are used up."""
     spots = spots.copy()
     order = np.sign(np.arange(len(spots))[:, None] - np.arange(len(spots)))[..., None]
     for _ in range(STEPS):

@@ -1,19 +1,19 @@
-"""Faults of the data itself: captions of other images, and the splits behind a run with the report on their content.
+"""Faults in the data: captions that belong to other images, and the splits of a run's data with their content report.
 
-Captions that probably belong to another image are found by a run's embeddings. A run that trained on a pair has learned
-its mistake, too, so the list is for splits that were held out, or for train by cross-fitting: of two runs that trained
-on complementary halves of its images, each judges the pairs that it did not see.
+Captions that probably belong to another image are found by a run's embeddings. A run has also learned the mistakes in
+its training pairs, so the list is for held-out splits, or for train by cross-fitting: two runs train on complementary
+halves of its images, and each judges the pairs that it did not see.
 
 Three pieces of evidence, each standardised over the split (median and median absolute deviation):
 
-1.  the pair's similarity, less that of the nearest captions to the image and of the nearest images to the caption: a
-    pair counts as dissimilar only beside its neighbours in both modalities (CSLS of Conneau et al. 2018, eq. 4);
-2.  the caption's similarity to the image's other captions, as the run embeds them;
+1.  the pair's dissimilarity, relative to the nearest captions of the image and the nearest images of the caption, so
+    that dense neighbourhoods do not count as similar (CSLS of Conneau et al. 2018, eq. 4);
+2.  the caption's dissimilarity to the image's other captions in the run's embeddings;
 3.  the same in a TF-IDF space, independent of the run.
 
-The score is the first plus the mean of the others. These take the place of the neighbours' captions in LEMoN (Zhang et
-al. 2024), which found fewer exchanged captions; an image with one caption has the first piece alone. The list's worth is
-measured by `python -m benchmarks.mismatches`.
+The score is their sum. The second and third replace the neighbours' captions of LEMoN (Zhang et al. 2024), which found
+fewer exchanged captions; for an image with one caption only the first exists. `python -m benchmarks.mismatches`
+measures the quality of the list.
 """
 
 import os
@@ -45,12 +45,12 @@ KEY_SHOWN = 24
 FIRST = {"train": 0, "dev": 1, "val": 1}
 NEIGHBOURS = 10
 LIKE_RANDOM, DOUBTFUL = 50.0, 10.0
-"""From this percentage of random pairs that look better on, a pair counts as like a random one, or as doubtful. With a
-tenth of Flickr8k's dev captions exchanged, all of the first group were exchanged ones and 84% of the second."""
-RARE = 2e-4  # share of right pairs that look like random ones; of Flickr8k's 30,000 it was 4 with each of three seeds
+"""A pair counts as like a random one, or as doubtful, if at least this percentage of random pairs look better. With a
+tenth of Flickr8k's dev captions exchanged, all of the first group and 84% of the second were exchanged ones."""
+RARE = 2e-4  # share of right pairs that look like random ones; 4 of Flickr8k's 30,000 with three seeds each
 VERDICTS = ("like a random pair", "doubtful", "plausible")
-STEPS = 50  # of the estimated probability, between 0 and 100% of random pairs that look better
-LEAST_WEIGHT = 0.01  # of a caption that is certainly wrong, when captions of an image are compared
+STEPS = 50  # bins of the percentage of random pairs that look better, for estimating a probability
+LEAST_WEIGHT = 0.01  # weight of a certainly wrong caption when captions of an image are compared
 PAIRS, SHARPNESS = 128, 0.07  # batch and temperature of the losses that `small_losses` compares
 TRAIN = "train"
 HALVES = "train one with --train-part 0.5, one with --train-part 0.5 --other-part, all else equal"
@@ -75,13 +75,13 @@ def mismatches(run: Run, split: str, *, sample: Sample | None = None) -> pd.Data
 
 
 def error_probability(random: Array) -> Array:
-    """Estimate the probability that a pair belongs to another image: (m,) float64, not falling with `random`.
+    """Estimate the probability that a caption belongs to another image: (m,) float64, non-decreasing in `random`.
 
-    Pairs of another image look as random ones do, so they lie evenly between 0 and 100% of random pairs that look better.
-    Above `LIKE_RANDOM` hardly any other pair is (`RARE` of them), so the number there is that of half of them. The
-    probability is their expected number over that of all pairs, whose density falls (a local false discovery rate, Efron
-    2004, with Grenander's estimate of the density). Its mean over the pairs that stay is the expected share of errors
-    among them.
+    Wrong pairs look like random ones, so their percentage of random pairs that look better is uniform from 0 to 100.
+    Almost no right pair is above `LIKE_RANDOM` (a share of `RARE`), so the pairs there are half of the wrong ones. The
+    probability is the expected number of wrong pairs over that of all pairs, whose density decreases (a local false
+    discovery rate, Efron 2004, with Grenander's estimate of the density). Its mean over the pairs that are kept is the
+    expected share of errors among them.
     `random` is that column of `mismatches` or `cross_fitted`.
     """
     from sklearn.isotonic import IsotonicRegression
@@ -95,10 +95,10 @@ def error_probability(random: Array) -> Array:
 
 
 def cross_fitted(first: Run, second: Run, *, sample: Sample | None = None) -> pd.DataFrame:
-    """`mismatches` of train, each pair by the run that did not see its image, among other pairs that it did
-    not see. Returns the columns of `mismatches`, and judge: the name of the run. InputError: the runs are not
-    such a pair; says what they were trained on. `first`, `second`: trained on complementary parts of the same
-    train images, and evaluated on train. `sample`: of a large split."""
+    """Find `mismatches` of train: each pair is judged by the run that did not see its image, among other pairs that it
+    did not see. Return the columns of `mismatches`, and judge: the name of the run. `first`, `second`: trained on
+    complementary parts of the same train images, and evaluated on train; InputError describes what is not so. `sample`:
+    for a large split."""
     tables = []
     for run, unseen in zip((first, second), unseen_images(first, second), strict=True):
         images = unseen if sample is None else np.intersect1d(unseen, sample.images)
@@ -108,8 +108,8 @@ def cross_fitted(first: Run, second: Run, *, sample: Sample | None = None) -> pd
 
 
 def unseen_images(first: Run, second: Run) -> tuple[Array, Array]:
-    """The rows of the train images that each of two runs did not train on; together they are all of them. Errors as for
-    `cross_fitted`."""
+    """Return the rows of the train images that each of two runs did not train on; together these are all train images.
+    Errors as for `cross_fitted`."""
     runs = (first, second)
     trained = [_trained_on(run) for run in runs]
     part, seed, other = trained[0]
@@ -136,7 +136,7 @@ def unseen_images(first: Run, second: Run) -> tuple[Array, Array]:
 
 
 def _trained_on(run: Run) -> tuple[float, int, bool]:
-    """Share of the train images (1: all), seed of the draw, and whether the run took the images outside the draw."""
+    """Return the share of train images drawn (1: all), the seed, and True if the run used the images not drawn."""
     data, training = (run.config.get(section, {}) for section in ("data", "training"))
     part = min(float(data.get("train_part", 1.0)), 1.0)
     return part, int(training.get("seed", 0)), bool(data.get("other_part", False))
@@ -149,8 +149,8 @@ def _flags(part: float, seed: int, other: bool) -> str:
 def small_losses(run: Run) -> pd.DataFrame:
     """Judge train by the losses of a run that saw all of it for a few epochs: wrong pairs are learned last.
 
-    InfoNCE (0.07, both directions) in random batches of 128, and a mixture of two Gaussians over the losses, as in DivideMix
-    (Li et al. 2020, section 3.1) and NCR (Huang et al. 2021, eq. 4).
+    The loss is InfoNCE (0.07, both directions) in random batches of 128. A mixture of two Gaussians is fitted to the
+    losses, as in DivideMix (Li et al. 2020, section 3.1) and NCR (Huang et al. 2021, eq. 4).
 
     Returns:
         caption, image (rows of train), score (the loss), probability (of the component with the larger losses) and judge;
@@ -175,12 +175,12 @@ def small_losses(run: Run) -> pd.DataFrame:
 
 
 def suspicion(part: SplitPart, spaces: list[Array]) -> tuple[Array, Array]:
-    """Suspicion of every pair, and of every caption with a random other image. Returns (m,) and (m,) float64,
-    higher is more suspicious; the second is empty where there is one image.
+    """Score the suspicion of every pair, and of every caption with a random other image. Return (m,) and (m,) float64,
+    higher is more suspicious; the second is empty if there is only one image.
 
-    A pair is suspicious if its similarity is low beside that of its nearest foreign pairs, and if its caption is unlike
-    the image's other captions in the spaces; the evidence is added. The other captions count by their own probability of
-    being right, estimated from their similarity alone, so that wrong ones do not count against a right one.
+    A pair is suspicious if its similarity is low compared with its nearest foreign pairs, and if its caption is unlike
+    the image's other captions in the spaces; the evidence is added. The other captions are weighted by the probability
+    that they are right, estimated from their similarity alone, so that wrong ones do not count against a right one.
     `part`: n images and m captions. `spaces`: (m, ·) rows of the captions; the inner product of two is their likeness."""
     n, owner = len(part.image_rows), part.owner
     pairs = [owner]
@@ -201,25 +201,25 @@ def suspicion(part: SplitPart, spaces: list[Array]) -> tuple[Array, Array]:
 
 
 def _random_ones_better(scores: Array, random: Array) -> Array:
-    """(m,) percentage of the random pairs that look better than each pair."""
+    """Return (m,) the percentage of random pairs that look better than each pair."""
     return 100 * np.searchsorted(np.sort(random), scores) / max(len(random), 1)
 
 
 def standardised(values: Array, matching: Array) -> Array:
-    """Distance of values from the median of matching pairs in robust standard deviations; 0 for NaN, no evidence."""
+    """Return the distance of values from the median of `matching` in robust standard deviations; 0 for NaN."""
     finite = matching[np.isfinite(matching)]
     if not len(finite):
         return np.zeros(len(values))
     centre = np.median(finite)
     width = 1.4826 * float(np.median(np.abs(finite - centre)))
-    if width < 1e-6:  # more than half are alike
+    if width < 1e-6:  # more than half are equal
         width = max(float(np.std(finite)), 1e-6)
     return np.nan_to_num((values - centre) / width)
 
 
 def _neighbour_levels(part: SplitPart) -> list[Array]:
-    """Mean similarity of every image to its nearest foreign captions (n,), and of every caption to its nearest foreign
-    images (m,); 0 where there are none."""
+    """Return the mean similarity of every image to its nearest foreign captions (n,), and of every caption to its
+    nearest foreign images (m,); 0 if there are none."""
     levels = []
     for s in (part.sides("image"), part.sides("text")):
         level = np.zeros(len(s.anchors))
@@ -233,7 +233,7 @@ def _neighbour_levels(part: SplitPart) -> list[Array]:
 
 
 def _unlike_the_others(space: Array, weights: Array, owner: Array, images: Array, n: int) -> Array:
-    """(m,) minus the weighted mean likeness of every caption to the other captions of an image; NaN where it has none."""
+    """Return (m,) minus the weighted mean likeness of each caption to an image's other captions; NaN without any."""
     order = np.argsort(owner, kind="stable")
     captioned, starts = np.unique(owner[order], return_index=True)
     total, count = np.zeros((n, space.shape[1]), np.float32), np.zeros(n)
@@ -249,7 +249,7 @@ def _unlike_the_others(space: Array, weights: Array, owner: Array, images: Array
 
 @dataclass
 class GuardedFiles(Files):
-    """Picture files that may not leave their folder: their names come from a run."""
+    """Picture files that are read only inside their folder, because their names come from a run."""
 
     def _path(self, image: int) -> Path | None:
         try:
@@ -259,8 +259,8 @@ class GuardedFiles(Files):
 
 
 def splits_of_run(run: Run) -> list[CaptionedSplit]:
-    """The splits a run was evaluated on, train first; and the others of its data, where that is still where the run
-    says and still holds the captions of these."""
+    """Return the splits a run was evaluated on, train first, and the other splits of its data, if its folder still
+    exists with the same captions."""
     splits = {split.name: split for split in _data_splits(run)}
     for name in run.splits:
         splits[name] = split_of_run(run, name)
@@ -268,7 +268,7 @@ def splits_of_run(run: Run) -> list[CaptionedSplit]:
 
 
 def split_of_run(run: Run, name: str) -> CaptionedSplit:
-    """A split that a run was evaluated on, with its pictures."""
+    """Return a split that a run was evaluated on, with its pictures."""
     analysis, names, captions = run.analysis(name), list(run.image_names(name)), list(run.captions(name))
     folder = Path(analysis.picture_folder) if analysis.picture_folder else None
     files, rows = analysis.packed_pictures or GuardedFiles(folder, names), np.arange(len(names))
@@ -276,7 +276,7 @@ def split_of_run(run: Run, name: str) -> CaptionedSplit:
 
 
 def splits_of_data(splits: Sequence[Split | CaptionedSplit]) -> list[CaptionedSplit]:
-    """Splits of region features or of pictures, with the files that a content check reads."""
+    """Return splits of region features or of pictures with the files that a content check reads."""
     return [split if isinstance(split, CaptionedSplit) else _with_files(split) for split in splits]
 
 
@@ -287,7 +287,7 @@ def _with_files(split: Split) -> CaptionedSplit:
 
 
 def _data_splits(run: Run) -> list[CaptionedSplit]:
-    """The splits of the data that the run's configuration names, if the run was evaluated on one of them."""
+    """Return the splits of the data in the run's configuration; [] unless those it was evaluated on are unchanged."""
     data = run.config.get("data", {})
     splits = data_splits(str(data.get("data", "")), str(data.get("pictures", "")) or None)
     shared = [split for split in splits if split.name in run.splits]
@@ -296,7 +296,7 @@ def _data_splits(run: Run) -> list[CaptionedSplit]:
 
 
 def data_splits(data: str, pictures: str | None = None) -> list[CaptionedSplit]:
-    """The splits of a data set, as a configuration names it and its folder of pictures; none where it cannot be read."""
+    """Return the splits of a data set; [] if it cannot be read. Both arguments are as in a configuration."""
     path = Path(os.environ.get("CODER_DEMO") or DEMO_FOLDER) if data == "demo" else Path(data)
     try:
         if not data or not path.exists() or leaves(path, path if path.is_dir() else path.parent):
@@ -312,7 +312,7 @@ def data_splits(data: str, pictures: str | None = None) -> list[CaptionedSplit]:
 
 
 def _guarded(split: CaptionedSplit, path: Path) -> CaptionedSplit:
-    """The split without links that lead out of its folder of pictures, or out of the data for packed ones."""
+    """Return the split without links that lead out of its folder of pictures or, for packed ones, out of the data."""
     positions = split.positions
     if isinstance(positions, TarMembers | ParquetRows):
         files = [Path(os.path.realpath(file)) for file in positions.files]
@@ -324,7 +324,7 @@ def _guarded(split: CaptionedSplit, path: Path) -> CaptionedSplit:
 
 
 def stored_report(key: str) -> StoredResult[ContentReport]:
-    """The report that `python -m coder_core.check_data --content` kept under a `content_key`; its name is the job's."""
+    """Return the report that `coder_core.check_data --content` stored under a `content_key`, named like its job."""
     report = cached_report(key)
     return StoredResult("missing" if report is None else "there", f"content-{key[:KEY_SHOWN]}", report)
 
@@ -332,7 +332,7 @@ def stored_report(key: str) -> StoredResult[ContentReport]:
 def finding_table(
     findings: Sequence[Finding], splits: Sequence[CaptionedSplit], *, captions: bool
 ) -> pd.DataFrame:
-    """One row a finding: first (the caption, or the file, of its first sample), what, samples, splits, likeness (%)."""
+    """Return one row per finding: first (caption or file of its first sample), what, samples, splits, likeness (%)."""
     by_name = {split.name: split for split in splits}
     rows = []
     for finding in findings:
@@ -346,7 +346,7 @@ def finding_table(
 def sample_rows(
     findings: Sequence[Finding], splits: Sequence[CaptionedSplit], *, captions: bool
 ) -> pd.DataFrame:
-    """One row a sample of every finding, for a file: group, split, row, file, caption, what, likeness."""
+    """Return one row per sample of every finding, for a download: group, split, row, file, caption, what, likeness."""
     by_name = {split.name: split for split in splits}
     rows = []
     for group, finding in enumerate(findings):
@@ -360,12 +360,12 @@ def sample_rows(
 
 
 def captions_of(split: CaptionedSplit, image: int) -> list[str]:
-    """The captions of an image."""
+    """Return the captions of an image."""
     return [split.captions[row] for row in np.flatnonzero(split.image_of_text == image).tolist()]
 
 
 def split_thumbnail(split: CaptionedSplit, image: int, size: int) -> bytes | None:
-    """A picture of a split as JPEG bytes; None when it is missing or cannot be read."""
+    """Return a picture of a split as JPEG bytes; None if it is missing or cannot be read."""
     try:
         return jpeg(read_picture(split.read(image), "the picture", size=size))
     except InputError:
@@ -373,6 +373,6 @@ def split_thumbnail(split: CaptionedSplit, image: int, size: int) -> bytes | Non
 
 
 def caption_table(captions: Sequence[str]) -> pd.DataFrame:
-    """One row a caption: caption (its row), words, content (words that describe something)."""
+    """Return one row per caption: caption (its row), words, content (number of words that describe something)."""
     rows = [(row, len(plain_words(text)), content_words(text)) for row, text in enumerate(captions)]
     return pd.DataFrame(rows, columns=["caption", "words", "content"])

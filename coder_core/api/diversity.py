@@ -1,7 +1,7 @@
-"""Diversity of a run's anchors and what it does to the weights of their negatives, in NumPy. CODER eq. 3 and 4.
+"""Diversity of a run's anchors and its effect on the weights of their negatives, in NumPy. CODER eq. 3 and 4.
 
 From top to bottom: the spread of an anchor's similarities over its negatives, which may be a whole split, a random
-batch or a random bank; from spreads to diversities; from diversities to weights; one anchor opened. `squash` and
+batch or a random bank; from spreads to diversities; from diversities to weights; details of one anchor. `squash` and
 `sharpness` are those of training (`coder_core.ops.diversity_scaling`).
 
 A matrix of all similarities of a split would not fit in memory: the standard deviation over a whole split comes from
@@ -29,14 +29,14 @@ SAFE_EXPONENT = 40.0  # e⁴⁰ times a million candidates is far below float32'
 
 @dataclass(frozen=True)
 class Loss:
-    """The values of eq. 3 and 4 that an anchor is read with."""
+    """The settings of eq. 3 and 4 for an anchor's diversity and weights."""
 
     temperature: float = 0.1  # μ
     gamma: float = 0.3  # γ
     epsilon: float = 0.1  # ε
     function: Measure = "std"  # the measure of diversity, "std" or "entropy"
     entropy_temperature: float = 1.0  # τ of the softmax inside entropy
-    # False when the run was trained with another loss, so that these are only the paper's values
+    # False if the run was trained with another loss, so that these are only the paper's values
     trained: bool = False
 
 
@@ -50,23 +50,23 @@ class DiversitySettings:
     candidates: Candidates = "split"
     batch_size: int = 128  # pairs in a batch
     bank_size: int = BANK_SIZE  # pairs in the bank
-    seed: int = 0  # of either draw
+    seed: int = 0  # of the random batches or bank
     temperature: float = 1.0  # of the softmax inside entropy
 
     @property
     def key(self) -> tuple[object, ...]:
-        """The values that change the spread."""
+        """The settings that affect the spread."""
         drawn = {"split": (), "batch": (self.batch_size, self.seed), "bank": (self.bank_size, self.seed)}
         temperature = self.temperature if self.function == "entropy" else None
         return self.modality, self.function, self.candidates, *drawn[self.candidates], temperature
 
 
 def std_over_split(s: Sides) -> Array:
-    """Population standard deviation of every anchor's similarities to ALL its negatives, (Q,) float64.
+    """Return the population standard deviation of every anchor's similarities to ALL its negatives, (Q,) float64.
 
     With c̄ the mean candidate and Σ their covariance, an anchor's similarities have variance aᵀΣa over all candidates;
-    its own candidates are then taken out. Exact, in O((Q + C)·D²), without a similarity matrix. Known scores are read
-    tile by tile.
+    its own candidates are then removed. This is exact and takes O((Q + C)·D²), without a similarity matrix. If scores
+    are stored, they are read tile by tile instead.
     """
     if s.scores is not None:
         spread = np.zeros(len(s.anchors))
@@ -93,7 +93,7 @@ def std_over_split(s: Sides) -> Array:
 
 
 def _own_moments(s: Sides, centre: Array) -> tuple[Array, Array, Array]:
-    """Count, sum and sum of squares of each anchor's similarity to its OWN candidates (centred on `centre`)."""
+    """Return count, sum and sum of squares of each anchor's similarity to its OWN candidates (centred on `centre`)."""
     count, anchor, candidate = s.own_pairs()
     value = np.empty(len(anchor))
     for part in slices(len(anchor), TILE_ELEMENTS // s.anchors.shape[1]):
@@ -104,7 +104,7 @@ def _own_moments(s: Sides, centre: Array) -> tuple[Array, Array, Array]:
 
 
 def masked_spread(scores: Array, negatives: Array, measure: Measure, temperature: float) -> Array:
-    """Standard deviation or entropy of the scores (Q, C) where `negatives` (Q, C) is True; 0 without a negative."""
+    """Return the standard deviation, or entropy in bits, of scores (Q, C) where `negatives` (Q, C) is True; else 0."""
     if measure == "std":
         count = np.maximum(negatives.sum(1), 1)
         mean = np.where(negatives, scores, 0.0).sum(1) / count
@@ -116,8 +116,8 @@ def masked_spread(scores: Array, negatives: Array, measure: Measure, temperature
 
 
 def entropy_over_split(s: Sides, temperature: float) -> Array:
-    """Entropy in bits of softmax(S / τ) over all negatives, (Q,) float64; supplement eq. 16. One tile at a time.
-    ValueError: temperature is not positive."""
+    """Return the entropy in bits of softmax(S / τ) over all negatives, (Q,) float64, computed tile by tile; supplement
+    eq. 16. ValueError: temperature is not positive."""
     if not temperature > 0:
         raise ValueError(f"temperature must be > 0, got {temperature}")
     entropy = np.zeros(len(s.anchors))
@@ -150,8 +150,8 @@ class Draw:
 
 
 def draw_batches(part: SplitPart, settings: DiversitySettings) -> Draw | None:
-    """Cut all anchors of a modality into random batches; an image is paired with one of its captions, at random. None
-    for settings with other candidates than "batch". ValueError: the batch is smaller than 2."""
+    """Cut all anchors of a modality into random batches; an image is paired with one of its captions at random. Return
+    None unless the settings' candidates are "batch". ValueError: the batch is smaller than 2."""
     if settings.candidates != "batch":
         return None
     if settings.batch_size < 2:
@@ -177,8 +177,8 @@ def draw_batches(part: SplitPart, settings: DiversitySettings) -> Draw | None:
 
 
 def draw_bank(part: SplitPart, settings: DiversitySettings) -> Array:
-    """Candidates in a bank of pairs (or of all pairs), drawn without repetition: captions, or their images. An image
-    is in the bank once for each of its pairs, as in the coupled queues. ValueError: the bank holds nothing."""
+    """Draw a bank of pairs (all, if there are fewer) without replacement, and return its captions, or their images. An
+    image is in the bank once for each of its pairs, as in the coupled queues. ValueError: bank_size is below 1."""
     if settings.bank_size < 1:
         raise ValueError(f"a bank holds at least 1 pair, got {settings.bank_size}")
     count, rng = len(part.owner), np.random.default_rng(settings.seed)
@@ -187,7 +187,7 @@ def draw_bank(part: SplitPart, settings: DiversitySettings) -> Array:
 
 
 def spread(part: SplitPart, settings: DiversitySettings) -> Array:
-    """(Q,) float64 standard deviation, or entropy in bits, of every anchor's similarities to its negatives."""
+    """Return (Q,) float64 standard deviation, or entropy in bits, of every anchor's similarities to its negatives."""
     draw = draw_batches(part, settings)
     if draw is None:
         sides = part.sides(settings.modality)
@@ -221,7 +221,7 @@ def normalise(raw: Array, batch_of: Array | None = None) -> Array:
 
 
 def shares(exponents: Array) -> Array:
-    """exp(x) / (1 + Σ exp(x)) of every row, the share of the loss each negative carries. CODER eq. 4.
+    """Return exp(x) / (1 + Σ exp(x)) of every row, the share of each negative in the loss. CODER eq. 4.
 
     The rest up to 1 is the share of "no negative is too close". `exponents` (Q, C), −∞ where there is no negative, are
     overwritten.
@@ -235,10 +235,10 @@ def shares(exponents: Array) -> Array:
 
 
 def negative_weights(similarities: Array, *, temperature: float, gamma: float) -> Array:
-    """Share of the loss each negative carries, x = (S − γ) / temperature. CODER eq. 4.
+    """Return the share of each negative in the loss, with exponents (S − γ) / temperature. CODER eq. 4.
 
-    With the effective temperature μ·div a small diversity raises the exponent of negatives above γ and lowers that of
-    those below. ValueError: temperature is not positive.
+    With the effective temperature μ·div, a small diversity raises the exponents of negatives above γ and lowers those
+    of negatives below. ValueError: temperature is not positive.
     """
     exponents = (np.asarray(similarities, dtype=np.float64) - gamma) * sharpness(1.0, temperature)
     return shares(exponents[None])[0]
@@ -263,7 +263,7 @@ class Anchor:
     loss: Loss
 
     def nearest(self, count: int = 10) -> pd.DataFrame:
-        """The negatives most similar to the anchor: candidate, similarity, weights without and with diversity."""
+        """List the negatives most similar to the anchor: candidate, similarity, weights without and with diversity."""
         rows = np.argsort(-self.similarities, kind="stable")[:count]
         columns = {
             "candidate": self.candidates[rows],
@@ -277,10 +277,10 @@ class Anchor:
 def open_anchor(
     split: Sides, number: int, part: SplitPart, settings: DiversitySettings, spreads: Array, loss: Loss
 ) -> Anchor:
-    """An anchor with its negatives and diversity.
+    """Compute an anchor's negatives, its diversity and the weights of the negatives.
 
     An anchor outside the sample is compared with the sample's candidates, and its diversity is relative to the largest
-    of the sample (at most 1).
+    one of the sample (at most 1).
 
     Args:
         split: all anchors and candidates. number: the anchor's row among them.
@@ -320,8 +320,8 @@ def open_anchor(
 
 
 def _candidates(part: SplitPart, settings: DiversitySettings, position: int, draw: Draw | None) -> Array:
-    """Rows, in the split, of the candidates of the anchor at a position of the part, its own among them; −1, outside the
-    sample, takes those of the first batch."""
+    """Return the split rows of candidates, own ones included, of the anchor at a position of the part. For position −1,
+    an anchor outside the sample, batches are represented by the first."""
     rows = part.rows("text" if settings.modality == "image" else "image")
     if draw is not None:
         pairs = draw.batches[draw.batch_of[position] if position >= 0 else 0]
