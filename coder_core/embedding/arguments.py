@@ -1,4 +1,4 @@
-"""Flags that embedding pictures and extracting features share."""
+"""Flags shared by the commands that embed pictures and that extract features."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ class TowerArguments:
     model: str = ""
     """Folder of a transformers model, or the name of a downloaded one, for example google/siglip2-base-patch16-224."""
     tower: str = ""
-    """Instead of --model: package.module:function, which gives your own towers (docs/training.md)."""
+    """Instead of --model: package.module:function, which returns your own towers (docs/training.md)."""
     revision: str = ""  # Branch, tag or commit of a downloaded model.
-    pictures: Path | None = None  # Folder of the picture files, where it is not beside the captions.
+    pictures: Path | None = None  # Folder of the picture files, if it is not beside the captions.
     reading: Annotated[ReadingArguments, tyro.conf.arg(name="")] = field(default_factory=ReadingArguments)
     batch_size: int = 256
-    """Pictures or captions a GPU computes at once. The CPU always computes 32, so that no bit depends on it."""
+    """Pictures or captions that a GPU computes at once. The CPU always computes 32, so results do not depend on it."""
     workers: int = -1
-    """Processes that decode pictures ahead of the model; −1 chooses, 0 decodes in this process."""
+    """Processes that decode pictures ahead of the model; −1 chooses a number, 0 decodes in this process."""
     device: str = "auto"  # One of "auto", "cpu", "cuda".
     precision: Literal["bfloat16", "float32"] = "bfloat16"
     """Precision of a GPU's products (autocast); the CPU computes in float32."""
 
     def read_pictures(self, data: Path, splits: Sequence[str]) -> CaptionedData:
-        """Read the pictures with captions; of one split alone when it is the only one named. InputError: the data
-        cannot be read at all."""
+        """Read the data; if `splits` names only one split, look for the picture files of that one alone. InputError:
+        the data cannot be read at all."""
         from coder_core.data.captioned.reading import read_captioned
         from coder_core.data.captioned.records import split_name
         from coder_core.model.splits import data_folder

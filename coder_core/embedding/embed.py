@@ -1,4 +1,4 @@
-"""Embed a split with pretrained towers: resumable, over several processes, the same whatever the workers."""
+"""Embed a split with pretrained towers: resumable, in several processes, with the same result for all worker counts."""
 
 import json
 import shutil
@@ -22,8 +22,8 @@ from coder_core.model.towers.dual_encoder import Towers
 from coder_core.ops import parallel
 from coder_core.runs.analysis.import_embeddings import import_run
 
-FOLDER = ".unfinished"  # beside the runs, where none is looked for
-BROKEN = "broken-{}.json"  # image → the reason that a process could not read it
+FOLDER = ".unfinished"  # beside the runs; runs are not looked for in it
+BROKEN = "broken-{}.json"  # of a process: image → why it could not be read
 
 
 def embed_split(
@@ -43,21 +43,21 @@ def embed_split(
 ) -> tuple[Path, Metrics, list[Fault]] | None:
     """Embed a split and write it as an analysis of the run `root/name`.
 
-    Finished blocks are marked every twenty seconds in `root/.unfinished`; called again with the same data and model,
-    this goes on from there. Several processes of torchrun on one machine share the blocks; the first writes the run.
-    Returns the run folder, its metrics, warnings and notes; None in all processes but the first.
+    Finished blocks are marked every twenty seconds in `root/.unfinished`; a later call with the same data and model
+    continues from there. Several processes of torchrun on one machine share the blocks; rank 0 writes the run. Returns
+    the run folder, its metrics, and the warnings and notes; None in all other ranks.
 
     Args:
         root, name, split_name, overwrite: as for `import_run`.
         batch_size: samples computed at once on a GPU; the CPU computes blocks of 32.
         skip_broken: leave out pictures that cannot be read, with their captions.
-        notes: on the data, kept with the run.
-        tell: called with a sentence on the work that is continued.
+        notes: on the data, stored with the run.
+        tell: called with a sentence about the work that is continued.
 
     Raises:
-        StoppedBySignalError: after SIGTERM, SIGHUP or Ctrl-C; finished work stays.
-        InputError: broken pictures without `skip_broken` (finished work stays), another process at the same work, a disk
-            that is full.
+        StoppedBySignalError: after SIGTERM, SIGHUP or Ctrl-C; finished work is kept.
+        InputError: pictures are broken and `skip_broken` is false (finished work is kept), another process does this
+            work, or the disk is full.
     """
     plan = resumable.make_plan(split, towers.about, towers.device.type, batch_size)
     folder = Path(root) / FOLDER / f"{name}-{split_name}-{plan.key}"
@@ -81,7 +81,7 @@ def embed_split(
 
 
 def _same_threads(folder: Path, towers: Towers) -> None:
-    """Compute with as many threads as the first command: another number gives other last bits on the CPU."""
+    """Use as many threads as the first command did: on the CPU, another number changes the last bits of a result."""
     file = folder / "threads.json"
     if parallel.rank() == 0:
         atomic.clean(folder)
@@ -94,7 +94,7 @@ def _same_threads(folder: Path, towers: Towers) -> None:
 
 
 class _Unfinished:
-    """Embeddings of a split while they are computed, in mapped arrays that the first process makes."""
+    """Embeddings of a split while they are computed, in mapped arrays that rank 0 creates."""
 
     def __init__(self, split: CaptionedSplit, towers: Towers, plan: resumable.Plan, folder: Path) -> None:
         self.split, self.towers, self.folder = split, towers, folder
@@ -107,7 +107,7 @@ class _Unfinished:
             parallel.barrier()
 
     def compute(self, workers: int, progress: Progress, tell: Callable[[str], None]) -> None:
-        """Fill this process's share of both arrays, and note the pictures that could not be read."""
+        """Fill this process's share of both arrays, and record the pictures that could not be read."""
         arrays = (self.images, self.texts)
         left = [one.unfinished() for one in arrays]
         totals = [sum(map(len, one.blocks)) for one in arrays]
@@ -117,7 +117,7 @@ class _Unfinished:
         if missing != totals and parallel.rank() == 0:
             done = [f"{of - lacks:,} of {of:,}" for of, lacks in zip(totals, missing, strict=True)]
             tell(f"continues {self.folder}: {done[0]} pictures and {done[1]} captions are finished")
-        parallel.barrier()  # all have seen the same
+        parallel.barrier()  # all ranks have seen the same unfinished blocks
         share, report = _share(self.images, left[0], progress, "pictures")
         towers = self.towers
 
@@ -139,8 +139,8 @@ class _Unfinished:
         atomic.replace_file(self.folder / BROKEN.format(parallel.rank()), json.dumps(broken))
 
     def assemble(self, skip_broken: bool) -> tuple[Embeddings, list[Fault]]:
-        """Collect the embeddings of the pictures that could be read, and of their captions. InputError: broken
-        pictures without `skip_broken`, or rows of other processes did not arrive."""
+        """Collect the embeddings of the pictures that could be read, and of their captions. InputError: pictures are
+        broken and `skip_broken` is false, or rows of other processes are missing."""
         split, broken = self.split, dict[int, str]()
         for rank in range(parallel.world_size()):
             reasons = json.loads((self.folder / BROKEN.format(rank)).read_text("utf-8"))
@@ -174,7 +174,7 @@ class _Unfinished:
 def _share(
     arrays: resumable.BlockArrays, left: Sequence[int], progress: Progress, phase: str
 ) -> tuple[list[int], Callable[[int], None]]:
-    """Numbers of the blocks that this process computes, and a function that counts finished samples."""
+    """Return the numbers of the blocks that this process computes, and a function that counts finished samples."""
     share = np.array_split(np.array(left, dtype=np.int64), parallel.world_size())[parallel.rank()].tolist()
     total = sum(len(arrays.blocks[number]) for number in share)
     finished = sum(map(len, arrays.blocks)) - total if parallel.world_size() == 1 else 0

@@ -1,4 +1,4 @@
-"""A run from any training loop: embeddings in memory become a split that the app opens, epoch after epoch."""
+"""Log a run from any training loop: embeddings in memory become a split that the app opens, after every epoch."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -30,16 +30,16 @@ def log_split(
     epoch: int | None = None,
     config: Mapping[str, Any] | None = None,
 ) -> Metrics:
-    """Write the embeddings of a split as a run that every page of the app opens; the newest call replaces the split.
+    """Write the embeddings of a split as a run that every page of the app opens; a later call replaces the split.
 
     Args:
         run: a name (a folder below checkpoints/), or the path of a folder.
         split: its name, such as "dev".
-        images: (n, D) array or tensor, one row an image, any float type and length.
-        texts: (m, D), one row a caption.
+        images: (n, D) array or tensor, one row per image, of any float type and any norm.
+        texts: (m, D), one row per caption.
         captions: m texts.
         image_of_text: (m,) the row of each caption's image; None: every m / n captions belong to one image.
-        pictures: n picture files, or names of the images that are no files; None shows no pictures.
+        pictures: n picture files, or n names of images without files; None shows no pictures.
         epoch: number of the epoch, from 1: its metrics become a point of the training curves.
         config: settings of your training, shown with the run.
 
@@ -47,8 +47,8 @@ def log_split(
         R@1, R@5, R@10, median rank of both directions, R@sum, …; ties count against the model.
 
     Raises:
-        InputError: shapes that do not fit, rows that are zero or not finite, a name that cannot be used, or a folder
-            that holds another kind of run.
+        InputError: shapes do not match, rows are zero or not finite, a name cannot be used, or the folder has another
+            kind of run.
     """
     faults: list[Fault] = []
     rows = {"images": _array(images), "texts": _array(texts)}
@@ -70,7 +70,7 @@ def log_split(
 
 
 def _array(rows: Any) -> np.ndarray:
-    """A matrix of floats on the CPU; bfloat16, which numpy lacks, becomes float32."""
+    """Convert an array or tensor to NumPy; bfloat16, which NumPy lacks, becomes float32."""
     if hasattr(rows, "detach"):
         rows = rows.detach().cpu()
         rows = (rows.float() if str(rows.dtype) == "torch.bfloat16" else rows).numpy()
@@ -78,7 +78,7 @@ def _array(rows: Any) -> np.ndarray:
 
 
 def _owners(rows: Mapping[str, np.ndarray], captions: Sequence[str], image_of_text: Any) -> np.ndarray:
-    """(m,) int64, the image of every caption; InputError where shapes do not fit."""
+    """Return (m,) int64, the image of every caption; InputError if types, shapes or rows do not match."""
     for name, array in rows.items():
         if array.ndim != 2 or not len(array) or not np.issubdtype(array.dtype, np.floating):
             found = f"are {array.dtype} {array.shape}"
@@ -106,7 +106,7 @@ def _owners(rows: Mapping[str, np.ndarray], captions: Sequence[str], image_of_te
 def _pictures(
     pictures: Sequence[str | Path] | None, images: int, faults: list[Fault]
 ) -> tuple[list[str] | None, Path | None]:
-    """Names of the images, and the folder in which they are files."""
+    """Return the names of the images, and the folder in which they are files; None without them."""
     if pictures is None:
         return None, None
     names = [str(picture) for picture in pictures]

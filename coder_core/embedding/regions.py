@@ -1,5 +1,5 @@
 """Region features of pictures in the precomp layout, resumable: {split}_ims.npy, _caps.txt, _ids.txt, _boxes.npy, and
-tower.json with the tower and the pictures' folder (of packed ones also {split}_positions.npy)."""
+tower.json with the tower and the pictures' folder (for packed pictures also {split}_positions.npy)."""
 
 import json
 import os
@@ -27,8 +27,8 @@ ENDINGS = ("ims.npy", "boxes.npy", "ids.txt", "caps.txt")
 
 
 class RegionFolder:
-    """The folder of a tower's region features, created when missing. InputError: it holds features of another
-    tower. `batch_size`: pictures computed at once on a GPU; the CPU computes blocks of 32."""
+    """Folder of a tower's region features, created if missing. InputError: it has features of another tower.
+    `batch_size`: pictures computed at once on a GPU; the CPU computes blocks of 32."""
 
     def __init__(self, folder: Path, tower: RegionTower, *, batch_size: int = 256) -> None:
         self.folder, self.tower, self.batch_size = folder, tower, batch_size
@@ -46,7 +46,7 @@ class RegionFolder:
         return resumable.make_plan(split, self.tower.about, self.tower.device.type, self.batch_size)
 
     def is_done(self, split: CaptionedSplit) -> bool:
-        """True if the features of exactly these pictures exist. InputError: those of others are."""
+        """True if the features of exactly these pictures exist. InputError: they are of other pictures or captions."""
         recorded = (self._about or {}).get("splits", {}).get(split.name)
         if recorded is None:
             return False
@@ -57,7 +57,7 @@ class RegionFolder:
         return all((self.folder / f"{split.name}_{ending}").is_file() for ending in ENDINGS)
 
     def sizes(self, splits: Sequence[CaptionedSplit]) -> tuple[int, int, int]:
-        """Count all pictures of these splits, the bytes still to be written, and those free on that disk."""
+        """Return the number of pictures of these splits, the bytes still to be written, and those free on that disk."""
         picture_bytes = self.tower.regions * (self.tower.size * 2 + 16)
         left = sum(len(split.rows) for split in splits if not self.is_done(split))
         folders = (self.folder, *self.folder.absolute().parents)
@@ -73,15 +73,15 @@ class RegionFolder:
         progress: Progress,
         tell: Callable[[str], None],
     ) -> list[Fault]:
-        """Write the files of a split, from where an earlier call stopped; return warnings on pictures left out.
+        """Write the files of a split, continuing where an earlier call stopped; return warnings on pictures left out.
 
         Args:
             skip_broken: leave out pictures that cannot be read, with their captions.
-            tell: called with a sentence on the work that is continued.
+            tell: called with a sentence about the work that is continued.
 
         Raises:
-            StoppedBySignalError: after SIGTERM, SIGHUP or Ctrl-C; finished work stays.
-            InputError: broken pictures without `skip_broken` (finished work stays), or a disk that is full.
+            StoppedBySignalError: after SIGTERM, SIGHUP or Ctrl-C; finished work is kept.
+            InputError: broken pictures without `skip_broken` (finished work is kept), or a full disk.
         """
         _check_names(split)
         plan = self._plan(split)
@@ -111,7 +111,7 @@ class RegionFolder:
         return {"ims": self.tower.encode(block.prepared), "boxes": cells}
 
     def _finish(self, split: CaptionedSplit, unfinished: Path, whole: np.ndarray, key: str) -> None:
-        """Move the files of a split to their names, the captions last: readers look for them."""
+        """Move the files of a split to their final names, the captions last, because readers look for them."""
         readable = split.keep(whole)
         files = {name: resumable.kept_rows(unfinished / name, whole) for name in ("ims.npy", "boxes.npy")}
         order = np.argsort(readable.image_of_text, kind="stable")
@@ -136,7 +136,7 @@ class RegionFolder:
         self._note({split.name: key}, {split.name: pictures})
 
     def _note(self, splits: dict[str, str], pictures: dict[str, Any] | None = None) -> None:
-        """Write beside the features the tower, the splits that are done, and the folder of their pictures."""
+        """Record the tower, the finished splits, and the folder of their pictures beside the features."""
         before = self._about or {}
         self._about = {
             "tower": self.tower.about,
@@ -158,7 +158,7 @@ def _read_about(file: Path) -> dict[str, Any] | None:
 
 
 def _check_names(split: CaptionedSplit) -> None:
-    """Refuse names that no line of an ids file can hold."""
+    """Raise InputError for a name that does not fit on a line of an ids file."""
     for name in split.image_names:
         if name != " ".join(name.split("\n")).strip():
             problem = f"the name {shown(name)} begins or ends with a blank, or holds a line feed"

@@ -1,7 +1,7 @@
 """Arrays computed block by block into mapped files, so that a killed process loses little.
 
-The blocks follow from the data alone. So neither the number of workers or processes nor a restart changes a shape that
-the model computes, and on the CPU not one bit of the result.
+The blocks depend only on the data and their size. So neither the number of workers or processes nor a restart changes
+the shapes that the model computes or, on the CPU, any bit of the result.
 """
 
 import hashlib
@@ -25,7 +25,7 @@ from coder_core.data.captioned.decoding import PreparedBlock, prepared_blocks
 from coder_core.data.captioned.reading import CaptionedSplit
 from coder_core.data.lines import count_cases
 
-VERSION = 1  # of how blocks are made
+VERSION = 1  # of the method that makes blocks
 BLOCK_ON_CPU = 32
 SECONDS = 20.0  # between two marks of finished blocks
 COPIED_ROWS = 64
@@ -42,7 +42,7 @@ class Plan:
 
 
 def make_plan(split: CaptionedSplit, tower: Mapping[str, Any], device: str, batch_size: int) -> Plan:
-    """Plan the blocks of a split: of 32 samples if `device`, a type, is the CPU, of `batch_size` on a GPU."""
+    """Plan the blocks of a split: of 32 samples if `device` (a type) is "cpu", otherwise of `batch_size`."""
     size = BLOCK_ON_CPU if device == "cpu" else batch_size
     lengths = np.array([len(caption) for caption in split.captions])
     order = np.argsort(-lengths, kind="stable")
@@ -62,8 +62,8 @@ def _blocks(rows: np.ndarray, size: int) -> list[np.ndarray]:
 
 @contextmanager
 def only_writer(folder: Path, *, first: bool = True) -> Iterator[None]:
-    """Make a folder of unfinished arrays and hold its lock; not in the other processes of a command than its first.
-    InputError: another command works there, or the disk is full or read-only."""
+    """Make a folder of unfinished arrays and hold its lock, the latter only in a command's `first` process.
+    InputError: another command uses the folder, or the disk is full or read-only."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with FileLock(folder / "lock", timeout=0) if first else nullcontext():
@@ -77,9 +77,9 @@ def only_writer(folder: Path, *, first: bool = True) -> Iterator[None]:
 
 
 class BlockArrays:
-    """Mapped arrays of some samples, and a checksum of every finished block. OSError: the disk is full or
-    read-only. `folder`: of the files {name}.npy and done.npy; files that fit are continued. `blocks`: the
-    rows of every block. `layout`: name → shape of a row and type."""
+    """Mapped arrays with one row per sample, and a checksum of every finished block. OSError: the disk is full or
+    read-only. `folder`: of the files {name}.npy and done.npy; matching files are continued. `blocks`: the rows of every
+    block. `layout`: name → shape of a row and type."""
 
     def __init__(
         self, folder: Path, blocks: Sequence[np.ndarray], layout: Mapping[str, tuple[tuple[int, ...], str]]
@@ -104,8 +104,8 @@ class BlockArrays:
     def put(
         self, number: int, rows: Sequence[int] | np.ndarray, values: Mapping[str, Any], note: int = 0
     ) -> None:
-        """Write the rows of the samples that could be computed; `values` maps names to arrays of these rows. With all
-        its rows a block is finished, and marked with its note within twenty seconds."""
+        """Write those rows of a block that could be computed; `values` maps names to arrays of these rows. A block with
+        all its rows is marked as finished, with its note, by the next `mark`, within about twenty seconds."""
         if len(rows):
             for name, array in values.items():
                 self._arrays[name][rows] = array
@@ -127,7 +127,7 @@ class BlockArrays:
         return int(self._done[:, 1].sum())
 
     def _checksum(self, number: int) -> int:
-        """Checksum of a block's rows, 1 or more: zeros in the file mark an unfinished block."""
+        """Compute the checksum of a block's rows, at least 1, because 0 in the file marks an unfinished block."""
         checksum = 0
         for array in self._arrays.values():
             checksum = zlib.crc32(np.ascontiguousarray(array[self.blocks[number]]).data, checksum)
@@ -143,12 +143,12 @@ def put_pictures(
     workers: int,
     progress: Callable[[int], None],
 ) -> dict[int, str]:
-    """Compute blocks of pictures. Returns image → the reason it could not be read. Its block stays unfinished: a
-    repaired picture is read again.
+    """Compute blocks of pictures and return image → why it could not be read. Blocks with such images stay unfinished,
+    so that a repaired picture is read again.
 
     Args:
-        prepare: one picture, in a worker process.
-        encode: the pictures of a block that could be read -> name → rows.
+        prepare: called with one picture, in a worker process.
+        encode: called with a block; returns name → rows of its pictures that could be read.
         progress: called with the number of pictures of every block.
     """
     broken: dict[int, str] = {}
@@ -167,8 +167,8 @@ def put_pictures(
 def readable_pictures(
     split: CaptionedSplit, broken: Mapping[int, str], *, skip: bool
 ) -> tuple[np.ndarray, list[Fault]]:
-    """Return (n,) bool, True where a picture could be read, and warnings on the others. InputError: pictures are
-    broken without `skip`, or all are."""
+    """Return (n,) bool, True where a picture could be read, and a warning about the others. InputError: pictures are
+    broken and `skip` is false, or all are broken."""
     problem = f"of {len(split.rows):,} pictures cannot be read"
     fix = "copy them again and start this command again, or add --skip-broken: finished work is kept"
     cases = [broken[image] for image in sorted(broken)]
@@ -182,7 +182,7 @@ def readable_pictures(
 
 
 def kept_rows(file: Path, whole: np.ndarray) -> Path:
-    """Return an array file with the rows that are `whole`: the file itself, or a copy beside it, written in pieces."""
+    """Return an array file with the rows where `whole` is true: the file itself, or a copy beside it."""
     if whole.all():
         return file
     source, rows = np.load(file, mmap_mode="r"), np.flatnonzero(whole)
@@ -195,7 +195,7 @@ def kept_rows(file: Path, whole: np.ndarray) -> Path:
 
 
 def new_array(file: Path, shape: tuple[int, ...], kind: str) -> np.ndarray:
-    """Map a new file of zeros whose blocks are reserved: writing to a map on a full disk would end the process.
+    """Map a new file of zeros with reserved disk space: writing to a map on a full disk would kill the process.
     OSError: the disk is full or read-only."""
     array = np.lib.format.open_memmap(file, mode="w+", dtype=np.dtype(kind), shape=shape)
     if hasattr(os, "posix_fallocate"):
@@ -205,7 +205,7 @@ def new_array(file: Path, shape: tuple[int, ...], kind: str) -> np.ndarray:
 
 
 def _existing(file: Path, shape: tuple[int, ...], kind: str) -> np.ndarray | None:
-    """A map of a file of this shape and type; None where there is no such file."""
+    """Map an existing file of this shape and type; None if there is no such file."""
     try:
         array = np.lib.format.open_memmap(file, mode="r+")
     except (ValueError, OSError, EOFError):
@@ -220,7 +220,7 @@ def _flush(*arrays: np.ndarray) -> None:
 
 @contextmanager
 def stoppable(progress: Progress) -> Iterator[Progress]:
-    """Progress that raises StoppedBySignalError at the first report after SIGTERM, SIGHUP or Ctrl-C."""
+    """Yield a progress whose first report after SIGTERM, SIGHUP or Ctrl-C ends the block with StoppedBySignalError."""
     at = "before the first block"
 
     def watched(done: float, total: float, phase: str = "") -> None:
@@ -233,14 +233,14 @@ def stoppable(progress: Progress) -> Iterator[Progress]:
     with StopRequest() as stop:
         try:
             yield watched
-        except (StopRequestedError, RuntimeError):  # torch raises the latter where the signal ended a worker
+        except (StopRequestedError, RuntimeError):  # torch raises the latter if the signal ended a worker
             if not stop.signal:
                 raise
             raise StoppedBySignalError(f"stopped {at}, saved. The same command continues there") from None
 
 
 def counted(progress: Progress, done: int, total: int, phase: str = "") -> Callable[[int], None]:
-    """Return a function that adds samples to those done and reports them."""
+    """Return a function that adds finished samples to those `done` and reports the progress."""
 
     def report(samples: int) -> None:
         nonlocal done

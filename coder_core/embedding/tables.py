@@ -1,4 +1,4 @@
-"""Embeddings, captions and picture names in one Parquet table, one row a caption."""
+"""Read embeddings, captions and picture names from one Parquet table, one row per caption."""
 
 import os
 from pathlib import Path
@@ -30,17 +30,17 @@ def read_table(
     caption_column: str = "",
     pictures: Path | None = None,
 ) -> Embeddings:
-    """Read the columns that are named, or guessed from their titles and types; a note says which. Rows with one picture
-    are captions of one image; without a column of pictures every row is an image.
+    """Read a table by columns, named or else guessed from their titles and types; a note lists them. Rows with the same
+    picture are captions of one image; without a column of pictures, every row is an image.
 
     Args:
         file: Parquet.
         image_embeddings, text_embeddings: columns of lists of floats.
         image_column, caption_column: columns of texts.
-        pictures: folder in which the pictures are files; where their paths are absolute, the folder they share.
+        pictures: folder of the picture files; by default, if all paths are absolute and exist, their common folder.
 
     Raises:
-        InputError: damage, a column that is missing, vectors that do not fit or have no direction, an empty caption.
+        InputError: damage, a missing column, vectors that are zero or differ in width, or an empty caption.
     """
     faults: list[Fault] = []
     content = open_parquet(file, faults, buffer_size=PIECE_BYTES)
@@ -71,7 +71,7 @@ def read_table(
 def _columns(
     file: Path, content: pq.ParquetFile, vectors: tuple[str, str], image: str, caption: str
 ) -> dict[str, str]:
-    """The columns of images, texts, captions and pictures; "" for no pictures."""
+    """Find the columns of images, texts, captions and pictures; "" for no pictures."""
     schema = content.schema_arrow
     lists = list_columns(schema)
     texts = [field.name for field in schema if str(field.type) in ("string", "large_string")]
@@ -82,7 +82,7 @@ def _columns(
 
 
 def _picture_files(names: list[str], folder: Path | None) -> tuple[list[str], Path | None]:
-    """File names relative to the given folder or, if all are existing files, to the folder they share."""
+    """Return file names relative to the given folder or, if all are existing files, to their common folder."""
     if folder is None and all(os.path.isabs(name) and os.path.isfile(name) for name in names):
         folder = Path(os.path.commonpath([os.path.dirname(name) for name in names]))
     if folder is None:
@@ -91,7 +91,7 @@ def _picture_files(names: list[str], folder: Path | None) -> tuple[list[str], Pa
 
 
 def _vector_column(file: Path, side: str, name: str, lists: list[str]) -> str:
-    """The named column of vectors, or the only one whose title speaks of this side."""
+    """Return the named column of vectors, or the only one whose title indicates this side."""
     likely = [title for title in lists if any(sign in title.lower() for sign in SIGNS[side])]
     chosen = [name] if name else likely
     if len(chosen) == 1 and chosen[0] in lists:
@@ -104,7 +104,7 @@ def _vector_column(file: Path, side: str, name: str, lists: list[str]) -> str:
 
 
 def _text_columns(file: Path, table: Table, image: str, caption: str) -> tuple[str, str]:
-    """The columns of pictures ("" for none) and of captions."""
+    """Find the columns of pictures ("" for none) and of captions."""
     found = table.columns(image, caption)
     if found is not None:
         return found[0], found[1][0]

@@ -1,1 +1,1 @@
-"""Files of a run that survive kills and show damage: sealed folders and saves, the lock, the history, the status."""
+"""Files that survive kills and reveal damage: atomic writes, sealed folders, checksummed lines, arrays, matrices."""

@@ -17,7 +17,7 @@ HEADER_ERRORS = (*BAD_SYNTAX, EOFError, RecursionError, MemoryError, OverflowErr
 
 
 def read_header(file: BinaryIO) -> tuple[tuple[int, ...], bool, np.dtype]:
-    """Shape, True for Fortran order, and dtype of an open `.npy` file; raises any of `HEADER_ERRORS`."""
+    """Read the shape, True for Fortran order, and the dtype of an open `.npy` file; raises any of `HEADER_ERRORS`."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # headers written by Python 2 are legal
         version = npy.read_magic(file)

@@ -1,7 +1,7 @@
-"""Folders and small files that appear complete or not at all, in one step, and the cache folder.
+"""Folders and small files that appear atomically, complete or not at all, and the cache folder.
 
-A folder is filled under a `.tmp-` name beside its final name, then renamed, then the parent fsynced. A folder that is
-replaced is set aside between two renames, where readers find it.
+A folder is filled under a `.tmp-` name beside its final name and renamed, and then its parent is fsynced. A folder that
+is being replaced is moved aside between two renames, and readers find it there.
 """
 
 import fcntl
@@ -18,8 +18,8 @@ from pathlib import Path
 from coder_core.console.faults import InputError
 from coder_core.console.plain_files import replace_plain, sync
 
-LOOKS = 20  # the folder would have to be replaced between every two of them to be missed
-SETTLED_NS = 2_000_000_000  # a file changed more recently may change again without another time of change
+LOOKS = 20  # a folder is missed only if it is replaced between every two of them
+SETTLED_NS = 2_000_000_000  # a file changed more recently may change again with the same time of change
 _UNFINISHED = re.compile(r"\.tmp-.+-\d+-[0-9a-f]{8}")
 _ASIDE = re.compile(r"\.tmp-(.+)-old")
 
@@ -30,8 +30,8 @@ class WriteError(InputError):
 
 @contextmanager
 def appearing(path: Path, *, replace: bool = False, needed: int = 0) -> Iterator[Path]:
-    """A temporary folder that becomes `path` at the end of the block, or goes when the block raises. An existing folder is
-    an error without `replace`. `needed`: bytes that will be written, compared with the free space beforehand."""
+    """Yield a temporary folder that becomes `path` at the end of the block, or is removed if the block raises. A folder
+    with contents is an error without `replace`. `needed`: bytes to write, first compared with the free space."""
     temporary = _temporary(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -60,7 +60,7 @@ def replace_file(path: Path, text: str) -> None:
 
 @contextmanager
 def replacing(file: Path) -> Iterator[Path]:
-    """Yield a temporary file that replaces `file` at the end of the block, or goes when the block raises.
+    """Yield a temporary file that replaces `file` at the end of the block, or is removed if the block raises.
 
     Several processes may write at once: the last one wins, and no reader sees half a file. Only the owner can read
     it. OSError: disk full or read-only folder.
@@ -76,15 +76,15 @@ def replacing(file: Path) -> Iterator[Path]:
 
 
 def remove(path: Path) -> None:
-    """Remove a folder in one step (rename), then delete it: no reader meets half of it."""
+    """Rename a folder, then delete it, so that no reader sees half of it."""
     temporary = _temporary(path)
     path.rename(temporary)
     shutil.rmtree(temporary, ignore_errors=True)
 
 
 def clean(parent: Path) -> None:
-    """Remove what killed writers left in a folder, and put back what one of them had set aside. The caller is the
-    only one that writes there."""
+    """Remove what killed writers left in a folder, and restore what one of them had moved aside. The caller must be the
+    only writer."""
     for path in sorted(parent.glob(".tmp-*")):
         if path.is_symlink() or not path.is_dir():
             continue
@@ -96,13 +96,13 @@ def clean(parent: Path) -> None:
 
 
 def locate(path: Path) -> Path:
-    """Readable path of the folder of this name: its own, or the one aside while it is being replaced. A folder that
-    is replaced again and again can move between two looks, so a missing one is looked for several times."""
+    """Return the readable path of a folder: its own, or the one aside while it is being replaced. A folder that is
+    replaced repeatedly can move between two looks, so a missing one is looked for several times."""
     return next((folder for folder in (path, _aside(path)) * LOOKS if folder.is_dir()), path)
 
 
 def identity(path: Path) -> tuple[Path, int, int] | None:
-    """Changes when a folder moves or is replaced; None without one. A reader that fails meanwhile reads again."""
+    """Return a value that changes if a folder moves or is replaced, so that a failed reader can retry; None without one."""
     folder = locate(path)
     with suppress(OSError):
         information = folder.stat()
@@ -111,8 +111,8 @@ def identity(path: Path) -> tuple[Path, int, int] | None:
 
 
 def folder_names(parent: Path) -> list[str]:
-    """The folders in `parent` that `locate` finds, sorted, without links. A folder renamed while the names are read
-    can be missed, so they are read until two readings agree."""
+    """List the folders in `parent` that `locate` finds, sorted, without links. A folder renamed during a reading can be
+    missed, so the names are read until two readings agree."""
     before, names = None, _folder_names(parent)
     while names != before:
         before, names = names, _folder_names(parent)
@@ -132,8 +132,8 @@ def _folder_names(parent: Path) -> list[str]:
 
 @contextmanager
 def _only_writer(parent: Path) -> Iterator[None]:
-    """Hold the folder's lock, which the kernel drops when its process dies. Whoever holds it removes what killed
-    writers left. On a file system without such locks nobody waits, and it stays."""
+    """Hold the folder's lock, which the kernel releases when the process dies, and remove what killed writers left. A
+    file system without such locks makes no writer wait, and leftovers stay."""
     descriptor = os.open(parent, os.O_RDONLY)
     try:
         with suppress(OSError):
@@ -170,19 +170,19 @@ def _write_error(path: Path, needed: int, reason: str = "") -> WriteError:
 
 
 def settled(changed_ns: int) -> bool:
-    """True if a later change of a file will leave it another time than this one."""
+    """True if any later change of a file is sure to get a time different from this one."""
     return time.time_ns() - changed_ns > SETTLED_NS
 
 
 def cache_folder() -> Path:
-    """$CODER_CACHE, or coder-lab in the user's cache folder."""
+    """Return $CODER_CACHE, or coder-lab in the user's cache folder."""
     custom = os.environ.get("CODER_CACHE")
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(custom) if custom else Path(base) / "coder-lab"
 
 
 def write_cached(file: Path, content: str) -> None:
-    """Write ASCII text in one step. A cache that cannot be written costs the time of computing it again."""
+    """Write ASCII text atomically. Failures are ignored: the content is then computed again next time."""
     with suppress(OSError):
         file.parent.mkdir(parents=True, exist_ok=True)
         with replacing(file) as temporary:

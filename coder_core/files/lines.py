@@ -1,4 +1,4 @@
-"""One JSON object a line that ends in a checksum of itself and of its run, so that no damaged line is believed."""
+"""JSON lines that end in a checksum of themselves and of their run, so that damaged lines are detected."""
 
 import json
 import math
@@ -11,7 +11,7 @@ from coder_core.files.manifest import MANIFEST, parse_manifest
 
 
 def run_key(folder: Path) -> str:
-    """Key that seals the lines of a run: the checksum in its manifest; "" without an intact one."""
+    """Return the key that seals the lines of a run: the checksum in its manifest; "" without an intact manifest."""
     try:
         return str(parse_manifest(folder / MANIFEST).get("self"))
     except InputError:
@@ -19,14 +19,14 @@ def run_key(folder: Path) -> str:
 
 
 def seal_line(record: dict[str, Any], key: str = "") -> str:
-    """A record as one line without its newline. NaN and infinities, which JSON lacks, become null."""
+    """Format a record and its checksum as one line, without its newline. NaN and infinities become null."""
     finite = _finite(record)
     return _dump({**finite, "crc": _checksum(finite, key)})
 
 
 def open_line(line: str, key: str = "") -> dict[str, Any]:
-    """Return the record of a line that was sealed with `key`. ValueError: not a JSON object, or its checksum is
-    missing or does not fit: damaged, or of another run."""
+    """Return the record of a line that was sealed with `key`. ValueError: not a JSON object, or its checksum is missing
+    or does not match, because the line is damaged or of another run."""
     try:
         record = json.loads(line)
     except RecursionError as error:

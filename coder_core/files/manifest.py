@@ -19,11 +19,11 @@ _PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
 
 
 class NewerFormatError(InputError):
-    """The folder is intact, but a newer version of this program wrote it."""
+    """The folder is intact, but another version of this program wrote it."""
 
 
 def render_manifest(manifest: dict[str, Any]) -> bytes:
-    """The only spelling of a manifest: sorted keys, two spaces, `self` = sha256 of everything else."""
+    """Format a manifest in its only valid form: sorted keys, indented by two, `self` = sha256 of everything else."""
     spell = partial(json.dumps, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False)
     rest = {key: value for key, value in manifest.items() if key != "self"}
     checksum = hashlib.sha256(spell(rest).encode()).hexdigest()
@@ -32,13 +32,13 @@ def render_manifest(manifest: dict[str, Any]) -> bytes:
 
 @lru_cache(maxsize=1024)
 def _is_intact(raw: bytes) -> bool:
-    """True if these bytes are a manifest with a correct checksum; cached, because listings ask often."""
+    """True if these bytes are a manifest with a correct checksum; cached, because listings call it often."""
     manifest = json.loads(raw)
     return isinstance(manifest, dict) and render_manifest(manifest) == raw
 
 
 def parse_manifest(path: Path) -> dict[str, Any]:
-    """The manifest in a file. InputError: missing, damaged, or made up. NewerFormatError: written by a newer version."""
+    """Read the manifest in a file. InputError: missing, damaged or forged. NewerFormatError: of another version."""
     try:
         raw = read_plain(path)
         intact = _is_intact(raw)
@@ -59,7 +59,7 @@ def parse_manifest(path: Path) -> dict[str, Any]:
     files = manifest.get("files")
     if not isinstance(files, dict):
         raise InputError.at(path, "lists no files", "file names with their bytes and sha256")
-    for name, entry in files.items():  # a made-up one must not lead out
+    for name, entry in files.items():  # a forged name must not lead out of the folder
         check_values(entry, {"bytes": int, "sha256": str}, f"{path} key files, {name[:80]}", least=0)
         if not {"bytes", "sha256"} <= set(entry) or not _PLAIN_NAME.fullmatch(name):
             raise InputError.at(path, f"lists {name[:80]!r}", "file names with their bytes and sha256")
@@ -79,8 +79,8 @@ def file_sha256(path: Path) -> str:
 
 
 def remembered_sha256(path: Path) -> str:
-    """`file_sha256`, from memory when the file has not changed since. One changed in the last two seconds is not
-    remembered: another change might leave it the same time."""
+    """Return `file_sha256`, from memory if the file has not changed since. A file changed in the last two seconds is
+    not remembered, because another change might get the same time."""
     status = path.stat()
     signature = status.st_size, status.st_mtime_ns, status.st_ino, status.st_dev
     if (remembered := _digests.get(path)) and remembered[0] == signature:

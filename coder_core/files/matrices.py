@@ -1,4 +1,4 @@
-"""Matrices of floats in the formats that embeddings are kept in: .npz, safetensors, a faiss index, Parquet and Lance."""
+"""Read matrices of floats from common formats of embeddings: .npz, safetensors, faiss indexes, Parquet and Lance."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -13,12 +13,12 @@ from coder_core.files.arrays import read_header
 WRITE_AGAIN = "write it again; only numbers are read, never Python objects"
 BLOCK = 16_384  # rows in memory beside the matrix while it is read
 PIECE_BYTES = 2**20  # of a Parquet column read at a time
-Blocks = Iterator[tuple[int, np.ndarray]]  # the number of all rows, and some of them in order
+Blocks = Iterator[tuple[int, np.ndarray]]  # (number of all rows, the next rows)
 
 
 @dataclass(frozen=True)
 class MatrixFile:
-    """A matrix in memory, as `FeatureFile` describes one in a .npy file; `array` is (rows, width) float32."""
+    """A matrix in memory with the interface of `FeatureFile`; `array` is (rows, width) float32."""
 
     path: Path
     array: np.ndarray
@@ -34,8 +34,8 @@ class MatrixFile:
 
 
 def read_matrix(source: str | Path) -> MatrixFile:
-    """Read a file that is not a .npy, by its ending, block by block into one array; FILE:NAME names one of several
-    arrays. InputError: another ending, damage, an array that is missing or no matrix of floats."""
+    """Read a file other than a .npy, as its ending indicates, block by block into one array; FILE:NAME names one of
+    several arrays. InputError: another ending, damage, or an array that is missing or not a matrix of floats."""
     text, _, name = str(source).rpartition(":") if _has_name(str(source)) else (str(source), "", "")
     path = Path(text)
     if not path.exists():
@@ -44,13 +44,13 @@ def read_matrix(source: str | Path) -> MatrixFile:
         return MatrixFile(Path(source), join_blocks(READERS[path.suffix.lower()](path, name)))
     except InputError:
         raise
-    except Exception as error:  # every library has its own
+    except Exception as error:  # every library raises its own
         first = (str(error).splitlines() or [type(error).__name__])[0][:200]
         raise InputError.at(path, f"cannot be read: {first}", "(rows, width) floats", WRITE_AGAIN) from None
 
 
 def join_blocks(blocks: Blocks) -> np.ndarray:
-    """(rows, width) float32 of all blocks. ValueError: no floats, rows of several widths, none or fewer than promised."""
+    """Join blocks to (rows, width) float32. ValueError: not floats, rows of several widths, or no or too few rows."""
     array, end = np.empty((0, 0), np.float32), 0
     for rows, block in blocks:
         if block.ndim != 2 or block.dtype.kind != "f":
@@ -60,7 +60,7 @@ def join_blocks(blocks: Blocks) -> np.ndarray:
         start, end = end, end + len(block)
         if block.shape[1] != array.shape[1] or end > rows:
             raise ValueError(f"vectors of {array.shape[1]} and {block.shape[1]} numbers, row {start}")
-        with np.errstate(over="ignore"):  # what becomes infinite is refused like any number that is
+        with np.errstate(over="ignore"):  # `unit_array` refuses infinite values later
             array[start:end] = block
     if not end or end < len(array):
         raise ValueError(f"holds {end:,} of {len(array):,} rows")
@@ -84,7 +84,7 @@ def column_blocks(content: Any, name: str) -> Blocks:
 
 
 def _vectors_of(column: Any) -> np.ndarray:
-    """(rows, width) of an Arrow array of lists."""
+    """Convert an Arrow array of lists to (rows, width)."""
     if column.null_count:
         raise ValueError("a row of the column has no vector")
     values = column.flatten().to_numpy(zero_copy_only=False)
@@ -130,7 +130,7 @@ def _read_safetensors(path: Path, name: str) -> Blocks:
 
     start, rows = 0, 1
     while start < rows:
-        with safe_open(path, framework="pt") as content:  # anew: every page that was mapped counts as memory
+        with safe_open(path, framework="pt") as content:  # reopened: every mapped page counts as memory
             part = content.get_slice(_one_of(path, name, content.keys()))
             rows, block = part.get_shape()[0], part[start : start + BLOCK]
             yield rows, (block.float() if str(block.dtype) == "torch.bfloat16" else block).numpy()
@@ -160,7 +160,7 @@ def _open_index(path: Path) -> Any:
     if hasattr(index, "make_direct_map"):
         index.make_direct_map()
     if index.ntotal:
-        index.reconstruct(0)  # where an index cannot give its vectors back, reconstruct_n ends the process
+        index.reconstruct(0)  # raises if the index lacks its vectors, where reconstruct_n kills the process
     return index
 
 
@@ -184,7 +184,7 @@ def _read_lance(path: Path, name: str) -> Blocks:
 
 
 def list_columns(schema: Any) -> list[str]:
-    """Names of an Arrow schema's columns of lists."""
+    """Return the names of an Arrow schema's columns of lists."""
     return [field.name for field in schema if "list" in str(field.type)]
 
 

@@ -1,7 +1,7 @@
-"""Folders that know their own contents: files beside a manifest with the sha256 of each.
+"""Sealed folders: files beside a manifest with the sha256 of each.
 
-`write_sealed` fsyncs every file and writes `manifest.json` last. The manifest carries a checksum of itself, so a
-flipped bit anywhere in the folder is noticed.
+`write_sealed` writes `manifest.json` last and fsyncs every file. The manifest has a checksum of itself, so a flipped
+bit anywhere in the folder is detected.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 
     Content = bytes | str | np.ndarray | Mapping[str, Tensor]
 
-THREADS = 4  # that read files to compare them with the manifest
+THREADS = 4  # for comparing files with the manifest
 THREADED_BYTES = 1 << 22  # below, reading takes less time than starting threads
 MAPPED_BYTES = 1 << 25  # of an array's file; smaller ones are read whole
-TOML_BYTES, DOTS = 1 << 16, 200  # of a TOML file, and in a line: a key of n dots takes n² steps to parse
+TOML_BYTES, DOTS = 1 << 16, 200  # of a TOML file, in a line of it: parsing a key of n dots takes n² steps
 _ROOM = 1 << 16  # bytes for the manifest and the headers of arrays
 _DTYPE = re.compile(r"[<|][biuf][1248]")
 
@@ -45,11 +45,11 @@ _DTYPE = re.compile(r"[<|][biuf][1248]")
 def write_sealed(
     path: Path, files: Mapping[str, Content], *, about: Mapping[str, Any] | None = None, replace: bool = False
 ) -> Path:
-    """Write a folder with these files, name → bytes, text, an array (`.npy`) or named tensors (`.safetensors`), and seal it.
+    """Write and seal a folder of files: name → bytes, text, an array (`.npy`) or named tensors (`.safetensors`).
 
-    `about` are further keys of the manifest, which also has shape and dtype of every array. InputError: the folder exists,
-    is not empty, and is not to be replaced. WriteError: disk full, read-only folder, file-size limit; one sentence with
-    bytes needed and free.
+    `about`: further keys of the manifest, which also has the shape and dtype of every array. InputError: the folder
+    exists and is not empty, and `replace` is false. WriteError: disk full, read-only folder or file-size limit; names
+    the bytes needed and free.
     """
     contents = {name: file.encode() if isinstance(file, str) else file for name, file in files.items()}
     with appearing(path, replace=replace, needed=_ROOM + sum(map(_size, contents.values()))) as folder:
@@ -63,8 +63,8 @@ def write_sealed(
 
 
 class SealedFolder:
-    """A sealed folder whose `manifest` is intact: "files" has bytes and sha256 of every file, "arrays" shape and dtype of
-    every array."""
+    """A sealed folder whose `manifest` is intact: "files" has bytes and sha256 of every file, "arrays" shape and dtype
+    of every array."""
 
     def __init__(self, path: Path) -> None:
         """Read the manifest (InputError: missing or damaged. NewerFormatError: written by a newer version)."""
@@ -74,9 +74,9 @@ class SealedFolder:
     def check(
         self, names: Iterable[str] | None = None, *, digest: bool = True, remember: bool = False
     ) -> None:
-        """Compare files, all when None, with the manifest: sizes, and with `digest` their sha256; large ones are read in
-        threads. With `remember` a file that this process has read before, and whose size, time of change and inode are
-        the same since, is not read again. InputError: names every file that is missing, cut or damaged."""
+        """Compare files (all if None) with the manifest: sizes, and with `digest` their sha256, in threads if they are
+        large. With `remember`, a file that this process has read before is not read again while its size, time of
+        change and inode are the same. InputError: names every file that is missing, cut or damaged."""
         sha256 = (manifest.remembered_sha256 if remember else file_sha256) if digest else None
         check = partial(self._check, sha256=sha256)
         files = self.manifest["files"]
@@ -90,7 +90,7 @@ class SealedFolder:
             raise InputError([fault for fault in faults if fault])
 
     def read(self, name: str, most: int = DOCUMENT) -> bytes:
-        """The bytes of one file of at most `most` bytes, verified. InputError: names it if it is missing, cut or damaged."""
+        """Read and verify one file of at most `most` bytes. InputError: it is larger, missing, cut or damaged."""
         self.check([name], digest=False)
         path = self.path / name
         try:
@@ -102,20 +102,20 @@ class SealedFolder:
         return content
 
     def document(self, name: str) -> Any:
-        """The value of `<name>.json`, verified."""
+        """Read and verify the value of `<name>.json`."""
         path = self._listed(f"{name}.json")
         with _parsing(path, "JSON"):
             return json.loads(self.read(path.name))
 
     @property
     def large_arrays(self) -> list[str]:
-        """Files of the arrays that `array` maps through a copy and compares with their sha256 itself."""
+        """Files of the arrays that `array` itself verifies, on a copy, and maps."""
         files, arrays = self.manifest["files"], self.manifest.get("arrays", {})
         names = [f"{name}.npy" for name, entry in arrays.items() if 0 not in entry["shape"]]
         return [name for name in names if name in files and files[name]["bytes"] > MAPPED_BYTES]
 
     def array(self, name: str) -> np.ndarray:
-        """`<name>.npy`, read-only, of the shape and dtype in the manifest; a large one is mapped (`map_copy`)."""
+        """Open `<name>.npy` read-only, with the shape and dtype in the manifest; a large one is mapped (`map_copy`)."""
         path, entry = self._listed(f"{name}.npy"), self.manifest.get("arrays", {}).get(name)
         if entry is None:
             raise InputError.at(self.path / MANIFEST, f"has no array {name}")
@@ -130,7 +130,7 @@ class SealedFolder:
                 array = np.load(path, allow_pickle=False)
         except InputError:
             raise
-        except (ValueError, OSError, EOFError) as error:  # NumPy advises to unpickle
+        except (ValueError, OSError, EOFError) as error:  # NumPy's message advises unpickling
             reason = "objects are never unpickled" if "pickle" in str(error) else error
             raise InputError.at(path, f"cannot be read ({reason})") from error
         if array.shape != shape or array.dtype.str != dtype:
@@ -173,8 +173,8 @@ def _parsing(path: Path, form: str) -> Iterator[None]:
 
 
 def read_toml(path: Path, name: str) -> dict[str, Any]:
-    """The tables of a TOML file of a sealed folder, verified; errors as for `SealedFolder.read`, or it is not TOML, larger than
-    64 KiB or nested too deeply."""
+    """Read and verify a TOML file of a sealed folder. InputError: as for `SealedFolder.read`, or it is not TOML, larger
+    than 64 KiB or nested too deeply."""
     with _parsing(path / name, "TOML"):
         text = SealedFolder(path).read(name, TOML_BYTES).decode()
         if max(line.count(".") for line in text.split("\n")) > DOTS:
@@ -185,9 +185,9 @@ def read_toml(path: Path, name: str) -> dict[str, Any]:
 def map_copy(path: Path, sha256: str) -> np.ndarray:
     """Map the array of a `.npy` file read-only from a copy in the cache that nobody else can cut or change.
 
-    Touching a mapped page that its file has lost ends the process (SIGBUS), which Python cannot catch. The copy is
-    compared with the sha256, loses its name and is mapped, so its disk space is free again when the array goes.
-    InputError: the file has another sha256, is not an array of plain numbers, or the cache has no room for a copy.
+    Access to a mapped page that its file has lost kills the process (SIGBUS), which Python cannot catch. The copy is
+    compared with the sha256, mapped and unlinked, so its disk space is freed with the array. InputError: the file has
+    another sha256 or is not an array of plain numbers, or the cache has no room for a copy.
     """
     folder, needed = cache_folder(), 0
     try:
@@ -224,7 +224,7 @@ def _write(path: Path, content: Any) -> None:
 
 
 def _write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Tensors that share memory (tied weights, views) are written out each on its own."""
+    """Write tensors; those that share memory (tied weights, views) are each written in full."""
     import torch
     from safetensors import SafetensorError
     from safetensors.torch import save_file
@@ -245,7 +245,7 @@ def _write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
 
 
 def _seal(folder: Path, about: Mapping[str, Any]) -> None:
-    """Make every file durable and readable as the folder is, and list them in the manifest."""
+    """List every file in the manifest, give all files the folder's permissions, and fsync them."""
     paths = sorted(folder.iterdir())
     files = {path.name: {"bytes": path.stat().st_size, "sha256": file_sha256(path)} for path in paths}
     listed = {**about, "format": manifest.FORMAT, "files": files}

@@ -1,1 +1,1 @@
-"""A run's results in the files of other programs: faiss indexes, Parquet tables, a model of transformers."""
+"""Exports for other programs: faiss indexes, Parquet tables, transformers models, hard negatives, cleaned data sets."""

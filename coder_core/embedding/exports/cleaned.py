@@ -1,7 +1,7 @@
-"""Write a data set as people corrected it, in the layout it came in, with a report of the changes.
+"""Write a data set with the corrections of its reviewers, in its own layout, with a report of the changes.
 
-Precomp captions, with or without features, become one id a caption. The text files of Flickr (tokens, results.csv,
-captions.txt) lose and gain lines; all others stay as they are. Other layouts are refused.
+Precomp captions, with or without features, get one id per caption. In Flickr's text files (tokens, results.csv,
+captions.txt), lines are removed and added; all other lines stay as they are. Other layouts are refused.
 """
 
 import json
@@ -29,11 +29,11 @@ WRITTEN = "precomp, flickr8k (*.token.txt), flickr30k-results (results.csv) or k
 
 @dataclass(frozen=True)
 class Corrections:
-    """Verdicts on pairs, and those of them that change the data."""
+    """Verdicts on pairs, and which of them change the data."""
 
     reviews: Reviews
     leave_out: Collection[Verdict]  # verdicts whose pairs are left out
-    add_matches: bool  # write pairs that also match
+    add_matches: bool  # add the pairs that were judged to match as well
 
 
 @dataclass
@@ -41,17 +41,17 @@ class Cleaning:
     """Changes made to the data."""
 
     reviews: str  # fingerprint of the verdicts
-    # left_out, added: a split ("" where the layout has one file), an image, a caption and its verdict
+    # left_out, added: split ("" if the data has none), image, caption and verdict of every pair
     left_out: list[tuple[str, str, str, str]] = field(default_factory=list)
     added: list[tuple[str, str, str, str]] = field(default_factory=list)
-    # a split and an image that has no caption any more
+    # split and name of every image without a caption left
     images: list[tuple[str, str]] = field(default_factory=list)
     elsewhere: int = 0  # verdicts on pairs that the data does not have
 
 
 def write_cleaned(data: Path, corrections: Corrections, out: Path) -> Cleaning:
-    """Write the cleaned data set as a new folder, which appears when it is complete. InputError: a layout that cannot
-    be written, data that cannot be read, or `out` exists already."""
+    """Write the cleaned data set as a new folder, which appears only when it is complete. InputError: the layout cannot
+    be written, the data cannot be read, or `out` already exists."""
     recognised = recognise(data)
     layout = recognised[0] if recognised else None
     precomp = _is_precomp(data, layout)
@@ -78,7 +78,7 @@ def _is_precomp(data: Path, layout: Layout | None) -> bool:
 
 
 def _write_precomp(data: Path, corrections: Corrections, folder: Path, cleaning: Cleaning) -> None:
-    """Write captions, one id a caption, and the rows of features in the order of the ids, of every split."""
+    """Write every split: captions, one id per caption, and the rows of features in the order of the ids."""
     verdicts = corrections.reviews.verdicts
     cleaning.elsewhere = len(verdicts)
     for name, names, captions, image_of_text, features in _splits(data):
@@ -110,7 +110,7 @@ def _write_precomp(data: Path, corrections: Corrections, folder: Path, cleaning:
 
 
 def _splits(data: Path) -> Iterator[tuple[str, list[str] | None, list[str], np.ndarray, FeatureRows | None]]:
-    """Name, image names, captions, image of every caption, and features of every split."""
+    """Yield (name, image names, captions, image of every caption, features or None) of every split."""
     try:
         splits = available_splits(data)
     except InputError:
@@ -125,7 +125,7 @@ def _splits(data: Path) -> Iterator[tuple[str, list[str] | None, list[str], np.n
 def _write_lines(
     data: Path, layout: Layout, corrections: Corrections, folder: Path, cleaning: Cleaning
 ) -> None:
-    """Write the captions' file without the lines left out and with the added ones last; copy the lists of images."""
+    """Write the file of captions without the excluded lines, with added lines at the end; copy the lists of images."""
     faults, verdicts = list[Fault](), corrections.reviews.verdicts
     files = layout.find(data)
     source = layout.source(files)
@@ -153,7 +153,7 @@ def _write_lines(
             cleaning.elsewhere += 1
         elif corrections.add_matches and verdict == "also-matches" and image not in owners:
             shared = splits_of[image] & {split for owner in owners for split in splits_of[owner]}
-            if shared:  # a caption of train is none of test
+            if shared:  # never add a train caption to a test image
                 text = LINES[layout.name](image, _free_number(image, retained), caption)
                 retained.append(text.encode())
                 cleaning.added.append((min(shared), image, caption, verdict))
@@ -167,13 +167,13 @@ def _write_lines(
 
 
 def _free_number(image: str, lines: list[bytes]) -> int:
-    """The smallest caption number of the image that no line has."""
+    """Return the next caption number of the image: one more than the largest in `lines`, or 0."""
     taken = re.compile(re.escape(image.encode()) + rb"(?:#|\|\s*)(\d+)")
     return 1 + max((int(match[1]) for line in lines if (match := taken.match(line))), default=-1)
 
 
 def _csv_field(text: str) -> str:
-    """The text, in quotes where CSV needs them."""
+    """Quote a text if CSV requires it."""
     doubled = text.replace('"', '""')
     return f'"{doubled}"' if "," in text or '"' in text else text
 

@@ -1,4 +1,4 @@
-"""A run's towers as a folder that plain transformers opens: merged weights, processor, tokenizer, model card."""
+"""Write a run's towers as a folder that transformers opens: merged weights, processor, tokenizer, model card."""
 
 import math
 from pathlib import Path
@@ -16,7 +16,7 @@ from coder_core.runs.analysis.import_embeddings import check_trained
 from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.load import best_save, load_model, read_config
 
-FLEXIBLE = "siglip2_vision_model"  # its picture tower needs the shapes of pictures, which no other passes on
+FLEXIBLE = "siglip2_vision_model"  # its picture tower needs the pictures' shapes, which no other passes on
 CARD_HEAD = """---
 library_name: transformers
 pipeline_tag: zero-shot-image-classification
@@ -24,12 +24,12 @@ tags: [image-text-retrieval]
 ---
 """
 FIX = "its embeddings can be exported: --to parquet DIR"
-SCALE = "scale"  # file beside a best model, of runs that learn the scale of their logits
+SCALE = "scale"  # file beside the best model of runs that learn the scale of their logits
 
 
 def check_run(run: Path) -> tuple[Config, dict[str, Any]]:
-    """Read the configuration and notes of a run that is a dual encoder as transformers has them. InputError: it has
-    layers that such a model has no place for; the first is named."""
+    """Read the configuration and notes of a run that transformers can represent as a dual encoder. InputError: it has
+    parts that such a model lacks; the first is named."""
     check_trained(run, FIX)
     config, notes = read_config(run)
     towers, model = config.towers, config.model
@@ -49,8 +49,8 @@ def check_run(run: Path) -> tuple[Config, dict[str, Any]]:
 
 
 def write_huggingface(run: Path, folder: Path, split: str) -> None:
-    """Write model.safetensors, config.json, processor, tokenizer and README.md. InputError: as for `check_run`; the
-    files of a tower are missing; the folder exists. The card names the metrics of `split`, where it is analysed."""
+    """Write model.safetensors, config.json, processor, tokenizer and README.md, which lists the metrics of `split` if
+    it was analysed. InputError: as for `check_run`; a tower's files are missing; the folder exists."""
     config, notes = check_run(run)
     loaded = load_model(run)
     towers = loaded.towers
@@ -84,7 +84,7 @@ def write_huggingface(run: Path, folder: Path, split: str) -> None:
 
 
 def _of_one_model(choice: TowerChoice, image: VisionModule, text: TextModule) -> Any:
-    """The dual encoder that both towers are of, with their weights."""
+    """Load the dual encoder that both towers come from, and copy their weights into it."""
     plain = choice.load().model
     for tower, kind in ((image, "vision"), (text, "text")):
         getattr(plain, f"{kind}_model").load_state_dict(tower.model.state_dict())
@@ -95,8 +95,8 @@ def _of_one_model(choice: TowerChoice, image: VisionModule, text: TextModule) ->
 
 
 def _of_two_models(run: Path, image: VisionModule, text: TextModule) -> Any:
-    """The towers of two models as a VisionTextDualEncoderModel; one without a projection gets the identity.
-    InputError: that model has no place for one of them."""
+    """Combine the towers of two models in a VisionTextDualEncoderModel; one without a projection gets the identity.
+    InputError: such a model cannot hold one of them."""
     from transformers import MODEL_MAPPING, VisionTextDualEncoderConfig, VisionTextDualEncoderModel
 
     for tower, side in ((image, "image"), (text, "text")):
@@ -125,7 +125,7 @@ def _of_two_models(run: Path, image: VisionModule, text: TextModule) -> Any:
 
 
 def _set_scale(plain: Any, run: Path, config: Config) -> None:
-    """The scale and bias that a run learned, or the temperature of InfoNCE, as the model's own."""
+    """Set the model's scale and bias to those that the run learned, or its scale to 1 / InfoNCE's temperature."""
     save = best_save(run)
     values = save.tensors(SCALE) if f"{SCALE}.safetensors" in save.manifest["files"] else {}
     if not values and config.objective.loss == "infonce":
@@ -139,7 +139,7 @@ def _set_scale(plain: Any, run: Path, config: Config) -> None:
 def _card(
     run: Path, config: Config, notes: dict[str, Any], sides: list[dict[str, Any]], padded_to: int, split: str
 ) -> str:
-    """The model card: origin, data and recall; texts are padded to `padded_to` tokens, 0 for a mask."""
+    """Format the model card: origin, data and metrics. `padded_to`: tokens that texts are padded to; 0 uses a mask."""
     towers, name = config.towers, run.resolve().name
     models = " and ".join(dict.fromkeys(f"{side['model']} ({side['type']})" for side in sides))
     texts = f"padded to {padded_to} tokens, without a mask" if padded_to else "with their mask"

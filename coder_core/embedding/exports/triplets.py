@@ -1,8 +1,8 @@
-"""Export training data from what a run confuses: every pair with k hard negatives, in both directions.
+"""Export training data with a run's hard negatives: every pair with k of them, in both directions.
 
 Negatives are drawn at random (seeded) from a window of ranks among the candidates of other images. Candidates that
-probably or certainly match are left out: near-duplicates, pairs that people judged to match, and pairs whose captions
-are alike (the guess of `coder_core.api.retrieval.likely_matches`).
+certainly or probably match are left out: near-duplicates, pairs that people judged to match, and pairs with similar
+captions (as in `coder_core.api.retrieval.likely_matches`).
 """
 
 from __future__ import annotations
@@ -49,17 +49,17 @@ FILES = {"t2i": "text_to_image", "i2t": "image_to_text"}
 
 @dataclass(frozen=True)
 class Mining:
-    """Choice of the negatives."""
+    """Settings for the choice of negatives."""
 
-    negatives: int = 5  # of a pair
-    # first and last rank among the candidates of other images, 1 is the hardest
+    negatives: int = 5  # per pair
+    # first and last rank among the candidates of other images; 1 is the hardest
     ranks: tuple[int, int] = (1, 50)
-    margin: float | None = None  # a negative scores at least this much below the positive; None: at any score
+    margin: float | None = None  # least difference of the positive's score and a negative's; None: any
     seed: int = 0
 
 
 class Matches:
-    """Recognises candidates that may match an image or caption, though no label says so; `counts` them by reason."""
+    """Candidates that may match an image or caption although they are not labelled; `counts`: reason → their number."""
 
     def __init__(self, analysis: Analysis, judged: JudgedSplit, groups: Sequence[np.ndarray]) -> None:
         self._owner, n = np.asarray(analysis.image_of_text), analysis.n_images
@@ -73,7 +73,7 @@ class Matches:
         self.counts = {"near-duplicates": 0, "reviewed matches": 0, "likely matches": 0}
 
     def mask(self, images: np.ndarray, texts: np.ndarray) -> np.ndarray:
-        """(P,) bool: the image and the caption of a pair may belong together."""
+        """Return (P,) bool, True where the image and the caption of a pair may belong together, and count these."""
         own = self._captions_of[images]
         alike = self._pictures[images] == self._pictures[self._owner[texts]]
         alike |= ((self._texts[own] == self._texts[texts, None]) & (own >= 0)).any(1)
@@ -91,14 +91,14 @@ class Matches:
 def write_triplets(
     run: Path, split: str, folder: Path, form: Form, mining: Mining, reviews: Reviews, progress: Progress
 ) -> dict[str, Any]:
-    """Write text_to_image and image_to_text, and triplets.json with settings and counts, which it returns. InputError: the
-    split has no analysis, its pictures are inside tar or parquet files, or the folder exists.
+    """Write text_to_image, image_to_text, and triplets.json with settings and counts, which are returned. InputError:
+    the split has no analysis, its pictures are inside tar or parquet files, or the folder exists.
 
-    A row is a labelled pair whose label nobody judged wrong; pairs with too few negatives are left out.
+    Every row is a labelled pair that nobody judged wrong; pairs with too few negatives are left out.
 
     - parquet, jsonl: anchor, positive, negative_1 … as sentence-transformers reads them; images are paths of files.
-    - open_clip: tables with tabs, columns filepath and title, which its `--dataset-type csv` reads, and the negatives
-      (negative_filepath_1 …, negative_title_1 …) for loops of your own.
+    - open_clip: tab-separated, with the columns filepath and title that its `--dataset-type csv` reads, and negatives
+      (negative_filepath_1 …, negative_title_1 …) for your own training loops.
     """
     opened = open_run(run)
     analysis = opened.analysis(split)
@@ -136,7 +136,7 @@ def write_triplets(
 
 
 def _groups(findings: Sequence[Finding], count: int) -> np.ndarray:
-    """(count,) a number that near-duplicates share."""
+    """Return the (count,) int64 group of every row; near-duplicates have the same one."""
     groups = np.arange(count)
     for finding in findings:
         rows = [row for _, row in finding.samples]

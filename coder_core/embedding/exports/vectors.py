@@ -1,4 +1,4 @@
-"""Export the vectors of an analysed split whose inner products are the run's scores: Parquet tables, or an index of faiss."""
+"""Export an analysed split's vectors, whose inner products are the run's scores, as Parquet tables or a faiss index."""
 
 import json
 import shutil
@@ -16,7 +16,7 @@ from coder_core.evaluation.sources import mixed_embeddings
 from coder_core.files.atomic import appearing, replace_file, replacing
 from coder_core.runs.analysis.read import Analysis, open_analysis
 
-ROWS = 8_192  # of a row group of Parquet; added to an index at a time
+ROWS = 8_192  # in a row group of Parquet, and added to an index at a time
 
 
 @dataclass(frozen=True)
@@ -31,8 +31,8 @@ class Vectors:
 
 
 def read_vectors(run: Path, split: str) -> Vectors:
-    """Read the vectors of a split: its embeddings, or, of a run with a concept branch, both branches in one vector.
-    InputError: the split has no intact analysis, or a model that scores pair by pair, which has no such vectors."""
+    """Read the vectors of a split: its embeddings or, for a run with a concept branch, both branches in one vector.
+    InputError: the split has no intact analysis, or its model scores pair by pair and has no such vectors."""
     analysis = open_analysis(run, split)
     images, texts, concepts = analysis.image_embeddings, analysis.text_embeddings, analysis.concepts
     if concepts is not None:
@@ -80,7 +80,7 @@ def names_file(index: Path) -> Path:
 
 
 def write_faiss(vectors: Vectors, side: str, file: Path, progress: Progress) -> None:
-    """Write an exact index by inner product, and a `names_file`. Row i is image or caption i of the split.
+    """Write an exact inner-product index and its `names_file`. Row i is image or caption i of the split.
     InputError: the disk has no room for it. `side`: "images" or "captions"."""
     import faiss
 
