@@ -1,4 +1,4 @@
-"""Regions of a picture that each word of a caption reads. Words are (T, D), regions (L, D), maps (T, L).
+"""Heat maps: the weights of a picture's regions for each word of a text. Words are (T, D), regions (L, D), maps (T, L).
 
 From top to bottom: the formulas; a run, a text and a picture -> a heat map; the regions of a run's images.
 """
@@ -34,20 +34,20 @@ IMS, BOXES = "_ims.npy", "_boxes.npy"
 
 @dataclass(frozen=True)
 class HeatMap:
-    """Weights with which each word reads a picture."""
+    """Weights of a picture's regions for each word."""
 
     words: list[str]  # T words
     values: Array  # (T, L) float32; NaN for a region that is missing in the data
     # (L, 4) left, top, right, bottom of every region as shares of the picture's sides, or None
     boxes: Array | None = None
-    unknown: str = ""  # why there are no boxes; "" where there are
+    unknown: str = ""  # why there are no boxes; "" if there are
 
     def strongest(self) -> Array:
-        """(T,) the region that each word reads most."""
+        """Return (T,) the region with the largest weight for each word."""
         return np.asarray(np.nan_to_num(self.values, nan=-np.inf).argmax(1))
 
     def first_content_word(self) -> int:
-        """The first word that is no article, preposition, pronoun or auxiliary; 0 where every word is one."""
+        """Return the first word that is not an article, preposition, pronoun or auxiliary; 0 if there is none."""
         return next((row for row, word in enumerate(self.words) if content_words(word)), 0)
 
 
@@ -60,14 +60,14 @@ class Laid(NamedTuple):
 
 
 def cosines(words: Array, regions: Array) -> Array:
-    """(T, L): s_lk = t_l · v_k / (‖t_l‖ ‖v_k‖), the cosine of word l and region k. Lee et al. 2018 (SCAN), section
-    3.1. A region of zeros is missing and has NaN."""
+    """Return (T, L) s_lk = t_l · v_k / (‖t_l‖ ‖v_k‖), the cosine of word l and region k; NaN for a region of zeros,
+    which is missing. Lee et al. 2018 (SCAN), section 3.1."""
     values = np.where(regions.any(1), unit_rows(words) @ unit_rows(regions).T, np.nan)
     return np.asarray(values, dtype=np.float32)
 
 
 def interaction_attention(words: Array, regions: Array, sharpness: float) -> Array:
-    """(T, L): α_lk = softmax_k(λ · [s_lk]₊ / ‖[s_·k]₊‖), the weights with which word l reads the regions; λ: `sharpness`.
+    """Return (T, L) α_lk = softmax_k(λ · [s_lk]₊ / ‖[s_·k]₊‖), the attention of word l to the regions; λ: `sharpness`.
 
     Diao et al. 2024 (Deep Boosting Learning), eq. 1, as `scoring.interaction` computes it: the norm is over the words
     of the caption. A word's weights sum to 1.
@@ -79,8 +79,8 @@ def interaction_attention(words: Array, regions: Array, sharpness: float) -> Arr
 
 
 def lay_over(values: Array, boxes: Array) -> Laid:
-    """Lay regions (L,), NaN for one to leave out, over a picture by their boxes (L, 4); where several overlap, take their
-    mean."""
+    """Lay values of regions (L,), NaN to leave one out, over a picture by their boxes (L, 4); take the mean where
+    several overlap."""
     x, y = (np.unique(np.round(boxes[:, sides], 5)) for sides in ((0, 2), (1, 3)))
     left, top, right, bottom = np.round(boxes, 5).T
     across = (left[:, None] <= x[:-1]) & (x[1:] <= right[:, None])  # (L, columns)
@@ -93,10 +93,10 @@ def lay_over(values: Array, boxes: Array) -> Laid:
 
 
 def heat_map_ways(run: Run, split: str) -> tuple[Way, ...]:
-    """The heat maps that a run can show, the best first, without loading a model; () where it cannot.
+    """List the kinds of heat maps that a run can show, best first, without loading a model; () if it can show none.
 
-    "cosine": of each word with each region; "attention": of the interaction scorer; "tower": the attention with which
-    a pretrained tower reads the patches of a picture.
+    "cosine": of each word with each region; "attention": of the interaction scorer; "tower": a pretrained tower's own
+    attention to the patches of a picture.
     """
     if run.noted_towers is not None:
         return ("cosine", "tower") if "model" in run.noted_towers else ("cosine",)
@@ -107,7 +107,7 @@ def heat_map_ways(run: Run, split: str) -> tuple[Way, ...]:
 
 
 def load_encoders(run: Run, split: str, *, pictures: bool = False) -> None:
-    """Load what encodes a run's new words, and with `pictures` its new pictures, so that the next answers are fast.
+    """Load the models that encode new words for a run and, with `pictures`, new pictures, so that later calls are fast.
     InputError: the run has no model, or its towers are not on this machine."""
     _ = run.model if run.noted_towers is None else run.towers
     if pictures and run.has_region_tower(split):
@@ -115,7 +115,7 @@ def load_encoders(run: Run, split: str, *, pictures: bool = False) -> None:
 
 
 def heat_map(run: Run, split: str, text: str, image: int | Image, way: Way) -> HeatMap:
-    """Heat map of a text's words over an image of a split, or over a new upright RGB picture.
+    """Compute the heat map of a text's words over an image of a split, or over a new upright RGB picture.
 
     Words and regions are compared in the joint space before they are pooled. Words of pretrained towers are
     embedded alone, in the run's prompt: such towers were trained on whole texts, so their features before the
@@ -152,7 +152,7 @@ def _lacking(run: Run, way: Way) -> str:
 
 
 def _of_towers(run: Run, split: str, text: str, image: int | Image, way: Way) -> HeatMap:
-    from coder_core.model.towers.regions import encode_patches  # torch is needed from here on, and only here
+    from coder_core.model.towers.regions import encode_patches  # imports torch
 
     picture = image if isinstance(image, Image) else run.open_picture(split, image)
     patches = encode_patches(run.towers, picture)
@@ -176,7 +176,7 @@ class Regions:
 
 
 def _encoded_regions(run: Run, split: str, image: int | Image) -> Regions:
-    """Regions in the joint space; those that are zero in the data are left out of the model and stay zero."""
+    """Return regions in the joint space; those that are zero in the data are not encoded and stay zero."""
     if run.has_image_tower:
         picture = image if isinstance(image, Image) else run.open_picture(split, image)
         features, boxes = run.model.patch_features(picture)
@@ -199,7 +199,7 @@ def _encoded_regions(run: Run, split: str, image: int | Image) -> Regions:
 
 
 def _picture_regions(run: Run, split: str, picture: Image) -> Regions:
-    """The regions of any upright RGB picture; InputError for a run whose features come from files instead of pixels."""
+    """Return the regions of any upright RGB picture. InputError: the run's features come from files, not pixels."""
     if run.has_region_tower(split):
         tower = run.region_tower(split)
         return Regions(tower.encode_picture(picture), tower.boxes_of(picture))
@@ -207,8 +207,8 @@ def _picture_regions(run: Run, split: str, picture: Image) -> Regions:
 
 
 def _image_regions(run: Run, split: str, image: int) -> Regions:
-    """The regions of an image of a split: made from the picture for the demo, else read from the run's data, else made
-    by the tower that the run notes. InputError: none of these is possible."""
+    """Return the regions of an image of a split: computed from the picture for the demo, else read from the run's data,
+    else computed by the tower that the analysis names. InputError: none of these is possible."""
     if not makes_features(run.analysis(split).picture_folder):
         try:
             return _stored_regions(run, split, image)
@@ -219,7 +219,7 @@ def _image_regions(run: Run, split: str, image: int) -> Regions:
 
 
 def _stored_regions(run: Run, split: str, image: int) -> Regions:
-    """The regions of an image in the run's data; errors of `_feature_files`."""
+    """Return the regions of an image in the run's data; errors of `_feature_files`."""
     features_file, boxes_file, first, stride = _feature_files(run, split)
     features = features_file.of_images([image])[0].astype(np.float32)
     if isinstance(boxes_file, str):
@@ -234,9 +234,9 @@ def _stored_regions(run: Run, split: str, image: int) -> Regions:
 
 @lru_cache(maxsize=8)
 def _feature_files(run: Run, split: str) -> tuple[FeatureRows, FeatureRows | str, int, int]:
-    """The features that a run was evaluated on, where its data is still where the run says, opened once; the boxes
-    beside them, or why there are none; and the row of the first image there, and the distance of two images. InputError:
-    the data is not there, or it holds other captions now."""
+    """Open the features that a run was evaluated on, once. Return them; the boxes beside them, or why there are none;
+    and, for the boxes, the row of the first image and the number of rows from one image to the next. InputError: the
+    data is not in the folder that the run names, or its captions have changed."""
     folder = str(run.config.get("data", {}).get("data", ""))
     where = f"the data of run {run.name}"
     if not folder or not Path(folder).exists():
@@ -252,7 +252,7 @@ def _feature_files(run: Run, split: str) -> tuple[FeatureRows, FeatureRows | str
 
 
 def _boxes_beside(data: Split, last: int) -> FeatureRows | str:
-    """The boxes beside the features of a split, at least up to row `last`; or why there are none."""
+    """Return the boxes beside the features of a split, at least up to row `last`; or why there are none."""
     features = Path(data.source.get("features", ""))
     file = features.with_name(features.name.removesuffix(IMS) + BOXES)
     if not features.name.endswith(IMS) or not file.exists():

@@ -1,4 +1,4 @@
-"""The joint space of a run: modality gap, similarity distributions, maps, and every sample in numbers."""
+"""The joint space of a run: modality gap, similarity distributions, maps, and a table of all samples."""
 
 import numpy as np
 import pandas as pd
@@ -20,7 +20,7 @@ from coder_core.runs.derived.compute import layout_folder, read_layout
 def stored_layout(
     run: Run, split: str, settings: LayoutSettings, reference: Run | None = None
 ) -> StoredResult[Layout]:
-    """A layout that `python -m coder_core.project` computed, aligned to `reference` when there is one. InputError: the
+    """Return the layout that `python -m coder_core.project` computed, aligned to `reference` if given. InputError: the
     analysis of a run is missing or damaged."""
     other = reference.analysis(split) if reference else None
     folder = layout_folder(run.path, split, settings, run.analysis(split), other)
@@ -35,7 +35,7 @@ def principal_layout(
     sample: Sample | None = None,
     modalities: Modalities = "both",
 ) -> Layout:
-    """The principal plane of a split, or of a sample of it, computed now; laid over `reference` when there is one."""
+    """Compute the PCA layout of a split, or of a sample of it, aligned to `reference` if given."""
     part = run.part(split, sample)
     settings = LayoutSettings("pca", modalities=modalities)
     plane = None if reference is None else reference.plane
@@ -43,38 +43,38 @@ def principal_layout(
 
 
 def draw_points(images: int, captions: int, most: int) -> Array:
-    """Points to be drawn one by one: all, or `most` at random, images and captions in proportion. Ascending."""
+    """Choose the points to draw: all, or `most` at random with images and captions in proportion; ascending."""
     return clouds.stratified((images, captions), most, seed=0)
 
 
 def modality_gap(run: Run, split: str, *, sample: Sample | None = None) -> float:
-    """Distance between the mean image and the mean caption of a split, or of a sample of it."""
+    """Return the distance between the mean image and the mean caption of a split, or of a sample of it."""
     part = run.part(split, sample)
     return clouds.modality_gap(part.images, part.texts)
 
 
 def score_separation(run: Run, split: str) -> Separation:
-    """The means of the scores by which the run ranks, of all pairs of a split: both branches where it has two."""
+    """Return the mean scores of matching and of other pairs of a split, with both branches of a run that has two."""
     return pairs_apart.separation(run.analysis(split).sources, run.image_of_text(split))
 
 
 def score_distributions(run: Run, split: str) -> Distributions:
-    """Histograms of the scores by which the run ranks."""
+    """Return histograms of the scores by which the run ranks."""
     return pairs_apart.distributions(run.analysis(split).sources, run.image_of_text(split))
 
 
 def samples(run: Run, split: str, *, sample: Sample | None = None) -> pd.DataFrame:
-    """Every sample of a split with its position in the joint space in numbers: images first, as the points of a layout.
+    """Describe the position of every sample in the joint space: images first, in the order of a layout's points.
 
     Args:
         sample: from `Run.points_sample`: only its rows are read; hubness then counts its queries, diversity is taken
             over its candidates, and ranks are those in the whole split.
 
     Returns:
-        One row a sample: modality ("image", "caption"), number (row in its modality), image, text (the caption; of an
+        One row per sample: modality ("image", "caption"), number (row in its modality), image, text (the caption; of an
         image its first one), rank (of the best true match, from 1), similarity (to its match, of an image the best),
         hubness (number of queries that have it among their first ten results), words (of the caption), and diversity
-        (with the run's ε) where the split, or the sample, is small enough to compute whole.
+        (with the run's ε) if the split, or the sample, is small enough to compute whole.
     """
     part = run.part(split, sample)
     n, m, owner = len(part.images), len(part.texts), part.owner

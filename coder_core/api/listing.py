@@ -30,7 +30,7 @@ ORIGINS = {
 
 
 class SplitSamples(NamedTuple):
-    """Number of images and captions a split was evaluated on, and a digest of them; equal for runs of the same samples."""
+    """Numbers of images and captions in an evaluated split, and their digest; equal for runs of the same samples."""
 
     images: int
     captions: int
@@ -47,34 +47,34 @@ class RunSummary:
     # "left out": a link that leaves the folder
     state: str
     fault: str = ""  # why a run cannot be opened; "" otherwise
-    config: Mapping[str, Any] = field(default_factory=dict)  # the tables of config.toml; {} when unreadable
-    status: Mapping[str, Any] = field(default_factory=dict)  # status.json; {} when there is none
+    config: Mapping[str, Any] = field(default_factory=dict)  # the tables of config.toml; {} if unreadable
+    status: Mapping[str, Any] = field(default_factory=dict)  # status.json; {} if it does not exist
     splits: tuple[str, ...] = ()  # names of the analysed splits, dev first; damaged ones are left out
-    # split → retrieval metrics of these
+    # split → its retrieval metrics
     metrics: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     stamp: str = ""  # changes whenever a file of an analysis folder changes; a key for caches
     # of an imported run: created, files, images, captions, dimension, notes
     origin: Mapping[str, Any] = field(default_factory=dict)
     has_best: bool = False  # training has stored a best model
-    samples: Mapping[str, SplitSamples] = field(default_factory=dict)  # split → what it was evaluated on
-    # split → damage of its analysis, by the sizes of its files and the arrays its metrics follow
-    # from. Another changed byte is found on opening only.
+    samples: Mapping[str, SplitSamples] = field(default_factory=dict)  # split → its samples
+    # split → damage of its analysis, found by the sizes of its files and by checking its metrics against
+    # its arrays; any other changed byte is only found when the analysis is opened
     damaged: Mapping[str, str] = field(default_factory=dict)
-    documents: frozenset[str] = frozenset()  # names of what the analyses hold beside their arrays
+    documents: frozenset[str] = frozenset()  # names of the analyses' documents
 
     @property
     def imported(self) -> bool:
-        """Another model's embeddings: there is no configuration, no history and no model."""
+        """True for another model's embeddings, without configuration, history and model."""
         return self.state == IMPORTED
 
     @property
     def usable(self) -> bool:
-        """At least one split can be opened."""
+        """True if at least one split can be opened."""
         return not self.fault and bool(self.splits)
 
 
 def list_runs(root: str | Path) -> list[RunSummary]:
-    """Every folder below `root` that holds a run, by name. A link that leaves `root` is named and not followed."""
+    """List the run folders in `root`, by name. A link to a place outside `root` is listed, but not followed."""
     base = Path(root)
     runs = []
     for path in sorted(base.iterdir()) if base.is_dir() else []:
@@ -92,7 +92,7 @@ def list_runs(root: str | Path) -> list[RunSummary]:
 
 
 def _holds_run(path: Path) -> bool:
-    """True if a folder looks like a run, or cannot be read: `summarise` gives the reason."""
+    """True if a folder looks like a run or cannot be read; `summarise` then gives the reason."""
     try:
         return any((path / name).exists() for name in RUN_FILES)
     except OSError:
@@ -100,7 +100,7 @@ def _holds_run(path: Path) -> bool:
 
 
 def _summary_of_any(path: Path) -> RunSummary:
-    """The summary of a run folder, whatever reading it raises: one run must not hide the others."""
+    """Summarise a run folder, with any exception as its fault, because one run must not hide the others."""
     try:
         return summarise(path)
     except Exception as error:
@@ -110,7 +110,7 @@ def _summary_of_any(path: Path) -> RunSummary:
 
 
 def summarise(path: Path) -> RunSummary:
-    """The summary of one run folder; a damaged one has a fault."""
+    """Summarise one run folder; a damaged one has a fault."""
     try:
         entries = sorted((path / "analysis").iterdir()) if (path / "analysis").exists() else []
         folders = sorted((f for f in entries if f.is_dir()), key=lambda folder: folder.name != "dev")
@@ -157,7 +157,7 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
 
 
 def _damage(folder: Path) -> str:
-    """Damage of an analysis: missing or cut files, or metrics that do not follow from its arrays; "" for an intact one."""
+    """Return the damage of an analysis: missing or cut files, or metrics that do not match its arrays; else ""."""
     try:
         check_metrics(folder)
     except InputError as error:
@@ -166,7 +166,7 @@ def _damage(folder: Path) -> str:
 
 
 def _samples(manifest: Mapping[str, Any]) -> SplitSamples:
-    """From the shapes and checksums in an analysis's manifest."""
+    """Derive the samples from shapes and checksums in an analysis's manifest."""
     arrays, files = manifest.get("arrays", {}), manifest["files"]
     shapes = (arrays.get(name, {}).get("shape") or [0] for name in ("image_ranks", "image_of_text"))
     images, captions = (shape[0] for shape in shapes)
@@ -175,14 +175,14 @@ def _samples(manifest: Mapping[str, Any]) -> SplitSamples:
 
 
 def _changed(folder: Path) -> int:
-    """Time at which a file of a sealed folder last changed, in nanoseconds; 0 while the folder is being replaced."""
+    """Return the time of a sealed folder's last change, in nanoseconds; 0 while the folder is being replaced."""
     with suppress(OSError):
         return max((path.lstat().st_mtime_ns for path in locate(folder).iterdir()), default=0)
     return 0
 
 
 def _origin(path: Path, manifests: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """The verified source of an imported run; {} where it is not noted."""
+    """Return the verified source of an imported run; {} if it is not recorded."""
     split, manifest = next(iter(manifests.items()))
     name = f"{tables.DOCUMENT_IMPORTED}.json"
     if name not in manifest["files"]:
@@ -195,8 +195,8 @@ def _origin(path: Path, manifests: Mapping[str, Mapping[str, Any]]) -> dict[str,
 
 
 def read_config(path: Path) -> dict[str, Any]:
-    """The tables of a run's config.toml, verified against the run's manifest. InputError: the file is missing, damaged or
-    not TOML, or a value does not fit its setting."""
+    """Return the tables of a run's config.toml, verified against the run's manifest. InputError: the file is missing,
+    damaged or not TOML, or a value does not fit its setting."""
     document, file = read_toml(path, "config.toml"), str(path / "config.toml")
     check_values(document, {"about": dict}, file)
     from_document({name: table for name, table in document.items() if name != "about"}, file)
@@ -204,7 +204,7 @@ def read_config(path: Path) -> dict[str, Any]:
 
 
 def loss_values(config: Mapping[str, Any]) -> Loss:
-    """μ, γ, ε and the measure of diversity a run was trained with; the paper's where it used another loss."""
+    """Return μ, γ, ε and the measure of diversity that a run was trained with; the paper's if it used another loss."""
     objective = config.get("objective", {})
     if objective.get("loss") not in ("dcl", "dcl-i"):
         return Loss()
@@ -215,8 +215,8 @@ def loss_values(config: Mapping[str, Any]) -> Loss:
 
 
 def numbers_from(run: RunSummary) -> str:
-    """Origin of a run's numbers: a key of `ORIGINS`, by its manifests and configuration; "" for a run that cannot
-    be read."""
+    """Return the origin of a run's numbers, a key of `ORIGINS`, from its manifests and configuration; "" for a run that
+    cannot be read."""
     if run.fault:
         return ""
     if run.imported:
@@ -230,8 +230,8 @@ def numbers_from(run: RunSummary) -> str:
 
 
 def facts(run: RunSummary) -> dict[str, Any]:
-    """The columns of the run table besides the metrics: from (`numbers_from`), loss, data, seed, epochs, bank,
-    dimension, created, step."""
+    """Return the columns of the run table besides the metrics: from (`numbers_from`), loss, data, seed, epochs, bank,
+    dimension, created, step, steps."""
     config, origin = run.config, run.origin
     source, noted = str(config.get("data", {}).get("data", "")), config.get("about", {})
     loss, dimension = config.get("objective", {}).get("loss", ""), config.get("model", {}).get("dimension")

@@ -25,9 +25,9 @@ class MatrixSamples:
     # images, texts: rows in the split
     images: Array
     texts: Array
-    # text k was written for image k, as in a training batch; otherwise a whole split (or a sample of it)
+    # True if text k describes image k, as in a training batch; False for a whole split (or a sample of it)
     paired: bool
-    about: str  # one sentence: what was taken, and of how many
+    about: str  # describes which samples were chosen, and from how many
 
 
 def choose_samples(
@@ -40,16 +40,16 @@ def choose_samples(
     chosen: str = "",
     within: Array | None = None,
 ) -> MatrixSamples:
-    """Choose the samples of a matrix. InputError: fewer than two pairs, or a caption that is not there.
+    """Choose the samples of a matrix. InputError: fewer than two pairs, or a caption that does not exist.
 
     Args:
-        source: "seed": random pairs, as training draws them; "chosen": what `chosen` says; "hardest": the captions
-            furthest behind another image, each followed by the image that beats it; "split": all samples, or as many
-            random images with their captions as keep the matrix below 2,500 × 12,500.
+        source: "seed": random pairs, as training draws them; "chosen": the captions in `chosen`; "hardest": the
+            captions furthest behind another image, each followed by the image that beats it; "split": all samples, or
+            as many random images with their captions as keep the matrix below 2,500 × 12,500.
         size: pairs, at least 2.
-        chosen: numbers of captions ("0-31, 77"), or words that the captions hold.
-        within: (k,) captions of a slice, ascending: pairs are drawn from these alone, but numbers of captions are taken
-            as they are. None for the whole split.
+        chosen: numbers of captions ("0-31, 77"), or words that the captions contain.
+        within: (k,) captions of a slice, ascending: pairs are drawn only from these, but captions chosen by number
+            need not be in the slice. None for the whole split.
     """
     owner = run.image_of_text(split)
     if len(owner) < 2:
@@ -78,7 +78,7 @@ def choose_samples(
 
 
 def _every_pair(owner: Array, pairs: Array, of_images: int | None, seed: int) -> MatrixSamples:
-    """All images and captions of a split with `of_images` images, or all of a slice's pairs and their images (None)."""
+    """Choose all images and captions of a split of `of_images` images, or of a slice's `pairs` (None), or a sample."""
     images = np.unique(owner[pairs]) if of_images is None else np.arange(of_images)
     of_slice = " of the slice" if of_images is None else ""
     total = len(images) * len(pairs)
@@ -117,7 +117,7 @@ def _chosen(
 
 
 def _numbers(chosen: str, count: int) -> list[int]:
-    """ "0-3, 7" is 0, 1, 2, 3, 7; each once, in the order of the text."""
+    """Parse "0-3, 7" as 0, 1, 2, 3, 7; each number once, in the order of the text."""
     numbers: dict[int, None] = {}
     for part in re.split(r"[,;\s]+", re.sub(r"\s*[-–]\s*", "-", chosen.strip()).strip(",; ")):
         ends = re.fullmatch(r"([0-9]{1,11})(?:-([0-9]{1,11}))?", part)
@@ -132,8 +132,8 @@ def _numbers(chosen: str, count: int) -> list[int]:
 
 
 def _hardest(run: Run, split: str, pairs: Array, size: int) -> Array:
-    """Captions among `pairs` that rank furthest behind another image, each followed by the first of them that
-    belongs to that image."""
+    """Choose the captions among `pairs` that rank furthest behind another image, each followed by the first of them
+    that belongs to that image."""
     s, best = run.sides(split, "text"), run.best(split, "t2i")
     if best.shape[1] < 2:
         return pairs[:size]

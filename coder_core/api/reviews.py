@@ -1,4 +1,4 @@
-"""People's verdicts on the pairs of a run's split: what was judged, how the run does on it, what to judge next."""
+"""People's verdicts on the pairs of a run's split: the judged pairs, recall by corrected labels, what to judge next."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ from coder_core.evaluation.bootstrap import RANKS, Hits, differences
 from coder_core.evaluation.graded import listed_ndcg
 from coder_core.runs.analysis.reviewed import reviewed_positives
 
-QUEUE = 50  # pairs of a queue
+QUEUE = 50  # most pairs in a queue
 MEASURES = (*map(str, RANKS), "mrr", "ndcg10")
 
 
 @dataclass(frozen=True)
 class ReviewedSplit:
-    """Names in reviews of a split's n images (`keys`) and m captions; (m,) the image of every caption."""
+    """Names that reviews use for a split's n images (`keys`) and m captions; (m,) the image of every caption."""
 
     keys: Sequence[str]
     captions: Sequence[str]
@@ -49,7 +49,7 @@ class ReviewedSplit:
 
     @classmethod
     def of(cls, run: Run, split: str) -> ReviewedSplit:
-        """Names for a run's split."""
+        """Name the samples of a run's split."""
         captions, owner = run.captions(split), run.image_of_text(split)
         names = list(run.image_names(split))
         return cls(image_keys(names, captions, owner, len(names)), captions, owner)
@@ -66,11 +66,11 @@ class ReviewedSplit:
         return texts
 
     def pair(self, image: int, caption: int | None) -> Pair:
-        """Name of a pair of rows; without a caption, of the image with all its captions."""
+        """Return the name of a pair of rows; without a caption, that of the image with all its captions."""
         return self.keys[image], "" if caption is None else self.captions[caption]
 
     def tags(self, reviews: Reviews) -> dict[int, list[str]]:
-        """Row of a judged caption → tags and verdicts on it with its own image."""
+        """Return row of a judged caption → tags and verdicts on it with its own image."""
         tags: dict[Pair, set[str]] = {}
         for review in reviews.standing:
             verdict = {review.verdict} - {"none"}
@@ -79,12 +79,12 @@ class ReviewedSplit:
         return {row: sorted(tags[pair]) for row, pair in enumerate(pairs) if tags.get(pair)}
 
     def judged(self, reviews: Reviews) -> JudgedSplit:
-        """The verdicts as rows of this split."""
+        """Convert the verdicts to rows of this split."""
         names, verdicts = list(self.keys), reviews.verdicts
         return judge_split(verdicts, names, self.captions, self.image_of_text, len(names))
 
     def rows(self, pairs: Iterable[Pair]) -> list[tuple[int, int] | None]:
-        """(image, caption) of every pair, the first of equal captions, −1 for no caption; None for a pair elsewhere."""
+        """Return (image, caption) of each pair: the first of equal captions, −1 for none; None for a pair elsewhere."""
         positions: list[tuple[int, int] | None] = []
         for key, caption in pairs:
             image, rows = self._images.get(key), self._texts.get(caption, [])
@@ -94,7 +94,7 @@ class ReviewedSplit:
 
 
 def verdicts_on(split: CaptionedSplit, reviews: Reviews) -> int:
-    """Number of verdicts on pairs that the split has."""
+    """Count the verdicts on pairs of the split."""
     names, captions = split.image_names, split.captions
     judged = judge_split(reviews.verdicts, names, captions, split.image_of_text, len(names))
     return len(reviews.verdicts) - judged.elsewhere
@@ -103,17 +103,17 @@ def verdicts_on(split: CaptionedSplit, reviews: Reviews) -> int:
 def reviewed_recall(
     run: Run, split: str, reviewed: ReviewedSplit, reviews: Reviews, within: Array | None = None
 ) -> pd.DataFrame:
-    """R@1, 5 and 10, MRR@10 and nDCG@10 by the labels and by the reviewed labels, from the ten best results of every query.
+    """Compute R@1, 5 and 10, MRR@10 and nDCG@10 by labels and by reviewed labels, from every query's ten best results.
 
-    "all" queries, and those of which a label was judged wrong or another match was found ("changed").
+    Groups are "all" queries, and "changed", those with a label judged wrong or another match found.
 
     Args:
         within: captions that count as queries, and with them their images; None for all.
 
     Returns:
-        One row a direction ("i2t", "t2i") and group: direction, queries, count, and in percent labels_1, labels_5,
-        labels_10, labels_mrr, labels_ndcg10, the same with reviewed_, and of the differences of the recalls the ends of
-        their 95% intervals, low_1, high_1, … (`differences`). A query whose labels are all wrong is not counted.
+        One row per direction ("i2t", "t2i") and group: direction, queries (the group), count, and in percent labels_1,
+        labels_5, labels_10, labels_mrr, labels_ndcg10, the same with reviewed_, and the ends of the 95% intervals of
+        the recalls' differences, low_1, high_1, … A query whose labels are all wrong is not counted.
     """
     judged, owner, n = reviewed.judged(reviews), reviewed.image_of_text, len(reviewed.keys)
     captions = np.arange(len(owner)) if within is None else within
@@ -147,8 +147,8 @@ def reviewed_recall(
 def _reviewed_answers(
     run: Run, split: str, direction: Direction, judged: JudgedSplit, owner: Array, counted: Array
 ) -> tuple[Array, dict[str, Array]]:
-    """(Q, 10) from 0 to 1: `MEASURES` by the labels, then by the reviews; and (Q,) the queries of "all" and of "changed"
-    among those `counted`."""
+    """Return (Q, 10) from 0 to 1: `MEASURES` by the labels, then by the reviews; and (Q,) bool, the queries of "all"
+    and of "changed" among those `counted`."""
     ranks, best = run.ranks(split)[direction], run.best(split, direction).astype(np.int64)
     labels, pairs = np.stack([np.arange(len(owner)), owner], 1), reviewed_positives(judged, owner)
     affected = np.concatenate([labels[judged.labels == "wrong-caption"], judged.matches])
@@ -169,13 +169,13 @@ def _reviewed_answers(
 def ambiguous_pairs(
     diversity: pd.DataFrame, image_of_text: Array, captions: Sequence[str]
 ) -> list[tuple[int, int]]:
-    """(image, caption): the captions of the lowest diversity with their own images; `diversity` is of captions."""
+    """Queue, as (image, caption), captions of lowest diversity with their own images; `diversity` is of captions."""
     anchors = diversity.sort_values("diversity", kind="stable")["anchor"].to_numpy()
     return _queue(image_of_text[anchors], anchors, captions)
 
 
 def near_miss_pairs(margins: pd.DataFrame, captions: Sequence[str]) -> list[tuple[int, int]]:
-    """(image, caption): captions that miss their image by the smallest margins, with the image ranked above it."""
+    """Queue, as (image, caption), captions that miss their image by the smallest margins, with the image above it."""
     missed = margins[margins["rank"] > 1]
     nearest = missed.iloc[np.argsort(missed["margin"].abs().to_numpy(), kind="stable")]
     return _queue(nearest["wrong"].to_numpy(), nearest["query"].to_numpy(), captions)
@@ -184,8 +184,8 @@ def near_miss_pairs(margins: pd.DataFrame, captions: Sequence[str]) -> list[tupl
 def likely_pairs(
     likely: LikelyMatches, best: Array, captions: Sequence[str], within: Array | None = None
 ) -> list[tuple[int, int]]:
-    """(image, caption): results that are probably matches though no label says so, the likeliest first. `likely` is
-    of captions as queries, `best` (m, K) are their best images; chosen from the captions `within` (None: all)."""
+    """Queue, as (image, caption), results that are probably unlabelled matches, likeliest first. `likely` is of
+    captions as queries, `best` (m, K) are their best images; chosen from the captions `within` (None: all)."""
     likeness = np.where(likely.likely(), likely.likeness, -1)
     column, largest = likeness.argmax(1), likeness.max(1)
     order = np.argsort(-largest, kind="stable")
@@ -195,7 +195,7 @@ def likely_pairs(
 
 
 def _queue(images: Array, texts: Array, captions: Sequence[str]) -> list[tuple[int, int]]:
-    """The first `QUEUE` (image, caption) of these rows, best first; a text that several captions have comes once."""
+    """Return the first `QUEUE` (image, caption) of these rows, best first; only the first of captions with one text."""
     first: dict[str, tuple[int, int]] = {}
     for image, text in zip(images.tolist(), texts.tolist(), strict=True):
         first.setdefault(captions[text], (image, text))
@@ -203,11 +203,11 @@ def _queue(images: Array, texts: Array, captions: Sequence[str]) -> list[tuple[i
 
 
 def agreement(reviews: Reviews) -> pd.DataFrame:
-    """Agreement of two reviewers on the pairs both judged.
+    """Compute the agreement of every two reviewers on the pairs that both judged.
 
     Returns:
-        One row a pair of reviewers: first, second, pairs, same (percent), kappa (Cohen 1960: agreement beyond chance, 1
-        is complete; NaN where both gave one and the same verdict throughout).
+        One row per two reviewers: first, second, pairs, same (percent), kappa (Cohen 1960: agreement beyond chance, 1
+        is complete; NaN if both always gave the same single verdict).
     """
     verdicts = {
         reviewer: {pair: review.verdict for pair, review in of_reviewer.items() if review.verdict != "none"}
@@ -228,9 +228,9 @@ def agreement(reviews: Reviews) -> pd.DataFrame:
 
 
 def data_folder(data: str, folders: Sequence[Path], root: Path) -> Path:
-    """Folder of the reviews of a run's data: the data folder if it is one of `folders`, else `root`. `data`:
-    as the run's configuration names it. `folders`: data sets that a person named when starting the program.
-    `root`: the folder of runs, for built-in data, imported embeddings, and data sets elsewhere."""
+    """Return the folder for reviews of a run's data: the data folder if it is one of `folders`, else `root`. `data`: as
+    in the run's configuration. `folders`: data sets named when the program was started. `root`: the folder of runs, for
+    built-in data, imported embeddings, and data sets elsewhere."""
     path = Path(data).resolve()
     named = (folder for folder in folders if data and folder.resolve() in (path, path.parent))
     return next(named, root)

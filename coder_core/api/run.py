@@ -23,8 +23,8 @@ LONGEST_QUERY = 500  # characters of a free text
 
 
 class Run(StoredRun):
-    """A run folder, read lazily; large arrays of an analysis are mapped from a copy. InputError: from any method,
-    when the part of the run it needs is missing or damaged."""
+    """A run folder, read lazily; large arrays of an analysis are mapped from a copy. Any method raises InputError if
+    the part of the run it needs is missing or damaged."""
 
     def __init__(self, summary: RunSummary) -> None:
         super().__init__(summary)
@@ -33,9 +33,9 @@ class Run(StoredRun):
     def search(
         self, query: str | int | Array, *, split: str, modality: Modality = "text", top: int = 10
     ) -> pd.DataFrame:
-        """The best candidates of the other modality, best first. Returns place (from 1), candidate, score, match (False
-        for a query outside the split: nothing is known about it). InputError: a number that is not in the split; a text
-        of more than 500 characters, or of which the run knows no word; a text for a run that cannot embed it.
+        """Find the best candidates of the other modality, best first. Return place (from 1), candidate, score, match
+        (False for a query outside the split, whose matches are unknown). InputError: a number that is not in the split;
+        a text of more than 500 characters, or without a word that the run knows; a text for a run that cannot embed it.
 
         Args:
             query: a free text or a saved query (both search images), the number of a sample of `modality`, or one row
@@ -59,7 +59,7 @@ class Run(StoredRun):
         return frame.assign(score=scores[best], match=match[best])
 
     def _score_text(self, text: str, split: str) -> Array:
-        """(n,) scores of a free text or a saved query with every image."""
+        """Return (n,) scores of a free text or a saved query with every image."""
         if text in (saved := self.saved_queries(split)):
             embedding = np.asarray(self.analysis(split).array(tables.QUERIES)[saved.index(text)])
             return np.asarray(self.scoring(split)[0] @ embedding)
@@ -75,18 +75,18 @@ class Run(StoredRun):
         return np.asarray(v @ np.asarray(self.encode_text([text])[0]))
 
     def encode_text(self, captions: list[str]) -> Array:
-        """Free texts as float32 unit rows like those of `scoring`; loads the run's best checkpoint, or towers, once."""
+        """Encode free texts as float32 unit rows like those of `scoring`; load the best checkpoint or towers once."""
         if self.noted_towers is not None:
             return np.asarray(self.towers.encode_texts(captions)[0])
         return np.asarray(self.model.encode_text(captions, scoring=True), dtype=np.float32)
 
     def saved_queries(self, split: str) -> list[str]:
-        """Texts besides the captions whose embeddings were imported too; [] for most runs."""
+        """Return the texts besides the captions whose embeddings were imported too; [] for most runs."""
         return self.analysis(split).queries
 
     def unknown_words(self, text: str) -> list[str]:
-        """The words of a free text that the run's model cannot tell apart, because training never saw them; pretrained
-        towers split words into pieces and know them all."""
+        """List the words of a free text that are not in the vocabulary of the run's model; [] for pretrained towers,
+        which split words into pieces."""
         return [] if self.noted_towers is not None else list(self.model.reader.known_and_unknown(text)[1])
 
     def _check_words(self, text: str) -> None:
@@ -99,8 +99,8 @@ class Run(StoredRun):
             raise InputError.at("the text query", f"has no word that run {self.name} knows{names}", fix=fix)
 
     def image_parts(self, split: str) -> tuple[Array, Array]:
-        """(n, L, D) regions of every image and (n,) how many exist, which a run that scores pair by pair keeps. InputError:
-        they were too many to keep."""
+        """Return (n, L, D) regions of every image and (n,) their numbers, which a run that scores pair by pair stores.
+        InputError: there were too many to store."""
         analysis = self.analysis(split)
         if tables.IMAGE_PARTS not in analysis.arrays:
             fact = f"has too many regions in split {split!r} to keep beside its scores, so a new text cannot be scored"
@@ -108,8 +108,8 @@ class Run(StoredRun):
         return analysis.array(tables.IMAGE_PARTS), analysis.array(tables.IMAGE_PART_LENGTHS)
 
     def reads_pictures(self, split: str) -> bool:
-        """True if a new picture can be encoded: by the run's towers, or because its features are made from pixels, by a
-        picture tower or as those of the demo data are, and scores follow from one embedding of it."""
+        """True if a new picture can be encoded as one embedding: by the run's towers, or by its model from features
+        that a picture tower, or the code of the demo data, computes from pixels."""
         if self.noted_towers is not None:
             return True
         if self.scores(split) is not None:
@@ -119,8 +119,8 @@ class Run(StoredRun):
         return not self.summary.imported and makes_features(self.analysis(split).picture_folder)
 
     def encode_picture(self, picture: Image, *, split: str) -> Array:
-        """A new picture as a float32 unit row like those of `scoring`. InputError: this run's features come from files; see
-        `reads_pictures`."""
+        """Encode a new picture as a float32 unit row like those of `scoring`. InputError: this run's features come from
+        files; see `reads_pictures`."""
         if self.noted_towers is not None:
             return np.asarray(self.towers.encode_pictures([self.towers.prepare(picture)])[0])
         if self.has_image_tower:
@@ -133,7 +133,7 @@ class Run(StoredRun):
 
     @property
     def has_image_tower(self) -> bool:
-        """True if the run's model reads pictures itself: it was trained on an image tower."""
+        """True if the run's model encodes pictures itself, because it was trained on an image tower."""
         return bool(self.config.get("towers", {}).get("image_tower"))
 
     def has_region_tower(self, split: str) -> bool:
@@ -152,7 +152,7 @@ class Run(StoredRun):
     @cached_property
     def towers(self) -> Any:
         """The pretrained towers that embedded the run, loaded once."""
-        from coder_core.runs.towers import load_towers  # torch is needed from here on, and only here
+        from coder_core.runs.towers import load_towers  # imports torch
 
         return load_towers(self.noted_towers or {}, self.name)
 
@@ -178,7 +178,7 @@ class Run(StoredRun):
 
 
 def open_run(path: str | Path) -> Run:
-    """Open a run folder. InputError: the folder is missing or damaged; the file is named."""
+    """Open a run folder. InputError: the folder is missing or damaged; the message names the file."""
     folder = Path(path)
     if not folder.is_dir():
         raise InputError.at(folder, "there is no such run", fix="check its path, such as checkpoints/NAME")

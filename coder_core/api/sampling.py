@@ -9,7 +9,7 @@ import numpy as np
 from coder_core.api.sides import Array, Direction, Modality, Sides
 
 SCORES_AT_MOST = 125_000_000  # 5,000 images × 25,000 captions: a larger split is sampled
-QUERIES_AT_MOST = 5_000  # captions, with their images, for what is computed query by query of a larger split
+QUERIES_AT_MOST = 5_000  # captions, with their images, for computations per query on a larger split
 POINTS_AT_MOST = 20_000  # images and captions together, for the joint space of a larger split
 
 
@@ -19,7 +19,7 @@ class Sample:
 
     images: Array  # (k,) rows of the images, ascending
     texts: Array  # (l,) rows of their captions, ascending
-    # of_images, of_texts: how many the split has
+    # of_images, of_texts: numbers in the split
     of_images: int
     of_texts: int
     seed: int  # of the draw
@@ -30,7 +30,7 @@ class Sample:
         return len(self.images), len(self.texts), self.seed
 
     def queries(self, direction: Direction) -> Array:
-        """Rows of the queries of a direction."""
+        """Return the rows of the queries of a direction."""
         return self.texts if direction == "t2i" else self.images
 
 
@@ -43,11 +43,11 @@ class SplitPart:
     image_rows: Array  # (k,) their rows in the split
     text_rows: Array  # (l,) those of the captions
     owner: Array  # (l,) the position among `images` of each caption's image
-    # (k, l) of a model that scores pair by pair; its rows above have no numbers (D = 0)
+    # (k, l) of a model that scores pair by pair; its embeddings above are empty (D = 0)
     scores: Array | None = None
 
     def sides(self, modality: Modality) -> Sides:
-        """As anchors, which `modality` names, and candidates."""
+        """Return anchors of `modality` and candidates of the other one."""
         numbers = np.arange(len(self.images))
         if modality == "image":
             return Sides(self.images, self.texts, numbers, self.owner, self.scores)
@@ -55,11 +55,11 @@ class SplitPart:
         return Sides(self.texts, self.images, self.owner, numbers, scores)
 
     def rows(self, modality: Modality) -> Array:
-        """Rows in the split of the images or of the captions."""
+        """Return the rows in the split of the images or of the captions."""
         return self.image_rows if modality == "image" else self.text_rows
 
     def of_sample(self, sample: Sample | None) -> SplitPart:
-        """The rows of a sample, copied out of the memory map; the part itself for None."""
+        """Return the rows of a sample, copied out of the memory map; the part itself for None."""
         if sample is None:
             return self
         rows, columns = sample.images, sample.texts
@@ -69,7 +69,7 @@ class SplitPart:
 
 
 def whole_split(images: Array, texts: Array, image_of_text: Array, scores: Array | None = None) -> SplitPart:
-    """A split as its only part; arguments as for `SplitPart`."""
+    """Return the whole split as one part; arguments as for `SplitPart`."""
     return SplitPart(images, texts, np.arange(len(images)), np.arange(len(texts)), image_of_text, scores)
 
 
@@ -82,11 +82,11 @@ def draw_sample(
     texts: int | None = None,
     seed: int = 0,
 ) -> Sample | None:
-    """Random images with their captions; None for a split small enough to compute whole.
+    """Draw random images with their captions; None for a split small enough to compute whole.
 
     Args:
         scores: the most similarities to compute; None for SCORES_AT_MOST.
-        points, texts: about so many images and captions together, or captions; None for as many as `scores` allows.
+        points, texts: approximate number of images and captions, or of captions; None for as many as `scores` allows.
     """
     most, captions = SCORES_AT_MOST if scores is None else scores, len(image_of_text)
     if images * captions <= most:
@@ -102,6 +102,6 @@ def draw_sample(
 
 
 def sample_of(rows: Array, images: int, image_of_text: Array, seed: int = 0) -> Sample:
-    """These images with all their captions; the other arguments as for `draw_sample`."""
+    """Return these images with all their captions; the other arguments as for `draw_sample`."""
     texts = np.flatnonzero(np.isin(image_of_text, rows))
     return Sample(np.unique(rows), texts, images, len(image_of_text), seed)

@@ -17,7 +17,7 @@ _ADDRESS = re.compile(r"[a-z]*\?[A-Za-z0-9%&=_.~+*-]*")  # a page and its query,
 
 
 def saved_views(root: Path) -> dict[str, str]:
-    """Name → address of every saved view, by name. InputError: the file holds something else."""
+    """Return name → address of every saved view, by name. InputError: the file holds something else."""
     file = root / FILE
     if not file.exists():
         return {}
@@ -33,7 +33,7 @@ def saved_views(root: Path) -> dict[str, str]:
 
 
 def save_view(root: Path, name: str, address: str) -> None:
-    """Save a view. InputError: the name is taken, empty or too long; the address is not one of the app; there are 200."""
+    """Save a view. InputError: the name exists, is empty or too long; the address is not the app's; 200 views exist."""
     if problem := _problem(name, address):
         raise InputError.at(f"the view {name[:LONGEST_NAME]!r}", problem)
     with FileLock(root / _LOCK):

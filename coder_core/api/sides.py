@@ -1,4 +1,4 @@
-"""Anchors against candidates of the other modality, whether a run has embeddings or scores of pairs."""
+"""Anchors against candidates of the other modality, for runs with embeddings or with scores of pairs."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ class Sides:
     candidates: Array  # (C, D) unit rows
     anchor_images: Array  # (Q,) the image each anchor shows or describes
     candidate_images: Array  # (C,) likewise; an anchor's own image is never a negative
-    # (Q, C) of a model that scores pair by pair; its anchors and candidates have no numbers (D = 0)
+    # (Q, C) of a model that scores pair by pair; its anchors and candidates are empty (D = 0)
     scores: Array | None = None
 
     def tile(self, rows: slice) -> Array:
-        """(k, C) float32 similarities of some anchors to all candidates, as a copy."""
+        """Return (k, C) float32 similarities of some anchors to all candidates, as a copy."""
         if self.scores is not None:
             return np.array(self.scores[rows], dtype=np.float32)
         return np.asarray(np.ascontiguousarray(self.anchors[rows]) @ self.candidates.T)
 
     def tiles(self, elements: int) -> Iterator[tuple[slice, Array, tuple[Array, Array]]]:
-        """Cut all similarities into tiles of at most `elements`: rows, tile, and rows and columns of own pairs in it."""
+        """Yield similarities in tiles of at most `elements`: rows, tile, and rows and columns of own pairs in it."""
         s = replace(self, candidates=np.ascontiguousarray(self.candidates))
         _, anchor, candidate = self.own_pairs()
         for rows in slices(len(self.anchors), elements // max(len(self.candidates), 1)):
@@ -43,13 +43,13 @@ class Sides:
             yield rows, s.tile(rows), (anchor[first:last] - rows.start, candidate[first:last])
 
     def row(self, anchor: int, candidates: Array | slice = slice(None)) -> Array:
-        """(k,) float32 similarities of one anchor to some candidates."""
+        """Return (k,) float32 similarities of one anchor to some candidates."""
         if self.scores is not None:
             return np.array(self.scores[anchor, candidates], dtype=np.float32)
         return np.asarray(np.asarray(self.candidates[candidates], np.float32) @ self.anchors[anchor])
 
     def pairs(self, anchors: Array, candidates: Array) -> Array:
-        """(P,) float32 similarity of each anchor to the candidate at the same position."""
+        """Return (P,) float32 similarity of each anchor to the candidate at the same position."""
         if self.scores is not None:
             return np.asarray(self.scores[anchors, candidates], dtype=np.float32)
         similarities = np.empty(len(anchors), dtype=np.float32)
@@ -59,7 +59,7 @@ class Sides:
         return similarities
 
     def own_pairs(self) -> tuple[Array, Array, Array]:
-        """Pairs of the same image: how many each anchor has (Q,), their anchors, ascending, and candidates (P,)."""
+        """Return pairs of the same image: counts per anchor (Q,), and their anchors, ascending, and candidates (P,)."""
         order = np.argsort(self.candidate_images, kind="stable")
         images = self.candidate_images[order]
         first, last = (np.searchsorted(images, self.anchor_images, side) for side in ("left", "right"))
@@ -69,14 +69,14 @@ class Sides:
         return count, anchor, order[first[anchor] + within]
 
     def among(self, candidates: Array) -> Sides:
-        """The same anchors against some of the candidates."""
+        """Return the same anchors against some of the candidates."""
         scores = None if self.scores is None else self.scores[:, candidates]
         images = self.candidate_images[candidates]
         return Sides(self.anchors, self.candidates[candidates], self.anchor_images, images, scores)
 
 
 def first_captions(image_of_text: Array, images: int) -> Array:
-    """(n,) the first caption of each image; −1 for an image without captions."""
+    """Return (n,) the first caption of each image; −1 for an image without captions."""
     first = np.full(images, -1, dtype=np.int64)
     captioned, captions = np.unique(image_of_text, return_index=True)
     first[captioned] = captions

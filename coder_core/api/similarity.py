@@ -1,8 +1,8 @@
-"""A similarity matrix before and after diversity scaling: its cells, every number of a pair, and as a table. CODER eq. 4.
+"""A similarity matrix before and after diversity scaling: its cells, every number of a pair, and a table. CODER eq. 4.
 
 With S the cosines, an anchor i and its negatives j, the exponent of the loss is x_ij = (S_ij − γ) / (μ·div_i), and the
-share of the loss that a negative carries is p_ij = exp(x_ij) / (1 + Σ_k exp(x_ik)). A matrix is computed tile by tile, a
-large one as the means of blocks. At the end: μ and γ to read a run with that was not trained by eq. 4.
+share of a negative in the loss is p_ij = exp(x_ij) / (1 + Σ_k exp(x_ik)). A matrix is computed tile by tile, a large
+one as the means of blocks. At the end: μ and γ for a run that was not trained with eq. 4.
 """
 
 from collections.abc import Sequence
@@ -24,12 +24,12 @@ from coder_core.ops.diversity_scaling import sharpness, squash
 Order = Literal["drawn", "diversity", "cluster"]
 
 TILE = 2_097_152  # 8 MiB of float32: the largest piece of S in memory
-CELLS = 256  # a side: up to here every pair is a cell of its own
+CELLS = 256  # per side; up to this size every pair has its own cell
 LABEL_LENGTH = 80  # letters of a caption in a label
 PAIRS_AT_MOST = 200_000
 TREE_AT_MOST = 2_000  # a tree of all distances above this takes seconds
 TOP_OF_NEGATIVES = 0.99
-MEDIANS_TO_MU = 1 / 3  # puts μ at the paper's 0.1 where the two medians lie 0.3 apart, as on Flickr8k
+MEDIANS_TO_MU = 1 / 3  # gives the paper's μ of 0.1 if the two medians differ by 0.3, as on Flickr8k
 LEAST_MU = 0.005
 
 
@@ -40,14 +40,14 @@ class AnchorDiversity:
     spread: Array  # (Q,) standard deviation, or entropy in bits
     raw: Array  # (Q,) 1 / sigmoid(ε / spread)
     diversity: Array  # (Q,) raw over the largest raw
-    negatives: Array  # (Q,) how many there are
+    negatives: Array  # (Q,) number of negatives
 
 
 @dataclass(frozen=True)
 class Scaled:
     """A matrix before and after diversity scaling; anchors are rows, candidates columns, all four float32 (R, C)."""
 
-    similarity: Array  # S, the own pairs included
+    similarity: Array  # S, including own pairs
     exponent: Array  # (S − γ) / (μ·div)
     change: Array  # what diversity adds to (S − γ) / μ
     share: Array  # p, of the loss. NaN for own pairs, which are not negatives.
@@ -59,22 +59,21 @@ class Scaled:
 
 
 def spread_over(s: Sides, loss: Loss) -> Array:
-    """(Q,) standard deviation, or entropy in bits, of every anchor over the negatives in `s`; μ, γ, ε play no part."""
+    """Return (Q,) standard deviation, or entropy in bits, of each anchor over the negatives in `s`; ignores μ, γ, ε."""
     return std_over_split(s) if loss.function == "std" else entropy_over_split(s, loss.entropy_temperature)
 
 
 def anchor_diversity(s: Sides, loss: Loss, spread: Array | None = None) -> AnchorDiversity:
-    """Spread (known from `spread_over`, or None) and diversity of every anchor over the negatives in `s`, normalised over
-    these anchors."""
+    """Compute spread (given from `spread_over`, or None) and diversity of every anchor over the negatives in `s`,
+    normalised over these anchors."""
     spread = spread_over(s, loss) if spread is None else spread
     raw = squash(spread, loss.epsilon)
     return AnchorDiversity(spread, raw, normalise(raw), len(s.candidates) - s.own_pairs()[0])
 
 
 def scale(s: Sides, spread: AnchorDiversity, loss: Loss, *, cells: int = CELLS) -> Scaled:
-    """The four matrices, at most `cells` a side. Only one tile of S is in memory at a time. ValueError: μ is
-    not positive. `s`: unit rows, in the order in which they are shown. `spread`: of the same anchors. `loss`:
-    μ and γ."""
+    """Compute the four matrices, at most `cells` per side, with only one tile of S in memory at a time. ValueError: μ
+    is not positive. `s`: unit rows, in the order shown. `spread`: of the same anchors. `loss`: μ and γ."""
     plain, scaled = sharpness(1.0, loss.temperature), sharpness(spread.diversity, loss.temperature)
     total, width = len(s.anchors), len(s.candidates)
     row_step, column_step = max(1, -(-total // cells)), max(1, -(-width // cells))
@@ -109,8 +108,8 @@ class Pair:
     """One cell: every number of eq. 3 and 4 for an anchor and a candidate."""
 
     similarity: float  # S
-    own: bool  # the candidate is the anchor's own and not a negative: exponents and shares are NaN
-    negatives: int  # how many the anchor has here
+    own: bool  # True if the candidate is the anchor's own, not a negative: exponents and shares are NaN
+    negatives: int  # number of the anchor's negatives here
     # spread, raw, largest, diversity: eq. 3; largest is over all anchors
     spread: float
     raw: float
@@ -136,7 +135,7 @@ class Pair:
 def open_pair(
     s: Sides, spread: AnchorDiversity, loss: Loss, anchor: int, candidate: int, *, paired: bool
 ) -> Pair:
-    """Every number behind one cell, in float64; anchor and candidate are positions in `s`. `paired`: candidate k is
+    """Compute every number of one cell, in float64; anchor and candidate are positions in `s`. `paired`: candidate k is
     the partner of anchor k. IndexError: there is no such cell."""
     if not (0 <= anchor < len(s.anchors) and 0 <= candidate < len(s.candidates)):
         raise IndexError(f"no cell ({anchor}, {candidate}) in {len(s.anchors)} × {len(s.candidates)}")
@@ -174,7 +173,7 @@ def open_pair(
 
 
 def matrix_sides(run: Run, split: str, samples: MatrixSamples, direction: Direction) -> Sides:
-    """The anchors ("i2t": images) and candidates of a matrix, in its order."""
+    """Return the anchors ("i2t": images) and candidates of a matrix, in its order."""
     split_part, images, texts = run.compared(split), samples.images, samples.texts
     v, w, owner = split_part.images[images], split_part.texts[texts], split_part.owner[texts]
     scores = None if split_part.scores is None else split_part.scores[np.ix_(images, texts)]
@@ -186,7 +185,7 @@ def matrix_sides(run: Run, split: str, samples: MatrixSamples, direction: Direct
 def ordered(
     run: Run, split: str, samples: MatrixSamples, by: Order, direction: Direction, loss: Loss
 ) -> MatrixSamples:
-    """The samples ordered by this run's diversities, the most ambiguous anchor first, or with alike ones side by side."""
+    """Order the samples by this run's diversities, most ambiguous anchor first, or with similar ones side by side."""
     if by == "drawn":
         return samples
     s, images, texts = matrix_sides(run, split, samples, "i2t"), samples.images, samples.texts
@@ -208,15 +207,15 @@ def ordered(
 
 
 def _alike(vectors: Array) -> Array:
-    """An order in which alike vectors are neighbours: the leaves of an average-linkage tree of cosine distances.
-    Above 2,000 of them: by angle in the plane of the two largest principal components."""
+    """Return an order in which similar vectors are neighbours: the leaves of an average-linkage tree of distances
+    between unit rows, or, above 2,000 vectors, by angle in the plane of the two largest principal components."""
     unit = unit_rows(np.asarray(vectors))
     if len(unit) < 3:
         return np.arange(len(unit))
     if len(unit) <= TREE_AT_MOST:
         from scipy.cluster.hierarchy import leaves_list, linkage  # a third of a second to import
 
-        # Between unit rows euclidean distances order as cosines do
+        # Between unit rows, Euclidean distances have the same order as cosine distances
         return np.asarray(leaves_list(linkage(unit, "average")))
     centred = unit - unit.mean(0)
     _, axes = np.linalg.eigh(centred.T @ centred)
@@ -234,19 +233,19 @@ def scaled_matrix(
     cells: int = CELLS,
     spread: Array | None = None,
 ) -> Scaled:
-    """S, exponents, the change by diversity, and shares of the loss; diversity is taken over the samples shown.
+    """Compute S, exponents, the change by diversity, and shares of the loss; diversity is taken over the samples shown.
     ValueError: μ or ε is not positive.
 
     Args:
-        cells: a side; a larger matrix is shown as the means of blocks.
-        spread: from `spread_over` of the same sides, when it is known.
+        cells: number per side; a larger matrix is shown as the means of blocks.
+        spread: from `spread_over` of the same sides, if it is known.
     """
     sides = matrix_sides(run, split, samples, direction)
     return scale(sides, anchor_diversity(sides, loss, spread), loss, cells=cells)
 
 
 def hardest_in_cell(sides: Sides, scaled: Scaled, row: int, column: int) -> tuple[int, int]:
-    """Positions (anchor, candidate) of a cell's pair; of a block, its most similar negative."""
+    """Return the positions (anchor, candidate) of a cell's pair, or of a block's most similar negative."""
     top, left = row * scaled.row_step, column * scaled.column_step
     if scaled.row_step == scaled.column_step == 1:
         return top, left
@@ -258,8 +257,8 @@ def hardest_in_cell(sides: Sides, scaled: Scaled, row: int, column: int) -> tupl
 
 
 def positions(samples: MatrixSamples, direction: Direction, image: int, text: int) -> tuple[int, int] | None:
-    """The cell (anchor, candidate) of an image and a caption; None when one of them is not shown. An image that is in
-    a batch of pairs more than once is taken beside this caption, when it is its own."""
+    """Return the cell (anchor, candidate) of an image and a caption; None if one of them is not shown. If a batch of
+    pairs has the image more than once, its occurrence beside this caption is preferred."""
     rows, columns = np.flatnonzero(samples.images == image), np.flatnonzero(samples.texts == text)
     if not len(rows) or not len(columns):
         return None
@@ -269,8 +268,8 @@ def positions(samples: MatrixSamples, direction: Direction, image: int, text: in
 
 
 def matrix_table(scaled: Scaled, samples: MatrixSamples, direction: Direction) -> pd.DataFrame:
-    """One row a cell: anchor, candidate (rows in the split; of a block its first), and the four values. Own pairs
-    have no exponent, change or share. Of blocks every value is a mean."""
+    """Return one row per cell: anchor, candidate (rows in the split; the first ones of a block), and the four values.
+    Own pairs have no exponent, change or share. Values of blocks are means."""
     axes = _axes(scaled, samples, direction)
     names = [f"first {name}" if step > 1 else name for _, name, step in axes]
     anchors, candidates = (rows[::step] for rows, _, step in axes)
@@ -288,14 +287,14 @@ def matrix_table(scaled: Scaled, samples: MatrixSamples, direction: Direction) -
 def labels(
     scaled: Scaled, samples: MatrixSamples, direction: Direction, captions: Sequence[str] = ()
 ) -> tuple[list[str], list[str]]:
-    """Labels of rows and columns: "image 12" and "caption 60: a dog in …", or "images 12 … 80 (14)" for a block. Without
-    the captions of the split a caption is its number."""
+    """Return labels of rows and columns: "image 12" and "caption 60: a dog in …", or "images 12 … 80 (14)" for a block.
+    Without the split's captions, a label has only the number."""
     anchors, candidates = (_labels(*axis, captions) for axis in _axes(scaled, samples, direction))
     return anchors, candidates
 
 
 def _axes(scaled: Scaled, samples: MatrixSamples, direction: Direction) -> list[tuple[Array, str, int]]:
-    """Rows in the split, name and step of the anchors and of the candidates."""
+    """Return rows in the split, name and step of the anchors and of the candidates."""
     names = [(samples.images, "image"), (samples.texts, "caption")]
     names = names if direction == "i2t" else names[::-1]
     return [(*name, step) for name, step in zip(names, (scaled.row_step, scaled.column_step), strict=True)]
@@ -313,7 +312,7 @@ def _labels(rows: Array, name: str, step: int, captions: Sequence[str]) -> list[
 
 @dataclass(frozen=True)
 class StartingValues:
-    """μ and γ that fit a run's similarities, and what they follow from."""
+    """μ and γ that fit a run's similarities, and the statistics they are derived from."""
 
     # γ is midway between `negatives_top` and `positives`; μ is a third of the distance between the medians,
     # at least 0.005; both rounded to 0.005. ε is the paper's. Without negatives all are the paper's.
@@ -325,8 +324,8 @@ class StartingValues:
 
 
 def values_from_similarities(run: Run, split: str, *, pairs: int = PAIRS_AT_MOST) -> StartingValues:
-    """Take μ and γ from quantiles of a run's similarities, everything else from `run.loss`. Of a larger split, `pairs`
-    random pairs are used."""
+    """Derive μ and γ from quantiles of a run's similarities; everything else is from `run.loss`. Of a larger split,
+    `pairs` random pairs are used."""
     loss = run.loss
     s = run.sides(split, "text")
     captions, images = len(s.anchors), len(s.candidates)

@@ -1,4 +1,4 @@
-"""Reports: one HTML file that says how runs retrieve on a split, what changed, and where they fail."""
+"""Reports: one HTML file that shows how well runs retrieve on a split, what changed, and where they fail."""
 
 from coder_core.api.report.gate import Gate, judge
 from coder_core.api.report.page import render

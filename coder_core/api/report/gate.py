@@ -16,7 +16,7 @@ RULE = (
     "A check fails when the upper end of the 95% interval of the change (last run − first run, paired bootstrap over "
     "images) is below the allowed change. Intervals of slices are not widened for the number of slices."
 )
-OF_CAPTIONS = ("length", "kind of word", "word")  # kinds of slices that no run has an influence on
+OF_CAPTIONS = ("length", "kind of word", "word")  # kinds of slices that depend on captions only
 
 
 @dataclass(frozen=True)
@@ -25,15 +25,15 @@ class Gate:
 
     recalls: Mapping[str, float]  # a key of `bootstrap.RECALLS` → its smallest allowed change
     slices: float | None = None  # smallest allowed change of R@1 of a slice; None checks no slice
-    queries: int = 200  # of the smallest slice that is checked
+    queries: int = 200  # fewest queries of a slice that is checked
 
 
 @dataclass(frozen=True)
 class Check:
     """One change against its allowed change, in points."""
 
-    name: str  # "rsum", "t2i_r1", or "t2i_r1, word “dog”" of a slice
-    queries: int | None  # of a slice
+    name: str  # "rsum", "t2i_r1", or "t2i_r1, word “dog”" for a slice
+    queries: int | None  # of a slice; None for a whole recall
     allowed: float
     change: float
     low: float  # low, high: its 95% interval
@@ -60,13 +60,13 @@ class Verdict:
         return sorted((check for check in self.checks if not check.passed), key=lambda check: check.change)
 
     def sentence(self) -> str:
-        """The verdict in words."""
+        """Return the verdict in words."""
         if failed := self.failed:
             return f"{self.last} fails {len(failed):,} of {len(self.checks):,} checks against {self.first}."
         return f"{self.last} passes all {len(self.checks):,} checks against {self.first}."
 
     def table(self) -> pd.DataFrame:
-        """The checks of whole recalls, and of the slices those that fail."""
+        """Return the checks of whole recalls, and the failed checks of slices."""
         rows = [
             {
                 "check": check.name,
@@ -81,15 +81,15 @@ class Verdict:
         return pd.DataFrame(rows, columns=["check", "queries", "allowed", "change", "verdict"])
 
     def document(self) -> str:
-        """The verdict as JSON: names, rule, passed, and every check."""
+        """Return the verdict as JSON: names, rule, passed, and every check."""
         names = {"first": self.first, "last": self.last, "split": self.split, "rule": RULE}
         checks = [asdict(check) | {"passed": check.passed} for check in self.checks]
         return json.dumps(names | {"passed": not self.failed, "checks": checks}, ensure_ascii=False, indent=1)
 
 
 def judge(first: Run, last: Run, split: str, gate: Gate) -> Verdict:
-    """Check the last run against the first. InputError: they were evaluated on different samples, or no slice has as many
-    queries as the gate asks for.
+    """Check the last run against the first. InputError: they were evaluated on different samples, or no slice has as
+    many queries as the gate requires.
 
     Slices are those of caption length, kinds of words and frequent words, in both directions, over at most 10,000
     images.

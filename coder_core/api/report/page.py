@@ -20,7 +20,7 @@ class Section:
     heading: str
     how: str  # how to read it, one paragraph
     # kind and content, from top to bottom. Kinds are the macros of the template: "facts" (a mapping),
-    # "sentences", "subheading", "table" (a DataFrame, with its index where that has a name; a cell may be
+    # "sentences", "subheading", "table" (a DataFrame, with its index if that has a name; a cell may be
     # mean, low and high), "bands" (queries of every direction by the band of their rank in the first run, rows
     # of `counts`, and in the last, columns), "examples" (captions as queries, with data URLs or "" for the
     # pictures), "histogram" (counts and the smallest value), "commands" (pairs of a name and a command)
@@ -39,7 +39,7 @@ class Report:
 
 
 def render(report: Report) -> str:
-    """The page. Every value is escaped; the only markup is the template's own."""
+    """Render the page. Every value is escaped; the only markup is the template's own."""
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)
     helpers: Mapping[str, Any] = {
         "numeric": lambda column: not column.map(type).eq(str).any(),
@@ -53,7 +53,7 @@ def render(report: Report) -> str:
 
 
 def _cell(value: Any) -> str:
-    """A cell; (mean, low, high) has its interval below it."""
+    """Format a cell; (mean, low, high) becomes the mean with its interval below."""
     if isinstance(value, tuple):
         cell = Markup('{:.1f}<br><span class="interval">{:.1f} to {:.1f}</span>')
         return cell.format(*value)
@@ -63,7 +63,7 @@ def _cell(value: Any) -> str:
 
 
 def _shade(count: int, most: int, row: int, column: int) -> str:
-    """Background of a cell: green where the last run ranks higher, red where lower, grey on the diagonal."""
+    """Return the background of a cell: green if the last run ranks higher, red if lower, grey on the diagonal."""
     share = 0.08 + 0.62 * (count / most) ** 0.5 if count and most else 0.0
     red, green, blue = (90, 105, 115) if row == column else (44, 138, 75) if row > column else (190, 70, 50)
     return f"rgba({red},{green},{blue},{share:.2f})"

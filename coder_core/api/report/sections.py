@@ -26,7 +26,7 @@ from coder_core.evaluation.bootstrap import RANKS, count_hits, mean_intervals, r
 from coder_core.evaluation.graded import label_values
 
 PICTURE_SIZE = 220  # pixels of the longer side
-EXAMPLES = 6  # of every kind of failure
+EXAMPLES = 6  # per kind of failure
 SLICES, CLUSTERS, AMBIGUOUS = 14, 12, 12
 BANDS = (1, 5, 10, 50)  # ranks up to these make a band; the last is open
 LABELS = ("1", "2–5", "6–10", "11–50", "over 50")
@@ -61,12 +61,12 @@ def gather(
     positives: Sequence[str | Path] = (),
     verdict: Verdict | None = None,
 ) -> Report:
-    """Gather the report on one or several runs of the same samples; the last is the one that is judged. InputError: a run
+    """Gather the report on one or several runs of the same samples; the last is the one under review. InputError: a run
     lacks the split, the samples differ, or a source of judgements cannot be read.
 
     Args:
         positives: sources of judgements beyond the labels, see `run_judgements`.
-        verdict: of `judge`, shown first.
+        verdict: from `judge`, shown first.
     """
     first, last = runs[0], runs[-1]
     several = len(runs) > 1
@@ -110,7 +110,7 @@ def gather(
 
 
 def _short(changes: pd.DataFrame | None, slices: pd.DataFrame, name: str) -> Iterator[str]:
-    """Sentences on queries that moved, and on the worst slice."""
+    """Yield sentences on queries that moved, and on the worst slice."""
     if changes is not None:
         counts = changes[changes["direction"] == "t2i"]["outcome"].value_counts()
         fixed, broken = (int(counts.get(outcome, 0)) for outcome in ("fixed", "broken"))
@@ -136,7 +136,8 @@ def _data(run: Run, split: str) -> dict[str, str]:
 
 
 def _recalls(runs: Sequence[Run], split: str) -> list[tuple[str, Any]]:
-    """Two tables: what each run is and its R@sum; R@K, MRR and nDCG@10 of every direction and run, each (mean, low, high)."""
+    """Return two tables, with (mean, low, high) for each number: origin and R@sum of each run; R@K, MRR and nDCG@10 of
+    each direction and run."""
     sums, rows, columns = [], [], [*(f"R@{k}" for k in RANKS), "MRR", "nDCG@10"]
     for run in runs:
         ranks, owner = run.ranks(split), run.image_of_text(split)
@@ -194,7 +195,7 @@ def _moved(first: Run, last: Run, split: str, changes: pd.DataFrame) -> list[tup
 
 
 def _failures(run: Run, split: str, changes: pd.DataFrame | None) -> Iterator[tuple[str, Any]]:
-    """Headings and examples of every kind of failure."""
+    """Yield headings and examples of every kind of failure."""
     captions, owner, names = run.captions(split), run.image_of_text(split), run.image_names(split)
     table = margins(run, split, "t2i", sample=run.sample(split)).set_index("query")
     rows: dict[int, dict[str, float]] = table.to_dict("index")  # type: ignore[assignment]
@@ -234,7 +235,7 @@ def _failures(run: Run, split: str, changes: pd.DataFrame | None) -> Iterator[tu
 
 
 def _slices(runs: Sequence[Run], split: str) -> pd.DataFrame:
-    """slice, queries, excess misses, R@1 with its interval, MRR and nDCG@10 of the last run and, of several, the gain."""
+    """Return slice, queries, excess misses, R@1 with its interval, MRR and nDCG@10 of the last run, and any gain."""
     columns = slice_columns(runs[-1], split)
     table = slice_table(runs, split, "t2i", 1, usual_slices(columns), columns)
     last = len(runs) - 1
@@ -277,7 +278,7 @@ def _ambiguity(run: Run, split: str) -> list[Section]:
 
 
 def _reviews(runs: Sequence[Run], split: str, reviews: Reviews) -> dict[str, str]:
-    """Verdicts on the split, and every run's recall by the labels and as the verdicts correct them."""
+    """Describe the verdicts, and every run's recall on the split by the labels and by the corrected labels."""
     counts = Counter(review.verdict for review in reviews.standing)
     facts = {
         "verdicts": ", ".join(f"{count:,} {verdict}" for verdict, count in counts.most_common()),

@@ -14,7 +14,7 @@ from coder_core.evaluation.bootstrap import Difference, count_hits, differences
 
 Ranks = Mapping[str, Array]
 OUTCOMES = ("fixed", "broken", "both wrong", "both right")
-# a setting → what has no effect where it is "none", 0 or absent (the beginnings of their names)
+# switch → prefixes of the settings that have no effect if it is "none", 0 or absent
 SWITCHES: dict[str, tuple[str, ...]] = {
     "boosting.boosting": ("boosting.",),
     "cleaning.clean": ("cleaning.",),
@@ -32,10 +32,9 @@ SWITCHES: dict[str, tuple[str, ...]] = {
 
 
 def compare(run_a: Run, run_b: Run, split: str, *, at: int = 1) -> pd.DataFrame:
-    """Rank changes of every query from one run to another: fixed, broken, both wrong, both right. Returns
-    direction ("i2t", "t2i"), query, rank_a, rank_b (from 1), change (> 0: run_b is better), outcome.
-    InputError: the runs were evaluated on different samples. `at`: a query is right when a true match is
-    among its first `at` results."""
+    """Compare the ranks of every query in two runs. Return direction ("i2t", "t2i"), query, rank_a, rank_b (from 1),
+    change (> 0: run_b is better), outcome (fixed, broken, both wrong, both right). InputError: the runs were evaluated
+    on different samples. `at`: a query is right if a true match is among its first `at` results."""
     _check_same_samples(run_a, run_b, split)
     return rank_changes(run_a.ranks(split), run_b.ranks(split), at)
 
@@ -57,14 +56,14 @@ def same_samples(run_a: Run, run_b: Run, split: str) -> bool:
 
 
 def outcomes(ranks_a: Array, ranks_b: Array, at: int = 1) -> Array:
-    """ "fixed" where only the second run puts a true match among the first `at`, and so on; ranks count from 0."""
+    """Return "fixed" where only the second run has a true match among the first `at`, and so on; ranks count from 0."""
     right_a, right_b = np.asarray(ranks_a) < at, np.asarray(ranks_b) < at
     cases = [~right_a & right_b, right_a & ~right_b, ~right_a & ~right_b]
     return np.select(cases, OUTCOMES[:3], default=OUTCOMES[3])
 
 
 def rank_changes(ranks_a: Ranks, ranks_b: Ranks, at: int = 1) -> pd.DataFrame:
-    """`compare` from ranks: "i2t" (n,) and "t2i" (m,) from 0; −1, an image without captions, is not a query."""
+    """Do `compare` from ranks: "i2t" (n,) and "t2i" (m,) from 0; −1, an image without captions, is not a query."""
     parts = []
     for direction in DIRECTIONS:
         a, b = np.asarray(ranks_a[direction]), np.asarray(ranks_b[direction])
@@ -76,11 +75,11 @@ def rank_changes(ranks_a: Ranks, ranks_b: Ranks, at: int = 1) -> pd.DataFrame:
 
 
 def diversity_changes(table_a: pd.DataFrame, table_b: pd.DataFrame) -> pd.DataFrame:
-    """Changes of every anchor's diversity from one run to another. InputError: the tables are of different anchors.
+    """Compare every anchor's diversity in two runs. InputError: the tables are of different anchors.
 
     Returns:
         anchor, image, diversity_a, diversity_b, place_a, place_b (percent of the anchors with a smaller spread: the
-        order of eq. 3 without its rounding to 1), change (of the place: below 0, the anchor is more ambiguous to the
+        order of eq. 3 without its rounding to 1), change (of the place: below 0, the anchor is more ambiguous in the
         second run).
     """
     if not np.array_equal(table_a["anchor"], table_b["anchor"]):
@@ -98,16 +97,16 @@ def diversity_changes(table_a: pd.DataFrame, table_b: pd.DataFrame) -> pd.DataFr
 
 
 def rank_correlation(first: Array | pd.Series, second: Array | pd.Series) -> float:
-    """Spearman's ρ of two columns; pairs with a missing value are left out, NaN where one of them never varies."""
+    """Return Spearman's ρ of two columns without pairs that miss a value; NaN if a column is constant."""
     pairs = pd.DataFrame({"first": np.asarray(first), "second": np.asarray(second)}).dropna()
     return float(pairs.corr(method="spearman", min_periods=2).to_numpy()[0, 1])
 
 
 def config_differences(configs: Mapping[str, Mapping[str, Any]]) -> pd.DataFrame:
-    """The settings in which the named configurations differ: index = key, one column a run; "—" where a key is absent.
+    """Tabulate settings in which the configurations differ: index = key, one column per run; "—" if a key is absent.
 
-    A trained run of an older version has what it was trained with in the place of settings it did not know. Left out:
-    the run's name, its [about] table (command, versions, date), and the settings of a part that no run has (`SWITCHES`).
+    Settings that did not exist when a run was trained are filled with the values it was trained with. Left out: the
+    run's name, its [about] table (command, versions, date), and settings of parts that no run has (`SWITCHES`).
     """
     flat = {}
     for name, config in configs.items():
@@ -143,10 +142,10 @@ def _shown(value: Any) -> str:
 
 
 def gains(first: Run, last: Run, split: str, captions: Array | None = None) -> dict[str, Difference]:
-    """Every recall and R@sum of one run minus those of another, with 95% intervals; keys as in the metrics.
+    """Compute every recall and R@sum of one run minus those of another, with 95% intervals; keys as in the metrics.
 
-    Only these captions count (numbers; None: all), and their images. InputError: the runs were evaluated on different
-    samples.
+    Only `captions` (numbers; None: all) and their images count as queries. InputError: the runs were evaluated on
+    different samples.
     """
     _check_same_samples(first, last, split)
     return rank_gains(first.ranks(split), last.ranks(split), first.image_of_text(split), captions)
@@ -155,7 +154,7 @@ def gains(first: Run, last: Run, split: str, captions: Array | None = None) -> d
 def rank_gains(
     before: Ranks, after: Ranks, image_of_text: Array, captions: Array | None = None
 ) -> dict[str, Difference]:
-    """`gains` from ranks: "i2t" (n,) and "t2i" (m,) from 0; image_of_text (m,), captions (c,) numbers or None."""
+    """Do `gains` from ranks: "i2t" (n,) and "t2i" (m,) from 0; image_of_text (m,), captions (c,) numbers or None."""
     rows = np.arange(len(image_of_text)) if captions is None else np.asarray(captions)
     owner = np.asarray(image_of_text)[rows]
     images = np.isin(np.arange(len(before["i2t"])), owner)
@@ -169,15 +168,15 @@ def rank_gains(
 def gain_in_words(
     first: Run, last: Run, split: str, recall: str = "rsum", captions: Array | None = None
 ) -> str:
-    """A recall ("t2i_r1", …) or R@sum of one run against another with its 95% interval, and whether it may be noise;
-    `captions` and errors as for `gains`."""
+    """Describe the gain of a run over another in a recall ("t2i_r1", …) or R@sum, with its 95% interval and whether it
+    may be noise; `captions` and errors as for `gains`."""
     gain = gains(first, last, split, captions)[recall]
     return in_words(recall, gain, f"of {last.name}", f"that of {first.name}")
 
 
 def in_words(recall: str, gain: Difference, row: str, reference: str) -> str:
-    """One sentence: "Text → image R@1 of a against that of b: +1.2 (95% interval …), it may be noise: …".
-    `recall`: a key of `gains`. `row`, `reference`: what is compared, "of a" and "that of b"."""
+    """Return one sentence: "Text → image R@1 of a against that of b: +1.2 (95% interval …), it may be noise: …".
+    `recall`: a key of `gains`. `row`, `reference`: names of what is compared, "of a" and "that of b"."""
     direction, _, rank = recall.partition("_r")
     name = "R@sum" if recall == "rsum" else f"{DIRECTIONS[direction]} R@{rank}"  # type: ignore[index]
     verdict = "beyond noise" if gain.beyond_noise else "it may be noise: other images could reverse it"

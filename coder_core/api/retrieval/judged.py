@@ -1,7 +1,7 @@
-"""Judgements of people beyond the labels: which results they judged to be matches, recall by that, and probes.
+"""People's judgements beyond the labels: results judged to be matches, recall with these matches, and probes.
 
-Facts of a file or of COCO's judges, in contrast to the guesses of `results`; they are shown beside the recall of the
-labels. A probe asks whether a run scores a picture's caption above the same caption made wrong.
+Judgements are facts from a file or from COCO's judges, unlike the guesses in `results`; they are shown beside the
+recall by the labels. A probe tests whether a run scores a picture's caption above a wrong version of that caption.
 """
 
 from collections.abc import Mapping, Sequence
@@ -38,23 +38,23 @@ JUDGED_VALUES = ("map_at_r", "r_precision", *JUDGED)
 
 
 def judgement_files(folder: Path) -> list[Path]:
-    """The files of judgements that a data folder holds."""
+    """List the files of judgements in a data folder."""
     return [folder / name for name in JUDGEMENT_FILES if (folder / name).is_file()]
 
 
 def judgement_packages() -> dict[str, str]:
-    """COCO's judgements that are installed: the name that `run_judgements` takes → the name people know."""
+    """Return the installed judgements of COCO: argument of `run_judgements` → name to display."""
     return dict(COCO_JUDGEMENTS) if find_spec(PACKAGE) is not None else {}
 
 
 def run_judgements(run: Run, split: str, source: str | Path) -> Judgements:
-    """The judged pairs of a run's split; arguments and errors as for `read_judgements`."""
+    """Read the judged pairs of a run's split; arguments and errors as for `read_judgements`."""
     ids = run.analysis(split).caption_ids
     return read_judgements(source, run.image_names(split), run.image_of_text(split), ids)
 
 
 def judged_results(run: Run, split: str, direction: Direction, judgements: Judgements) -> Array:
-    """(Q, K) bool: true for those of the ten best results of every query that only the judgements call a match."""
+    """Return (Q, K) bool: which of every query's ten best results are matches only by the judgements."""
     best = run.best(split, direction).astype(np.int64)
     query = np.arange(len(best))[:, None]
     pairs = judgements.of_texts if direction == "t2i" else judgements.of_images[:, ::-1]
@@ -64,10 +64,10 @@ def judged_results(run: Run, split: str, direction: Direction, judgements: Judge
 
 
 def judged_values(run: Run, split: str, judgements: Judgements) -> pd.DataFrame:
-    """Metrics of every query by the judgements, and by the labels alone. Loads torch.
+    """Compute the metrics of every query by the judgements, and by the labels alone. Loads torch.
 
     Returns:
-        One row a query with a positive: direction ("i2t", "t2i"), query, and from 0 to 1 map_at_r, r_precision,
+        One row per query with a positive: direction ("i2t", "t2i"), query, and from 0 to 1 map_at_r, r_precision,
         judged_1, judged_5, judged_10 (any positive among the first K), judged_mrr, judged_ndcg10, labels_1, labels_5,
         labels_10 (a labelled one), labels_mrr and labels_ndcg10. Among exactly equal scores positives come last.
     """
@@ -96,14 +96,14 @@ def judged_values(run: Run, split: str, judgements: Judgements) -> pd.DataFrame:
 def judged_recall(
     names: Sequence[str], values: Sequence[pd.DataFrame], queries: Mapping[str, Array] | None = None
 ) -> pd.DataFrame:
-    """Recall by the labels and by the judgements over the same queries, mAP@R and R-Precision, in percent.
+    """Compute recall by the labels and by the judgements over the same queries, mAP@R and R-Precision, in percent.
 
     Args:
         queries: direction → numbers of the queries that count; None for all.
 
     Returns:
-        One row a direction and run: direction, run, queries (their number), and the columns of `judged_values`; NaN
-        where no query counts.
+        One row per direction and run: direction, run, queries (their number), and the columns of `judged_values`; NaN
+        if no query counts.
     """
     rows = []
     for direction in DIRECTIONS:
@@ -117,15 +117,15 @@ def judged_recall(
 
 
 def graded_evaluations(run: Run, split: str) -> list[GradedEvaluation]:
-    """The metrics by files of qrels that `coder_core.evaluate` stored with a run. InputError: some are damaged."""
+    """Read the metrics by files of qrels that `coder_core.evaluate` stored with a run. InputError: some are damaged."""
     return read_graded(run.path, split, run.analysis(split))
 
 
 def graded_tables(
     evaluations: Mapping[str, Sequence[GradedEvaluation]],
 ) -> list[tuple[GradedEvaluation, pd.DataFrame]]:
-    """One evaluation and one table per qrels file: direction, run, queries, and (mean, low, high) in percent for every
-    metric; NaN where a run was evaluated without it. Two states of one file make two tables."""
+    """Return one evaluation and one table per qrels file: direction, run, queries, and (mean, low, high) in percent for
+    every metric; NaN if a run was evaluated without it. Two versions of a file give two tables."""
     files: dict[tuple[str, str], tuple[GradedEvaluation, list[dict[str, object]]]] = {}
     for direction, (name, results) in product(DIRECTIONS, evaluations.items()):
         for result in results:
@@ -142,12 +142,12 @@ def probe_run(
     the pictures, or cannot embed new texts.
 
     Args:
-        pictures: folder of the pictures that are not of the split, for a run that reads pictures; empty takes the
+        pictures: folder of the pictures that are not in the split, for a run that reads pictures; empty for the
             split's own.
 
     Returns:
-        One row a probe: kind, picture, score, negative (that of the wrong caption), right (score above negative; a tie
-        is wrong).
+        One row per probe: kind, picture, score, negative (score of the wrong caption), right (True if score is above
+        negative; a tie is wrong).
     """
     rows = {picture_key(name): row for row, name in enumerate(run.image_names(split))}
     folder = pictures or run.analysis(split).picture_folder
@@ -178,7 +178,7 @@ def probe_run(
 
 
 def _encoded(run: Run, split: str, folder: str, name: str) -> Array | None:
-    """The embedding of a picture outside the split; None where it is missing or the run reads no pictures."""
+    """Return the embedding of a picture outside the split; None if it is missing or the run cannot encode pictures."""
     if not folder or not run.reads_pictures(split):
         return None
     try:
@@ -189,6 +189,6 @@ def _encoded(run: Run, split: str, folder: str, name: str) -> Array | None:
 
 
 def accuracies(table: pd.DataFrame) -> dict[str, float]:
-    """Share of probes answered right, in percent, by kind and as "all"."""
+    """Return the percentage of probes answered correctly, by kind and as "all"."""
     by_kind = 100 * table.groupby("kind", sort=True)["right"].mean()
     return {str(kind): float(share) for kind, share in by_kind.items()} | {"all": 100 * table["right"].mean()}

@@ -1,9 +1,9 @@
-"""Results of one run: hubs among the candidates, margins, the picture most like a new one, and guesses from the captions.
+"""Results of one run: hubs among the candidates, margins, the picture most like a new one, and guesses from captions.
 
-The guesses are independent of any model: a result is a likely match of a query when a caption of its image is like a
-caption of the query's image, in a TF-IDF space of the split's captions. A guess stays a guess: it is shown beside the
-recall of the labels and never mixed into it. Of a split too large to compute whole, a sample of the queries is guessed
-about, in a space fitted to a sample of the captions.
+The guesses are independent of any model: a result is a likely match of a query if a caption of its image is similar to
+a caption of the query's image, in a TF-IDF space of the split's captions. Guesses are shown beside the recall by the
+labels and never mixed into it. For a split too large to compute whole, guesses are made for a sample of the queries, in
+a space fitted to a sample of the captions.
 """
 
 from contextlib import suppress
@@ -28,16 +28,16 @@ from coder_core.runs.derived.hub_correction import HubCorrection, correction_fol
 ALIKE = 0.95
 PICTURES_READ = 1_000  # pictures of a split that are read, at 2 or 3 milliseconds each
 LIKELY = 0.6
-"""Cosine from which a result is a likely match. On Flickr8k's dev split 39% of the captions are this like another
-caption of their own image and 0.2% like one of a random other image."""
+"""Least cosine of a likely match. On Flickr8k's dev split 39% of the captions are this similar to another caption of
+their own image, and 0.2% to one of a random other image."""
 
 
 @dataclass(frozen=True)
 class Hubness:
     """Statistics of the uneven distribution of first results over candidates. Radovanović et al. 2010, section 2."""
 
-    k: int  # results looked at for each query
-    mean: float  # occurrences every candidate would have if all were alike
+    k: int  # results counted per query
+    mean: float  # mean occurrences of a candidate
     skewness: float  # third standardised moment of the occurrences; 0 is even, above 1 there are hubs
     never: float  # share (%) of candidates that no query finds
 
@@ -51,13 +51,13 @@ def occurrences(
     sample: Sample | None = None,
     queries: Array | None = None,
 ) -> pd.DataFrame:
-    """N_k of every candidate: the number of queries that have it among their first k results. Returns one row a
+    """Count N_k of every candidate, the number of queries that have it among their first k results. Return one row per
     candidate: candidate, count, right (queries it belongs to), wrong.
 
     Args:
-        k: up to the ten results the analysis keeps of every query.
-        sample: only its candidates, counted among the results of only its queries.
-        queries: numbers of those that count, of all candidates; None for all.
+        k: at most the ten results per query that the analysis keeps.
+        sample: restricts candidates and queries to its own.
+        queries: numbers of the queries to count, without restricting the candidates; None for all.
     """
     best = run.best(split, direction)[:, :k]
     candidates = run.count(split, "image" if direction == "t2i" else "text")
@@ -73,7 +73,7 @@ def occurrences(
 
 
 def hubness(counts: Array, k: int) -> Hubness:
-    """Skewness of the occurrences and the share that no query finds."""
+    """Compute the skewness of the occurrences and the share of candidates that no query finds."""
     counts = np.asarray(counts, dtype=np.float64)
     if not len(counts):
         return Hubness(k, 0.0, 0.0, 0.0)
@@ -84,8 +84,8 @@ def hubness(counts: Array, k: int) -> Hubness:
 
 
 def found_by(run: Run, split: str, direction: Direction, candidate: int, *, k: int = 10) -> pd.DataFrame:
-    """The queries that have a candidate among their first k results. Returns one row a query, best place first:
-    query, place (from 1), match (whether it belongs to the query)."""
+    """List the queries that have a candidate among their first k results. Return one row per query, best place first:
+    query, place (from 1), match (True if it belongs to the query)."""
     query, position = np.nonzero(run.best(split, direction)[:, :k] == candidate)
     match = run.matches(split, direction, query, candidate)
     frame = pd.DataFrame({"query": query, "place": position + 1, "match": match})
@@ -93,7 +93,7 @@ def found_by(run: Run, split: str, direction: Direction, candidate: int, *, k: i
 
 
 def stored_correction(run: Run, split: str) -> StoredResult[HubCorrection]:
-    """The ranks with scores corrected for hubs, where `python -m coder_core.evaluate --hub-correction` stored them."""
+    """Return the ranks corrected for hubs, if `python -m coder_core.evaluate --hub-correction` stored them."""
     analysis = run.analysis(split)
     if analysis.scores is not None:  # of a run that scores pair by pair
         return StoredResult("missing", "")
@@ -104,8 +104,8 @@ def stored_correction(run: Run, split: str) -> StoredResult[HubCorrection]:
 def corrected_queries(
     run: Run, split: str, direction: Direction, correction: HubCorrection, at: int
 ) -> pd.DataFrame:
-    """The queries whose answer within the first `at` results comes or goes with the correction. Returns one row a
-    query, largest change first: query, rank and corrected (from 1), mended (whether the answer comes)."""
+    """List the queries whose answer enters or leaves the first `at` results with the correction. Return one row per
+    query, largest change first: query, rank and corrected (from 1), mended (True if the answer enters)."""
     before = run.ranks(split)[direction]
     after = correction.text_ranks if direction == "t2i" else correction.image_ranks
     query = np.flatnonzero((before >= 0) & ((before < at) != (after < at)))
@@ -115,14 +115,14 @@ def corrected_queries(
 
 
 def margins(run: Run, split: str, direction: Direction, *, sample: Sample | None = None) -> pd.DataFrame:
-    """Similarity of the best true match minus that of the most similar wrong candidate, over the whole split.
+    """Compute the similarity of the best true match minus that of the most similar wrong candidate of the whole split.
 
-    Only the pairs in question are multiplied: the closest wrong candidate is among the best ten the analysis keeps, or,
-    where these are all true matches, found by one product of that query with all candidates.
+    Only the pairs in question are scored: the closest wrong candidate is among the ten best that the analysis keeps or,
+    if these are all true matches, found by scoring all candidates of that query.
 
     Returns:
-        One row a query (of `sample`, if there is one) that has a match: query, match, wrong (the two candidates),
-        match_score, wrong_score, margin (below 0: the wrong one ranks above the match), rank (from 1).
+        One row per query (of `sample`, if given) with a match: query, match, wrong (the two candidates), match_score,
+        wrong_score, margin (below 0: the wrong one ranks above the match), rank (from 1).
     """
     s, best = run.sides(split, QUERIES[direction]), run.best(split, direction)
     ranks = run.ranks(split)[direction]
@@ -166,7 +166,7 @@ class LookAlike:
 
 
 def look_alike(run: Run, picture: Image.Image, *, split: str, at_most: int = PICTURES_READ) -> LookAlike:
-    """The image of the split whose picture looks most like this one by its pixels, among `at_most` drawn at random.
+    """Find the image of the split whose pixels are most similar to this picture's, among `at_most` drawn at random.
     InputError: none of the split's pictures can be read."""
     images, tiny = _tiny_pictures(run, split, at_most)
     likeness = tiny @ tiny_image(picture)
@@ -176,7 +176,7 @@ def look_alike(run: Run, picture: Image.Image, *, split: str, at_most: int = PIC
 
 @lru_cache(maxsize=8)
 def _tiny_pictures(run: Run, split: str, at_most: int) -> tuple[Array, Array]:
-    """(k,) rows of the readable pictures among `at_most` of a split, and (k, 16 · 16 · 3) unit rows of their pixels."""
+    """Return (k,) rows of readable pictures among `at_most` of a split, and (k, 16 · 16 · 3) their pixels, unit rows."""
     rows = np.arange(run.count(split, "image"))
     if len(rows) > at_most:
         rows = np.sort(np.random.default_rng(0).choice(rows, at_most, replace=False))
@@ -202,16 +202,16 @@ class LikelyMatches:
     queries: Array | None = None
 
     def likely(self, threshold: float = LIKELY) -> Array:
-        """(Q, K) bool: like enough, and not a true match."""
+        """Return (Q, K) bool: similar enough, and not a true match."""
         return np.asarray((self.likeness >= threshold) & ~self.match)
 
     def probably_right(self, at: int = 1, threshold: float = LIKELY) -> Array:
-        """(Q,) bool: no true match among the first `at` results, but a likely one."""
+        """Return (Q,) bool: no true match among the first `at` results, but a likely one."""
         return np.asarray((self.ranks >= at) & self.likely(threshold)[:, :at].any(1))
 
     def recall(self, at: int, threshold: float = LIKELY, queries: Array | None = None) -> tuple[float, float]:
-        """R@`at` in percent by the labels, and with likely matches counted as right; `at` up to K. Both are of the
-        sample where there is one, and of these queries (None: all)."""
+        """Return R@`at` in percent by the labels, and with likely matches counted as right; `at` up to K. Only queries
+        of the sample, if there is one, and of `queries` (None: all) count; NaN without any."""
         counted = self.ranks >= 0
         for rows in (self.queries, queries):
             if rows is not None:
@@ -224,12 +224,12 @@ class LikelyMatches:
 
 
 def text_vectors(run: Run, split: str) -> Array | None:
-    """(m, S) unit rows of the split's captions in the space of the guess; None where they share hardly any word."""
+    """Return (m, S) unit rows of the split's captions in the guesses' space; None if they share hardly any word."""
     return geometry.caption_vectors(run.captions(split))
 
 
 def sampled_space(run: Run, split: str, sample: Sample) -> TfidfSpace | None:
-    """The space of the guess fitted to the captions of a sample; None where they share hardly any word."""
+    """Fit the space of the guesses to the captions of a sample; None if they share hardly any word."""
     captions = run.captions(split)
     return geometry.caption_space([captions[row] for row in sample.texts])
 
@@ -237,12 +237,12 @@ def sampled_space(run: Run, split: str, sample: Sample) -> TfidfSpace | None:
 def likely_matches(
     run: Run, split: str, direction: Direction, vectors: Array | TfidfSpace, queries: Array | None = None
 ) -> LikelyMatches:
-    """Guess about the (at most ten) best results that the analysis keeps of every query.
+    """Guess which of the (at most ten) best results that the analysis keeps of every query are matches.
 
     Args:
-        vectors: from `text_vectors`; or, where that is too much, from `sampled_space`, which encodes only the captions
-            that are compared.
-        queries: numbers of those to guess about; None for all.
+        vectors: from `text_vectors`; or, for a large split, from `sampled_space`, which encodes only the captions that
+            are compared.
+        queries: numbers of the queries to guess about; None for all.
     """
     captions, texts, best = run.captions(split), direction == "t2i", run.best(split, direction)
     captions_of = captions_by_image(run.image_of_text(split), run.count(split, "image"))
@@ -269,7 +269,7 @@ def likely_matches(
 
 
 def captions_by_image(image_of_text: Array, images: int) -> Array:
-    """(n, most) the captions of every image, −1 where it has fewer."""
+    """Return (n, most) the captions of every image, filled with −1 if it has fewer."""
     position = pd.Series(image_of_text).groupby(image_of_text).cumcount().to_numpy()
     table = np.full((images, int(position.max(initial=0)) + 1), -1, np.int64)
     table[image_of_text, position] = np.arange(len(image_of_text))
@@ -279,8 +279,8 @@ def captions_by_image(image_of_text: Array, images: int) -> Array:
 def fitting_images(run: Run, split: str, sample: Sample | None = None) -> Array | None:
     """Count the OTHER images with a similar caption: (m,) int64, in the order of `run.diversity`.
 
-    Two captions of the split, or of a sample of it, are alike from a cosine of `geometry.captions.LIKE` on. None where
-    they share hardly any word.
+    Two captions of the split, or of a sample of it, are similar if their cosine is at least `geometry.captions.LIKE`.
+    None if they share hardly any word.
     """
     part = run.compared(split, sample)
     captions = run.captions(split)

@@ -1,4 +1,4 @@
-"""Slices: captions selected by their content, and how often a run answers them."""
+"""Slices: captions selected by their content, and a run's recall on them."""
 
 from coder_core.api.slices.expressions import LONGEST_EXPRESSION, Columns, plain_words, search, select
 from coder_core.api.slices.table import (
