@@ -27,7 +27,7 @@ WITHOUT_TEST = ("coco", "parquet")
 
 
 def number_of(split, image):
-    """Number of the drawn picture, by its bytes."""
+    """Return the number of the drawn picture that has this image's bytes."""
     return [draw(number) for number in range(PICTURES)].index(split.read(image))
 
 
@@ -127,7 +127,7 @@ def add_members(file, members):
 
 
 def without_pages(content):
-    """A parquet file of empty pages before a whole footer."""
+    """Return a Parquet file with zeros in place of its pages and an intact footer."""
     footer = len(content) - int.from_bytes(content[-8:-4], "little") - 8
     return content[:4] + bytes(footer - 4) + content[footer:]
 
@@ -140,7 +140,7 @@ NAME, OTHER, DEV = NAMES[0], NAMES[3], NAMES[6]
 HEAD = b"file_name,text\n"
 LATIN = "csv line 2, byte 18: the byte 0xe9 is not UTF-8; expected UTF-8 text. Save the file as UTF-8 (iconv"
 FIRST, SECOND = (f'{{"image_id": 6, "id": {12 + k}, "caption": "{CAPTIONS[DEV][k]}"}}' for k in range(2))
-# file → its edits: another content, a text to put at the end or in place of another, members of a tar file
+# file → edits: new content, text to append, replacements of text, or members of a tar file
 CASES = {
     "flickr8k/Flickr8k.token.txt": [
         (("", f"{NAME}#0\tagain\n"), "error", f"line 25: '{NAME}#0'"),
@@ -272,7 +272,7 @@ def test_captions_in_json_are_read_where_no_text_lies_beside(tmp_path, layout):
 
 
 def test_a_damaged_description_of_parquet_columns_is_named(tmp_path):
-    """Each name of the picture column that the file holds made something else: read, or an input error."""
+    """Damage each occurrence of a field's name in the file: it is read, or refused with an input error."""
     LAYOUTS["parquet"](tmp_path / "data")
     file = min((tmp_path / "data").rglob("*.parquet"))
     content, outcomes = file.read_bytes(), set()
@@ -300,5 +300,5 @@ def test_a_broken_picture_in_a_parquet_file_is_named(tmp_path):
         assert fault.severity == severity
         for text in ("2 of 3 pictures", "row group 0 row 1: cannot be decoded", "row 2: holds no bytes"):
             assert text in fault.found
-    train = data.split("train")  # read in any order, every row is its own
+    train = data.split("train")  # rows can be read in any order
     assert [number_of(train, image) for image in (5, 0, 1, 4, 3, 2)] == [5, 0, 1, 4, 3, 2]

@@ -20,7 +20,7 @@ IMAGES = 8
 
 
 def photograph(seed):
-    """Large soft patches, as photographs have them."""
+    """Return a picture with large soft patches, like a photograph."""
     colours = np.random.default_rng(seed).integers(0, 256, (5, 6, 3), dtype=np.uint8)
     return Image.fromarray(colours).resize((240, 200), Image.Resampling.BICUBIC)
 
@@ -79,7 +79,7 @@ def test_bad_pictures_are_found_and_say_why_and_planted_copies_across_splits(spl
 def test_a_report_is_kept_until_the_data_changes(splits, report, tmp_path, monkeypatch):
     phases = []
     assert check_content(splits, progress=lambda done, total, phase: phases.append(phase)) == report
-    assert phases == ["reading the captions", "finished"]  # no picture was looked at again
+    assert phases == ["reading the captions", "finished"]  # no picture was read again
     key = content_key(splits)
     assert cached_report(key) == report
     other = replace(splits[1], captions=[*splits[1].captions[:-1], "another"])
@@ -119,7 +119,7 @@ def test_duplicate_pictures_are_those_that_both_comparisons_join():
     rng = np.random.default_rng(3)
     hashes = rng.integers(0, 256, (60, 8), dtype=np.uint8)
     tiny = rng.normal(size=(60, 24))
-    for number in range(0, 40, 2):  # pairs from alike to unlike in either
+    for number in range(0, 40, 2):  # pairs of falling likeness in either
         hashes[number + 1] = hashes[number] ^ np.packbits(rng.permutation(64) < number)
         tiny[number + 1] = tiny[number] + number / 20 * rng.normal(size=24) * (1 if number % 4 else 0.1)
     tiny[59], hashes[59] = 0, hashes[0]

@@ -107,7 +107,7 @@ def test_an_unchanged_file_is_read_once_and_a_changed_or_damaged_cache_costs_tim
     monkeypatch.setenv("CODER_CACHE", str(tmp_path / "cache"))
     started = time.monotonic()
     folder = write_split(tmp_path / "data", array=features(images=6))
-    first = checksum(folder)  # of a file that has just changed: not kept
+    first = checksum(folder)  # not cached, as the file has just changed
     cache = tmp_path / "cache" / "checksums"
     assert not cache.exists() or time.monotonic() - started > 2
     monkeypatch.setattr("coder_core.files.atomic.SETTLED_NS", 0)
@@ -131,6 +131,6 @@ def test_an_unchanged_file_is_read_once_and_a_changed_or_damaged_cache_costs_tim
     rows = np.lib.format.open_memmap(file, mode="r+")
     rows[3, 0, 0] += 1
     rows.flush()
-    os.utime(file, ns=times)  # as before: the time of change of the inode differs
+    os.utime(file, ns=times)  # restored; only the inode's change time differs
     assert checksum(folder)["features"] != first["features"]
     assert len(reads) == 5

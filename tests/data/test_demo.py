@@ -1,4 +1,4 @@
-"""The built-in data set: its files and features, nothing half-made taken for finished, captions true of pictures."""
+"""The built-in data set: files and features, no half-made set taken for a finished one, captions that are true."""
 
 import hashlib
 import json
@@ -41,7 +41,7 @@ def test_files_are_those_of_the_field_with_vagueness_aside(demo, split, images):
     assert (features.shape, features.dtype) == ((images, REGIONS, WIDTH), np.float32)
     assert np.isfinite(features).all()
     captions = (demo / f"{split}_caps.txt").read_text(encoding="utf-8")
-    assert re.fullmatch(rf"([a-z ,]+\n){{{5 * images}}}", captions)  # no number gives a scene away
+    assert re.fullmatch(rf"([a-z ,]+\n){{{5 * images}}}", captions)  # no caption contains a scene's number
     names = (demo / f"{split}_ids.txt").read_text(encoding="utf-8").split()
     assert len(names) == images
     for name in names:
@@ -104,7 +104,7 @@ def test_progress_counts_and_an_interruption_leaves_nothing(tmp_path):
 
 
 def test_other_files_and_the_draft_of_a_killed_process_are_left_alone(demo, tmp_path, monkeypatch):
-    """A kill just before the last file: the draft lies beside the folder, complete but for demo.json."""
+    """After a kill just before the last file, the draft beside the folder lacks only demo.json."""
 
     def killed(draft, seed, images):
         shutil.copytree(draft, tmp_path / "draft")
@@ -133,11 +133,11 @@ def test_shapes_are_true_distances_of_about_the_radius(shape):
     inside = np.argwhere(distance < 0) - 70
     assert 0.25 < len(inside) / (math.pi * 50**2) < 0.95
     assert 0.75 * 50 < np.abs(inside).max() <= 1.06 * 50
-    assert np.abs(np.diff(distance, axis=0)).max() < 1.05  # never changes faster than the way walked
+    assert np.abs(np.diff(distance, axis=0)).max() < 1.05  # at most the distance between pixels
 
 
 def test_features_follow_the_pixels():
-    """A red square on grey shows in the red bin of the window it is in, and in no window it is not in."""
+    """A red square on grey appears in the red bin of exactly those windows that overlap it."""
     picture = np.full((SIDE, SIDE, 3), 128, np.uint8)
     assert (region_features(cell_features(picture)[None])[..., 3 + 16 : 3 + 32] == 0).all()  # no things
     picture[16:64, 16:64] = (255, 0, 0)
@@ -175,26 +175,26 @@ def test_scenes_hold_two_to_five_things_apart_and_inside_and_relations_by_hand()
         (at(150, 110), at(50, 100), ["right"]),
         (at(100, 40), at(110, 200), ["above"]),
         (at(110, 200), at(100, 40), ["below"]),
-        (at(50, 50), at(150, 150), []),  # as much left of as above: nobody would say either
+        (at(50, 50), at(150, 150), []),  # as far left of as above: neither relation holds
         (at(50, 50), at(102, 50), ["left", "near"]),
     ):
         assert relations(one, other) == names
 
 
 def named(table, words):
-    """Keys of the table whose words occur in the text."""
+    """Return the keys of the table whose words occur in the text."""
     return [key for key, entries in table.items() if re.search(rf"\b({'|'.join(entries)})\b", words)]
 
 
 def fits(thing, words):
-    """True if a description such as "a small star with stripes" fits a thing, read word by word."""
+    """Return True if a description such as "a small star with stripes" fits a thing, word by word."""
     tables = [("shape", SHAPE_WORDS), ("colour", COLOUR_WORDS), ("size", wording.SIZES)]
     tables += [("texture", wording.TEXTURES), ("texture", AFTER)]
     return all(named(table, words)[:1] in ([], [getattr(thing, name)]) for name, table in tables)
 
 
 def holds(name, a, b):
-    """The relation from the pixels' coordinates alone."""
+    """Return True if the relation holds, from the coordinates alone."""
     if name == "near":
         return math.dist((a.x, a.y), (b.x, b.y)) - a.radius - b.radius < 0.1 * SIDE
     across, down = b.x - a.x, b.y - a.y
@@ -202,7 +202,7 @@ def holds(name, a, b):
 
 
 def check_relation(scene, text):
-    """True when the caption states a relation (and it holds); False when it states none."""
+    """Return True if the caption states a relation, and assert that it holds; False if it states none."""
     for name, phrases in wording.RELATIONS.items():
         for phrase in sorted(phrases, key=len, reverse=True):
             if match := re.search(rf"^(?P<one>.*?) (?:is )?{phrase} (?P<other>an? .*)$", text):

@@ -34,7 +34,7 @@ class Evil:
     [
         *((features(dtype=dtype), int(dtype != "<f4")) for dtype in DTYPES),
         (np.asfortranarray(features()), 1),
-        (features()[:, 0], 1),  # one vector an image
+        (features()[:, 0], 1),  # one vector per image
     ],
 )
 def test_floats_stay_memory_mapped_and_coercions_are_noted(tmp_path, array, notes):
@@ -91,7 +91,7 @@ def test_objects_are_never_unpickled_and_no_pipe_is_waited_for(tmp_path):
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_values_that_are_not_finite_or_too_large_are_named(tmp_path, dtype):
     array = features(images=6, dtype=dtype)
-    half = array.itemsize == 2  # which ends far below
+    half = array.itemsize == 2  # whose largest value is far smaller
     array[1, 0, 0] = 1 if half else LARGEST
     assert read_split(write_split(tmp_path, array=array), "train").n_images == 6
     for bad in (np.nan, -np.nan, np.inf, -np.inf, *(() if half else (-LARGEST * 1.001,))):

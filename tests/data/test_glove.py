@@ -1,4 +1,4 @@
-"""Words, and vectors of them: every way a GloVe file can be odd, and vectors learned from captions."""
+"""Word vectors: every way a GloVe file can be odd, and vectors learned from captions."""
 
 import json
 import os
@@ -18,7 +18,7 @@ WORDS = ["<pad>", "<unknown>", "dog", "cat", "runs"]
 
 
 def read(folder, content, words=WORDS, **named):
-    """The vectors in a file of this content."""
+    """Write a file with this content and return the vectors read from it."""
     path = folder / "vectors.txt"
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
     return read_word_vectors(path, words, **named)
@@ -77,7 +77,7 @@ def unit(vectors):
 
 
 def test_learned_vectors_put_words_of_equal_use_side_by_side_at_the_scale_promised():
-    """dog and cat are used alike, car and bus in another way."""
+    """dog and cat are used in one way, car and bus in another."""
     captions = [f"the {pet} eats {food}" for pet in ("dog", "cat") for food in ("meat", "fish", "bread")]
     captions += [f"a red {car} drives along {way}" for car in ("car", "bus") for way in ("roads", "streets")]
     vocabulary = Vocabulary.build(captions, threshold=1)

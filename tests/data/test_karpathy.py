@@ -108,7 +108,7 @@ def test_files_that_do_not_belong_together_are_refused_and_twenty_faults_are_eno
     for rows in (2, 4):
         np.save(tmp_path / "train_ims.npy", features(rows))
         assert f"{rows} rows of features for 3 images" in reason(tmp_path)
-    (tmp_path / "dataset_other.json").write_text("{}")  # not guessed between
+    (tmp_path / "dataset_other.json").write_text("{}")  # neither is guessed
     assert "dataset_other.json, dataset_small.json" in str(refusal(available_splits, tmp_path))
 
 
@@ -130,7 +130,7 @@ ODD = [
     (image(1, filename="\udc00.jpg"), r".filename: '\udc00.jpg'"),
     (image(1, filepath="\udc00"), r".filepath: '\udc00'"),
     ([], ""),
-    # texts that the parser would let pass
+    # texts that Python's JSON parser accepts
     ('{"images": [{"imgid": 1, "imgid": 2}]}', "the key 'imgid'"),
     ('{"images": [{"imgid": NaN}]}', "NaN"),
     ('{"images": [{"imgid": -Infinity}]}', "-Infinity"),

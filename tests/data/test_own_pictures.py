@@ -1,4 +1,4 @@
-"""Folders of pictures as people have them, outside the field's formats: read, or refused with what to do."""
+"""Folders of pictures in users' own layouts: read, or refused with advice."""
 
 import json
 
@@ -45,7 +45,7 @@ def test_bytes_in_a_plain_parquet_column_are_pictures(tmp_path):
     assert [train.read(image) for image in (0, 20, 39)] == [draw(image) for image in (0, 20, 39)]
 
 
-UNKNOWN = {  # files of a folder → what the message says: what was found, the nearest layout, what to do
+UNKNOWN = {  # files of a folder → parts of the message: what was found, the nearest layout, what to do
     "a table": (
         {"captions.csv": "nr,wort\n1,Hund\n", "p/a.jpg": ""},
         ("1 pictures ('p/a.jpg'), captions.csv with columns nr, wort", "(table)", "--image-column"),

@@ -1,4 +1,4 @@
-"""Picture files: names that stay inside, formats that are photos, pixels that are what a person sees."""
+"""Picture files: names inside the folder, photo formats, pixels as a viewer shows them."""
 
 import struct
 import subprocess
@@ -113,7 +113,7 @@ def test_colours_and_sides_become_what_a_person_sees(folder):
 
 
 def png_of(width, height):
-    """A PNG that claims a size, with next to no data."""
+    """Return a PNG file that claims a size but has hardly any data."""
 
     def chunk(kind, data):
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
@@ -140,7 +140,7 @@ PEAKS = {"RGBA.png": 155, "P.png": 85, "I;16.png": 100, "RGB.jpg": 20, "CMYK.jpg
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads the peak of memory from /proc")
 def test_a_small_file_of_16_megapixels_takes_the_memory_of_one_copy(folder):
-    """Decoded it is up to 61 MiB, and converted whole as much again; a JPEG is decoded at a reduced size."""
+    """Decoded it takes up to 61 MiB, converted as a whole the same again; a JPEG is decoded at a reduced size."""
     for name in PEAKS:
         mode = name.partition(".")[0]
         transparent = {"transparency": 0} if mode == "P" else {}

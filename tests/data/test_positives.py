@@ -1,4 +1,4 @@
-"""Positives beyond the labels, read from files as people have them."""
+"""Positives beyond the labels, read from users' files."""
 
 import numpy as np
 import pytest

@@ -50,7 +50,7 @@ def test_most_reviewers_decide_and_of_equally_many_the_last(tmp_path):
         reviews = read_reviews(written(path, review(verdict=given, who=who)))
         assert reviews.verdicts == {PAIR: verdict}
         prints.append(reviews.fingerprint())
-    assert prints[1] != prints[0] == prints[2] == prints[4]  # it follows the verdicts alone
+    assert prints[1] != prints[0] == prints[2] == prints[4]  # it depends on the verdicts only
 
 
 def test_a_person_outweighs_the_judges_of_train_also_with_a_verdict_on_the_whole_image(tmp_path):
@@ -93,7 +93,7 @@ def test_verdicts_survive_reordering_and_images_without_names_are_known_by_their
 
 @pytest.mark.parametrize("cut", [1, 20, 60, 120, None])
 def test_half_a_line_is_named_and_left_out_and_the_next_one_is_whole(tmp_path, cut):
-    """None: only the line end is missing."""
+    """With `cut` None only the line end is missing."""
     path = written(tmp_path / "r.jsonl", review(), review("a cat"))
     lines = path.read_bytes().split(b"\n")
     path.write_bytes(lines[0] + b"\n" + lines[1][:cut])

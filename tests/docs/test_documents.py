@@ -57,7 +57,7 @@ def test_every_command_folder_and_document_exists():
 def test_the_lines_for_pictures_run_in_the_printed_order(
     document, tmp_path, monkeypatch, own_threads, capsys
 ):
-    """On twelve pictures, with a tiny CLIP in place of the one that is downloaded."""
+    """On twelve pictures, with a tiny CLIP in place of the downloaded one."""
     sections = re.split(r"\n(?=\*\*|## )", (PROJECT / document).read_text())
     lines = [
         line
@@ -144,7 +144,7 @@ def test_ten_lines_and_their_imports_run_without_streamlit(tmp_path):
 
 
 def test_every_test_and_file_the_document_names_exists():
-    """`file.py::test_name`; a bare `::test_name` stands for the section's file."""
+    """The document has `file.py::test_name`, or `::test_name` for a test in test_diversity.py."""
     names = re.findall(r"`([\w/]*(?:\.py)?)::(test_\w+)`", EQUATIONS)
     mentioned = {(Path(file or "test_diversity.py").name, name) for file, name in names}
     written = {
@@ -159,7 +159,7 @@ def test_every_test_and_file_the_document_names_exists():
 
 
 def docstrings(path):
-    """Line and text of every string that is a statement, as docstrings of fields are."""
+    """Return line and text of every string that is a statement, which includes docstrings of fields."""
     return [
         (node.lineno, node.value.value)
         for node in ast.walk(ast.parse(path.read_text("utf-8")))

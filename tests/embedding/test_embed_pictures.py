@@ -118,7 +118,7 @@ def test_another_split_must_come_from_the_same_towers(models, pictures, whole, t
 
 
 def forked(work, **environment):
-    """A function that waits for a child which works, and gives its exit status."""
+    """Fork a child that does `work`; return a function that waits for it and returns its exit status."""
     child = os.fork()
     if child == 0:
         signal.alarm(120)
@@ -131,7 +131,7 @@ def forked(work, **environment):
 
 
 def die_at_block(number):
-    """Let this process be killed when it writes a block."""
+    """Let this process kill itself when it writes the block of this number."""
     put, calls = resumable.BlockArrays.put, iter(range(1, 100))
 
     def put_or_die(*arguments):
@@ -146,14 +146,14 @@ def die_at_block(number):
 def test_no_bit_depends_on_processes_or_kill_9(models, pictures, whole, tmp_path, monkeypatch):
     expected, root = arrays(whole), tmp_path / "killed"
     embed_into = partial(embed_train, pictures, models / "clip")
-    # every block is marked as it comes, and the process killed before the fifth
+    # every block is marked when it is written, and the process is killed before the fifth
     monkeypatch.setattr(resumable, "SECONDS", -1.0)
     assert forked(lambda: die_at_block(5) or embed_into(root))() == -signal.SIGKILL
     assert list_runs(root) == []
     [folder] = (root / ".unfinished").iterdir()
     finished = [(np.load(folder / kind / "done.npy")[:, 0] > 0).tolist() for kind in ("images", "texts")]
     assert finished == [[True] * 3, [True] + [False] * 5]
-    # a flipped bit in what is done is computed again, the rest is not
+    # a finished block with a flipped bit is computed again, the others are not
     rows = np.load(folder / "images" / "rows.npy", mmap_mode="r+")
     rows[2, -1] = -rows[2, -1]
     rows.flush()
@@ -198,7 +198,7 @@ def test_a_zero_shot_run_has_nothing_to_blend_or_export(command, flags, whole, c
 
 
 def test_a_decoding_worker_ends_with_a_command_that_is_killed(tmp_path):
-    """Its blocks are larger than the pipe that nobody reads any more."""
+    """Its blocks are larger than the pipe, which no process reads any more."""
 
     def die():
         for pid, _ in in_workers(lambda number: (os.getpid(), bytes(1 << 20)), range(100), 1):
@@ -243,7 +243,7 @@ def test_broken_pictures_are_named_at_the_end_or_left_out(models, pictures, whol
 
 @pytest.mark.parametrize(("layout", "workers"), [("parquet", 2), ("webdataset", 0)])
 def test_packed_pictures_are_embedded_where_they_are(layout, workers, models, whole, tmp_path):
-    """Whatever the workers and the batch."""
+    """The numbers of workers and of pictures in a batch make no difference."""
     LAYOUTS[layout](tmp_path / "data")
     flags = f"--workers={workers}", "--batch-size=5"
     assert embed_train(tmp_path / "data", models / "clip", tmp_path / "runs", *flags) == 0
@@ -256,7 +256,7 @@ WIDE = 4_096
 
 
 class WideTowers:
-    """Random rows so long that a copy of them all stands out."""
+    """Towers whose random rows are so long that a copy of all of them is visible in memory."""
 
     device = torch.device("cpu")
     prepare = staticmethod(lambda picture: picture.size)

@@ -29,7 +29,7 @@ def vectors(rows):
 
 
 def write_all(folder):
-    """The same matrix in every format, as FILE or FILE:NAME."""
+    """Write the same matrix in every format; return the arguments, FILE or FILE:NAME."""
     np.savez(folder / "one.npz", ROWS)
     np.savez(folder / "two.npz", a=ROWS, b=ROWS[:2])
     save_file({"a": torch.from_numpy(ROWS), "b": torch.ones(1)}, folder / "two.safetensors")

@@ -8,7 +8,7 @@ from coder_core.evaluation.bootstrap import count_hits, difference, differences,
 
 
 def random_ranks(seed, images=30, better=0):
-    """Ranks of images with one to three captions; the last image has none. Smaller by `better`."""
+    """Draw ranks, lower by `better`, of images with one to three captions and of captions; the last image has none."""
     random = np.random.default_rng(seed)
     owner = np.repeat(np.arange(images - 1), np.random.default_rng(99).integers(1, 4, images - 1))
     image_ranks = np.append(random.integers(0, 25, images - 1), -1)
@@ -18,7 +18,7 @@ def random_ranks(seed, images=30, better=0):
 
 
 def loops(images, image_ranks, text_ranks, owner):
-    """R@sum of a list of images, each as often as it was drawn, with its captions."""
+    """Return R@sum over a list of images, each as often as it was drawn, and their captions."""
     total = 0.0
     captions_of = {i: [j for j in range(len(owner)) if owner[j] == i] for i in set(images)}
     for k in (1, 5, 10):
@@ -36,7 +36,7 @@ def test_by_hand_and_a_draw_without_a_query_of_a_slice_is_left_out():
     expected = 100 * (1 / 2 + 1 / 2 + 1 + 1 / 3 + 2 / 3 + 2 / 3)
     assert recall_sum(np.ones((1, 2)), counted).tolist() == pytest.approx([expected])
     assert recall_sum(np.array([[2.0, 0.0]]), counted).tolist() == pytest.approx([100 * (3 + 1 / 2 + 1 + 1)])
-    # All of the slice is found, among images that it leaves without queries: no draw can find less
+    # All queries of the slice are found, and most images have no query in it: no draw can find fewer
     for images in (1, 2, 3):
         counted = count_hits(np.repeat([0, -1], [images, 50]), np.zeros(images, int), np.arange(images))
         intervals = recall_intervals(counted)[:, 1:]
@@ -46,7 +46,7 @@ def test_by_hand_and_a_draw_without_a_query_of_a_slice_is_left_out():
 
 
 def test_a_draw_and_the_interval_of_redrawing_agree_with_the_loops():
-    """Images are counted with their captions; intervals agree as far as draws do."""
+    """Images are drawn with their captions; intervals agree up to the randomness of the draws."""
     ours, theirs = random_ranks(1, better=3), random_ranks(2)
     random = np.random.default_rng(0)
     draws = [random.integers(0, 30, 30) for _ in range(1000)]
@@ -62,7 +62,7 @@ def test_a_draw_and_the_interval_of_redrawing_agree_with_the_loops():
 
 
 def test_what_is_hard_for_both_cancels_large_differences_are_beyond_noise_and_seeds_widen():
-    """Paired: the same run twice differs by nothing in every draw, however few images there are."""
+    """Differences are paired: a run compared with itself differs by zero in every draw."""
     ranks = random_ranks(3)
     one, another = count_hits(*ranks), count_hits(*random_ranks(8))
     actual = difference([one], [one])
@@ -78,7 +78,7 @@ def test_what_is_hard_for_both_cancels_large_differences_are_beyond_noise_and_se
     ranks[0][0] = 0
     changes = (difference([counted], [base]).beyond_noise for counted in (large, count_hits(*ranks)))
     assert list(changes) == [True, False]
-    # Two seeds that differ a lot: with them drawn as well, less is certain
+    # Two seeds that differ a lot: drawing seeds as well widens the interval
     good, bad, base = (count_hits(*random_ranks(5, images=200, better=better)) for better in (12, 0, 4))
     one = difference([good, bad], [base])
     both = difference([good, bad], [base, base])
@@ -88,7 +88,7 @@ def test_what_is_hard_for_both_cancels_large_differences_are_beyond_noise_and_se
 
 
 def test_the_seven_differences_of_one_pass(monkeypatch):
-    """R@sum is that of `difference`; where equal images are drawn together, the intervals are those of redrawing."""
+    """R@sum is that of `difference`; drawing equal images together gives about the same intervals as redrawing."""
     rng = np.random.default_rng(5)
     owner = np.repeat(np.arange(300), 5)
     runs = [count_hits(rng.geometric(p, 300) - 1, rng.geometric(p, 1500) - 1, owner) for p in (0.3, 0.25)]

@@ -16,7 +16,7 @@ REPEATS = 3
 
 
 def small(seed=0):
-    """Twelve images, captions in no order, some of them the same at several images: ties."""
+    """Return twelve images and 40 shuffled captions, some images and captions equal, so that scores tie."""
     v, w, owner = correlated(12, 40, seed)
     shuffled = np.random.default_rng(seed).permutation(40)
     w, owner = w[shuffled], owner[shuffled]
@@ -26,7 +26,7 @@ def small(seed=0):
 
 
 def loops(scored, c, most, direction, ties, seed):
-    """Percent of each repeat, one question and one option after the other."""
+    """Return the accuracy of each repeat in percent, by loops over questions and options."""
     (pair,), owner = scored.sources, scored.image_of_text.tolist()
     v, w = pair.image.numpy(), pair.text.numpy()
     by_image = sorted(range(len(w)), key=lambda j: (owner[j], j))

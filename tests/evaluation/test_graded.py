@@ -19,8 +19,8 @@ NAMES = ["ndcg@1", "mrr@10", *TREC]
 
 
 def judged(seed):
-    """Scores (distinct for even seeds, few levels for odd ones), and query → document → grade of each direction; −1 is
-    a document that does not exist."""
+    """Draw scores (distinct for even seeds, few levels for odd ones) and grades (direction → query → document → grade);
+    −1 is a document that does not exist."""
     rng = np.random.default_rng(seed)
     n, m, levels = int(rng.integers(2, 40)), int(rng.integers(2, 300)), int(rng.integers(1, 4))
     if seed % 2:
@@ -59,7 +59,7 @@ def test_graded_metrics_equal_the_loops_on_distinct_and_on_tied_scores(seed):
 
 @pytest.mark.parametrize("seed", range(8))
 def test_graded_metrics_equal_those_of_trec_eval(seed):
-    """Equal scores are given to it as the order in which ties are counted here."""
+    """trec_eval gets equal scores as distinct ones, in the order in which ties count here."""
     theirs = pytest.importorskip("pytrec_eval")
     tiles, judgements = judged(seed)
     rows = tiles.exact(EVERY, EVERY).numpy()
@@ -114,7 +114,7 @@ def test_other_names_are_no_metrics(text):
 
 
 def by_loops(scores, positives, way):
-    """scores (n, m); positives (text, image)."""
+    """Return the metrics of scores (n, m) with positives, pairs (text, image), by loops."""
     measures = {f"r{k}": ("success", k) for k in (1, 5, 10)} | {"mrr": ("mrr", inf), "ndcg10": ("ndcg", 10)}
     of_query = {}
     for pair in positives:
@@ -132,7 +132,7 @@ def by_loops(scores, positives, way):
 
 
 def test_a_perfect_order_of_labels_alone_misses_positives_beyond_them():
-    """R@1 of 100 and mAP@R far below it: what ECCV Caption was made to show. Four images fit all captions."""
+    """R@1 is 100 and mAP@R far lower, as ECCV Caption was made to show. Four images match all captions."""
     everything = np.stack(np.meshgrid(np.arange(20), np.arange(4)), -1).reshape(-1, 2)
     labels = np.stack([np.arange(20), np.arange(20)], 1)
     tiles = score_tiles([ScoreMatrix(np.eye(20, dtype=np.float32))], np.arange(20))
@@ -148,8 +148,8 @@ def test_a_perfect_order_of_labels_alone_misses_positives_beyond_them():
 
 @pytest.mark.parametrize("seed", range(30))
 def test_metrics_equal_those_of_loops_and_ties_count_against_positives(seed):
-    """Distinct scores for the first two seeds. Of the others more candidates than are listed score like the last of the
-    list, and positives beyond the labels are among them."""
+    """The first two seeds have distinct scores. With the others, more candidates than a list holds tie with its last
+    entry, among them positives beyond the labels."""
     rng = np.random.default_rng(seed)
     n, m, levels = rng.integers(2, 40), rng.integers(2, 60), 1000 if seed < 2 else rng.integers(1, 4)
     if seed % 2:

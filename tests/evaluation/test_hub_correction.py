@@ -41,7 +41,7 @@ def test_a_bias_is_the_mean_of_the_k_largest_scores_and_ranks_as_corrected_matri
 
 
 def test_the_choice_removes_a_hub_and_leaves_scores_without_one_alone():
-    """Image 0 scores high with every caption, those of training too."""
+    """Image 0 is a hub: it scores high with every caption, including those of training."""
     random = np.random.default_rng(2)
     images = unit_rows(random, 60, 16)
     texts = images + 0.05 * random.standard_normal((60, 16))

@@ -30,7 +30,7 @@ def embeddings(n, m, width, seed):
 
 
 def duplicated(seed, n=20, m=60):
-    """Images and captions, many of which are the same."""
+    """Return images, captions and owners, with many equal images and captions."""
     images, texts, owner = embeddings(n, m, 33, seed)
     random = np.random.default_rng(seed)
     images[random.integers(0, n, n // 2)] = images[random.integers(0, n, n // 2)]
@@ -72,8 +72,8 @@ def assert_agrees(images, texts, owner):
 @pytest.mark.parametrize("change", ["none", "small tiles", "small delta"])
 @pytest.mark.parametrize("kind", ["random", "duplicated", "signs", "nearly collapsed"])
 def test_ranks_agree_with_the_loops(kind, change, monkeypatch):
-    """Many different vectors of signs share a score, and no float32 sum is exact. Scores of a nearly collapsed model are
-    a few rounding errors apart: whole tiles are scored exactly. Ties cross small tiles; too small a δ is widened."""
+    """Many different sign vectors share a score, and no float32 sum is exact. Scores of a nearly collapsed model are a
+    few rounding errors apart, so whole tiles are scored exactly. Ties cross small tiles; a δ too small is widened."""
     if change == "small tiles":
         monkeypatch.setattr(ranking, "_ROWS", 7)
         monkeypatch.setattr(ranking, "_COLUMNS", 13)
@@ -94,7 +94,7 @@ def test_ranks_agree_with_the_loops(kind, change, monkeypatch):
 
 
 def test_a_collapsed_model_never_looks_good():
-    """All scores equal: every foreign candidate stands above; among equals the own one is listed last."""
+    """If all scores are equal, every wrong candidate counts as above, and own candidates are listed last."""
     same = np.full((40, 50), 0.1), np.full((80, 50), 0.1), np.arange(80) % 40
     actual, good = (ranks(*same, ties=ties) for ties in ("pessimistic", "optimistic"))
     assert (set(actual.image_ranks), set(actual.text_ranks), set(good.text_ranks)) == ({78}, {39}, {0})
@@ -114,7 +114,7 @@ def test_any_number_of_captions_an_image(counts, seed, repeat):
 
 
 def whole_numbers(width, random):
-    """Small integers, tenths of them or their directions; with zero rows, duplicates, and questions of zeros alone."""
+    """Draw rows of small integers, tenths of them or unit rows, with zero rows, duplicates, or all queries zero."""
     n, m, largest = random.integers(1, 13), random.integers(1, 41), random.choice([1, 2, 9])
     sides = (random.integers(-largest, largest + 1, (count, width)) for count in (n, m))
     images, texts = (rows * np.float32(random.choice([1, 0.1])) for rows in sides)
@@ -136,7 +136,7 @@ def whole_numbers(width, random):
 
 @pytest.mark.parametrize("width", [1, 2, 3, 4])
 def test_ties_of_short_whole_numbers_and_zeros_are_exact(width):
-    """Ranks and lists; among equals own candidates come last, then the lower index first, however many there are."""
+    """Ranks and lists: among equal scores own candidates come last, and otherwise lower indices first."""
     random = np.random.default_rng(width)
     for _ in range(20):
         images, texts, owner = whole_numbers(width, random)
@@ -151,7 +151,7 @@ def test_ties_of_short_whole_numbers_and_zeros_are_exact(width):
 
 
 def test_candidates_much_longer_than_the_right_answers_are_compared_exactly():
-    """The rounding errors of the right answers say nothing of those of the candidates."""
+    """The rounding errors of right answers do not bound those of longer candidates."""
     random = np.random.default_rng(0)
     for case in range(30):
         n, m, width = random.integers(20, 60), random.integers(1, 200), 2 + case % 3
@@ -237,7 +237,7 @@ def test_a_matrix_and_embeddings_are_averaged(tmp_path):
 
 @pytest.mark.parametrize("copies", [2, 3, 7])
 def test_an_ensemble_of_one_run_with_itself_ranks_as_the_run(copies):
-    """Scores with many ties, and constant ones: no share of a float may part what scores equal."""
+    """Scores with many ties, or all equal: the rounding of the shares must not break ties."""
     random = np.random.default_rng(copies)
     for case in range(20):
         n, m, unit_of_scores = random.integers(1, 30), random.integers(1, 60), random.choice([0.1, 0.37, 1])

@@ -97,7 +97,7 @@ def _tiles(request, monkeypatch):
 
 
 def two_branches():
-    """Twenty images and seventy captions in a wide branch and a narrow one, mixed 0.7 to 0.3; owners and all scores."""
+    """Return twenty images and seventy captions in a wide and a narrow branch, mixed 0.7 to 0.3, owners and scores."""
     v, w, owner = correlated(20, 70, seed=0)
     vc, wc, _ = correlated(20, 70, seed=1)
     pairs = [EmbeddingPair(v, w, 0.7), EmbeddingPair(vc[:, :9], wc[:, :9], 0.3)]

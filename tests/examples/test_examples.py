@@ -17,7 +17,7 @@ CAPTIONS = [f"thing {number}" for number in range(8)]
 
 @pytest.fixture
 def example(tmp_path, monkeypatch, pytestconfig):
-    """Load an example; what it writes is in the test's folder."""
+    """Function that runs an example, which writes to the test's folder."""
 
     def load(name):
         path = pytestconfig.rootpath / "examples" / f"{name}.py"

@@ -18,7 +18,7 @@ TILE = "TILE_ELEMENTS"
 
 
 def cloud(images=30, groups=3, width=12, seed=0):
-    """Groups far apart; every image has two captions near it."""
+    """Return points in distant groups; every image has two captions near it."""
     rng = np.random.default_rng(seed)
     centres = 4 * rng.normal(size=(groups, width))
     v = centres[np.arange(images) % groups] + 0.5 * rng.normal(size=(images, width))
@@ -35,7 +35,7 @@ def settings(method, **values):
 
 
 def share_with_their_group(plane):
-    """Share of the points of `cloud` whose nearest of the three groups' centres is their own group's."""
+    """Return the share of the points of `cloud` that are nearest to their own group's centre."""
     image = np.arange(len(plane) // 3)
     group = np.concatenate([image, np.repeat(image, 2)]) % 3
     centres = np.stack([plane[group == number].mean(0) for number in range(3)])

@@ -1,4 +1,4 @@
-"""Names become the modules they name; what a configuration sets is in the model."""
+"""Names in a configuration become their modules, and its settings reach the model."""
 
 import torch
 

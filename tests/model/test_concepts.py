@@ -1,4 +1,4 @@
-"""The concept branch inside the model, and how a run comes to its concepts: vectors, lists, coverage."""
+"""The concept branch inside the model, and how a run gets its concepts: vectors, lists, coverage."""
 
 import json
 from dataclasses import replace

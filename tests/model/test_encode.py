@@ -23,7 +23,7 @@ KINDS = [{"embeddings": 3}, {"scorer": "interaction", "interaction_size": 5}]
 
 @pytest.fixture(scope="module")
 def split(tmp_path_factory):
-    """More images and captions than go through at once; one image has a region of zeros."""
+    """More images and captions than are encoded at once; one image has a region of zeros."""
     array = features(encode.IMAGES_AT_ONCE + 3)
     array[5, 1] = 0
     words = ["red", "dog", "runs", "far", "box"]
@@ -43,7 +43,7 @@ def built(**values):
 
 
 def regions_of(split, image):
-    """(1, R, F) regions of an image that are not zeros."""
+    """Return the (1, R, F) regions of an image that are not zeros."""
     rows = split.features[image]
     return torch.from_numpy(rows[rows.any(-1)][None].copy())
 

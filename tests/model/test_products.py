@@ -56,7 +56,7 @@ def test_only_amd_processors_with_avx512_change():
 @pytest.mark.parametrize("setting", ["none", "bf16"])
 @pytest.mark.parametrize("size", [8, 72])
 def test_rows_are_rounded_up_for_onednn_only_which_changes_nothing(setting, size):
-    """The bidirectional GRU's spare rows, against PyTorch's own, forward and back, at lengths of every remainder."""
+    """The BiGRU with rounded-up rows against PyTorch's, forward and backward, at lengths of every remainder."""
     settings.fp32_precision = setting
     rounded = [0, 1, 8, 13] if setting == "none" else [0, 8, 8, 16]
     assert [products.rounded_rows(rows, 8) for rows in (0, 1, 8, 13)] == rounded

@@ -1,4 +1,4 @@
-"""Diversity: CODER eq. 3, supplement eq. 16, and what section 1.1 of the decisions settles."""
+"""Diversity: CODER eq. 3, supplement eq. 16, and the decisions in docs/equations.md, section 1.1."""
 
 import math
 from functools import partial
@@ -69,7 +69,7 @@ def test_agrees_with_the_loops(negatives_of, seed, epsilon, temperature):
 
 
 def test_only_negatives_enter_and_batch_and_bank_are_averaged_raw():
-    """Whatever stands at the positive, in an own-image slot or in an empty slot, NaN included, changes nothing."""
+    """Values at the positive, in own-image slots and in empty slots, even NaN, change nothing."""
     ids, slots = torch.tensor([5, 6]), torch.tensor([5, -1, 7, 8, 6])
     mask = same_image_negatives(ids, slots)
     scores = torch.rand(2, 5, generator=torch.Generator().manual_seed(0))
@@ -99,7 +99,7 @@ def test_the_range_is_half_to_one_and_the_largest_is_exactly_one(seed):
 
 
 def test_low_spread_is_low_diversity_and_entropy_ranks_the_other_way():
-    """The formula's direction, against one section of the supplement: look-alike negatives come out lowest.
+    """The formula's direction, against one section of the supplement: similar negatives give the lowest value.
 
     Around one mean, the more the scores spread the smaller their entropy.
     """

@@ -1,4 +1,4 @@
-"""DCL_I, DCL and M-DCL: CODER eq. 4 to 6, and what sections 1.2 and 1.3 of the decisions settle."""
+"""DCL_I, DCL and M-DCL: CODER eq. 4 to 6, and the decisions in docs/equations.md, sections 1.2 and 1.3."""
 
 import math
 from functools import partial
@@ -42,7 +42,7 @@ RELU = {"positive_clamp": "relu"}
     ],
 )
 def test_by_hand(positive, negative, switches, value, slope):
-    """The loss of one anchor, and its slope by the positive's score."""
+    """The loss of one anchor, and its derivative by the positive's score."""
     positives = torch.tensor([positive], dtype=torch.float64, requires_grad=True)
     scores = torch.tensor([[0.0 if negative is None else negative]], dtype=torch.float64)
     loss = diversity_contrastive(scores, positives, NOTHING if negative is None else ~NOTHING, **switches)
@@ -52,7 +52,7 @@ def test_by_hand(positive, negative, switches, value, slope):
 
 
 def batch_and_bank(problem, negatives_of, *, keep_same_image=False, **switches):
-    """DCL and M-DCL of one direction as training computes them, and the diversity of its anchors."""
+    """Return DCL and M-DCL of one direction as training computes them, and the diversity of its anchors."""
     sides = [(problem.scores, problem.scores.diagonal(), problem.ids, 0)]
     sides += [(problem.bank_scores, problem.bank_positives, problem.slot_ids, None)]
     measured = [(scores, negatives_of(problem.ids, candidates)) for scores, _, candidates, _ in sides]
@@ -69,7 +69,7 @@ def batch_and_bank(problem, negatives_of, *, keep_same_image=False, **switches):
 @given(seed=st.integers(0, 10_000), bank_share=st.sampled_from([0.0, 0.3, 0.5]))
 @settings(max_examples=15)
 def test_batch_and_bank_agree_with_the_loops(negatives_of, keep_same_image, measure, seed, bank_share):
-    """The bank's columns hold no positive; its score comes from outside and only enters the pull."""
+    """The bank's columns hold no positive; the positive's score is given separately and only enters the pull."""
     problem, switches = random_problem(seed), {"measure": measure, "bank_share": bank_share}
     ids, positives = problem.ids.tolist(), problem.scores.diagonal().tolist()
     in_batch = reference.Side(problem.scores.tolist(), positives, ids, positive_offset=0)
@@ -169,7 +169,7 @@ def test_half_precision_is_raised_also_under_autocast(dtype):
 
 
 def test_diversity_carries_no_gradient_by_default_and_a_detached_one_is_a_constant():
-    """The caller decides: detached, scores receive only the loss's own gradient. The values are the paper's."""
+    """If it is detached, scores receive only the loss's own gradient. The default settings are the paper's."""
     usual = DclSettings()
     assert (usual.temperature, usual.margin, usual.epsilon, usual.entropy_temperature) == (0.1, 0.3, 0.1, 1.0)
     problem = random_problem(4)

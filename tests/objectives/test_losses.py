@@ -25,7 +25,7 @@ from tests.reference.problems import random_problem
 
 
 class Loss(NamedTuple):
-    """A loss and its loop, of a target's scores and a teacher's; each query of the loop is two lists, the positive first."""
+    """Loss and its loop, on scores of a target and a teacher; the loop takes a query as two lists, positive first."""
 
     fast: Callable[..., Tensor]  # (target: Direction, teacher: Teacher, **switches)
     slow: Callable[..., float]  # (target: list, teacher: list, **switches)
@@ -33,7 +33,7 @@ class Loss(NamedTuple):
 
 
 def alone(fast, slow, **switches):
-    """A loss without a teacher, whose loop takes the negatives and the positive."""
+    """Return a loss without a teacher, whose loop takes the negatives and the positive."""
     return Loss(
         lambda target, _, **values: fast(*target, **values),
         lambda target, _, **values: slow(target[1:], target[0], **values),
@@ -55,7 +55,7 @@ def npairs_loop(row, positive, margin):
 
 
 def dcl(scores, positives, exclusions, **switches):
-    """DCL with a diversity between 0.5 and 1 that has a gradient: 0.75 + S⁺ / 4."""
+    """Return DCL with a diversity between 0.5 and 1 that has a gradient: 0.75 + S⁺ / 4."""
     diversity = 0.75 + positives / 4
     return objectives.diversity_contrastive(scores, positives, exclusions, diversity=diversity, **switches)
 
@@ -94,7 +94,7 @@ seeds, margins = st.integers(0, 10_000), st.floats(0.01, 1)
 
 
 def two_branches(seed):
-    """A random problem of the target, and the teacher's scores of the same pairs, without gradient."""
+    """Return a random problem for the target, and the teacher's scores of the same pairs, without gradient."""
     return random_problem(seed), random_problem(seed + 1).scores.detach()
 
 
@@ -106,7 +106,7 @@ def directions(seed):
 
 
 def of_row(name, target, teacher=None, **switches):
-    """The loss with the positive in column 0 and negatives in all others; the target is its own teacher by default.
+    """Return the loss with the positive in column 0 and negatives in all others; the default teacher is the target.
 
     Forms of boosting take their defaults.
     """
@@ -157,7 +157,7 @@ def test_gradients_reach_the_student_alone_not_through_soft_margins_either(name,
 
 @every_loss
 def test_a_query_without_negatives_loses_nothing(name):
-    """Half precision is raised."""
+    """Half precision is raised to float32."""
     scores = torch.tensor([[0.5, 0.25]], dtype=torch.bfloat16)
     value = of_row(name, scores, scores.flip(1))
     assert value.dtype == torch.float32
@@ -190,7 +190,7 @@ BY_HAND = [
     ("triplet-hardest", FOUR, None, {}, 0.3),
     ("npairs", FOUR, None, {}, (0.3 + 0.1) / 8),
     ("polynomial", FOUR, None, {}, (0.5 - 0.35 + 0.05) + (0.03 - 0.24 + 0.324)),
-    # negatives that are far, and a positive that is perfect, are passed over
+    # distant negatives and a perfect positive are ignored
     ("polynomial", [0.5, 0.2, 0.1], None, {}, 0.0),
     ("polynomial", [1.0, 0.9, 0.1], None, {}, 0.0),
     # two equal candidates have a share of one half: −log ½, and ½ log ½ + ½ log(½ / 1e-8); any score is finite
@@ -212,7 +212,7 @@ BY_HAND = [
     # the pull counts for each of three negatives in the sum and once in the hardest form
     ("as", [0.5, 0.6, 0.2, -0.4], None, {}, 0.6),
     ("am", [0.5, 0.6, 0.2, -0.4], None, {}, 0.2),
-    # of the negatives the one that the teacher scores highest is read; leads of 0.2 and 0.4 over it
+    # only the negative that the teacher scores highest is used; leads of 0.2 and 0.4 over it
     ("dr", [0.5, 0.1, 0.9], [0.5, 0.3, 0.2], {"temperature": 1.0, "length": 2}, imitation.divergence(*LEADS)),
 ]
 
@@ -226,7 +226,7 @@ def test_by_hand(name, target, teacher, switches, expected):
 
 @pytest.mark.parametrize("name", ["infonce", "cmpm", "sigmoid"])
 def test_gradients_of_a_learned_scale_and_bias(name):
-    """Scores of what is no negative may be anything, NaN included: the sigmoid's scale does not see them."""
+    """Scores that are not of negatives may be anything, even NaN: the sigmoid's scale ignores them."""
     problem = random_problem(3)
     mask = both_directions(problem.scores, problem.ids)[0].negatives
     scale, bias = (torch.tensor(value, dtype=torch.float64, requires_grad=True) for value in (3.0, -1.5))
@@ -242,7 +242,7 @@ def test_gradients_of_a_learned_scale_and_bias(name):
 
 
 def test_losses_of_a_batch_are_the_printed_ones_and_relations_at_no_distance_finite():
-    """InfoNCE is cross-entropy where every other candidate is a negative. The mean of the sigmoid over the
+    """InfoNCE is cross-entropy if every other candidate is a negative. The mean of the sigmoid over the
     images is −1/|B| Σ_i Σ_j log σ(z_ij (s·S_ij + b)), z = 1 for a pair and −1 otherwise (eq. 2 without same-
     image pairs)."""
     scores = random_problem(1).scores.detach()
@@ -308,7 +308,7 @@ def test_soft_margins_lie_between_nothing_and_what_the_score_leaves_room_for(mar
 @pytest.mark.parametrize("name", IMITATION)
 @given(seed=seeds)
 def test_nothing_is_better_than_to_be_the_teacher(name, seed):
-    """Except that DINO's teacher is sharper: with equal temperatures it is DML and the teacher's own entropy."""
+    """DINO's teacher is sharper; with equal temperatures the loss is DML plus the teacher's entropy."""
     fast, _, switches = LOSSES[name]
     if "teacher_temperature" in switches:
         switches = {**switches, "teacher_temperature": switches["temperature"]}

@@ -56,8 +56,8 @@ def test_the_cosine_by_hand_and_what_it_leaves_of_the_start():
     """From 0.9 over four steps: 1 - 0.1 · (1 + cos(0, 45°, 90°, 135°)) / 2."""
     momenta = [memory.cosine_momentum(step, 4, 0.9) for step in range(4)]
     assert momenta == pytest.approx([0.9, 0.914645, 0.95, 0.985355], abs=1e-6)
-    # 145,000 pairs in batches of 128 from 0.99995, the values of DBL. Of a module that is zero after its
-    # start of one the encoder is the share itself
+    # 145,000 pairs in batches of 128 from 0.99995, the values of DBL. If a module starts at one and is zero
+    # from then on, its encoder equals the share
     assert memory.share_of_start(40 * (145_000 // 128), 0.99995) == pytest.approx(0.32, abs=0.005)
     module = nn.Linear(1, 1, bias=False).double()
     nn.init.ones_(module.weight)
@@ -73,14 +73,14 @@ def test_the_cosine_by_hand_and_what_it_leaves_of_the_start():
 
 
 def entries_in_order(bank):
-    """Filled slots, oldest first."""
+    """Return the filled slots, oldest first."""
     start = int(bank.position) if bank.count == bank.size else 0
     order = [(start + k) % bank.size for k in range(bank.count)]
     return [(bank.images[k].tolist(), bank.texts[k].tolist(), int(bank.image_ids[k])) for k in order]
 
 
 def keys(first, count):
-    """Keys that say which they are: image key (i, 0), text key (i, 1), id i."""
+    """Return numbered keys: image key (i, 0), text key (i, 1), id i."""
     number = torch.arange(first, first + count, dtype=torch.float32)
     images, texts = torch.stack([number, number * 0], 1), torch.stack([number, number * 0 + 1], 1)
     return images, texts, torch.arange(first, first + count)

@@ -33,7 +33,7 @@ PLAIN["dcl-i"] = DCL_I, lambda *of: losses.diversity_contrastive(*of, temperatur
 
 
 def embeddings(seed=0, pairs=BATCH):
-    """Rows of any length, float64."""
+    """Draw (2, pairs, WIDTH) float64 rows of any length."""
     generator = torch.Generator().manual_seed(seed)
     return 3 * torch.randn(2, pairs, WIDTH, generator=generator, dtype=torch.float64)
 
@@ -136,7 +136,7 @@ def test_weights_of_complementary_samples_are_those_of_the_loops_from_the_embedd
         assert module(images[pairs], texts[pairs], pairs).tolist() == [1.0] * 4
     module.begin_epoch(1)
     again.load_state_dict(module.state_dict())
-    rows = normalise(images)[1::2][OWNER].tolist(), normalise(texts).tolist()  # of an image the last row
+    rows = normalise(images)[1::2][OWNER].tolist(), normalise(texts).tolist()  # each image's last row
     pairs, settings = torch.tensor([7, 2, 11, 0]), {"shares": (2.0, 3.0), "modalities": modalities}
     expected = reference.batch_weights(kind, *rows, NEAR, pairs.tolist(), scale=16.0, **settings)
     for weights in (module.eval(), again):

@@ -16,7 +16,7 @@ LITERAL = {"keep_same_image": True}
 @pytest.mark.parametrize(
     ("queries", "candidates", "switches", "expected"),
     [
-        # pairs 0 and 1 show image 7, pair 2 shows image 8: of 0 only 2 is a negative
+        # pairs 0 and 1 show image 7, pair 2 shows image 8: the only negative of 0 is 2
         ([7, 7, 8], [7, 7, 8], {}, [[0, 0, 1], [0, 0, 1], [1, 1, 0]]),
         # the literal switch keeps other captions but never the positive
         ([7, 7, 8], [7, 7, 8], LITERAL, [[0, 1, 1], [1, 0, 1], [1, 1, 0]]),
@@ -50,7 +50,7 @@ def test_masks_and_lists_agree_with_the_loops(query_ids, slots):
 
 
 def test_directions_and_hardest_negatives_by_hand():
-    """Rows are images going out, columns are texts going back; the diagonal is the positive either way."""
+    """Rows are images in one direction, columns are texts in the other; the diagonal is the positive in both."""
     scores = torch.tensor([[0.9, 0.1], [0.2, 0.8]])
     ways = pairs.both_directions(scores, torch.tensor([0, 1]))
     for direction, expected in zip(ways, (scores, scores.T), strict=True):

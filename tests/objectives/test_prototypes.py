@@ -1,4 +1,4 @@
-"""On-line k-means against loops over single pairs; a full clustering, and its match with the old numbers; classes."""
+"""Online k-means against loops over single pairs; full clusterings and their match with the old numbers; classes."""
 
 import itertools
 import math
@@ -20,7 +20,7 @@ from tests.reference import prototypes as reference
 
 
 def directions(*degrees):
-    """Unit vectors in the plane."""
+    """Return unit vectors in the plane."""
     angles = torch.deg2rad(torch.tensor(degrees, dtype=torch.float32))
     return torch.stack([angles.cos(), angles.sin()], 1)
 
@@ -30,7 +30,7 @@ def angle(centroid):
 
 
 def planted(pairs, groups, size, seed, spread=0.3):
-    """Unit vectors around `groups` random directions; pair i belongs to group i % groups."""
+    """Return unit vectors around `groups` random directions; pair i belongs to group i % groups."""
     random = torch.Generator().manual_seed(seed)
     centres = normalise(torch.randn(groups, size, generator=random))
     noise = spread * torch.randn(pairs, size, generator=random)
@@ -39,7 +39,7 @@ def planted(pairs, groups, size, seed, spread=0.3):
 
 def test_by_hand():
     """Two prototypes, four pairs a pass. Seeds are the last two pairs of the first pass, at 0° and 90°. A pair at 30°
-    belongs to the first, which then stands for one faded member (weight ½) at 0° and one at 30°."""
+    belongs to the first, which then has one faded member (weight ½) at 0° and one at 30°."""
     clusters = Prototypes(2, 2, pairs=4, pass_pairs=4)
     clusters.update(directions(200, 250), torch.tensor([0, 1]))
     assert not clusters.ready
@@ -83,7 +83,7 @@ def test_every_step_agrees_with_the_loops(seed, count, batch, batches):
 
 
 def test_dead_prototypes_take_the_least_typical_pairs_of_large_ones_a_few_in_one_step():
-    """Prototype 1 stands at 180° where nobody is. After a pass without a member it takes the pair at 25°."""
+    """Prototype 1 is at 180°, far from all pairs. After a pass without a member it takes the pair at 25°."""
     clusters = Prototypes(2, 2, pairs=8, pass_pairs=8)
     clusters.update(directions(0, 0, 0, 0, 0, 0, 0, 180), torch.arange(8))
     assert clusters.ready
@@ -100,7 +100,7 @@ def test_dead_prototypes_take_the_least_typical_pairs_of_large_ones_a_few_in_one
     pairs = 64
     clusters = Prototypes(40, 8, pairs=pairs, pass_pairs=pairs)
     clusters.update(planted(pairs, 40, 8, seed=2), torch.arange(pairs))
-    clusters.centroids[20:] = -clusters.centroids[:20]  # half of them where nobody is
+    clusters.centroids[20:] = -clusters.centroids[:20]  # half of them far from all pairs
     vectors = planted(pairs, 4, 8, seed=3)
     reseeded = [0]
     for _ in range(8):
@@ -166,7 +166,7 @@ def test_a_renumbered_clustering_gets_its_numbers_back(exact, monkeypatch):
         monkeypatch.setattr(reclustering, "MOST_MATCHED_EXACTLY", 1)
     random = np.random.default_rng(1)
     before = random.integers(30, size=2000)
-    order = random.permutation(40)  # ten clusters hold nobody
+    order = random.permutation(40)  # ten clusters are empty
     actual = match_clusters(before, order[before], 40)
     assert sorted(actual) == list(range(40))
     assert (actual[before] == order[before]).all()

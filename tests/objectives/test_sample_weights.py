@@ -19,7 +19,7 @@ MODALITIES = ["difference", "sum", "image", "text"]
 
 
 def neighbourhood(seed, *, rows=5):
-    """(M, 3) float64 unit rows, (9,) their owners, (9, 4) neighbours, some of them missing."""
+    """Draw (M, 3) float64 unit rows, (9,) owners and (9, 4) neighbours, some of them missing (−1)."""
     generator = torch.Generator().manual_seed(seed)
     values = normalise(torch.randn(rows, 3, generator=generator, dtype=torch.float64))
     owner = torch.randint(rows, (9,), generator=generator)
@@ -30,7 +30,7 @@ def neighbourhood(seed, *, rows=5):
 
 
 def scores_of(values, owner, neighbours, second=None):
-    """All rows are embedded, and all neighbours of neighbours count unless some were sampled."""
+    """Return diversity and discrepancy if all rows are known; `second` are sampled neighbours of neighbours."""
     every = torch.ones(len(values), dtype=torch.bool)
     return neighbour_scores(values, every, owner, neighbours, neighbours if second is None else second)
 
@@ -128,7 +128,7 @@ def test_weights_directions_and_shares_by_hand():
     assert actual.tolist() == pytest.approx([2 * (1 - share), 2 * share])
     with pytest.raises(ValueError, match="modalities must be"):
         pair_weights(images, texts, scale=2.0, modalities="product")
-    # Also by the statistics, outside of which Γ stands: inside it would make μ·σ negative and reverse the
+    # Also with the statistics, which must not include Γ: it would make μ·σ negative and reverse the
     # weights
     for kind in ("diversity", "combined-stats"):
         for direction, order in ((-1, 1), (1, -1)):
@@ -147,7 +147,7 @@ LEVELS = torch.tensor([[0.9, 0.9], [0.5, 0.5], [0.1, 0.1]], dtype=torch.float64)
 
 
 def batch(seed, size):
-    """(B, 4) float64 images and captions, and (B,) ids of which some repeat."""
+    """Draw (B, 4) float64 images and captions, and (B,) ids, some of which repeat."""
     generator = torch.Generator().manual_seed(seed)
     images, captions = normalise(torch.randn(2, size, 4, generator=generator, dtype=torch.float64))
     return images, captions, torch.randint(size - 2, (size,), generator=generator)
@@ -177,20 +177,20 @@ def others(size):
 
 
 def test_ranks_hubs_and_density_by_hand():
-    """Three pairs. The first image ranks its caption last of three, behind one of the same score, the others
-    theirs first; captions rank theirs first."""
+    """Three pairs. The first image ranks its caption last, also behind one with the same score; the other
+    images and all captions rank their match first."""
     scores = torch.tensor([[0.1, 0.1, 0.3], [0.0, 0.9, 0.1], [0.0, 0.1, 0.9]])
     first, last = 1 + 1 / 3, 2.0
     raw = torch.tensor([(last + first) / 2, first, first])
     torch.testing.assert_close(source.rank_weights(scores, others(3), scale=3.0), 3 * raw / raw.sum())
-    # Caption 2 comes near every image; scores far from zero stay finite
+    # Caption 2 is near every image; scores far from zero give finite weights
     scores = torch.full((4, 4), -0.2)
     scores[:, 2] = 0.6
     actual = source.hub_weights(scores, others(4), scale=4.0)
     assert (actual.argmax().item(), actual[0].item()) == (2, pytest.approx(actual[1].item()))
     far = source.hub_weights(torch.full((3, 3), 50.0), others(3), scale=3.0)
     assert far.tolist() == pytest.approx([1.0] * 3)
-    # Pairs 0 and 1 agree in image and caption, 2 and 3 in their images alone
+    # Pairs 0 and 1 agree in image and caption, 2 and 3 in their images only
     images, captions = torch.eye(4), torch.eye(4)
     for side, i, j in ((images, 0, 1), (captions, 0, 1), (images, 2, 3)):
         side[i, j] = side[j, i] = 0.9

@@ -11,7 +11,7 @@ from tests.reference import scorers as reference
 
 
 def samples(seed, batch=4, heads=3):
-    """(2, B, K, 5) float64 of images and captions."""
+    """Draw (2, B, K, 5) float64 embeddings of images and captions."""
     return torch.randn(2, batch, heads, 5, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
@@ -28,7 +28,7 @@ def test_heads_by_hand_and_gradients():
     opposite = equal * torch.tensor([[1.0], [-1.0], [1.0]])
     actual = head_diversity(torch.stack([orthogonal, equal, opposite, torch.zeros(3, 3)]))
     torch.testing.assert_close(actual, torch.tensor([0.0, 6**0.5 / 9, 6**0.5 / 9, 0.0]))
-    # Orthogonal heads and the same vector twice have a finite one
+    # Orthogonal heads and equal vectors have finite gradients
     both = samples(3).requires_grad_()
     assert torch.autograd.gradcheck(lambda sides: head_diversity(sides[0]), both)
     assert torch.autograd.gradcheck(lambda sides: mean_discrepancy(*sides, *sides), both)

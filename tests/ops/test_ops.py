@@ -1,4 +1,4 @@
-"""Normalising and masked statistics, at their edges above all."""
+"""Normalisation and masked statistics, edge cases above all."""
 
 import itertools
 import math
@@ -32,7 +32,7 @@ def test_half_precision_is_raised_before_squaring_and_nan_passes_through(dtype):
 
 def test_masked_functions_by_hand():
     """The first two of (1, 3, NaN) count, nothing in the second row. log(1 + e⁰ + e⁰) = log 3; without entries
-    log 1 = 0; a huge x is its own answer."""
+    log 1 = 0; for a huge x the result is x."""
     values = torch.tensor([[1.0, 3.0, float("nan")], [float("inf"), 1.0, 1.0]], requires_grad=True)
     mean = ops.masked_mean(values, torch.tensor([[True, True, False], [False, False, False]]))
     (gradient,) = torch.autograd.grad(mean.sum(), values)

@@ -1,4 +1,4 @@
-"""The analysis folder: written once, opened read-only, nothing hostile believed."""
+"""The analysis folder: written once, opened read-only, hostile content refused."""
 
 import io
 import json
@@ -34,7 +34,7 @@ def test_what_was_written_is_read(run):
 
 
 def test_a_large_array_that_is_cut_while_it_is_used_ends_no_process(run, tmp_path, monkeypatch):
-    """Touching a mapped page that its file has lost would, so a copy is mapped; whoever opens it next is told."""
+    """Touching a mapped page that the file has lost would, so a copy is mapped; the next reader gets an error."""
     expected = np.array(open_analysis(run, "test").text_embeddings)
     monkeypatch.setattr(sealed, "MAPPED_BYTES", 0)
     rows = open_analysis(run, "test").text_embeddings
@@ -96,7 +96,7 @@ ONE = {"shape": [1], "dtype": "<i8"}
     ],
 )
 def test_a_manifest_is_not_believed(run, change, message):
-    """It was changed, and has the right checksum of itself."""
+    """The changed manifest has the right checksum of itself."""
     path = run / "analysis" / "test" / "manifest.json"
     manifest = json.loads(path.read_text())
     change(manifest)
@@ -111,7 +111,7 @@ def saved(save, array):
 
 
 def npy(header):
-    """A `.npy` file with this header and one row of eight bytes."""
+    """Return a `.npy` file with this header and one row of eight bytes."""
     return b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.encode() + bytes(8)
 
 
@@ -172,7 +172,7 @@ def test_arrays_that_do_not_fit_are_not_written(run, changes, message):
     ],
 )
 def test_values_that_no_evaluation_writes_are_named_with_their_row(run, name, row, value, message):
-    """Checksums that fit, as a stranger can make them, vouch for no value."""
+    """Matching checksums, which an attacker can compute, do not make values valid."""
     file = run / "analysis" / "test" / f"{name}.npy"
     array = np.load(file)
     array[row] = value

@@ -1,4 +1,4 @@
-"""Saves: what is written is read back, old ones go, nothing half-written is seen, and no crash loses one."""
+"""Saves: read back as written, old ones removed, half-written ones never seen, none lost by a crash."""
 
 import json
 import os
@@ -42,7 +42,7 @@ def test_tensors_and_documents_come_back(tmp_path):
 
 
 def test_saves_of_steps_not_taken_go_names_are_ordered_and_only_saves_are_pruned(tmp_path):
-    """The save of step 30 was damaged, the run went on from 20: the next save is the newest."""
+    """The save of step 30 was damaged and the run continued from 20: the next save is the newest."""
     store = SaveStore(tmp_path / "state", keep=2)
     for step in (20, 30):
         save_step(store, step)
@@ -52,7 +52,7 @@ def test_saves_of_steps_not_taken_go_names_are_ordered_and_only_saves_are_pruned
     assert "state/30/progress.json" in newest.skipped[0].place
     save_step(store, 25)
     assert store.names() == ["20", "25"]
-    # A folder that no step names is somebody's own
+    # A folder whose name is not a step belongs to the user
     store = SaveStore(tmp_path / "best", keep=2)
     for name in ("notes", "5.old", "zz"):
         (store.folder / name).mkdir(parents=True)
@@ -95,7 +95,7 @@ def test_a_save_of_the_same_name_is_replaced_and_one_that_was_set_aside_is_put_b
 
 
 def test_writers_side_by_side_wait_for_each_other(tmp_path):
-    """Whoever writes alone removes what killed writers left, and nothing of a living one."""
+    """A single writer removes the remains of killed writers, but nothing of a living one."""
     left = tmp_path / ".tmp-x-1-0123abcd"
     left.mkdir()
     second = threading.Thread(target=write_sealed, args=(tmp_path / "b", {"text": "b"}))
@@ -110,7 +110,7 @@ def test_writers_side_by_side_wait_for_each_other(tmp_path):
 
 
 def test_a_reader_meets_one_save_or_the_next(memory_folder):
-    """The best model of a run is replaced while somebody evaluates it."""
+    """The best model of a run may be replaced while it is evaluated."""
     store = SaveStore(memory_folder / "best", keep=1)
     save_step(store, 1)
     writer = threading.Thread(target=lambda: [save_step(store, step // 2) for step in range(2, 60)])
@@ -126,7 +126,7 @@ def test_a_reader_meets_one_save_or_the_next(memory_folder):
 
 
 def test_every_file_can_be_read_by_whom_the_umask_lets_read(tmp_path):
-    """A colleague evaluates the run."""
+    """For example, a colleague may evaluate the run."""
     before = os.umask(0o027)
     try:
         save_step(SaveStore(tmp_path / "state", keep=1), 20)
@@ -181,19 +181,19 @@ def stopped_at_line(number, store, step, stop):
 
 
 def interrupted(number, store, step):
-    """Ctrl-C raises wherever Python is."""
+    """Raise KeyboardInterrupt before a line, as Ctrl-C does."""
     return stopped_at_line(number, store, step, lambda: signal.default_int_handler(signal.SIGINT, None))
 
 
 def killed(number, store, step):
-    """A kill leaves everything as it is."""
+    """End a child before a line without any cleanup, as SIGKILL does."""
     return in_a_child(lambda: stopped_at_line(number, store, step, lambda: os._exit(9))) != "False"
 
 
 @pytest.mark.parametrize("step", [30, 20])
 @pytest.mark.parametrize("stopped", [interrupted, killed])
 def test_a_save_that_ends_at_any_line_loses_nothing(memory_folder, stopped, step):
-    """Step 30 is a new save, step 20 replaces one; after a kill the next writer tidies up."""
+    """Step 30 is a new save, step 20 replaces one; after a kill the next writer cleans up."""
     for number in range(0, 1000, 5):
         store = SaveStore(memory_folder / f"{stopped.__name__}-{step}-{number}", keep=2)
         save_step(store, 10)

@@ -1,4 +1,4 @@
-"""Every file of a run, cut or with one bit flipped: refused or fallen back from, with the file named."""
+"""Every file of a run, cut or with one bit flipped: it is named, and refused or replaced by an older save."""
 
 import json
 import os
@@ -20,7 +20,7 @@ from tests.support.precomp_folders import assert_refused
 
 
 def read_everything(run):
-    """Read the run as training and the app would; the faults that were raised or reported."""
+    """Read the run as training and the app would; return the faults that were raised or reported."""
     faults = []
     for name in ("config.toml", "words.json"):
         collect(lambda name=name: SealedFolder(run).read(name), faults)
@@ -35,13 +35,13 @@ def read_everything(run):
 
 
 def flip(content):
-    """One bit of it changed."""
+    """Return the content with one random bit flipped."""
     position, bit = random.randrange(len(content)), random.randrange(8)
     return content[:position] + bytes([content[position] ^ 1 << bit]) + content[position + 1 :]
 
 
 def cut(content):
-    """Its beginning."""
+    """Return the content up to a random length."""
     return content[: random.randrange(len(content))]
 
 
@@ -56,14 +56,14 @@ def test_flipped_bits_and_cuts_are_noticed_and_named(run, harm, times):
         content = path.read_bytes()
         path.write_bytes(harm(content))
         if path.name == "history.jsonl" and harm is cut:
-            read_everything(run)  # a shorter history is what a kill leaves: the rest reads as it was
+            read_everything(run)  # a kill, too, leaves a shorter history: the rest is still read
         elif path.name in ("history.jsonl", "status.json"):
             read_or_named(run, path)
         else:
             assert any(str(path) in fault.place for fault in read_everything(run)), path
         path.write_bytes(content)
 
-    # every cut of the status is named, but that of its last newline
+    # every cut of the status is named, except that of its last newline
     path = run / "status.json"
     content = path.read_bytes()
     for length in range(len(content) - 1):
@@ -95,7 +95,7 @@ def test_when_every_save_is_damaged_all_are_named_and_a_newer_format_is_not_pass
 
 
 def test_a_flipped_bit_in_any_array_is_named_and_arrays_are_read_once_while_their_files_stay(whole):
-    """The api, which the pages use, does so also in the process that read the array before it was damaged."""
+    """The API of the pages does so even in the process that read the array before it was damaged."""
     for number, path in enumerate(sorted((whole / "analysis" / "dev").glob("*.npy"))):
         content = path.read_bytes()
         for age in (0, 3600):  # a file that was just written, and one that this process remembers
@@ -114,7 +114,7 @@ def test_a_flipped_bit_in_any_array_is_named_and_arrays_are_read_once_while_thei
     open_analysis(whole, "dev")
     path = whole / "analysis" / "dev" / "text_ranks.npy"
     content = path.read_bytes()
-    with path.open("r+b") as file:  # as nothing but a broken disk changes it: same inode, same time
+    with path.open("r+b") as file:  # as only a broken disk would change it: same inode, same time
         file.write(content[:-8] + bytes([content[-8] ^ 1]) + content[-7:])  # the rank stays in range
     os.utime(path, (1, 1))
     open_analysis(whole, "dev")

@@ -36,7 +36,7 @@ def folder_of(run, other=None):
 
 @pytest.fixture
 def counted(monkeypatch):
-    """One number for every layout that was computed."""
+    """List with one item for every layout that is computed."""
     layouts, lay_out = [], deriving.lay_out
     monkeypatch.setattr(deriving, "lay_out", lambda *a, **b: layouts.append(1) or lay_out(*a, **b))
     return layouts
@@ -117,7 +117,7 @@ def test_the_commands_write_progress_that_is_read_whatever_it_holds(tmp_path, ca
     assert failed.message in capsys.readouterr().err
     assert project.main([str(a), str(a), str(a)]) == 1
     assert project.main([str(tmp_path / "none"), "--method", "pca"]) == 1
-    # progress is replaced seldom
+    # the progress file is rarely replaced
     file = tmp_path / "seldom.json"
     assert read_progress(file) is None
     report = ProgressFile(file)
@@ -155,7 +155,7 @@ def test_other_captions_another_n_or_another_space_are_another_search(data, cach
     neighbourhood(data, captions=[*split.captions[:-1], "another star"])
     assert len(list(cache.iterdir())) == 5
     neighbourhood(data, sample_weights="combined", diversity_share=2.0, seed=7)
-    assert len(list(cache.iterdir())) == 5  # what does not decide the neighbours does not search again
+    assert len(list(cache.iterdir())) == 5  # settings that do not affect the neighbours start no search
 
 
 def test_an_interrupted_search_leaves_nothing_and_a_second_one_searches_nothing(data, cache):

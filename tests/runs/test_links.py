@@ -19,7 +19,7 @@ pytestmark = pytest.mark.usefixtures("own_threads")
 
 
 class Heard:
-    """Commands in this process."""
+    """Replacement of the campaigns' `Listener` that runs commands in this process."""
 
     def __init__(self, output):
         self.output = output
@@ -45,7 +45,7 @@ def test_what_is_no_plain_file_at_any_place_stops_every_writer(tmp_path, subject
 
 @pytest.fixture
 def run(tmp_path):
-    """A finished run, beside what must not be touched."""
+    """A finished run beside files that must not be touched."""
     return surroundings(tmp_path, "run")
 
 
@@ -71,7 +71,7 @@ def test_small_files_are_written_through_no_link_even_unchecked(run, tmp_path):
 
 @pytest.mark.parametrize("name", ["history.jsonl", ".lock", ".tmp-status.json"])
 def test_what_is_written_in_place_is_no_hard_link(run, tmp_path, name, capsys):
-    """A second name of a file elsewhere would change with it. What is replaced, or only read, may have several."""
+    """Otherwise a file elsewhere would change with it. Files that are replaced, or only read, may have hard links."""
     outside = tmp_path / "outside"
     path = put(run, name, lambda path: path.hardlink_to(outside / "dotfile"))
     (outside / "words").hardlink_to(run / "words.json")

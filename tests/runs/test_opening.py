@@ -1,4 +1,4 @@
-"""Opening a run has no effects: no request, no pipe or device read, no memory for what only its configuration says."""
+"""Opening a run has no side effects: no request, no pipe or device read, no memory for sizes that it only claims."""
 
 import json
 import os
@@ -35,7 +35,7 @@ def run(whole):
 
 @pytest.fixture
 def requests(monkeypatch):
-    """Every address this process looks up or connects to; nothing is sent."""
+    """List of every address that this process looks up or connects to; nothing is sent."""
     seen = []
 
     def refuse(*address, **_):
@@ -45,7 +45,7 @@ def requests(monkeypatch):
     for name in ("getaddrinfo", "create_connection"):
         monkeypatch.setattr(socket, name, refuse)
     monkeypatch.setattr(socket.socket, "connect", refuse)
-    # A refused request is tried five times more, 23 s in all.
+    # A refused request is retried five times, 23 s in all.
     monkeypatch.setattr("huggingface_hub.utils._http.time", SimpleNamespace(sleep=lambda seconds: None))
     monkeypatch.setenv("HF_TOKEN", "hf_secret")
     return seen
@@ -95,7 +95,7 @@ def test_a_bert_on_this_machine_is_opened_without_a_request(tmp_path, requests, 
 
 
 def open_everything(run):
-    """Read all of a run as api and commands do; the faults that were raised or listed."""
+    """Read all of a run as API and commands do; return the faults that were raised or listed."""
     faults = []
     listed = [summary.fault for summary in list_runs(run.parent) if summary.fault]
     save = collect(SaveStore(run / "state", keep=2).newest, faults)

@@ -1,4 +1,4 @@
-"""Disk full, read-only folder, second writer: one plain sentence, and what was there stays."""
+"""Disk full, read-only folder, second writer: one plain sentence, and existing files stay."""
 
 import json
 import os
@@ -51,7 +51,7 @@ def test_a_full_disk_says_what_is_needed_also_before_writing(store):
 
 
 def test_a_read_only_folder_is_refused(public_folder):
-    """As root, who may write everywhere, the save is tried by a user who may not."""
+    """If root runs the tests, who may write everywhere, another user tries to save."""
     store = SaveStore(public_folder / "state", keep=2)
     save_step(store, 20)
     store.folder.chmod(0o555)
@@ -85,7 +85,7 @@ def state_of(run):
 
 
 def test_running_of_a_dead_process_reads_as_interrupted_also_when_its_pid_is_used_again(tmp_path):
-    """Same number, another process: it started at another time."""
+    """The start time tells a new process with the same number from the old one."""
     assert read_status(tmp_path) is None
     write_status(tmp_path, "running", step=3, steps=10)
     assert state_of(tmp_path) == ("running", 3)

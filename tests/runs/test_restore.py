@@ -1,4 +1,4 @@
-"""A run folder, also a stored one of this format, becomes its model again, or the damaged file is named."""
+"""A run folder, new or stored with the tests, becomes its model again, or the damaged file is named."""
 
 import shutil
 

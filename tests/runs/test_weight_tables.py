@@ -219,8 +219,8 @@ NAMES = {name for name in TABLES if name.startswith("cluster_")}
 
 
 def test_by_hand():
-    """Caption 0 and image 0 lie between the axes, nearer to the first; the classifier has the axes the other way round.
-    Caption 1 is the second axis, and so is its image. The concept branch, where there is one, is what is classified."""
+    """Pair 0 is between the axes, nearer to the first; the classifier has the axes in reverse order. Image 1 and
+    caption 1 are the second axis. If there is a concept branch, its embeddings are classified."""
     images = np.array([[1.0, 0.0], [0.0, 1.0]], np.float32)
     texts = np.array([[0.8, 0.6], [0.0, 1.0]], np.float32)
     prototypes = {"centroids": torch.eye(2), "classifier": torch.eye(2).flip(0)}
@@ -243,7 +243,7 @@ def test_a_finished_run_has_those_of_its_best_save_and_before_it_those_of_the_st
     for name, rows, table in (("pair", pairs, "centroids"), ("text", concepts, "classifier")):
         labels = analysis.array(f"cluster_{name}_labels").tolist()
         assert labels == (rows @ prototypes[table].T).argmax(1).tolist()
-    with pytest.raises(InputError, match="has saved a better model"):  # meanwhile, whose labels are others
+    with pytest.raises(InputError, match="has saved a better model"):  # meanwhile, with other labels
         read_prototypes(whole, "0" * 12)
     shutil.rmtree(whole / "best")
     evaluate_split(whole, load_model(whole), read_split(FINISHED_RUNS / "data", "dev"), "dev")

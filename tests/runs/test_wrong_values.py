@@ -1,4 +1,4 @@
-"""Every value of every JSON and TOML file of a run replaced by values of other kinds: named, or read; never a crash.
+"""Every value of every JSON and TOML file of a run is replaced by values of other types: named or read, never a crash.
 
 A run that cannot be read is named in its own row; the runs beside it list and open.
 """
@@ -49,7 +49,7 @@ def root(stored):
 
 
 def variants(document, values, depth=0):
-    """The document with each value in it, at any depth, replaced by one in turn; of entries that are alike, of two."""
+    """Yield the document with one value, at any depth, replaced by the next of `values`; of like entries only two."""
     items = list(document.items()) if isinstance(document, dict) else list(enumerate(document))
     if isinstance(document, list) or (depth and {type(part) for _, part in items} in ({dict}, {float})):
         items = items[:2]
@@ -64,7 +64,7 @@ def variants(document, values, depth=0):
 
 
 def attempt(read):
-    """An input error is an answer; any other exception fails the test."""
+    """Call `read` and accept an input error; any other exception fails the test."""
     with suppress(InputError):
         read()
 
@@ -90,7 +90,7 @@ def use(root, name):
 
 
 def write(file, document):
-    """Put a document into a file, as one who wants to do harm would: every checksum fits."""
+    """Write a document to a file as an attacker would, with matching checksums."""
     if file.name == "manifest.json":
         file.write_bytes(render_manifest(document))
         return
@@ -100,7 +100,7 @@ def write(file, document):
 
 
 def harm(file, use):
-    """Every variant of a file that can be written at all; how many those were."""
+    """Write every variant of a file that can be written, call `use` after each, and return their number."""
     before = {path: path.read_bytes() for path in file.parent.iterdir() if path.is_file()}
     unwritable = {"config.toml": None, "manifest.json": math.inf}.get(file.name, "every value can be written")
     texts = [before[file].decode()]
@@ -111,7 +111,7 @@ def harm(file, use):
     for text in texts:
         document = tomllib.loads(text) if file.suffix == ".toml" else json.loads(text)
         if isinstance(document, dict):
-            document.pop("crc", None)  # a line without one is believed
+            document.pop("crc", None)  # a line without one is accepted
         for variant in [*values, *variants(document, itertools.cycle(values))]:
             try:
                 write(file, variant)
@@ -138,7 +138,7 @@ LOADED = ["config.toml", "words.json", "concepts.json", "best/*/manifest.json"]
     + [("weighted", "analysis/dev/weighting.json")],
 )
 def test_a_value_of_another_kind_takes_down_nothing(root, name, file):
-    """The run is listed and shown beside the others, and its model loaded, as far as they read the file."""
+    """The run is listed and shown beside the others, or its model is loaded, if these read the file."""
     [path] = (root / name).glob(file)
 
     def read():
@@ -186,7 +186,7 @@ def test_a_process_number_that_is_none_is_named(root):
     key = run_key(root / "whole")
     for pid in ("1e400", "-1", '"x"', "99999999999999999999999", "null", "true"):
         status = f'{{"state":"running","pid":{pid},"started":1.0,"host":"{os.uname().nodename}"}}'
-        # a stranger can write a fitting checksum
+        # an attacker can write a matching checksum
         spelt = json.dumps(json.loads(status), separators=(",", ":"))
         checksum = f"{zlib.crc32(spelt.encode(), zlib.crc32(key.encode())):08x}"
         (root / "whole" / "status.json").write_text(f'{status[:-1]},"crc":"{checksum}"}}')
@@ -222,7 +222,7 @@ def listed_and_opened(root):
 
 @pytest.mark.parametrize("place", [".", "analysis", "analysis/dev", "config.toml", "status.json"])
 def test_a_folder_without_rights_is_named_in_its_own_row(root, public_folder, place):
-    """As root, who may read everywhere, the runs are listed by a user who may not."""
+    """If root runs the tests, who may read everywhere, another user lists the runs."""
     root = Path(shutil.copytree(root, public_folder / "runs"))
     closed = root / "whole" / place
     mode = closed.stat().st_mode

@@ -38,7 +38,7 @@ IMITATIONS = ("dr", "rkd", "dml", "dino", "dino-reversed")
     ],
 )
 def test_it_comes_on_top_of_any_loss_as_a_sum_over_the_batch(data, form, values):
-    """The mean of two forms."""
+    """A combined form is the mean of two."""
     usual = {"boosting_weight": 0.5, "boosting_margin": 0.4, "boosting_split": 0.3}
     usual |= {"boosting_temperature": 0.3, "boosting_teacher_temperature": 0.2}
     config = boosted(data, dropout=False, boosting=form, **usual | values)
@@ -68,7 +68,7 @@ def test_soft_margins_and_literal_negatives_reach_the_loss_once_it_has_started(d
         return take(prepared, boosting, changed(config, **change), batch).parts["boosting-as"].item()
 
     assert loss(boosting_soft=True) < loss() < loss(same_image_negatives=True)
-    # Until then a step is a plain step, to the bit
+    # Before that, a step equals a plain step bit for bit
     config = boosted(data, dropout=False, boosting_start_epoch=6.0)  # `take` is at epoch 5
     prepared, boosting = started(config)
     batch = prepared.batches(0)
@@ -82,7 +82,7 @@ def test_soft_margins_and_literal_negatives_reach_the_loss_once_it_has_started(d
 
 
 def test_the_teacher_reads_without_dropout_and_takes_no_random_number_from_the_target(data):
-    """It gets no gradient. A moving teacher normalises by the batch, and one that stays by its own statistics."""
+    """It gets no gradient. A moving teacher normalises by the batch, a fixed one by its stored statistics."""
     config = boosted(data)
     prepared, boosting = started(config)
     batch = prepared.batches(0)
@@ -125,14 +125,14 @@ def test_the_teacher_follows_on_the_cosine_and_every_branch_clips_its_own_gradie
 
 @pytest.fixture(scope="module")
 def finished(data, tmp_path_factory):
-    """A finished run to surpass."""
+    """A finished run that serves as teacher."""
     config = boosted(data, "first", boosting="none", epochs=2)
     return start_run(config, tmp_path_factory.mktemp("anchors"), quiet())
 
 
 def test_a_teacher_near_its_random_start_is_warned_of_with_a_start_that_fits(data):
     """Flickr8k's eight epochs are 1,872 steps: 95% of the random start would remain. The preset for boosting differs from
-    its baseline by boosting alone, and leaves its start."""
+    its baseline only by boosting, and its momentum fits."""
     preset, baseline = (PRESETS[f"flickr8k-{name}"].config for name in ("boosted", "baseline"))
     (fault,) = check_teacher_momentum(changed(baseline, boosting="am"), 1_872)
     assert (fault.severity, fault.place) == ("warning", "--boosting-momentum")
@@ -151,7 +151,7 @@ def offline(data, anchor, **boosting):
 
 
 def test_an_offline_target_starts_from_the_teacher_or_from_scratch(data, finished, tmp_path):
-    """The teacher stays its run's best model."""
+    """The teacher remains the best model of its run."""
     best = weights(load_model(finished).model)
     scratch = weights(prepare(boosted(data, boosting="none")).model)
     assert same(weights(prepare(offline(data, finished, boosting_start="scratch")).model), scratch)
@@ -164,7 +164,7 @@ def test_an_offline_target_starts_from_the_teacher_or_from_scratch(data, finishe
 
 
 def test_a_part_of_the_train_images_keeps_the_vocabulary_of_all(data, finished):
-    """So that a teacher of less data reads the words of its student."""
+    """So a teacher with less data knows the words of its student."""
     settings = ((1.0, 1, False), (0.5, 1, False), (0.25, 1, False), (0.5, 2, False), (0.25, 1, True))
     whole, half, *others = [
         prepare(changed(offline(data, finished), train_part=part, seed=seed, other_part=rest))
@@ -205,7 +205,7 @@ def test_a_teacher_that_is_another_model_sets_margins_but_gives_no_start(data, f
 
 
 def test_an_unfit_teacher_is_refused_before_anything_is_written(data, finished, tmp_path):
-    """It is no finished run of the same words and features."""
+    """It is not a finished run with the same words and features."""
     stopped = stop_during(finished, tmp_path / "stopped", 7)
     broader = Path(shutil.copytree(data, tmp_path / "broader"))
     for features in broader.glob("*_ims.npy"):
@@ -236,8 +236,8 @@ NAMES, EARLIER = ("branch-1 ", "branch-2 ", ""), {1: (0,), 2: (0, 1)}
     ("form", "teachers"), [("rm", EARLIER), ("am", EARLIER), ("dml", {0: (1, 2), 1: (0, 2), 2: (0, 1)})]
 )
 def test_every_branch_is_set_against_all_before_it_and_their_losses_are_averaged(data, form, teachers):
-    """Under mutual learning against every other. A branch without teachers has no such loss. The total is every branch's
-    raw loss and its boosting."""
+    """In mutual learning, against all others. A branch without teachers has no such loss. The total is the sum of every
+    branch's raw loss and boosting."""
     config = online(data, dropout=False, boosting=form, boosting_weight=0.5)
     prepared, branches = branches_of(config)
     batch = prepared.batches(0)
@@ -255,7 +255,7 @@ def test_every_branch_is_set_against_all_before_it_and_their_losses_are_averaged
 
 
 def test_branches_start_from_other_seeds_and_learn_by_their_own_losses_alone(data):
-    """The margins of later branches give it no gradient: of two branches the first trains as if it were alone."""
+    """The margins of later branches give an earlier one no gradient: the first of two trains as if it were alone."""
     gradients = []
     for margin in (0.2, 5.0):
         config = online(data, boosting_branches=2, boosting_margin=margin)
@@ -273,4 +273,4 @@ def test_branches_start_from_other_seeds_and_learn_by_their_own_losses_alone(dat
     assert all(torch.equal(p, q) for p, q in zip(branches.parameters(), again.parameters(), strict=True))
     batch = prepared.batches(0)
     dropped = [take(prepared, part, online(data), batch).parts["btr-sum"] for part in (branches, None)]
-    assert dropped[0] == dropped[1]  # the target's dropout, too, is that of a run alone
+    assert dropped[0] == dropped[1]  # the target's dropout is also that of a run alone

@@ -1,4 +1,4 @@
-"""The concept branch in training: its loss, a run from start to evaluation, exact resuming, and no branch as before."""
+"""The concept branch in training: its loss, a run from start to evaluation, exact resuming, and runs without it."""
 
 import json
 import shutil
@@ -30,7 +30,7 @@ def concept_config(data, **values):
 
 @pytest.fixture(scope="module")
 def whole(data, tmp_path_factory):
-    """A run of both branches that was never stopped."""
+    """An uninterrupted run of both branches."""
     return start_run(concept_config(data, epochs=2), tmp_path_factory.mktemp("whole"), quiet())
 
 
@@ -42,7 +42,7 @@ def first_losses(prepared, config):
     ("loss", "diversity"), [("dcl", "std"), ("dcl", "entropy"), ("dcl-i", "none"), ("infonce", "std")]
 )
 def test_its_loss_is_one_symmetric_dcl_over_the_batch(data, loss, diversity):
-    """Diversity over the batch alone, whatever bank the instance branch keeps; DCL_I where the instance loss is."""
+    """Diversity is over the batch only, whatever bank the instance branch has; DCL_I if the instance loss is DCL_I."""
     switches = {"loss": loss, "temperature": 0.2, "weight_concept": 0.5}
     if diversity != "none":
         switches["diversity"] = diversity
@@ -81,7 +81,7 @@ def test_the_bank_changes_nothing_in_the_loss_and_the_twin_never_runs_the_branch
 
 
 def test_every_weight_gets_a_gradient_also_when_the_loss_counts_for_nothing(data):
-    """Several processes wait for all of them."""
+    """Several processes wait for the gradients of all weights."""
     for weight in (1.0, 0.0):
         config = concept_config(data, bank_size=0, weight_concept=weight)
         prepared = prepare(config)
@@ -90,7 +90,7 @@ def test_every_weight_gets_a_gradient_also_when_the_loss_counts_for_nothing(data
 
 
 def test_concepts_come_from_the_train_captions_alone(whole, data, tmp_path):
-    """Other dev captions, the same concepts and counts; the run keeps its own."""
+    """Other dev captions give the same concepts and counts; a run keeps its own."""
     config, _ = read_config(whole)
     other = shutil.copytree(data, tmp_path / "other")
     lines = (data / "dev_caps.txt").read_text().splitlines()

@@ -1,4 +1,4 @@
-"""kill -9, half of the times inside a save; signals; data cut off: nothing is lost, and going on is exact."""
+"""SIGKILL, a third of the time during a save; signals; truncated data: nothing is lost, and resuming is exact."""
 
 import json
 
@@ -15,19 +15,19 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(620)]
 
 @pytest.fixture(scope="module")
 def driven(memory_folder):
-    """All of it in one process, whose forks are children that have imported PyTorch."""
+    """Reports of all drives, run by one process whose forks need not import PyTorch."""
     data = write_tiny_data(memory_folder / "data")
     return reported_by("fork_driver", data, memory_folder / "runs", output=memory_folder / "printed")
 
 
 @pytest.fixture(scope="module")
 def whole(memory_folder):
-    """The run that nothing happened to."""
+    """The uninterrupted run."""
     return memory_folder / "runs" / "kills" / "whole"
 
 
 def test_no_kill_loses_a_run(driven, memory_folder, whole):
-    """Each of them goes on from its newest save, and ends as a run that was never stopped."""
+    """Every run resumes from its newest save and ends as an uninterrupted one does."""
     folder, entries = memory_folder / "runs" / "kills", driven["kills"]["kills"]
     assert (driven["kills"]["last"], driven["kills"]["whole"]) == (0, 0)
     assert len(entries) == RANDOM_KILLS + SAVE_KILLS
@@ -47,7 +47,7 @@ def test_no_kill_loses_a_run(driven, memory_folder, whole):
         lines = [json.loads(line) for line in (run / HISTORY).read_text().splitlines()]
         resumed = [line["step"] for line in lines if line["event"] == "resume"]
         assert resumed == sorted(resumed)
-        assert set(resumed) <= saved | {0}  # it went on exactly where the newest save stood
+        assert set(resumed) <= saved | {0}  # it resumed exactly from the newest save
 
 
 def test_signals_save_and_leave(driven, memory_folder, whole):
@@ -57,14 +57,14 @@ def test_signals_save_and_leave(driven, memory_folder, whole):
         assert entries[name]["saved"] == entries[name]["step"]
         assert entries[name]["seconds"] < 10
     assert min(entries[name]["saved"] for name in ("SIGTERM", "SIGINT")) >= EARLY
-    assert entries["twice"]["code"] == 128 + 15  # the second one leaves at once
+    assert entries["twice"]["code"] == 128 + 15  # the second signal ends it at once
     for name, entry in entries.items():
         assert (entry["damaged"], entry["continued"]) == (0, 0)
         assert_same_run(memory_folder / "runs" / "signals" / name, whole)
 
 
 def test_features_that_shrink_are_named(driven, memory_folder, whole):
-    """Touching a mapped page that is gone would end the process."""
+    """Touching a mapped page beyond the end of its file would kill the process."""
     for entry in driven["shrinks"]:
         run, status = memory_folder / "runs" / "shrinks" / entry["name"], entry["status"]
         assert (entry["code"], status["state"]) == (1, "failed")

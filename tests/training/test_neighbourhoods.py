@@ -40,7 +40,7 @@ def filled(config):
 
 
 def looped_weights(part, config, pairs):
-    """The weights of some pairs as the paper's sums give them, from the cache."""
+    """Return the weights of some pairs by the paper's sums over the cache."""
     images, texts = part.cache.images[part.image_of_text].double(), part.cache.texts.double()
     near = [[j for j in row if j >= 0] for row in part.neighbours.tolist()]
     source = config.weighting
@@ -81,11 +81,11 @@ def test_a_weight_multiplies_its_pair_in_every_loss_and_nothing_else(data, loss)
     torch.testing.assert_close(ours.per_pair, plain.per_pair * weights)
     size = plain.total / plain.per_pair.sum()
     torch.testing.assert_close(ours.total, size * (plain.per_pair * weights).sum())
-    assert ours.parts == plain.parts  # what is shown is the loss itself
+    assert ours.parts == plain.parts  # the reported loss is not weighted
 
 
 def test_the_first_epoch_is_that_of_a_run_without_weights(data, tmp_path):
-    """Bit for bit with λ of the batch size. From the second epoch on the runs part."""
+    """Bit for bit, if λ is the batch size. From the second epoch on the runs differ."""
     runs = []
     for kind in ("none", "diversity"):
         config = weighted(data, kind, sample_weights=kind, weight_scale=1.0)
@@ -168,8 +168,8 @@ def test_the_weightings_of_others_read_the_batch_alone(data):
 
 
 def test_within_modality_losses_agree_with_the_loops(data):
-    """The positive is the cached embedding of one drawn neighbour; images of no neighbour are the negatives. The first
-    epoch has no such loss."""
+    """The positive is the cached embedding of one random neighbour; negatives are the samples of other images in the batch,
+    except neighbours. The first epoch has no such loss."""
     config = weighted(data, dropout=False, sample_weights="none", within_image=0.3, within_text=0.7)
     prepared, part = begun(config)
     part.begin_epoch(0)

@@ -49,7 +49,7 @@ COSINE = [0.5 * (1 + math.cos(math.pi * step / 8)) for step in range(8)]
 )
 def test_the_rate_of_every_step(values, expected):
     config, steps = TrainingConfig(learning_rate=1.0, **values), len(expected)
-    plateaus = [step // 3 for step in range(steps)]  # read by that schedule alone
+    plateaus = [step // 3 for step in range(steps)]  # only that schedule reads them
     rates = [optim.learning_rate(step, steps, config, plateaus[step]) for step in range(steps)]
     assert rates == pytest.approx(expected)
 
@@ -134,7 +134,7 @@ PER_EPOCH = 5
 
 @pytest.fixture
 def begun(data, tmp_path):
-    """One epoch was trained, evaluated and saved; another is to come."""
+    """A run saved after one epoch, and the configuration and inputs to train a second one."""
     folder = start_run(tiny_config(data, epochs=1, schedule="constant"), tmp_path, quiet())
     config, _ = read_config(folder)
     longer = replace(config, training=replace(config.training, epochs=2, save_every=1e-6))
@@ -142,7 +142,7 @@ def begun(data, tmp_path):
 
 
 def fail(folder, config, prepared, *, spoil=None, value=0.0):
-    """Continue, expect the stop, and see that everything saved is as it was. Returns trainer and message."""
+    """Resume, expect a stop, assert that the saves are unchanged, and return the trainer and the message."""
     names = SaveStore(folder / "state", keep=2).names()
     trainer = Trainer(config, folder, prepared, torch.device("cpu"), quiet())
     with RunLock(folder):
@@ -163,7 +163,7 @@ def fail(folder, config, prepared, *, spoil=None, value=0.0):
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_features_name_step_samples_and_image(begun, value):
-    """The scan of the files is bypassed: as if a disk went bad while training."""
+    """The scan of the files is bypassed, as if a disk failed during training."""
     folder, config, prepared = begun
     step, image = 6, int(prepared.batches(6).image_ids[3])
     features = np.array(prepared.data.train.features)
@@ -182,14 +182,14 @@ def test_features_name_step_samples_and_image(begun, value):
 
 
 def test_a_parameter_is_named_and_not_saved(begun):
-    """Infinite is the vector of a word no caption holds: no loss and no gradient shows it, but a save would carry it on."""
+    """The vector of a word in no caption is infinite: no loss or gradient shows it, but a save would keep it."""
     message = fail(*begun, spoil="words.vectors.weight", value=np.inf)[1]
     assert "model words.vectors.weight" in message
     assert newest_state(begun[0]).name == "5"
 
 
 def test_an_infinite_gradient_stops_before_the_optimizer(begun):
-    """A hook spoils one gradient on its way back, which is named alone; the weights stay what they were."""
+    """A hook makes one gradient infinite; only this one is named, and the weights are unchanged."""
     folder, config, prepared = begun
     prepared.model.regions.linear.weight.register_hook(lambda gradient: gradient * float("inf"))
     named = ", ".join(map(str, prepared.batches(5).text_ids[:5].tolist()))

@@ -1,4 +1,4 @@
-"""Two processes come to what one comes to with the same global batch, a second device to what the CPU comes to."""
+"""Two processes give the results of one with the same global batch, and a second device those of the CPU."""
 
 import pandas as pd
 import pytest
@@ -39,7 +39,7 @@ def pair_config(data):
 
 @pytest.fixture(scope="module")
 def together(data, towers, tmp_path_factory):
-    """All results of two processes, the run they train by the command, and what each of them prints."""
+    """Results of two processes, the run that they train with the command, and the output of each."""
     root = tmp_path_factory.mktemp("two")
     flags = [*changed_flags(Config(), pair_config(data)), "--name=pair", f"--root={root}"]
     results = root / "results.safetensors"
@@ -54,7 +54,7 @@ def two(together):
 
 @pytest.mark.parametrize("case", [*CASES, *(f"towers {name}" for name in TOWERS)])
 def test_losses_gradients_twin_and_banks_equal_one_process(case, one, two):
-    """Towers up to float32 rounding relative to the largest value; it differs with the processor (3e-5 seen)."""
+    """Towers are equal up to rounding relative to the largest value, which depends on the processor (3e-5 seen)."""
     names, of_towers = [name for name in one if name.startswith(f"{case} ")], case.startswith("towers ")
     assert [name for name in names if name not in two] == []
     part, least = ("regions.tower", 8) if of_towers else ("", 20 * STEPS)
@@ -75,8 +75,8 @@ def test_loss_modules_and_memories_equal_one_process(one, two):
     assert len([name for name in names if name.endswith(" gradient")]) == len(made()) * 3
     for name in names:
         torch.testing.assert_close(two[name], one[name], atol=1e-6, rtol=1e-5, msg=lambda m, n=name: n + m)
-    # Keys in the order of the batch; one largest diversity of each modality in all of the batch; the rows
-    # of the batch norm; a verdict given while the processes read reaches all or none
+    # Keys are in the order of the batch; each modality has one largest diversity in the whole batch; the rows
+    # of the batch norm agree; a verdict given while the processes read reaches all or none
     for step in range(STEPS):
         for part in ("bank.image_ids", "bank.position", "bank.filled"):
             assert torch.equal(two[f"dcl {step} memory {part}"], one[f"dcl {step} memory {part}"])
@@ -91,7 +91,7 @@ def test_loss_modules_and_memories_equal_one_process(one, two):
 
 
 def test_the_command_in_two_processes_trains_clusters_and_saves(together, data, tmp_path):
-    """Its losses are those of one process; the first process clusters anew, the second takes its centroids over."""
+    """Its losses are those of one process; the first process clusters anew, the second gets its centroids."""
     _, run, outputs = together
     alone = start_run(pair_config(data), tmp_path, quiet())
     assert position(run)["step"] == 3 * PER_EPOCH
@@ -123,8 +123,8 @@ def test_without_torchrun_everything_is_handed_back_and_batches_have_to_divide(d
 @pytest.mark.slow
 @pytest.mark.timeout(620)
 def test_every_kind_of_run_is_the_same_on_another_device(tmp_path):
-    """Stopped and continued there, never stopped here: losses, gradients, diversity, prototypes, metrics. The device
-    refuses what a GPU refuses."""
+    """Stopped and resumed there, uninterrupted on the CPU: losses, gradients, diversity, prototypes, metrics. The
+    device refuses what a GPU refuses."""
     runs = reported_by("device_worker", tmp_path / "runs", output=tmp_path / "printed")
     assert runs.pop("mixed") == "aten::add: a CPU tensor of shape (2,) beside one of the device 'second'"
     assert len(runs) == 7

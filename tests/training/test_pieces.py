@@ -1,4 +1,4 @@
-"""Gradient caching: a step in pieces is the step of the whole batch, whatever the loss and the parts."""
+"""Gradient caching: a step in pieces equals the step of the whole batch, for all losses and parts."""
 
 import pytest
 import torch
@@ -66,7 +66,7 @@ def test_dropout_repeats(data, monkeypatch, values):
 
 
 def test_a_piece_is_encoded_twice_its_size_may_change_and_batch_normalisation_is_refused(data, tmp_path):
-    """The twin, too, reads pieces; it has no gradient."""
+    """The twin also reads pieces, without a gradient."""
     config = still(data, loss="dcl", bank_size=13, **PIECES)
     prepared = prepare(config)
     sizes = []

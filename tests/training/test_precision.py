@@ -1,4 +1,4 @@
-"""Passes without gradients in bfloat16: only where asked or known to be faster, close to float32, and nothing else."""
+"""Passes without gradients in bfloat16: only if requested or known to be faster, close to float32; no other passes."""
 
 import copy
 import itertools
@@ -29,8 +29,8 @@ def in_bfloat16():
 
 
 def test_the_twin_gets_its_own_precision_or_the_steps():
-    """Left to itself it is bfloat16 only where that is known to be faster."""
-    torch.backends.mkldnn.matmul.fp32_precision = "none"  # the file's end gives it back: tests/conftest.py
+    """By default it is bfloat16 only if that is known to be faster."""
+    torch.backends.mkldnn.matmul.fp32_precision = "none"  # tests/conftest.py restores it after this file
     assert no_grad_precision(TrainingConfig(), CPU) == "float32"
     use_onednn()
     faster = product_library() == "oneDNN" and multiplies_bfloat16()
@@ -71,7 +71,7 @@ def test_keys_are_float32_unit_vectors_close_to_those_of_float32_and_nothing_els
     for precision in ("float32", "bfloat16"):
         config = tiny_config(data, **STILL | {"bank_size": 16, "twin_precision": precision} | values)
         prepared, memory = with_memory(config)
-        torch.manual_seed(3)  # of the dropout
+        torch.manual_seed(3)  # the seed of dropout
         losses = compute_losses(prepared.model, prepared.batches(0), config, [memory], epoch=5.0)
         losses.total.backward()
         keys.append(memory._pending[:2])

@@ -1,4 +1,4 @@
-"""Prototypes in training: when the loss begins, what it is, resuming, several processes, what is saved and told."""
+"""Prototypes in training: when the loss begins, what it is, resuming, several processes, what is saved and reported."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ PER_EPOCH, PROTOTYPES = 5, 6
 
 
 def prototype_config(data, **values):
-    """Prototypes without dropout and without a bank."""
+    """Return a configuration with prototypes, without dropout and without a bank."""
     return tiny_config(data, **STILL | {"epochs": 4, "bank_size": 0, "prototypes": PROTOTYPES} | values)
 
 
@@ -83,7 +83,7 @@ def test_gradients_reach_classifier_and_branch_and_centroids_move_when_the_step_
 
 
 def test_the_report_by_hand():
-    """Two of four pairs had a label, one of them another; three images and one text were named right."""
+    """Two of four pairs had a label, one of them a different one; three images and one text are classified right."""
     config = changed(Config(), prototypes=2, dimension=2)
     prototypes = PrototypeClassification(config, np.arange(4), pass_pairs=4)
     assert prototypes.report() == {}
@@ -108,7 +108,7 @@ def test_the_report_by_hand():
 
 @pytest.fixture(scope="module")
 def whole(data, tmp_path_factory):
-    """A run with twin and banks, a full clustering after epochs 1 and 2, never stopped; what it printed."""
+    """An uninterrupted run with twin, banks, and full clusterings after epochs 1 and 2; and its output."""
     config, console = tiny_config(data, prototypes=PROTOTYPES, prototype_recluster=1), quiet()
     return start_run(config, tmp_path_factory.mktemp("whole"), console), printed(console)
 
@@ -127,7 +127,7 @@ def test_the_history_and_the_screen_report_the_prototypes(whole):
 
 
 def test_more_prototypes_than_pairs_names_what_fits(data):
-    """20 images × 2 captions: 40 pairs, 2 prototypes by the paper's measure."""
+    """20 images × 2 captions are 40 pairs, which the paper's ratio gives 2 prototypes."""
     with pytest.raises(InputError, match=r"41.*at most 40.*--prototypes 2\b"):
         prepare(tiny_config(data, prototypes=41))
     faults = prepare(tiny_config(data, prototypes=30)).faults

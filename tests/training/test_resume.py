@@ -1,4 +1,4 @@
-"""Stopped anywhere and continued equals never stopped, bit for bit; changes that would break that are refused."""
+"""A run stopped anywhere and resumed equals an uninterrupted one bit for bit; changes that break this are refused."""
 
 import itertools
 import os
@@ -35,7 +35,7 @@ SHORT = {"batch_size": 20, "bank_size": 20}  # two steps an epoch
 
 @pytest.fixture(scope="module")
 def whole(data, tmp_path_factory):
-    """A run that was never stopped."""
+    """An uninterrupted run."""
     return start_run(tiny.tiny_config(data), tmp_path_factory.mktemp("whole"), tiny.quiet())
 
 
@@ -58,7 +58,7 @@ def test_a_signal_during_an_evaluation_repeats_it(whole, tmp_path, monkeypatch, 
 
 
 def test_steps_of_a_run_killed_before_its_first_save_count_once(whole, tmp_path, request):
-    """Its history has lines and its state has none: the second start begins anew. A closed terminal stops it."""
+    """It has a history but no state, so the second start begins anew. A closed terminal stops that one."""
     folder = stop_during(whole, tmp_path / "tiny", 12, signal.SIGINT)
     shutil.rmtree(folder / "state")
     before = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # ignored under nohup
@@ -72,7 +72,7 @@ def test_steps_of_a_run_killed_before_its_first_save_count_once(whole, tmp_path,
 
 
 def test_a_finished_run_ends_at_once_and_tidies_up(whole, tmp_path):
-    """A writer that is killed after its last save was in place leaves this; its process number is in use."""
+    """A writer killed after its last save was complete leaves such folders; its process number is in use again."""
     again = Path(shutil.copytree(whole, tmp_path / "tiny"))
     for kind in ("state", "best"):
         shutil.copytree(whole / kind, again / kind / f".tmp-{STEPS}-{os.getpid()}-0123abcd")
@@ -84,7 +84,7 @@ def test_a_finished_run_ends_at_once_and_tidies_up(whole, tmp_path):
 
 
 def test_the_rate_falls_on_a_plateau_and_lost_patience_ends_a_run_also_after_a_stop(data, tmp_path):
-    """A vanishing learning rate makes no evaluation after the first better."""
+    """With a vanishing learning rate, no evaluation after the first is better."""
     values = {"schedule": "plateau", "plateau": 2, "learning_rate": 1e-12, "warmup_steps": 0, "patience": 4}
     console = tiny.quiet()
     folder = start_run(tiny.tiny_config(data, epochs=7, **values, **SHORT), tmp_path / "whole", console)
@@ -185,7 +185,7 @@ def refused_files(run, data):
 
 
 def test_one_changed_number_or_word_or_split_is_refused_by_the_file(tmp_path, whole, data):
-    """More images than the 64 that a sample compares, and the one changed is none of these."""
+    """There are more images than the 64 that a sample compares, and the changed image is not among those."""
     many = tiny.write_tiny_data(tmp_path / "data", images=500)
     large = {"batch_size": 250, "bank_size": 250}
     run = start_run(tiny.tiny_config(many, epochs=1, **large), tmp_path / "runs", tiny.quiet())

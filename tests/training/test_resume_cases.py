@@ -1,4 +1,4 @@
-"""Stopped during any step and continued equals never stopped, bit for bit, whatever a run trains, without the cache."""
+"""Every kind of run, stopped during a step and resumed without the cache, equals an uninterrupted one bit for bit."""
 
 import shutil
 
@@ -69,7 +69,7 @@ CASES = {
     "towers with every part": (lambda _, folder: with_towers(folder, every_part=True), (2,)),
 }
 
-# What stands beside the model in a state; the same of the best model, with the names of its tensors.
+# Files beside the model in a state; files beside the best model, with the names of their tensors.
 STORED = {
     "memory": ({"memory"}, {}),
     "prototypes": ({"memory", "prototypes"}, {"prototypes": {"centroids", "members", "classifier"}}),
@@ -83,7 +83,7 @@ STORED = {
 
 @pytest.fixture(scope="module")
 def case(request, data, tmp_path_factory):
-    """The name of a case and its run, never stopped."""
+    """Name of a case and its uninterrupted run."""
     folder = tmp_path_factory.mktemp("whole")
     return request.param, start_run(CASES[request.param][0](data, folder), folder / "runs", quiet())
 
@@ -114,7 +114,7 @@ def test_stopped_and_continued_equals_never_stopped(case, step, tmp_path, monkey
 
 
 def assert_stored(run, in_state, beside_best):
-    """Parts are in the state; the best model is the target alone, with what its readers may look at beside it."""
+    """Assert that the parts are in the state, and that the best model is only the target, with tables for readers."""
     state, best = tiny_runs.newest_state(run), best_save(run)
     files = {f"{stem}.safetensors" for stem in ("model", "optimizer", *in_state)}
     assert set(state.manifest["files"]) == files | {"position.json", "circumstances.json"}
@@ -126,7 +126,7 @@ def assert_stored(run, in_state, beside_best):
 
 
 def assert_events_are_the_history(run):
-    """TensorBoard has every step once."""
+    """Assert that TensorBoard has every step once."""
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     recorded = EventAccumulator(str(run / TENSORBOARD), size_guidance={"scalars": 0})

@@ -1,4 +1,4 @@
-"""--reviews: pairs left out, weighed and added as told; an empty file changes no bit; a run keeps its reviews."""
+"""--reviews: pairs left out, weighted and added by verdicts; an empty file changes no bit; a run keeps its reviews."""
 
 import json
 import shutil
@@ -27,7 +27,7 @@ def train(data):
 
 
 def judge(train, *verdicts):
-    """(caption, image, verdict) of rows → pairs by content."""
+    """Return verdicts, given as (caption row, image row, verdict), by content: (image key, caption) → verdict."""
     keys = image_keys(train.image_names, train.captions, train.image_of_text, train.n_images)
     return {(keys[image], train.captions[caption]): verdict for caption, image, verdict in verdicts}
 

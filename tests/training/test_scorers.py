@@ -29,7 +29,7 @@ def scored(data, kind, name="tiny", **values):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("loss", ["btr-sum", "btr-hardest", "infonce", "dcl-i", "dcl"])
 def test_every_loss_reads_the_scores(data, kind, loss):
-    """The same numbers as for the cosine follow from the scores of single pairs."""
+    """The losses follow from the scores of single pairs, as with the cosine."""
     config = scored(data, kind, loss=loss, **STILL)
     prepared = prepare(config)
     batch = prepared.batches(0)
@@ -50,7 +50,7 @@ def test_every_loss_reads_the_scores(data, kind, loss):
 
 @pytest.mark.parametrize("loss", ["btr-sum", "infonce"])
 def test_the_regularisers_of_several_embeddings_come_on_top(data, loss):
-    """Averaged over the batch beside a loss that is, summed beside one that is summed."""
+    """They are averaged over the batch if the loss is, and summed if it is summed."""
     config = scored(data, "several", loss=loss, weight_heads=0.3, weight_mmd=0.2, **STILL)
     prepared = prepare(config)
     (part,) = make_parts(config, prepared, torch.device("cpu"))
@@ -76,7 +76,7 @@ def test_the_regularisers_of_several_embeddings_come_on_top(data, loss):
 
 
 def expected(loss, others, positive, config, diversity):
-    """Loss of one anchor."""
+    """Return the loss of one anchor."""
     objective = config.objective
     if loss == "infonce":
         return losses.info_nce(others, positive, objective.temperature)
@@ -88,7 +88,7 @@ def expected(loss, others, positive, config, diversity):
 
 @pytest.fixture(scope="module")
 def plain(data, tmp_path_factory):
-    """A run of one embedding a sample."""
+    """A run with one embedding per sample."""
     config = changed(scored(data, "several", "plain"), embeddings=1)
     return start_run(config, tmp_path_factory.mktemp("plain"), quiet())
 

@@ -29,7 +29,7 @@ from tests.support.tiny_runs import STILL, quiet, tiny_config
 
 
 def plain_config(data, *, bank=0, **objective):
-    """No dropout: a batch embeds the same twice; float32 on every processor: keys are compared with those of loops."""
+    """Return a configuration without dropout, so that a batch embeds alike twice, with float32 keys as in the loops."""
     return tiny_config(data, bank_size=bank, twin_precision="float32", **STILL | objective)
 
 
@@ -47,7 +47,7 @@ def test_the_twin_follows_then_encodes_and_its_keys_wait_until_after_the_loss(da
         torch.testing.assert_close(slow, 0.995 * old + 0.005 * fast)
     assert memory.bank.count == 0
     memory.after_step(prepared.model, 0)
-    images, texts, *_ = embed(memory.twin, batch)  # the followed twin's keys, of the current step
+    images, texts, *_ = embed(memory.twin, batch)  # the updated twin's keys of the current step
     torch.testing.assert_close(memory.bank.images[:8].double(), images)
     torch.testing.assert_close(memory.bank.texts[:8].double(), texts)
     assert torch.equal(memory.bank.image_ids[:8], batch.image_ids)
@@ -190,7 +190,7 @@ def scaled_config(data, **values):
 
 
 def scaled_losses(config, prepared):
-    """The losses of the first batch, and the gradients of the scale."""
+    """Return the losses of the first batch, and the gradients of the scale."""
     parts = make_parts(config, prepared, torch.device("cpu"))
     losses = compute_losses(prepared.model, prepared.batches(0), config, parts, epoch=0)
     losses.total.backward()

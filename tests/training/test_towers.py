@@ -1,4 +1,4 @@
-"""Towers trained on pictures: they start as transformers has them, learn, are stored as what changed, and resume."""
+"""Towers trained on pictures: they start as transformers' models, learn, store only what changed, and resume."""
 
 import io
 import json
@@ -73,7 +73,7 @@ def test_the_first_step_starts_from_transformers_own_cosines(towers_folder, mode
 
 
 def test_a_plain_bert_is_a_text_tower(towers_folder, tmp_path):
-    """A folder without settings of pictures and without BERT's pooler, as many are."""
+    """Its folder, like many, has no picture settings and no pooler of BERT."""
     bert = str(write_tiny_bert(tmp_path / "bert", WORDS))
     own = {"text_tower": bert, "text_pooling": "gpo", "projection": "linear", "dimension": 8, "epochs": 1}
     run = start_run(tower_config(towers_folder, **own), tmp_path / "runs", quiet())
@@ -86,7 +86,7 @@ def test_a_plain_bert_is_a_text_tower(towers_folder, tmp_path):
 
 @pytest.fixture(scope="module")
 def flexible(towers_folder, tmp_path_factory):
-    """A SigLIP 2 that reads pictures of any shape, whose adapters learned; those of dev have 2 × 8, 3 × 5 and 4 × 4
+    """Run with trained adapters of a SigLIP 2 that reads pictures of any shape; dev's have 2 × 8, 3 × 5 and 4 × 4
     patches."""
     write_pictures_of_any_shape(towers_folder)
     tuning = {"image_tuning": "lora", "text_tuning": "lora", "learning_rate": 1e-2, "epochs": 2}
@@ -108,9 +108,9 @@ def test_adapters_of_naflex_start_from_zero_shot_and_learn(flexible, tmp_path):
 
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor:UserWarning")  # torch.compile reads all
 def test_naflex_learns_compiled(flexible, tmp_path, monkeypatch):
-    """Traced as for a GPU, run by PyTorch's own kernels: the compiler of a CPU takes minutes."""
+    """Traced as for a GPU but run by PyTorch's own kernels, because compiling for a CPU takes minutes."""
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="eager"))
-    config = changed(read_config(flexible)[0], batch_size=12)  # one shape of a batch
+    config = changed(read_config(flexible)[0], batch_size=12)  # all batches of one shape
     plain = start_run(config, tmp_path / "plain", quiet())
     compiled = start_run(changed(config, compile=True), tmp_path, quiet())
     np.testing.assert_allclose(losses(compiled), losses(plain), rtol=1e-5)

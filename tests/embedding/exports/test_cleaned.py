@@ -20,7 +20,7 @@ from tests.support.tiny_runs import tiny_config
 
 
 def export(data, folder, *verdicts):
-    """The command that writes `folder`/clean as these verdicts correct the data."""
+    """Record verdicts and return the arguments that write the data, corrected by them, to `folder`/clean."""
     path = folder / "reviews.jsonl"
     for image, caption, verdict in verdicts:
         append_review(path, Review(image, caption, verdict, "anna"))

@@ -1,4 +1,4 @@
-"""python -m coder_core.export: what other programs read back is what the run holds and ranks by."""
+"""python -m coder_core.export: other programs read back the data and rankings of the run."""
 
 import json
 from pathlib import Path

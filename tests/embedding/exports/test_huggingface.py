@@ -33,7 +33,7 @@ def _one_thread(own_threads):
 
 
 def assert_embeds(folder, pictures, analysis, *, pad=False):
-    """The folder gives the embeddings of the analysis through plain transformers."""
+    """Assert that plain transformers gives the embeddings of the analysis from the folder."""
     images, texts = embedded_by_transformers(folder, pictures, analysis.captions, pad=pad)
     np.testing.assert_allclose(images, analysis.image_embeddings, atol=1e-5)
     np.testing.assert_allclose(texts, analysis.text_embeddings, atol=1e-5)

@@ -1,4 +1,4 @@
-"""python -m coder_core.export --to triplets: which negatives, in which columns, and what never is one."""
+"""python -m coder_core.export --to triplets: which negatives, in which columns, and which pairs never are negatives."""
 
 import json
 
@@ -25,7 +25,7 @@ CAPTIONS[11 * EACH] = "something else entirely"
 
 @pytest.fixture(scope="module")
 def mined(tmp_path_factory):
-    """A run, its reviews, and for every image and caption: score, and if they may be negatives, by loops."""
+    """Folder of a run, its reviews, the run, and a mask (images, captions) of possible negatives, by loops."""
     root = tmp_path_factory.mktemp("triplets")
     folder = write_run(root / "runs", "run", images=IMAGES, per_image=EACH, captions=CAPTIONS, noise=2.0)
     run, reviews = open_run(folder), root / "reviews.jsonl"
@@ -51,7 +51,7 @@ def mined(tmp_path_factory):
 
 
 def numbered(mined, table, way):
-    """(rows, 2 + k) numbers of samples from the names and captions of a table."""
+    """Return the (rows, 2 + k) numbers of the samples whose names and captions a table holds."""
     run = mined[2]
     folder = run.analysis("dev").picture_folder
     images = {f"{folder}/{name}": row for row, name in enumerate(run.image_names("dev"))}
@@ -62,7 +62,7 @@ def numbered(mined, table, way):
 
 @pytest.mark.parametrize(("ranks", "margin"), [((1, 24), None), ((3, 12), None), ((1, 40), 0.1)])
 def test_negatives_are_of_the_window_alone_and_usable(mined, tmp_path, monkeypatch, ranks, margin):
-    """None is likely, reviewed, or a duplicate."""
+    """No negative is a likely match, a reviewed match or a duplicate."""
     monkeypatch.setattr(triplets, "QUERIES", 7)  # several blocks
     folder, reviews, run, usable = mined
     k = 15 if ranks == (1, 24) else 3

@@ -18,7 +18,7 @@ QUERIES = draw(3, 8, seed=12).float()
 
 
 def test_convolution_and_attention_by_hand():
-    """Â X = (3, 2); times −1 is (−3, −2), below zero a fifth is left; times 2 is (6, 4)."""
+    """Â X = (3, 2); times −1 is (−3, −2), of which the activation keeps a fifth; times 2 is (6, 4)."""
     graph, nodes = torch.tensor([[1.0, 1.0], [0.0, 1.0]]), torch.tensor([[1.0], [2.0]])
     actual = graph_convolution(graph, nodes, torch.tensor([[-1.0, 2.0]]))
     torch.testing.assert_close(actual, torch.tensor([[-0.6, 6.0], [-0.4, 4.0]]))
@@ -39,7 +39,7 @@ def test_convolution_and_attention_by_hand():
     [(1, True, [], [0.2]), (2, True, [3], [0.2, 1.0]), (2, False, [6], [0.2, 0.2])],
 )
 def test_the_network_agrees_with_the_loops_and_its_rows_are_units(layers, narrow, hidden, slopes):
-    """Two layers as CVSE has them: a hidden width of half, no activation after the last."""
+    """Two layers as in CVSE: half the width in the hidden layer, no activation after the last."""
     graph, vectors = draw(5, 5, seed=1).abs(), draw(5, 4, seed=2)
     network = ConceptGraphNetwork(graph, vectors, 6, layers=layers, narrow=narrow).double()
     nodes = vectors.tolist()
@@ -80,7 +80,7 @@ def test_the_branch_has_a_weight_for_each_modality_and_unit_queries_read_alike()
         assert branch.embed_texts(QUERIES.bfloat16(), nodes).embeddings.dtype == torch.float32
     assert not torch.equal(branch.embed_texts(QUERIES, nodes).attention, exact.attention)
     assert branch.count == 6
-    # graph and vectors are no weights and in no save
+    # graph and vectors are not weights and are not saved
     assert sorted(branch.state_dict()) == ["image_weight", "network.weights.0", "text_weight"]
     assert not any(buffer.requires_grad for buffer in branch.buffers())
     branch = ConceptBranch(NETWORK, unit_queries=True)

@@ -13,7 +13,7 @@ from tests.reference import concepts as reference
 
 DOG, BALL, RED = 0, 1, 2
 ONE_WAY = np.array([[0, 1, 0], [1, 0, 0], [1, 0, 0]], dtype=float)
-"""knowledge.Concepts 0 and 1 point at each other, 2 points at 0 and nothing at 2: columns have degrees (2, 1, 0)."""
+"""Concepts 0 and 1 point at each other, 2 points at 0 and nothing at 2: columns have degrees (2, 1, 0)."""
 ROOT = 1 / np.sqrt(2)
 
 

@@ -38,7 +38,7 @@ def test_a_tagger_that_is_not_installed_says_how_to_get_it(monkeypatch):
 
 
 def test_nouns_that_a_lexicon_takes_for_verbs_and_tags_that_say_base_form():
-    """The demo had the motions "spot" and "leave"; "left" is a verb before what was left."""
+    """Otherwise the demo had the motions "spot" and "leave"; "left" is a verb before its object."""
     lines = ["a spotted red star left of a blossom", "the boy left his bike"]
     lines += ["dogs chased by two men dressed in red"]
     tags = [dict(line) for line in tag_captions([line.split() for line in lines])]

@@ -33,7 +33,7 @@ EVERY = pytest.mark.parametrize("make", [gpo, pooling.MeanPooling, pooling.MaxPo
 
 
 def weights_in_float64(pool, length):
-    """Through an ordinary float64 nn.GRU, one sample, no packing."""
+    """Return one sample's rank weights from an ordinary float64 nn.GRU, without packing."""
     gru = nn.GRU(pool.code_size, pool.code_size, batch_first=True, bidirectional=True).double()
     gru.load_state_dict(pool.gru.state_dict())
 
@@ -93,7 +93,7 @@ def test_pvse_agrees_with_the_loops_and_its_weights_sum_to_one():
 @EVERY
 @pytest.mark.parametrize("garbage", [1e3, -1e3, 0.0])
 def test_padding_never_leaks_however_long_it_is(make, garbage):
-    """Neither into the values nor as a gradient into the padded positions."""
+    """It changes no values, and padded positions get no gradient."""
     pool, clean = make(), random_features().requires_grad_()
     beyond = (torch.arange(5) >= LENGTHS[:, None]).unsqueeze(-1)
     dirty = clean.detach().masked_fill(beyond, garbage).requires_grad_()
@@ -109,7 +109,7 @@ def test_padding_never_leaks_however_long_it_is(make, garbage):
     ("longest", "channels", "threads"), [(36, 130, 1), (36, 130, 3), (300, 7, 1), (5, 4000, 3)]
 )
 def test_parts_and_threads_make_the_plain_sum_and_its_gradient(longest, channels, threads):
-    """Also beyond 256 positions, which no longer fit a byte, and the threads of torch are left as they were."""
+    """Also beyond 256 positions, which no longer fit into a byte."""
     pool, generator = gpo(), torch.Generator().manual_seed(6)
     features = torch.randn(33, longest, channels, generator=generator).requires_grad_()
     lengths = torch.randint(1, longest + 1, (33,), generator=generator)

@@ -21,7 +21,7 @@ def encoder(layers=1, dtype=torch.float64, dimension=5):
 
 
 def with_torch(encoder, words, lengths):
-    """The plain definition: pack, nn.GRU, pad, average the directions."""
+    """Return the states by the plain definition: pack, nn.GRU, pad, average the directions."""
     vectors, longest, size = encoder.vectors(words), words.shape[1], encoder.gru.hidden_size
     packed = nn.utils.rnn.pack_padded_sequence(vectors, lengths, batch_first=True, enforce_sorted=False)
     states = encoder.gru(packed)[0]
@@ -58,7 +58,7 @@ def test_padded_positions_are_zero_and_padding_is_never_read():
     beyond = torch.arange(6) >= LENGTHS[:, None]
     states = model(words, LENGTHS)
     assert not states[beyond].any()
-    # Only as near as the products of fewer distinct words are.
+    # Not bit for bit, because products with fewer distinct words round differently
     torch.testing.assert_close(model(words.masked_fill(beyond, 7), LENGTHS), states, rtol=0, atol=1e-15)
     model(words.masked_fill(beyond, 8), LENGTHS).sum().backward()
     read = {int(row) for row in model.vectors.weight.grad.any(1).nonzero()}

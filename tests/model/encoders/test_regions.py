@@ -1,4 +1,4 @@
-"""Region features -> D features: the form of vse_infty, any depth, one vector an image; dropout with a mask of its own."""
+"""Region features -> D features: the form of vse_infty, any depth, one vector per image; dropout with its own mask."""
 
 import pytest
 import torch
@@ -80,8 +80,8 @@ def test_an_image_has_one_mask_and_elements_are_dropped_independently_as_the_see
     assert masked[masked > 0].detach().numpy() == pytest.approx(1 / 0.6, abs=1e-3)
     assert not torch.equal(encoder(ones), masked)
     assert torch.equal(encoder.eval()(ones), ones)
-    # Rows, columns and the four elements of one draw are uncorrelated. A run continued years later draws
-    # the same numbers, from torch's random state
+    # Rows, columns and the four elements of one draw are uncorrelated. A run resumed years later must draw
+    # the same numbers from torch's random state
     torch.manual_seed(1)
     stays = (scaled_mask(torch.empty(1024, 1024), 0.5) > 0).double().flatten() - 0.5
     for shift in (1, 2, 3, 4, 1024, 1025):
@@ -94,7 +94,7 @@ def test_an_image_has_one_mask_and_elements_are_dropped_independently_as_the_see
 
 @pytest.mark.parametrize("p", [0.1, 0.5, 0.9])
 def test_as_many_are_dropped_as_p_says_and_the_mean_stays(p):
-    """A binomial count of a million draws lies within five standard deviations of its mean."""
+    """A binomial count of a million draws is within five standard deviations of its mean."""
     torch.manual_seed(0)
     output = Dropout(p)(torch.ones(1000, 1000))
     dropped = int((output == 0).sum())

@@ -11,7 +11,7 @@ from tests.reference import scorers as reference
 
 
 def samples(count, longest, size, seed):
-    """Unit rows with lengths from 1 to `longest`; rows beyond a length are not zero, so that reading them shows."""
+    """Return unit rows and lengths from 1 to `longest`; rows beyond a length are not zero, so reading them shows."""
     generator = torch.Generator().manual_seed(seed)
     rows = torch.randn(count, longest, size, generator=generator, dtype=torch.float64)
     lengths = torch.randint(1, longest + 1, (count,), generator=generator)
@@ -79,7 +79,7 @@ def test_padding_is_not_read_and_a_word_that_no_region_answers_reads_all_regions
         beyond = torch.arange(4) >= lengths.unsqueeze(1)
         assert not side.grad[beyond].any()
         assert side.grad[~beyond].any(-1).all()
-    # All cosines below zero: the row of zeros has no length, the softmax is even, nothing is NaN
+    # All cosines are below zero: the row of zeros has no length, the softmax is uniform, nothing is NaN
     model = scorer(3)
     regions = torch.eye(3, dtype=torch.float64)[None, :2]
     words = -torch.ones(1, 1, 3, dtype=torch.float64) / 3**0.5

@@ -1,4 +1,4 @@
-"""Pretrained towers and sentence models: what is refused before anything is run, and a user's own towers."""
+"""Pretrained towers and sentence models, refused before anything runs, and users' own towers."""
 
 import json
 import os
@@ -39,7 +39,7 @@ def _cut(folder):
 
 
 def _projection(rows):
-    """Leave so many rows of the projection: transformers fills what is missing, or of another size, at random."""
+    """Keep this many rows of the projection; transformers would fill a missing or smaller one at random."""
 
     def change(folder):
         tensors = load_file(folder / "model.safetensors")
@@ -59,7 +59,7 @@ def _config(text):
 
 
 def _nested(key, value):
-    """Give the text tower of the settings another value."""
+    """Change a value in the text tower's settings."""
 
     def change(folder):
         settings = json.loads((folder / "config.json").read_text())
@@ -100,7 +100,7 @@ def test_a_folder_that_is_unsafe_or_incomplete_is_refused(damage, reason, clip, 
 
 
 def test_a_tokenizer_of_another_model_is_refused_when_it_gives_an_id_without_an_embedding(clip, tmp_path):
-    """A special token of another name is added behind the vocabulary, and ends every text."""
+    """A special token with another name gets an id after the vocabulary, and ends every text."""
     folder = shutil.copytree(clip, tmp_path / "copy")
     settings = folder / "tokenizer_config.json"
     renamed = settings.read_text().replace('"eos_token": "<|endoftext|>"', '"eos_token": "<|end|>"')
