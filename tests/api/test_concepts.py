@@ -92,7 +92,7 @@ def test_where_two_samples_disagree_who_reads_a_concept_and_perplexity(view, mon
 
 
 def test_what_a_caption_shares_with_its_image(view, tmp_path):
-    """By hand for two images: one reads a single concept, the other all five equally, and so do their captions."""
+    """Two images by hand: one reads a single concept, the other all five equally, and so do their captions."""
     owner = np.repeat(np.arange(30), 5)
     shared = shared_attention(view, owner)
     for text in (0, 7, 149):

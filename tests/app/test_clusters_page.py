@@ -1,4 +1,4 @@
-"""The Clusters page: offered, opened, prototypes beside offline clusters."""
+"""The Clusters page: clusters to compute, opened clusters, prototypes beside offline clusters."""
 
 import re
 import shutil

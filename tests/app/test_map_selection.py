@@ -121,7 +121,7 @@ def test_outcomes_are_filtered_by_change():
 
 
 def test_tenths_by_hand():
-    """Of twenty anchors, the two with the lowest spread miss their match."""
+    """The two of twenty anchors with the lowest spread miss their match."""
     spread = np.arange(20.0)[::-1]
     tenths = selection.recall_by_tenth(spread, np.where(spread < 2, 50, 0), 10)
     rows = [[tenth, 100.0 * (tenth > 1), 2] for tenth in range(1, 11)]

@@ -153,7 +153,7 @@ def every_page_has_something_to_show(root, monkeypatch):
             assert app.saying(*DEMO_RUNS[:2])
             app.click("another-run")
             assert app.value("run") == [*DEMO_RUNS[::2]]
-        if page == "reviews":  # nobody has judged anything yet; there are pairs to judge
+        if page == "reviews":  # nothing is judged yet; there are pairs to judge
             assert re.search(r"0 of \d+ judged or skipped", str(app.get("progress")[0].proto))
             continue
         if page == "data":  # a list, and the first of it in detail

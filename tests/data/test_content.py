@@ -1,4 +1,4 @@
-"""The content of a data set: bad pictures, near-duplicates, captions that say little, the report in the cache."""
+"""The content of a data set: bad pictures, near-duplicates, uninformative captions, the report in the cache."""
 
 import os
 from dataclasses import replace

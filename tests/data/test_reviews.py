@@ -93,7 +93,7 @@ def test_verdicts_survive_reordering_and_images_without_names_are_known_by_their
 
 @pytest.mark.parametrize("cut", [1, 20, 60, 120, None])
 def test_half_a_line_is_named_and_left_out_and_the_next_one_is_whole(tmp_path, cut):
-    """With `cut` None only the line end is missing."""
+    """If `cut` is None, only the line end is missing."""
     path = written(tmp_path / "r.jsonl", review(), review("a cat"))
     lines = path.read_bytes().split(b"\n")
     path.write_bytes(lines[0] + b"\n" + lines[1][:cut])

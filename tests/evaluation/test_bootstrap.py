@@ -1,4 +1,4 @@
-"""The bootstrap: recalls from hits, intervals against loops over drawn images, seeds, and what is called noise."""
+"""The bootstrap: recalls from hits, intervals against loops over drawn images, seeds, and what counts as noise."""
 
 import numpy as np
 import pytest

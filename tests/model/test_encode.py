@@ -1,4 +1,4 @@
-"""A whole split through a model equals one sample, or one pair, at a time; modes and precision come back as they were."""
+"""A whole split through a model equals one sample, or one pair, at a time; modes and precision are restored."""
 
 from dataclasses import replace
 from functools import partial

@@ -137,7 +137,7 @@ def test_splitting_the_anchors_or_going_backward_twice_changes_nothing():
     top = torch.cat(raws).amax()
     actual = torch.cat([anchor_diversity(*half, largest=lambda _: top) for half in halves])
     torch.testing.assert_close(actual, anchor_diversity(*sides(slice(None))), rtol=1e-10, atol=1e-10)
-    # The backward pass must not spoil what it kept
+    # The backward pass must not change the tensors that it saved
     problem = random_problem(6)
     before = problem.scores.detach().clone()
     loss = batch_and_bank(problem, all_except_same_image)[0].sum()

@@ -85,7 +85,7 @@ def state_of(run):
 
 
 def test_running_of_a_dead_process_reads_as_interrupted_also_when_its_pid_is_used_again(tmp_path):
-    """The start time tells a new process with the same number from the old one."""
+    """A new process with the same number differs from the old one by its start time."""
     assert read_status(tmp_path) is None
     write_status(tmp_path, "running", step=3, steps=10)
     assert state_of(tmp_path) == ("running", 3)

@@ -1,4 +1,4 @@
-"""Weights of complementary samples in training: what they multiply, when they are taken, resuming, what is refused."""
+"""Weights of complementary samples in training: the losses that they multiply, when they are computed, resuming, refusals."""
 
 import pytest
 import torch

@@ -29,7 +29,7 @@ def in_bfloat16():
 
 
 def test_the_twin_gets_its_own_precision_or_the_steps():
-    """By default it is bfloat16 only if that is known to be faster."""
+    """The twin's default is bfloat16 only if that is known to be faster."""
     torch.backends.mkldnn.matmul.fp32_precision = "none"  # tests/conftest.py restores it after this file
     assert no_grad_precision(TrainingConfig(), CPU) == "float32"
     use_onednn()

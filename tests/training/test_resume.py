@@ -84,7 +84,7 @@ def test_a_finished_run_ends_at_once_and_tidies_up(whole, tmp_path):
 
 
 def test_the_rate_falls_on_a_plateau_and_lost_patience_ends_a_run_also_after_a_stop(data, tmp_path):
-    """With a vanishing learning rate, no evaluation after the first is better."""
+    """The learning rate is so low that no evaluation after the first is better."""
     values = {"schedule": "plateau", "plateau": 2, "learning_rate": 1e-12, "warmup_steps": 0, "patience": 4}
     console = tiny.quiet()
     folder = start_run(tiny.tiny_config(data, epochs=7, **values, **SHORT), tmp_path / "whole", console)

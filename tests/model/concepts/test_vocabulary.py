@@ -126,7 +126,7 @@ def test_concepts_by_hand_also_by_textblob_and_what_a_caption_names():
 
 
 def test_kinds_are_seven_to_two_to_one_and_a_word_is_of_the_kind_it_has_most_often():
-    """CVSE's 300 are 210, 60 and 30; the paper prints the last two numbers of the ratio the other way round."""
+    """CVSE's 300 are 210, 60 and 30; the paper prints the last two numbers of the ratio in reverse order."""
     for size, expected in ((400, [280, 80, 40]), (300, [210, 60, 30]), (13, [10, 2, 1]), (2, [2, 0, 0])):
         assert [quotas(size)[kind] for kind in ("object", "property", "motion")] == expected
     lines = ["light/NN dog/NN", *["light/JJ dog/NN", "back/RB dog/NN"] * 2, "back/NN"]
