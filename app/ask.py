@@ -1,15 +1,15 @@
-"""Query runs: `ask(question, run, *args)` calls a function of `coder_core.api` once and keeps its answer.
+"""Query runs: `ask(question, run, *args)` calls a function of `coder_core.api` once and caches its answer.
 
     ask(retrieval.margins, run, "dev", "t2i")       a question about one run
     ask_both(retrieval.gains, first, last, "dev")   about two runs
     ask_all(slices.slice_table, runs, "dev", …)     about a list of runs
 
-Pages hold summaries of runs and never an opened `Run`. An answer is kept under the question, the folders of the runs,
-their state (`RunSummary.stamp`, which changes when an analysis is written anew) and all arguments. Answers are shared
-between visitors, so nobody may change them in place. Slow questions have a pool and a spinner of their own.
+Pages hold summaries of runs and never an opened `Run`. An answer is cached under the question, the folders of the runs,
+their state (`RunSummary.stamp`, which changes when an analysis is rewritten) and all arguments. Answers are shared
+between visitors, so they must not be changed in place. Slow questions have their own cache and spinner.
 
-This module, `questions`, `jobs`, `training` and `judging` are the only ones that import `coder_core.api`; pages take its
-subjects from here. Names from a widget or the URL are compared with existing names and never joined to a path.
+Only this module, `questions`, `jobs`, `training` and `judging` import `coder_core.api`; pages import its subjects from
+here. Names from a widget or the URL are compared with existing names and never joined to a path.
 """
 
 import hashlib
@@ -56,8 +56,8 @@ OfOne = Callable[Concatenate[Run, P], T]
 OfTwo = Callable[Concatenate[Run, Run, P], T]
 OfAll = Callable[Concatenate[Sequence[Run], P], T]
 
-# Several visitors share the server, and no page multiplies more than takes one processor a second: a second thread of
-# linear algebra mostly spins while it waits (a PCA map: 1.0 s of processor time with two threads, 0.06 with one).
+# Several visitors share the server, and no page needs more than a second of linear algebra on one processor. A second
+# thread mostly spins while it waits (a PCA map: 1.0 s of processor time with two threads, 0.06 with one).
 threadpool_limits(1, user_api="blas")
 
 LISTING_SECONDS = 2
@@ -71,7 +71,7 @@ class _Keyed:
 
 
 def keyed(key: str, value: T) -> T:
-    """An argument under whose key alone an answer is kept; `ask` hands its value on."""
+    """Wrap an argument so that its key alone identifies it in the cache; `ask` passes its value on."""
     return cast(T, _Keyed(key, value))
 
 
@@ -88,7 +88,7 @@ HASHES: dict[str | type[Any], Callable[[Any], Any]] = {
 
 
 def _pool(name: str, entries: int, spinner: str | bool = False) -> Callable[..., Any]:
-    """A cache of answers; Streamlit tells caches apart by the function's name."""
+    """Create a cache of answers. Streamlit distinguishes caches by the function's name."""
 
     def answer(question: str, runs: Runs, arguments: Any, _call: Callable[[list[Run]], Any]) -> Any:
         return _call([opened_run(run) for run in runs])
@@ -124,7 +124,7 @@ _POOLS[_name(Run.picture)] = _pool(_name(Run.picture), PICTURES)
 
 
 def _ask(question: Callable[..., Any], runs: Runs, args: Any, kwargs: Any, *, as_list: bool) -> Any:
-    """The kept answer to a question about runs, which takes them one by one or `as_list`."""
+    """Return the cached answer to a question about runs, which takes them one by one or `as_list`."""
 
     def call(opened: list[Run]) -> Any:
         values = [value.value if isinstance(value, _Keyed) else value for value in args]
@@ -136,29 +136,29 @@ def _ask(question: Callable[..., Any], runs: Runs, args: Any, kwargs: Any, *, as
 
 
 def ask(question: OfOne[P, T], run: RunSummary, /, *args: P.args, **kwargs: P.kwargs) -> T:
-    """The kept answer to a question about one run; InputError where what it needs is missing or damaged."""
+    """Return the cached answer to a question about one run. InputError: data that it needs is missing or damaged."""
     return cast(T, _ask(question, [run], args, kwargs, as_list=False))
 
 
 def ask_both(question: OfTwo[P, T], a: RunSummary, b: RunSummary, /, *args: P.args, **kwargs: P.kwargs) -> T:
-    """`ask` about two runs."""
+    """Do `ask` about two runs."""
     return cast(T, _ask(question, [a, b], args, kwargs, as_list=False))
 
 
 def ask_all(question: OfAll[P, T], runs: Runs, /, *args: P.args, **kwargs: P.kwargs) -> T:
-    """`ask` about a list of runs."""
+    """Do `ask` about a list of runs."""
     return cast(T, _ask(question, runs, args, kwargs, as_list=True))
 
 
 @st.cache_resource(max_entries=8, show_spinner=False, hash_funcs=HASHES)
 def opened_run(run: RunSummary) -> Run:
-    """The opened run, for questions whose answers are not kept, because other processes write them beside it. Its
-    arrays stay mapped and its statistics are kept."""
+    """Open a run, for questions whose answers are not cached because other processes store them beside the run. The
+    run is cached with its mapped arrays and its statistics."""
     return open_run(run.path)
 
 
 def all_runs() -> list[RunSummary]:
-    """Every run, by name, damaged ones included; listed anew every two seconds."""
+    """List every run by name, including damaged ones; refreshed every two seconds."""
     return _runs_in(str(runs_root()))
 
 
@@ -168,7 +168,7 @@ def _runs_in(root: str) -> list[RunSummary]:
 
 
 def run_faults() -> Faults:
-    """Name and fault of every damaged run, and of every damaged analysis."""
+    """List name and fault of every damaged run, and of every damaged analysis."""
     return [(run.name, fault) for run in all_runs() for fault in (run.fault, *run.damaged.values()) if fault]
 
 
@@ -184,7 +184,7 @@ def read_each(runs: Runs, read: Callable[[RunSummary], T]) -> tuple[dict[str, T]
 
 
 class Curves(NamedTuple):
-    """Training curves: a row per finished epoch; a row per few steps ("epoch" is a fraction); damaged parts."""
+    """Training curves: one row per finished epoch; one row per few steps ("epoch" is a fraction); damaged parts."""
 
     epochs: pd.DataFrame
     steps: pd.DataFrame
@@ -193,7 +193,7 @@ class Curves(NamedTuple):
 
 @st.cache_data(ttl=LISTING_SECONDS, show_spinner=False, hash_funcs=HASHES)
 def curves_of(run: RunSummary) -> Curves:
-    """The curves of a run, which may be training: read anew every two seconds."""
+    """Read the curves of a run, which may be training; refreshed every two seconds."""
     read = open_run(run.path)
     return Curves(read.history, read.steps, read.history_faults)
 
@@ -209,8 +209,8 @@ def comparable(first: RunSummary, second: RunSummary, split: str) -> bool:
 def likely_matches(
     run: RunSummary, split: str, direction: Direction, query: int | None = None
 ) -> retrieval.LikelyMatches | None:
-    """Results that are probably matches although no label names them; None if captions share no words. Of a large split
-    only a sample of the queries is looked at: `query` is then the one that must be among them."""
+    """Return results that are probably unlabelled matches; None if captions share no words. In a large split only a
+    sample of the queries is compared, or only `query` if it is given."""
     vectors, sample = ask(questions.text_vectors, run, split), ask(Run.query_sample, run, split)
     if vectors is None:
         return None

@@ -7,7 +7,7 @@ import pandas as pd
 
 from app.charts.figure import DARK, ROOM, ROUNDING, Tone
 
-# Viridis, without the end that is invisible on the background
+# Viridis, without the end that would be invisible on the background
 _RAMP_LIGHT = ("#440154", "#3E4C8A", "#24868E", "#35B779", "#A8DB34")
 _RAMP_DARK = ("#5B62C0", "#2A8FA0", "#35B779", "#A8DB34", "#FDE725")
 _DIVERGING = ("#D55E00", "#E9A46B", "#B9C0C7", "#6AAFDD", "#0072B2")
@@ -19,7 +19,7 @@ LOGARITHMIC = ("rank", "hubness", SIGNED)
 
 @dataclass(frozen=True)
 class Kinds:
-    """A column of kinds. codes: (N,) index into names; names, colours: the kinds, most frequent first, "other" last."""
+    """A column of kinds. codes: (N,) indices into names; names, colours: of kinds, most frequent first, "other" last."""
 
     codes: np.ndarray
     names: tuple[str, ...]
@@ -28,8 +28,8 @@ class Kinds:
 
 @dataclass(frozen=True)
 class Ramp:
-    """A named column of numbers: (N,) their positions on the ramp, NaN for missing values; ends of the ramp; pairs of share
-    and colour; ticks and labels of the colour bar."""
+    """A named column of numbers: (N,) their positions on the ramp, NaN for missing values; ends of the ramp; pairs of
+    share and colour; ticks and labels of the colour bar."""
 
     name: str
     values: np.ndarray
@@ -41,17 +41,17 @@ class Ramp:
 
 
 def frequent(values: pd.Series) -> tuple[str, ...]:
-    """The kinds that get a colour of their own, most frequent first."""
+    """Return the kinds that get their own colour, most frequent first."""
     return tuple(str(name) for name in values.astype(str).value_counts().index[:MOST_KINDS])
 
 
 def kinds(values: pd.Series, colours: Tone, order: tuple[str, ...] = ()) -> Kinds:
-    """A colour for each of the most frequent kinds, one grey for all others; `order` holds kinds that come first."""
+    """Give a colour to each of the most frequent kinds, and one grey to all others; kinds in `order` come first."""
     texts = values.astype(str)
     names = list(dict.fromkeys([*order, *map(str, texts.value_counts().index)]))
     shown = names[:MOST_KINDS]
     codes = texts.map({name: code for code, name in enumerate(shown)}).fillna(len(shown))
-    # vermilion and blue stand for the two runs, so the kinds begin with the others
+    # vermilion and blue mean the two runs, so kinds use the other colours first
     palette = [colours.runs[i] for i in (2, 3, 5, 4, 0, 1)] + ["#8C6BB1", "#7A5230"]
     tones = palette[: len(shown)]
     if len(names) > len(shown):
@@ -60,7 +60,7 @@ def kinds(values: pd.Series, colours: Tone, order: tuple[str, ...] = ()) -> Kind
 
 
 def ramp(name: str, values: np.ndarray, colours: Tone) -> Ramp:
-    """Numbers on a ramp; ranks and counts logarithmically, changes around zero."""
+    """Place numbers on a ramp; ranks and counts logarithmically, changes around zero."""
     numbers = np.asarray(values, dtype=np.float64)
     steps = _RAMP_DARK if colours is DARK else _RAMP_LIGHT
     if name in LOGARITHMIC:
@@ -86,5 +86,5 @@ def _spaced(steps: tuple[str, ...]) -> tuple[tuple[float, str], ...]:
 
 
 def split_ramp(joined: Ramp, parts: int) -> tuple[Ramp, ...]:
-    """A ramp over the numbers of several runs, split by run, so that they share one scale."""
+    """Split a ramp over the numbers of several runs by run, so that they share one scale."""
     return tuple(replace(joined, values=values) for values in np.split(joined.values, parts))

@@ -1,5 +1,5 @@
-"""Stored contents of an evaluated run: history, embeddings, ranks, diversity, and results that a command computed beside
-it. NumPy and DataFrames, no torch."""
+"""Stored contents of an evaluated run: history, embeddings, ranks, diversity, and results that a command stored beside
+it. Returns NumPy arrays and DataFrames, without torch."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -31,12 +31,12 @@ class StoredResult(Generic[T]):
 
     state: Literal["there", "missing", "damaged"]
     name: str  # of the result and of the job that computes it
-    value: T | None = None  # when it is there
+    value: T | None = None  # if the state is "there"
     fault: str = ""  # the damage
 
 
 def read_stored(name: str, read: Callable[[], T | None]) -> StoredResult[T]:
-    """Call `read`, which returns None for a missing result and raises InputError for a damaged one."""
+    """Return the result of `read`, which returns None for a missing result and raises InputError for a damaged one."""
     try:
         value = read()
     except InputError as error:
@@ -67,7 +67,7 @@ class StoredRun:
 
     @property
     def steps(self) -> pd.DataFrame:
-        """One row every few steps: losses, learning rate, quartiles of the diversity."""
+        """One row per few steps: losses, learning rate, quartiles of the diversity."""
         return read_frame(self.path, "step")
 
     @property
@@ -82,7 +82,7 @@ class StoredRun:
         return loss_values(self.config)
 
     def analysis(self, split: str) -> Analysis:
-        """The analysis folder of a split; the name is matched against `splits`, never joined to a path."""
+        """Open the analysis of a split, once; the name is matched against `splits`, never joined to a path."""
         if split not in (*self.splits, *self.summary.damaged):
             names = ", ".join(self.splits) or "none; run `python -m coder_core.evaluate` on it"
             raise InputError.at(f"run {self.name}", f"has no analysis of split {split!r}", f"one of: {names}")
@@ -91,13 +91,13 @@ class StoredRun:
         return self._analyses[split]
 
     def embeddings(self, split: str) -> tuple[Array, Array]:
-        """Images (n, D) and texts (m, D) of the instance branch, unit rows, read-only float32."""
+        """Return images (n, D) and texts (m, D) of the instance branch, unit rows, read-only float32."""
         analysis = self.analysis(split)
         return analysis.image_embeddings, analysis.text_embeddings
 
     def scoring(self, split: str) -> tuple[Array, Array]:
-        """Images and texts as unit rows whose inner products are the run's scores, by which everything is ranked. The
-        instance embeddings, or, with a concept branch, both in one vector: β · cos_I + (1 − β) · cos_C (eq. 8)."""
+        """Return images and texts as unit rows whose inner products are the scores by which the run ranks: the instance
+        embeddings or, with a concept branch, both in one vector: β · cos_I + (1 − β) · cos_C (eq. 8)."""
         concepts = self.analysis(split).concepts
         if concepts is None:
             return self.embeddings(split)
@@ -108,12 +108,12 @@ class StoredRun:
         return self._mixtures[split]
 
     def scores(self, split: str) -> Array | None:
-        """(n, m) of a model that scores pair by pair; None where scores follow from embeddings."""
+        """Return the (n, m) scores of a model that scores pair by pair; None if scores follow from embeddings."""
         return self.analysis(split).scores
 
     def compared(self, split: str, sample: Sample | None = None) -> SplitPart:
-        """Images and captions of a sample (None: all) as `embeddings` has them; those of a run without embeddings as
-        scores. Copied once and kept, with their rows in the split."""
+        """Return images and captions of a sample (None: all), with their rows in the split: as in `embeddings`, or as
+        scores for a run without embeddings. The copy is cached."""
         key = (split, sample.key if sample else None)
         if key not in self._parts:
             owner, scores = self.image_of_text(split), self.scores(split)
@@ -125,45 +125,44 @@ class StoredRun:
         return self._parts[key]
 
     def part(self, split: str, sample: Sample | None = None) -> SplitPart:
-        """`compared` of a run with embeddings. InputError: the run scores pair by pair, so there is no embedding to look
-        at."""
+        """Return `compared` for a run with embeddings. InputError: the run scores pair by pair, without embeddings."""
         self.embeddings(split)
         return self.compared(split, sample)
 
     def sides(self, split: str, modality: Modality) -> Sides:
-        """All anchors, which `modality` names, and candidates, by the scores by which everything is ranked."""
+        """Return all anchors, of `modality`, and candidates, with the scores by which the run ranks."""
         if self.scores(split) is not None:
             return self.compared(split).sides(modality)
         return sampling.whole_split(*self.scoring(split), self.image_of_text(split)).sides(modality)
 
     def count(self, split: str, modality: Modality) -> int:
-        """Number of images or captions in a split."""
+        """Return the number of images or captions in a split."""
         analysis = self.analysis(split)
         return analysis.n_images if modality == "image" else analysis.n_texts
 
     def concepts(self, split: str) -> ConceptView | None:
-        """Attention of the concept branch; None for a run without one."""
+        """Return the attention of the concept branch; None for a run without one."""
         tables = self.analysis(split).concepts
         return None if tables is None else ConceptView(tables)
 
     def captions(self, split: str) -> Sequence[str]:
-        """The m captions."""
+        """Return the m captions."""
         return self.analysis(split).captions
 
     def image_of_text(self, split: str) -> Array:
-        """(m,) the image each caption belongs to."""
+        """Return (m,) the image of each caption."""
         return np.asarray(self.analysis(split).image_of_text)
 
     def captions_of(self, split: str, image: int) -> Array:
-        """Numbers of an image's own captions."""
+        """Return the numbers of an image's captions."""
         return np.flatnonzero(self.image_of_text(split) == image)
 
     def first_captions(self, split: str) -> Array:
-        """(n,) the number of each image's first caption; −1 for an image without captions."""
+        """Return (n,) the number of each image's first caption; −1 for an image without captions."""
         return first_captions(self.image_of_text(split), self.count(split, "image"))
 
     def image_names(self, split: str) -> Sequence[str]:
-        """The n file names of the pictures, or ids of the images."""
+        """Return the n file names of the pictures, or ids of the images."""
         return self.analysis(split).image_names
 
     def has_pictures(self, split: str) -> bool:
@@ -172,9 +171,9 @@ class StoredRun:
         return bool(analysis.picture_folder) or analysis.packed_pictures is not None
 
     def open_picture(self, split: str, image: int, *, size: int | None = None) -> Image:
-        """The picture of an image, at most `size` pixels on its longer side: a file of the run's picture folder, or inside
-        its tar or parquet files. InputError: the run does not record where it is, or it is missing there, outside the folder,
-        or broken."""
+        """Open the picture of an image, at most `size` pixels on its longer side: a file in the run's picture folder,
+        or part of its tar or parquet files. InputError: the run does not record its place, or it is missing there,
+        outside the folder, or broken."""
         analysis = self.analysis(split)
         packed = analysis.packed_pictures
         if packed is not None:
@@ -190,7 +189,7 @@ class StoredRun:
         return open_picture(analysis.picture_folder, self.image_names(split)[image], size=size)
 
     def picture(self, split: str, image: int, size: int = 320) -> bytes | None:
-        """The picture of an image as JPEG bytes, at most `size` pixels on its longer side; None without a readable one."""
+        """Return an image's picture as JPEG bytes, at most `size` pixels on its longer side; None if unreadable."""
         if not self.has_pictures(split):
             return None
         try:
@@ -199,23 +198,23 @@ class StoredRun:
             return None
 
     def ranks(self, split: str) -> dict[str, Array]:
-        """ "i2t" (n,) and "t2i" (m,): rank of the best true match, 0 is first, ties count against it."""
+        """Return "i2t" (n,) and "t2i" (m,): rank of the best true match, 0 is first, ties count against it."""
         analysis = self.analysis(split)
         return {"i2t": np.asarray(analysis.image_ranks), "t2i": np.asarray(analysis.text_ranks)}
 
     def best(self, split: str, direction: Direction) -> Array:
-        """(Q, K) the (at most ten) best candidates of every query, best first."""
+        """Return (Q, K) the (at most ten) best candidates of every query, best first."""
         analysis = self.analysis(split)
         return np.asarray(analysis.text_best if direction == "t2i" else analysis.image_best)
 
     def matches(self, split: str, direction: Direction, queries: Array, candidates: Array | int) -> Array:
-        """True where a query and a candidate (numbers that broadcast) are an image and its caption."""
+        """Return True where a query and a candidate (numbers that broadcast) are an image and its caption."""
         owner = self.image_of_text(split)
         match = owner[queries] == candidates if direction == "t2i" else owner[candidates] == queries
         return np.asarray(match)
 
     def similarity(self, images: Sequence[int] | Array, texts: Sequence[int] | Array, *, split: str) -> Array:
-        """(k, l) scores of some images and captions: cosines, with a concept branch mixed by β."""
+        """Return (k, l) scores of some images and captions: cosines, with a concept branch mixed by β."""
         rows, columns = np.asarray(images), np.asarray(texts)
         scores = self.scores(split)
         if scores is not None:
@@ -224,20 +223,20 @@ class StoredRun:
         return np.asarray(v[rows] @ w[columns].T)
 
     def sample(self, split: str, **limits: int) -> Sample | None:
-        """A random part of a split too large to compute whole; None for a smaller one. `limits` as in `draw_sample`."""
+        """Draw a sample of a split too large to compute whole; None for a smaller one. `limits` as in `draw_sample`."""
         return sampling.draw_sample(self.count(split, "image"), self.image_of_text(split), **limits)
 
     def points_sample(self, split: str) -> Sample | None:
-        """About 20,000 images and captions of a split too large to compute whole, for its joint space; or None."""
+        """Draw about 20,000 images and captions of a split too large to compute whole, for its joint space; or None."""
         return self.sample(split, points=sampling.POINTS_AT_MOST)
 
     def query_sample(self, split: str) -> Sample | None:
-        """Images with about 5,000 captions of a split too large to compute whole, for work query by query; or None."""
+        """Draw images with about 5,000 captions of a split too large to compute whole, for work per query; or None."""
         return self.sample(split, texts=sampling.QUERIES_AT_MOST)
 
     def spread(self, split: str, *, sample: Sample | None = None, **settings: Any) -> Array:
-        """(Q,) standard deviation or entropy (bits) of every anchor's similarities to its negatives; cached. `settings` are
-        fields of `DiversitySettings`: modality, function, candidates, …"""
+        """Compute (Q,) standard deviation or entropy (bits) of every anchor's similarities to its negatives; cached.
+        `settings` are fields of `DiversitySettings`: modality, function, candidates, …"""
         fields = DiversitySettings(**settings)
         key = (split, sample.key if sample else None, *fields.key)
         if key not in self._spreads:
@@ -247,7 +246,7 @@ class StoredRun:
     def diversity(
         self, split: str, *, epsilon: float = 0.1, sample: Sample | None = None, **settings: Any
     ) -> pd.DataFrame:
-        """Diversity of every anchor. CODER eq. 3.
+        """Compute the diversity of every anchor. CODER eq. 3.
 
         Args:
             sample: from `sample`: only its anchors, against its candidates.
@@ -255,7 +254,7 @@ class StoredRun:
                 "entropy"), candidates ("split", "batch", "bank"), batch_size, bank_size, seed, temperature.
 
         Returns:
-            One row an anchor: anchor, image, spread, raw, diversity, rank (of its best match in the whole split, from
+            One row per anchor: anchor, image, spread, raw, diversity, rank (of its best match in the whole split, from
             1; NaN for an image without captions).
         """
         fields = DiversitySettings(**settings)
@@ -283,10 +282,10 @@ class StoredRun:
         sample: Sample | None = None,
         **settings: Any,
     ) -> Anchor:
-        """One anchor: its negatives, its diversity, and the weight of each negative with and without it.
+        """Compute one anchor's negatives, its diversity, and the weight of each negative with and without it.
 
-        `loss`: μ, γ, ε to read it with, None for those of training; `sample` and `settings` as in `diversity`. InputError:
-        there is no such anchor.
+        `loss`: μ, γ, ε to use, None for those of training; `sample` and `settings` as in `diversity`. InputError: there
+        is no such anchor.
         """
         fields = DiversitySettings(**settings)
         anchors = self.compared(split).sides(fields.modality)
@@ -296,6 +295,6 @@ class StoredRun:
 
 
 def check_number(number: int, count: int, modality: Modality) -> None:
-    """Refuse the number of a sample that is not in the split."""
+    """Refuse (InputError) the number of a sample that is not in the split."""
     if not 0 <= number < count:
         raise InputError.at(f"{modality} {number}", "is not in the split", f"0 to {count - 1}")

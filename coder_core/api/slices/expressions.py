@@ -1,27 +1,27 @@
 """Select captions by an expression, parsed by Python and evaluated here, or search them by plain words.
 
     length > 15 and "dog" in caption     an expression
-    dog frisbee, "a phrase" dog          captions that hold every word, and every phrase in quotes
+    dog frisbee, "a phrase" dog          captions that contain every word, and every phrase in quotes
 
-An expression may hold
+An expression may contain
 
     "dog" in words                       the caption has the word
-    "a dog" in caption                   the caption holds this text, in any case
+    "a dog" in caption                   the caption contains this text, in any case
     length > 15, 5 < length <= 10        number of words
-    colours, numbers, spatial, negations how many such words it has; alone, whether it has any
+    colours, numbers, spatial, negations number of such words; without a comparison: it has any
     image == 12                          captions of this image
-    concept == "dog"                     the concept that the caption's attention is highest on
+    concept == "dog"                     the concept with the caption's highest attention
     12 in neighbours                     the captions most similar to caption 12
     12 in image_neighbours               the captions of the images most similar to image 12
     and, or, not, (…)
 
-Other columns (cluster, concepts, diversity, tags …) depend on the run; a name that is not a column is an error that
-lists the columns. Nothing is executed: calls, attributes and everything else of Python are refused.
+Other columns (cluster, rank, tenth, tags …) depend on the run; for a name that is not a column, the error message lists
+the columns. Nothing is executed: calls, attributes and everything else of Python are refused.
 
-A text is plain where it holds nothing but words, phrases in double quotes and . , ; ! ? - ' and is not an attempt at an
-expression: no name of a column alone, before a number, or beside `and`, `or`, `not`; no quoted text before `in`;
-nothing that Python reads as a condition joined by `and`, `or`, `not`, `in`. So an expression with a typing error is an
-error and not a search; a single word is an expression only where it is the name of a column.
+A text is plain if it contains only words, phrases in double quotes and . , ; ! ? - ' and is not an attempt at an
+expression: no column name alone, before a number, or beside `and`, `or`, `not`; no quoted text before `in`; nothing
+that Python parses as a condition joined by `and`, `or`, `not`, `in`. So a mistyped expression is an error and not a
+search, and a single word is an expression only if it is the name of a column.
 """
 
 import ast
@@ -61,11 +61,11 @@ class Columns:
 
     count: int  # m
     numbers: Mapping[str, np.ndarray] = field(default_factory=dict)  # name → (m,) numbers
-    # name → member → sorted row numbers that hold it, for `"dog" in words`
+    # name → member → sorted numbers of the rows that contain it, for `"dog" in words`
     sets: Mapping[str, Mapping[str, np.ndarray]] = field(default_factory=dict)
     # name → m texts, for `"a dog" in caption`
     texts: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    # name → label → sorted row numbers that have it, one label a row, for `concept == "dog"`
+    # name → label → sorted numbers of the rows that have it, one label per row, for `concept == "dog"`
     labels: Mapping[str, Mapping[str, np.ndarray]] = field(default_factory=dict)
 
     @property
@@ -75,8 +75,8 @@ class Columns:
 
 
 def select(expression: str, columns: Columns) -> np.ndarray:
-    """(m,) bool: the captions that an expression selects. InputError: it is too long, cannot be parsed, or asks for
-    something else than `columns` holds.
+    """Return (m,) bool: the captions that an expression selects. InputError: it is too long, cannot be parsed, or uses
+    something that is not in `columns`.
 
     >>> columns = Columns(3, {"length": np.array([4, 9, 20])}, {}, {"caption": ["A dog.", "a cat", "two dogs"]})
     >>> select('length > 5 and not "dog" in caption', columns)
@@ -130,8 +130,8 @@ def _mask(node: ast.expr, columns: Columns) -> np.ndarray:
 
 
 def holding(text: str, name: str, columns: Columns) -> np.ndarray:
-    """(m,) bool: the captions whose text `name` holds `text`, or whose set `name` has it as a member; in any case.
-    InputError: `columns` has neither such a text nor such a set."""
+    """Return (m,) bool: the captions whose text `name` contains `text`, or whose set `name` has it as a member; in any
+    case. InputError: `columns` has neither such a text nor such a set."""
     if name in columns.texts:
         needle = text.casefold()
         return np.array([needle in caption.casefold() for caption in columns.texts[name]], dtype=bool)
@@ -141,7 +141,7 @@ def holding(text: str, name: str, columns: Columns) -> np.ndarray:
 
 
 def _rows_of(rows: Mapping[str, np.ndarray], member: str, count: int) -> np.ndarray:
-    """(count,) bool: the rows of one member, in any case."""
+    """Return (count,) bool: the rows of one member, in any case."""
     mask = np.zeros(count, dtype=bool)
     mask[rows.get(member.casefold(), [])] = True
     return mask
@@ -150,7 +150,7 @@ def _rows_of(rows: Mapping[str, np.ndarray], member: str, count: int) -> np.ndar
 def _number(node: ast.expr, columns: Columns) -> Any:
     match node:
         case ast.Constant(value=int() | float() as value) if not isinstance(value, bool):
-            return value if value < LARGEST else math.inf  # no column of floats is compared with more digits
+            return value if value < LARGEST else math.inf  # floats cannot represent more digits
         case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float())):
             return -_number(node.operand, columns)
         case ast.Name(id=name) if name in columns.numbers:
@@ -163,7 +163,7 @@ def _number(node: ast.expr, columns: Columns) -> Any:
 
 
 def _unusable(name: str, columns: Columns) -> InputError:
-    """The error for a name that is unknown, or a label without a value."""
+    """Return the error for a name that is unknown, or a label without a value."""
     if name in columns.labels:
         return _refusal(f"does not say which {name}", f'{name} == "dog"')
     return _refusal(f"asks for {name[:40]!r}", f"one of {', '.join(columns.names)}")
@@ -186,7 +186,7 @@ class PlainWords:
 
 
 def plain_words(text: str, names: Collection[str]) -> PlainWords | None:
-    """The words and phrases of a plain text; None where it is an expression, or an attempt at one, on columns of `names`.
+    """Split a plain text into words and phrases; None for an expression, or an attempt at one, with columns `names`.
 
     >>> str(plain_words('Dog "on the grass"', ["length"]))
     '“dog” and “on the grass”'
@@ -208,8 +208,8 @@ def plain_words(text: str, names: Collection[str]) -> PlainWords | None:
 
 
 def search(text: str, columns: Columns) -> np.ndarray:
-    """(m,) bool: the captions with these plain words, or those that an expression selects. InputError: the text is too
-    long, or an expression that `select` refuses; or no caption has the words, and one is the singular of a column."""
+    """Return (m,) bool: the captions with these plain words, or those that an expression selects. InputError: the text
+    is too long or an expression that `select` refuses, or no caption has the words and one is a column's singular."""
     plain = plain_words(text, columns.names) if len(text) <= LONGEST_EXPRESSION else None
     if plain is None:
         try:
@@ -230,7 +230,7 @@ def search(text: str, columns: Columns) -> np.ndarray:
 
 
 def _is_condition(text: str) -> bool:
-    """True if Python parses it as a condition joined by words alone."""
+    """True if Python parses the text as a condition joined by `and`, `or`, `not` or `in`."""
     try:
         node = ast.parse(text.strip(), mode="eval").body
     except UNREADABLE:

@@ -1,5 +1,5 @@
-"""Slices of a split's captions: the facts they are made of, the usual ones, and recall by slice: where does a run miss
-more often than elsewhere?"""
+"""Slices of a split's captions: the columns that define them, the usual slices, and recall by slice, which shows where
+a run misses more often than elsewhere."""
 
 import json
 import tomllib
@@ -25,26 +25,26 @@ KINDS = {kind: frozenset(words.split()) for kind, words in _USUAL["kinds"].items
 TENTHS = 10
 ORDINALS = ("lowest", "2nd", "3rd", *(f"{n}th" for n in range(4, TENTHS)), "highest")
 NEIGHBOURS, IMAGE_NEIGHBOURS = 50, 10
-LEAST_QUERIES = 20  # of a slice that is listed
+LEAST_QUERIES = 20  # fewest queries, in either half, of a slice that is listed
 MOST_IMAGES = 10_000
-MOST_WORDS = 400  # the most frequent ones
+MOST_WORDS = 400  # most frequent words, and concepts, with a slice
 DRAWS = 1000
 _SEED = 20220910
 
 
 def slice_columns(run: Run, split: str, *, tags: Mapping[int, Sequence[str]] | None = None) -> Columns:
-    """The columns of a split that slices are made of.
+    """Compute the columns of a split that slices are defined by.
 
     Args:
         tags: caption → tags, from reviews.
 
     Returns:
         numbers: length, numbers, colours, spatial, negations, image, rank (of the caption's image, from 1), tenth (1
-        to 10 by diversity of the caption, 1 the least; where the split is small enough to measure it), cluster (of a
-        run with prototypes). sets: words, tags, neighbours (of caption 12: the 50 captions nearest to it in the run's
+        to 10 by diversity of the caption, 1 the least; if the split is small enough to measure it), cluster (of a run
+        with prototypes). sets: words, tags, neighbours (of caption 12: the 50 captions nearest to it in the run's
         space, and itself), image_neighbours (of image 12: the captions of the 10 images nearest to it, and its own).
-        texts: caption. labels: concept (of a run with a concept branch: the one that the caption's
-        attention is highest on, the first of equal ones; whether the caption holds its word plays no part).
+        texts: caption. labels: concept (of a run with a concept branch: the one with the caption's highest attention,
+        the first of equal ones, whether or not the caption contains its word).
     """
     captions, owner = run.captions(split), run.image_of_text(split)
     tokens = [tokenise(caption) for caption in captions]
@@ -75,8 +75,8 @@ def slice_columns(run: Run, split: str, *, tags: Mapping[int, Sequence[str]] | N
 
 
 class _Neighbours(Mapping[str, Array]):
-    """Number of a sample → the captions of the `count` samples nearest to it and of itself, computed on demand, from
-    (k, D) unit rows of the samples and (m,) the sample of every caption."""
+    """Mapping, computed on demand, from a sample's number to the captions of the sample and of the `count` samples
+    nearest to it. `vectors`: (k, D) unit rows of the samples. `sample_of_text`: (m,) the sample of every caption."""
 
     def __init__(self, vectors: Array, count: int, sample_of_text: Array) -> None:
         self._vectors, self._count, self._sample_of_text = vectors, count, sample_of_text
@@ -96,12 +96,12 @@ class _Neighbours(Mapping[str, Array]):
 
 
 def _count(words: Sequence[str], kind: str) -> int:
-    """Number of words of a kind; digits are numbers, too."""
+    """Count the words of a kind; words that begin with a digit are numbers too."""
     return sum(word in KINDS[kind] or (kind == "numbers" and word[0].isdigit()) for word in words)
 
 
 def _rows(members: Iterable[Iterable[str]]) -> dict[str, Array]:
-    """member → sorted rows that hold it."""
+    """Map each member to the sorted rows that contain it."""
     rows: dict[str, list[int]] = {}
     for row, names in enumerate(members):
         for name in set(names):
@@ -118,8 +118,8 @@ class Slice(NamedTuple):
 
 
 def usual_slices(columns: Columns) -> list[Slice]:
-    """Slices by length, kinds of words, diversity, clusters, concepts and tags, and one for each frequent word.
-    Members too long for an expression, as a word of 500 letters, are left out."""
+    """List slices by length, kinds of words, diversity, clusters, concepts and tags, and one for each frequent word.
+    Members too long for an expression, such as a word of 500 letters, are left out."""
     words = {word: rows for word, rows in columns.sets["words"].items() if word not in STOP_WORDS}
     concepts = _frequent(columns.labels.get("concept", {}))
     tenths = range(1, TENTHS + 1) if "tenth" in columns.numbers else ()
@@ -136,30 +136,30 @@ def usual_slices(columns: Columns) -> list[Slice]:
 
 
 def _frequent(rows: Mapping[str, Array]) -> list[str]:
-    """The members of most rows."""
+    """Return at most `MOST_WORDS` members, those in the most rows first."""
     return sorted(rows, key=lambda name: (-len(rows[name]), name))[:MOST_WORDS]
 
 
 def slice_table(
     runs: Sequence[Run], split: str, direction: Direction, at: int, slices: Sequence[Slice], columns: Columns
 ) -> pd.DataFrame:
-    """Recall of slices, the one with the most misses beyond the expected ones first.
+    """Compute recall by slice, with the most misses beyond the expected ones first.
 
-    A slice is discovered on one half of the images, fixed by a seed, and reported on the other: its position in the
-    table follows from its excess misses on the first half, every number is of the other one, so that the worst of many
+    A slice is discovered on one half of the images, fixed by a seed, and reported on the other: the order of the table
+    follows from excess misses on the first half, and all numbers are from the other half, so that the worst of many
     slices is not worst by chance. Slices without excess misses on the other half come last. An image→text query belongs
-    to a slice by any of its captions.
+    to a slice if any of its captions does.
 
     Args:
         runs: on the same samples; the last is compared with the others.
-        at: a query is answered within the first `at`.
-        slices: to be listed; one with less than 20 queries in either half is left out.
+        at: a query is answered if a true match is among its first `at` results.
+        slices: slices to list; those with fewer than 20 queries in either half are left out.
 
     Returns:
-        One row a slice: kind, expression, label, queries (of the reported half of `images_counted`), share (% of them),
-        excess (misses of the last run beyond those at its overall recall), of run r recall_r, low_r and high_r (percent
-        and 95% interval, a bootstrap over images), mrr_r and ndcg10_r (percent), and of several runs gain, gain_low and
-        gain_high (last − first).
+        One row per slice: kind, expression, label, queries (of the reported half of `images_counted`), share (% of
+        them), excess (misses of the last run beyond those at its overall recall); for run r recall_r, low_r and high_r
+        (percent and 95% interval, a bootstrap over images), mrr_r and ndcg10_r (percent); and for several runs gain,
+        gain_low and gain_high (last − first).
     """
     images, counts, hits, graded = _answered(runs, split, direction, at, slices, columns)
     discovery = np.zeros(images, dtype=bool)
@@ -191,12 +191,12 @@ def slice_gains(
     *,
     least: int,
 ) -> pd.DataFrame:
-    """Change of R@`at` from the first run to the last on every slice that has `least` queries or more.
+    """Compute the change of R@`at` from the first run to the last on every slice with at least `least` queries.
 
-    Nothing is held out as in `slice_table`: the slices are not ordered by their result. Arguments as there.
+    Unlike in `slice_table`, no half is held out, because slices are not ordered by their result. Arguments as there.
 
     Returns:
-        One row a slice: kind, expression, label, queries (of `images_counted`), gain, gain_low and gain_high (points,
+        One row per slice: kind, expression, label, queries (of `images_counted`), gain, gain_low and gain_high (points,
         and its 95% interval, a paired bootstrap over images).
     """
     _, counts, hits, _ = _answered(runs, split, direction, at, slices, columns)
@@ -211,9 +211,9 @@ def slice_gains(
 def _answered(
     runs: Sequence[Run], split: str, direction: Direction, at: int, slices: Sequence[Slice], columns: Columns
 ) -> tuple[int, Array, list[Array], Iterator[Array]]:
-    """The number of images counted, and (slices + 1, images): queries of every slice and image, of each run those it
-    answers, and of each run the sums of reciprocal rank and of nDCG@10, each computed when it is asked for; the last row is
-    of the whole split."""
+    """Return the number of images counted, and (slices + 1, images) arrays whose last row is the whole split: the
+    queries of every slice and image; for each run those it answers; and, computed lazily, for each run the sums of
+    reciprocal rank and of nDCG@10."""
     images, owner = images_counted(runs[0], split), runs[0].image_of_text(split)
     members, queries, query_image = _members(runs[0], split, direction, slices, columns, images)
     every = sparse.vstack([members, sparse.csr_array(np.ones((1, len(queries))))])
@@ -230,14 +230,14 @@ def _answered(
 
 
 def slice_metrics(run: Run, split: str, captions: Array) -> Metrics:
-    """R@K, MRR, nDCG@10, MedR, MeanR and R@sum over the captions of a slice, at least one, and their images."""
+    """Compute R@K, MRR, nDCG@10, MedR, MeanR and R@sum over a slice's captions, at least one, and their images."""
     ranks, owner = run.ranks(split), run.image_of_text(split)
     of_ranks = query_metrics(ranks["i2t"][np.unique(owner[captions])], ranks["t2i"][captions])
     return of_ranks | label_metrics(run.analysis(split), owner, captions)
 
 
 def images_counted(run: Run, split: str) -> Array:
-    """The images whose queries the table counts: all, or 10,000 drawn at random from a larger split."""
+    """Return the images whose queries the table counts: all, or 10,000 drawn at random from a larger split."""
     images = run.count(split, "image")
     if images <= MOST_IMAGES:
         return np.arange(images)
@@ -247,8 +247,8 @@ def images_counted(run: Run, split: str) -> Array:
 def _members(
     run: Run, split: str, direction: Direction, slices: Sequence[Slice], columns: Columns, images: Array
 ) -> tuple[sparse.csr_array, Array, Array]:
-    """(slices, queries) 1 for the queries of each slice, (queries,) their numbers, and the position of each one's image
-    among `images`."""
+    """Return (slices, queries) with 1 for the queries of each slice, (queries,) their numbers, and (queries,) the
+    positions of their images among `images`."""
     position = np.full(run.count(split, "image"), -1)
     position[images] = np.arange(len(images))
     captions = np.flatnonzero(position[run.image_of_text(split)] >= 0)
@@ -262,20 +262,20 @@ def _members(
 
 
 def _one_hot(columns: Array, width: int) -> sparse.csr_array:
-    """(k, width) with a 1 in one column of every row."""
+    """Return (k, width) with a 1 in the given column of every row."""
     rows = np.arange(len(columns))
     return sparse.csr_array((np.ones(len(columns)), (rows, columns)), shape=(len(columns), width))
 
 
 def _excess(counts: Array, hits: Array, half: Array) -> Array:
-    """(slices,) misses on a half of the images beyond those at the recall of the whole half, the last row."""
+    """Return (slices,) misses on a half of the images beyond those at the recall of the whole half, the last row."""
     recall = hits[-1, half].sum() / max(counts[-1, half].sum(), 1.0)
     return np.asarray(counts[:-1, half].sum(1) * recall - hits[:-1, half].sum(1))
 
 
 def _recalls(counts: Array, hits: Sequence[Array]) -> dict[str, Array]:
-    """Recall of every run in percent and the gain of the last over the first, with 95% intervals over images, of
-    (slices, images) queries and, of each run, those answered."""
+    """Compute recall of every run in percent and the gain of the last over the first, with 95% intervals over images.
+    `counts`, and each run's `hits`: (slices, images) queries, and answered ones."""
     images = counts.shape[1]
     draws = np.random.default_rng(_SEED).multinomial(images, np.full(images, 1 / images), size=DRAWS)
     weights = draws.astype(float)

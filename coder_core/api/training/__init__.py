@@ -1,4 +1,4 @@
-"""Training from outside: what can be started and with which arguments, jobs, and the sample weights of a run."""
+"""Training as the app starts it: possible settings and arguments, jobs, and the sample weights of a run."""
 
 from coder_core.config.presets import DEMO_RUNS
 from coder_core.console.processes import Job, JobFolder, module_command

@@ -1,7 +1,7 @@
-"""Sample weights of a split: which pairs training weighs most, and how the weights relate to diversity.
+"""Sample weights of a split: the pairs that training weighs most, and how the weights relate to diversity.
 
-Thomas & Kovashka, figure 4 and table 1; section 3 of docs/equations.md. Written with the analysis of a run that was
-trained with `--sample-weights`.
+Thomas & Kovashka, figure 4 and table 1; section 3 of docs/equations.md. The weights are stored in the analysis of a run
+that was trained with `--sample-weights`.
 """
 
 from dataclasses import dataclass
@@ -26,18 +26,18 @@ class Weighting:
     kind: str  # "diversity", "combined", "hal" …
     total: float  # λ, which the weights of a batch sum to
     neighbours: int  # N; 0 for weights without neighbours
-    text_space: str  # where these were found
-    # one row a measure, μ and σ of its raw score over all pairs and both modalities, as in table 1
+    text_space: str  # space in which the neighbours of captions were found
+    # one row per measure, μ and σ of its raw score over all pairs and both modalities, as in table 1
     statistics: pd.DataFrame
 
 
 def has_weights(run: Run, split: str) -> bool:
-    """True if the run was trained with sample weights and evaluated on the split since."""
+    """True if the run was trained with sample weights and then evaluated on the split."""
     return "sample_weight" in run.analysis(split).arrays
 
 
 def weighting(run: Run, split: str) -> Weighting:
-    """Weight settings recorded in the analysis. InputError: the run has none, or their document is damaged."""
+    """Return the settings recorded in the analysis. InputError: the run has none, or their document is damaged."""
     if not has_weights(run, split):
         fix = "train with --sample-weights diversity, or another of them"
         raise InputError.at(f"run {run.name}", "was trained without sample weights", fix=fix)
@@ -56,12 +56,12 @@ def weighting(run: Run, split: str) -> Weighting:
 
 
 def weight_table(run: Run, split: str, modality: Modality) -> pd.DataFrame:
-    """One row a caption-image pair; `modality` is that of DIVERSITY, DISCREPANCY and CODER.
+    """Return one row per caption-image pair; `modality` is that of DIVERSITY, DISCREPANCY and CODER.
 
     Returns:
         text (the caption's number), image, weight (mean 1), rank (of the caption's image, from 1), CODER (standard
-        deviation of the similarities to all negatives, eq. 3), and, of weights with neighbours, DIVERSITY and
-        DISCREPANCY, larger where the neighbourhood is wider, whatever Γ the run was trained with.
+        deviation of the similarities to all negatives, eq. 3), and, for weights with neighbours, DIVERSITY and
+        DISCREPANCY, which are larger for wider neighbourhoods, whatever Γ the run was trained with.
     """
     analysis, owner = run.analysis(split), run.image_of_text(split)
     spread = run.spread(split, modality=modality)
@@ -75,7 +75,7 @@ def weight_table(run: Run, split: str, modality: Modality) -> pd.DataFrame:
     table = pd.DataFrame(columns)
     for name, array in _ARRAYS.items():
         if array in analysis.arrays:
-            # Γ, with which the raw scores were written; 0 where the run had none
+            # The raw scores were stored with the sign Γ; 0 if the run had none
             direction = int(_document(run, split).get("direction", -1)) or -1
             scores = np.asarray(analysis.array(array), dtype=np.float64)
             scores = scores if scores.ndim == 1 else scores[:, int(modality == "text")]
@@ -84,7 +84,7 @@ def weight_table(run: Run, split: str, modality: Modality) -> pd.DataFrame:
 
 
 def correlations(table: pd.DataFrame) -> pd.DataFrame:
-    """Spearman's ρ of every two measures of a `weight_table`: index and columns are the measures."""
+    """Return Spearman's ρ of every two measures of a `weight_table`: index and columns are the measures."""
     measures = [name for name in (WEIGHT, DIVERSITY, DISCREPANCY, CODER) if name in table]
     return table[measures].corr(method="spearman").mask(np.eye(len(measures), dtype=bool), 1.0)
 

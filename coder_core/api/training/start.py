@@ -1,6 +1,6 @@
-"""The form that starts a run: its presets, settings and data sets, and the arguments of the command that follow.
+"""The form that starts a run: its presets, settings and data sets, and the resulting arguments of the command.
 
-No setting here names a file: data sets are in folders the person named when starting the program, and the other
+No setting here names a file: data sets are in folders that were named when the program was started, and the other
 settings are numbers, switches and fixed choices.
 """
 
@@ -23,7 +23,7 @@ Kind = Literal["number", "decimal", "switch", "choice"]
 DEMO = "demo"
 LONGEST_NAME = 40
 KINDS: dict[type, Kind] = {int: "number", float: "decimal", bool: "switch", str: "choice"}
-# A teacher reads the same captions, so these agree; a start from its weights needs the rest of [model] but UNSHAPED.
+# Settings that a teacher must share, to read the same captions; to start from its weights, all of [model] but UNSHAPED.
 READ_BY = (("data", "word_threshold"), ("model", "text_encoder"), ("model", "bert"))
 DROPOUTS = ("image_dropout", "image_dropout_mask", "word_dropout", "embedding_dropout")
 UNSHAPED = (*DROPOUTS, "beta", "concept_smoothing")
@@ -39,15 +39,15 @@ class Option:
     value: Any  # of the preset
     choices: tuple[str, ...]  # of a "choice"
     about: str  # its purpose, and the source of its default
-    # smallest, largest: the range of a number; a decimal's bound may itself be refused
+    # smallest, largest: the range of a number; the bounds of a decimal may be excluded
     smallest: float | None = None
     largest: float | None = None
 
 
 @dataclass(frozen=True)
 class DataSet:
-    """A data set that may be trained on: the name a person sees, and its folder ("demo" is built in). `pictures`: it
-    holds pictures with captions and no region features, so that it takes a preset with an image tower."""
+    """A data set to train on: its displayed name, and its folder ("demo" is built in). `pictures`: it has pictures with
+    captions but no region features, so it needs a preset with an image tower."""
 
     name: str
     path: str
@@ -56,8 +56,8 @@ class DataSet:
 
 @dataclass(frozen=True)
 class TeacherRun:
-    """A finished run that can be the offline teacher of boosting: it reads the same images and words. `same_model`:
-    training can start from its weights, too."""
+    """A finished run that can be the offline teacher of boosting, because it reads the same images and words.
+    `same_model`: training can start from its weights too."""
 
     name: str
     path: str
@@ -65,10 +65,10 @@ class TeacherRun:
 
 
 def presets(data: DataSet | None = None) -> dict[str, str]:
-    """Map each name to a sentence on its purpose, without presets made for other data.
+    """Map each preset's name to a sentence on its purpose, without presets made for other data.
 
-    The built-in pictures take the presets made for them, other region features every preset that reads them, pictures
-    with captions those with an image tower.
+    The built-in pictures have their own presets, other region features any preset that reads them, and pictures with
+    captions those with an image tower.
     """
     fitting = {name: p for name, p in PRESETS.items() if data is None or _fits(p.config, data)}
     return {name: preset.about for name, preset in fitting.items()}
@@ -81,7 +81,7 @@ def _fits(config: Config, data: DataSet) -> bool:
 
 
 def wanted_data(preset: str) -> str:
-    """Data that a preset trains on, in words."""
+    """Describe the data that a preset trains on."""
     config = find_preset(preset)
     if config.data.data == DEMO:
         return "the built-in pictures"
@@ -89,7 +89,7 @@ def wanted_data(preset: str) -> str:
 
 
 def missing_models(preset: str) -> list[Fault]:
-    """The pretrained models of a preset that are not on this machine, each with the command that gets it."""
+    """Return a fault for each pretrained model of a preset that is missing here, with the command that downloads it."""
     towers = find_preset(preset).towers
     faults: list[Fault] = []
     for name in dict.fromkeys((towers.image_tower, towers.text_tower)):
@@ -99,7 +99,7 @@ def missing_models(preset: str) -> list[Fault]:
 
 
 def options(preset: str) -> list[Option]:
-    """Every setting of a preset that may be changed, section by section; those of towers where the preset has one.
+    """List every setting of a preset that may be changed, section by section; those of towers if the preset has one.
     InputError: there is no such preset."""
     config = find_preset(preset)
     has_tower = {"image_pooling": config.towers.image_tower, "text_pooling": config.towers.text_tower}
@@ -121,8 +121,8 @@ def options(preset: str) -> list[Option]:
 
 
 def like_run(run: RunSummary, data: DataSet) -> tuple[str, dict[str, Any]]:
-    """The preset for this data that a run's configuration differs least from, and the options that differ: key → value
-    of the run."""
+    """Return the preset for this data that is nearest to a run's configuration, and the options that differ: key →
+    value of the run."""
     changes = {
         name: {
             option.key: value
@@ -136,8 +136,8 @@ def like_run(run: RunSummary, data: DataSet) -> tuple[str, dict[str, Any]]:
 
 
 def find_data_sets(roots: Sequence[str | Path]) -> list[DataSet]:
-    """The built-in data, and every data set that is, or is right inside, one of these folders, by name. Leaves out
-    hidden folders and data sets that a link takes out of a root. Looks at names only: training reads."""
+    """List the built-in data, and the data sets directly in these folders, or else the folders that are data sets
+    themselves. Leaves out hidden folders and links out of a root. Looks at file names only."""
     data_sets = {DEMO: DataSet(DEMO, DEMO)}
     for root in (Path(folder).resolve() for folder in roots):
         entries = sorted(root.iterdir()) if root.is_dir() else []
@@ -152,7 +152,7 @@ def find_data_sets(roots: Sequence[str | Path]) -> list[DataSet]:
 
 
 def _kind_of(folder: Path, root: Path) -> Literal["features", "pictures"] | None:
-    """Kind of training data in a folder; None without any, or if a link leads out of the root."""
+    """Return the kind of training data in a folder; None without any, or if a link leads out of the root."""
     try:
         if leaves(folder, root):
             return None
@@ -167,12 +167,12 @@ def _kind_of(folder: Path, root: Path) -> Literal["features", "pictures"] | None
 def teacher_runs(
     runs: Sequence[RunSummary], preset: str, data: DataSet, changes: Mapping[str, Any]
 ) -> list[TeacherRun]:
-    """The finished runs that training would take as offline teacher of this configuration; preset, data and changes as
-    for `arguments`."""
+    """List the finished runs that training would accept as offline teacher of this configuration; preset, data and
+    changes as for `arguments`."""
     student = to_document(find_preset(preset))
     for key, value in changes.items():
         student[settings()[key].section][key] = value
-    defaults = to_document(Config())  # of what a run older than a setting did not write down
+    defaults = to_document(Config())  # for settings that did not exist when a run was trained
     teachers = []
     for run in runs:
         same_data = _same_folder(run.config.get("data", {}).get("data", ""), data)
@@ -201,12 +201,12 @@ def arguments(
     reviews: Path | None = None,
     judges: Sequence[RunSummary] = (),
 ) -> tuple[tuple[str, ...], list[Fault]]:
-    """The arguments of `python -m coder_core.train`, and warnings about them. InputError: what training would refuse,
-    in its words; or a setting that is not an option.
+    """Return the arguments of `python -m coder_core.train`, and warnings about them. InputError: training would refuse
+    them (with its message), or a setting is not an option.
 
     Args:
         changes: option key → value.
-        teacher: from `teacher_runs`, for boosting in the offline scenario. reviews: the file of the data's reviews.
+        teacher: from `teacher_runs`, for offline boosting. reviews: the file with the data's reviews.
         judges: two finished runs that judge the train pairs, or none.
     """
     offered = {option.key: option for option in options(preset)}
