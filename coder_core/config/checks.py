@@ -9,7 +9,7 @@ from coder_core.config.objective import LARGEST_SCALE, OF_NEIGHBOURHOODS
 from coder_core.config.schema import Config, name_faults, settings
 from coder_core.console.faults import Fault, Severity
 
-FULL_RATE = 1e-4  # above which a tower that is trained in full forgets
+FULL_RATE = 1e-4  # above it, a tower that is trained in full forgets its pretraining
 WEIGHTLESS = ("tower", "mean", "max")  # poolings without weights
 DCL = ("dcl", "dcl-i")
 SCALED = ("infonce", "sigmoid", "cmpm")  # losses of scale · S
@@ -26,9 +26,9 @@ class Need(NamedTuple):
     """Settings that do nothing without another one."""
 
     keys: str  # separated by spaces
-    flag: str  # of the other one
-    given: Callable[[Config], bool]  # true if the other one is
-    expected: str  # instead of their values
+    flag: str  # of the other setting
+    given: Callable[[Config], bool]  # true if the other setting is given
+    expected: str  # what a fault expects instead
     severity: Severity = "error"
 
 
@@ -55,7 +55,7 @@ NEEDS = (
 
 
 def problems(config: Config) -> list[Fault]:
-    """Impossible settings (errors) and doubtful ones (warnings), each naming its flag."""
+    """Return the faults of impossible settings (errors) and doubtful ones (warnings), located at their flags."""
     ranges = [setting.fault(setting.of(config)) for setting in settings().values()]
     faults = [fault for fault in ranges if fault is not None]
     faults += name_faults(config.name) if config.name else []
@@ -180,7 +180,7 @@ def _ones(config: Config) -> Iterator[Fault]:
 
 
 def _scorer(config: Config) -> str:
-    """Spell the flag that makes a run score pair by pair."""
+    """Return the flag that makes a run score pair by pair."""
     interaction = config.model.scorer == "interaction"
     return "--scorer interaction" if interaction else f"--embeddings {config.model.embeddings}"
 

@@ -25,8 +25,8 @@ class ReadingArguments:
     """Column of a CSV, TSV or JSON-lines table that names the pictures; guessed if empty."""
     caption_column: str = setting("")  # Column of that table that holds the captions; guessed if empty.
     dev_share: float = setting(0.1, "[0, 1]")
-    """Share of the images assigned to dev if pictures with captions have no splits: a hash of every image's name
-    decides."""
+    """Share of the images assigned to dev, by a hash of each image's name, if pictures with captions have no
+    splits."""
     test_share: float = setting(0.1, "[0, 1]")  # Share assigned to test in the same way; the rest is train.
     split_seed: int = setting(0, "[0, 2_147_483_648)")  # Seed of that hash.
     skip_broken: bool = setting(False)
@@ -44,7 +44,7 @@ class DataConfig(ReadingArguments):
     pictures: str = setting("")
     """Folder with the picture files, which the app shows and an image tower reads. Optional."""
     word_threshold: int = setting(4, "[1, inf)")
-    """A word enters the vocabulary if the train captions have it at least this often (vsepp, vse_infty: 4)."""
+    """A word enters the vocabulary if it occurs at least this often in the train captions (vsepp, vse_infty: 4)."""
     word_vectors: str = setting("random", suggestions=("random", "learned"))
     """Initial vectors: "random", "learned" (PPMI and truncated SVD of the captions), or the path of a GloVe text file."""
     drop_regions: float = setting(0.2, "[0, 0.5]")
@@ -94,9 +94,9 @@ class CleaningConfig:
     clean_weigh: bool = setting(False)
     """Leave no pair out, but weigh each by the estimated probability that it belongs to its image."""
     clean_rounds: int = setting(1, "[1, 5]")
-    """Number of rounds; in each further one the judges train on the pairs that the last one kept and judge all again."""
+    """Number of rounds; in each further round, the judges train on the pairs kept by the last and judge all again."""
     clean_judges: str = setting("")
     """Path of another cleaned run, whose judges and reviews this run shares; or A:B, two finished runs trained on
-    complementary halves, which then judge; empty: the run trains judges of its own."""
+    complementary halves, which then judge; empty: the run trains its own judges."""
     keep_judges: bool = setting(True)
     """Keep the judges' runs, which the app's Data page needs to list the pairs; their reviews are kept in any case."""

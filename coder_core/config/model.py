@@ -36,12 +36,12 @@ class ModelConfig:
     image_layers: int = setting(2, "[0, 64]")
     """Layers of the region MLP beside the linear layer; 0: only the linear layer (vse_infty: 2)."""
     region_norm: Literal["none", "rms"] = setting("none")
-    """Region features as the file has them, or every region divided by its root mean square, for features whose lengths
-    differ much and say little."""
+    """Region features as in the file, or every region divided by its root mean square, for features whose lengths
+    differ much and mean little."""
     text_layers: int = setting(1, "[1, 64]")  # Layers of the BiGRU (vse_infty: 1).
     image_dropout: float = setting(0.0, "[0, 1)")  # Dropout on the region features.
     image_dropout_mask: Literal["region", "image"] = setting("region")
-    """Image-dropout removes other numbers from each region, or the same ones from all regions of an image: neighbouring
+    """Image-dropout removes different numbers from each region, or the same from all regions of an image: neighbouring
     regions are similar, so per-region masks regularise little (Tompson et al. 2015)."""
     word_dropout: float = setting(0.0, "[0, 1)")  # Dropout on the components of the word vectors.
     embedding_dropout: float = setting(0.0, "[0, 1)")  # Dropout on regions and words before they are pooled.
@@ -78,7 +78,7 @@ class ModelConfig:
 
     @property
     def by_pair(self) -> bool:
-        """A score is not the inner product of one vector each: splits are scored pair by pair."""
+        """True if a score is not the inner product of two vectors, so that splits are scored pair by pair."""
         return self.scorer != "cosine" or self.embeddings > 1
 
 
@@ -112,8 +112,8 @@ class TowersConfig:
     """Linear: a layer into the joint space on top of a tower. None: the tower's own space, whose size becomes
     dimension; a dual encoder then starts as it was trained."""
     augment: Literal["none", "crop", "crop-flip"] = setting("none")
-    """Random changes of the train pictures: a crop of 90 to 100% of the area (open_clip), and a mirror image half of the
-    time, never if the caption says left, right or clockwise."""
+    """Random changes to the train pictures: a crop of 90 to 100% of the area (open_clip), and a mirror image half of
+    the time, never if the caption contains left, right or clockwise."""
     workers: int = setting(-1, "[-1, 256]")
     """Processes that decode pictures ahead of the model; -1: a number that suits the machine, 0: only the main process."""
 

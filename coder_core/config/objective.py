@@ -17,7 +17,7 @@ SampleWeights = Literal[
 ]
 Modalities = Literal["difference", "sum", "image", "text"]
 OF_NEIGHBOURHOODS = ("diversity", "discrepancy", "combined", "combined-stats", "random")
-"""The weights that need every caption's neighbours in a fixed text space."""
+"""Weights that need every caption's neighbours in a fixed text space."""
 LARGEST_SCALE = 100.0  # of the logits; a larger one made CLIP's training unstable
 
 
@@ -34,7 +34,7 @@ class ObjectiveConfig:
     """Margin of the triplet losses (vsepp: 0.2); polynomial ignores negatives further below the positive."""
     npairs_margin: float = setting(0.1, "[0, inf)")  # Margin of npairs-hinge (Thomas and Kovashka 2022: 0.1).
     warmup_epochs: float = setting(1.0, "[0, inf)")
-    """First epochs, in which btr-hardest sums over all negatives (vse_infty: 1)."""
+    """Epochs at the start in which btr-hardest sums over all negatives (vse_infty: 1)."""
     temperature: float = setting(0.1, "(0, inf)")
     """μ of eq. 4 (CODER: 0.1), and the temperature of infonce and cmpm; a learned scale starts at 1 / temperature
     (SigLIP: 10)."""
@@ -74,7 +74,7 @@ class ObjectiveConfig:
 
     @property
     def learns_scale(self) -> bool:
-        """The scale of the logits is trained with the model."""
+        """True if the scale of the logits is trained with the model."""
         return self.learn_scale or self.loss == "sigmoid"
 
 
@@ -86,8 +86,8 @@ class MemoryConfig:
     bank_size: int = setting(0, "[0, 100_000_000]")  # Keys per modality; 0: no bank (CODER, Flickr30K: 4096).
     momentum: float = setting(0.995, "[0, 1]")  # Share of the key encoder kept at every step (CODER: 0.995).
     twin_dropout: bool = setting(True)
-    """Use dropout in the key encoders, as in the model; without it, encoding a batch twice gives the same keys (the paper
-    does not say)."""
+    """Use dropout in the key encoders, as in the model; without it, encoding a batch twice gives the same keys (the
+    paper leaves this open)."""
     bank_anchors: bool = setting(False)
     """Use the bank's entries as anchors of M-DCL too, each compared with the batch and with its own pair in the bank as
     positive (eq. 6 read literally; default: only the batch has anchors)."""
@@ -108,14 +108,14 @@ class BoostingConfig:
     boosting: Boosting = setting("none")
     """Deep Boosting Learning on top of the loss: relative (rs, rm) or absolute (as, am) margins over a teacher (the
     paper's anchor branch), summed over negatives or at the hardest (DBL eq. 7-10; the paper recommends rm and am), or
-    the mean of two (rs-as, rm-am). Or imitation of the teacher, what the paper compares with: dr (ranks), rkd
-    (relations), dml (mutual learning where branches train together), dino, dino-reversed."""
+    the mean of two (rs-as, rm-am). Or imitation of the teacher, which the paper compares with: dr (ranks), rkd
+    (relations), dml (mutual learning if branches train together), dino, dino-reversed."""
     boosting_weight: float = setting(1.0, "[0, inf)")
     """Weight of the boosting loss, summed over the batch (DBL: 1, beside summed triplets)."""
     boosting_start_epoch: float = setting(0.0, "[0, inf)")
-    """Epochs before the boosting loss counts; a moving average follows from the start (DBL: 0). The warm-up of
-    the loss itself needs no teacher, and a step without one costs no more than a plain step. Online it is 0, also during
-    --warmup-epochs."""
+    """Epochs before the boosting loss counts; a moving average follows the model from the start (DBL: 0). The warm-up
+    of the loss itself needs no teacher, and a step without one costs no more than a plain step. Online it is 0, also
+    during --warmup-epochs."""
     boosting_margin: float = setting(0.2, "[0, inf)")  # γ, margin over the teacher (DBL: 0.2).
     boosting_split: float = setting(0.5, "[0, 1]")
     """α of as and am: the positive's share of γ, the negative's is the rest (DBL: 0.5)."""
@@ -159,7 +159,7 @@ class WeightingConfig:
     """The image's and the text's α become one weight by the softmax of |α_X − α_Y| (the paper's choice) or of their
     sum, or one of them alone is the weight (its table 3)."""
     weight_direction: int = setting(-1, "[-1, 1]")
-    """Γ: -1 emphasises what is diverse or discrepant (the paper's choice), 1 the opposite, 0 weighs all alike."""
+    """Γ: -1 emphasises diverse or discrepant pairs (the paper's choice), 1 the opposite, 0 weighs all equally."""
     weight_scale: float = setting(6.125, "(0, inf)")
     """λ ÷ batch size: the larger, the further apart the weights (the paper: λ of at least the batch size; with batches
     of 32 it is 196 on COCO, 160 on GoodNews, 96 on Politics). Weights under npairs-hinge sum to λ; under any other loss

@@ -1,4 +1,4 @@
-"""Named configurations. Those of f30k and coco carry the values that CODER prints."""
+"""Named configurations. Those of f30k and coco have the values in the CODER paper."""
 
 import tomllib
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ DEMO_RUNS = ("demo-baseline", "coder-demo", "demo-weights")
 
 
 def _settings(entry: Mapping[str, Any], sets: Mapping[str, Any]) -> dict[str, Any]:
-    """Key → value of an entry of presets.toml, on top of those of the sets it names."""
+    """Return key → value of an entry of presets.toml, on top of those of the sets it names."""
     values: dict[str, Any] = {}
     for name in entry.get("with", ()):
         values |= _settings(sets[name], sets)
@@ -53,7 +53,7 @@ def tuned_for(preset: str, loss: str) -> str:
 
 
 def find_preset(name: str) -> Config:
-    """The configuration of a preset (InputError: there is no such preset)."""
+    """Return the configuration of a preset (InputError: there is no such preset)."""
     if name == ZERO_SHOT:
         fix = (
             f"python -m coder_core.embed pictures DATA --model MODEL --name {ZERO_SHOT} evaluates it as it is"

@@ -1,6 +1,6 @@
 """A run's configuration: all sections, read from and written to tables, and every setting by name.
 
-The command line, the form in the app, config.toml and the ablations' grids follow from the fields of the sections.
+The command line, the form in the app, config.toml and the ablations' grids are derived from the sections' fields.
 `checks.problems` lists settings that do not go together.
 """
 
@@ -19,7 +19,7 @@ from coder_core.console.documents import shown
 from coder_core.console.faults import Fault, InputError, stop_on_errors
 
 Arguments = TypeVar("Arguments")
-RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")  # with what is added to it, a file name
+RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")  # still a file name with what is added to it
 _CHANGEABLE = {
     "data": ("data", "pictures", "reviews"),
     "towers": ("image_tower", "text_tower", "revision", "workers"),
@@ -33,7 +33,7 @@ _CHANGEABLE = {
     ),
 }
 MAY_CHANGE = {f"{section}.{key}" for section, keys in _CHANGEABLE.items() for key in keys}
-"""Settings that may differ where a run is continued."""
+"""Settings that may change when a run is continued."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Config:
 
 @cache
 def settings() -> dict[str, Setting]:
-    """Every setting by its key, section by section. The run's name is not a setting."""
+    """Return every setting by its key, section by section. The run's name is not a setting."""
     sections = {key: hint for key, hint in get_type_hints(Config).items() if key != "name"}
     return {
         declared.name: setting_of(section, declared, get_type_hints(cls)[declared.name])
@@ -75,8 +75,8 @@ def find_setting(name: str) -> Setting | None:
 
 
 def with_settings(config: Config, values: Mapping[str, Any], origin: str = "") -> Config:
-    """Replace settings, each named by its key or flag. InputError: unknown names, wrong types, values outside their
-    range; all of them.
+    """Replace settings, each named by its key or flag. InputError: all unknown names, wrong types and values outside
+    their range.
 
     Args:
         config: to start from.
@@ -113,7 +113,7 @@ def _at(origin: str, name: str) -> str:
 
 
 def name_faults(name: str) -> list[Fault]:
-    """The fault of a run's name that cannot be a folder's."""
+    """Return the fault of a run's name that cannot be a folder's name."""
     if RUN_NAME.fullmatch(name):
         return []
     expected = "at most 200 letters, digits, '.', '_' and '-', beginning with a letter or digit"
@@ -121,19 +121,19 @@ def name_faults(name: str) -> list[Fault]:
 
 
 def to_document(config: Config) -> dict[str, Any]:
-    """Plain nested tables, ready for TOML."""
+    """Convert a configuration to plain nested tables, ready for TOML."""
     return asdict(config)
 
 
 def differences(before: Config, after: Config) -> dict[str, tuple[object, object]]:
-    """Return dotted key → (value before, value after) of all values that differ, the name left out."""
+    """Return dotted key → (value before, value after) of all values that differ, except the name."""
     values = {f"{one.section}.{one.key}": (one.of(before), one.of(after)) for one in settings().values()}
     return {key: (old, new) for key, (old, new) in values.items() if old != new}
 
 
 def from_document(document: Mapping[str, Any], origin: str = "config.toml") -> Config:
-    """Read the tables that `to_document` made; missing keys take their defaults. InputError: unknown keys, wrong
-    types, values outside their range; all of a table are named."""
+    """Read the tables that `to_document` made; missing keys take their defaults. InputError: all unknown keys, wrong
+    types and values outside their range of a table."""
     sections = get_type_hints(Config)
     _refuse_unknown(document, sections, origin)
     values: dict[str, Any] = {}
@@ -165,8 +165,8 @@ def _refuse_unknown(table: Mapping[str, Any], known: Collection[str], origin: st
 
 
 def parse(arguments: Sequence[str], default: Arguments, *, prog: str, description: str) -> Arguments:
-    """Read a command line into a dataclass with a `Config` among its fields; what is not named keeps its `default`.
-    SystemExit: after --help (0), or for what cannot be read (2)."""
+    """Parse a command line into a dataclass with a `Config` among its fields; flags not given keep their `default`.
+    SystemExit: after --help (0), or for invalid arguments (2)."""
     import tyro
 
     kind: Any = tyro.conf.OmitArgPrefixes[type(default)]  # type: ignore[misc]
@@ -174,14 +174,14 @@ def parse(arguments: Sequence[str], default: Arguments, *, prog: str, descriptio
 
 
 def named_settings(arguments: Iterable[str]) -> list[Setting]:
-    """The settings that a command line names, also as --no-compile."""
+    """Return the settings that a command line names, including those named like --no-compile."""
     names = {argument.split("=")[0] for argument in arguments if argument.startswith("--")}
     named = [find_setting(name) or find_setting(name.replace("--no-", "--", 1)) for name in names]
     return [option for option in settings().values() if option in named]
 
 
 def changed_flags(before: Config, after: Config) -> list[str]:
-    """The flags that turn one configuration into another, the run's name left out."""
+    """Return the flags that turn one configuration into another, except for the run's name."""
     flags = []
     for option in settings().values():
         value = option.of(after)

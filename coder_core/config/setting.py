@@ -23,31 +23,31 @@ class Setting:
     section: str  # of the configuration: "objective"
     key: str  # in that section, unique over all sections: "bank_size"
     value_type: type  # bool, int, float or str
-    default: Any  # where no preset has another value
+    default: Any  # unless a preset has another value
     help: str  # its purpose, and the source of its default
     within: str = ""  # the interval of allowed numbers, "[0, 1)" or "(0, inf]"; empty allows every finite one
     choices: tuple[str, ...] = ()  # the values a `Literal` setting may take
-    suggestions: tuple[str, ...] = ()  # of a free text, the words that name no file
+    suggestions: tuple[str, ...] = ()  # values of a free text that are not files
     reason: str = ""  # for the range
 
     @property
     def flag(self) -> str:
-        """ "--bank-size"."""
+        """Flag on the command line, such as "--bank-size"."""
         return spelt_as_flag(self.key)
 
     def of(self, config: Any) -> Any:
-        """Its value in a configuration."""
+        """Return the setting's value in a configuration."""
         return getattr(getattr(config, self.section), self.key)
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """Both ends of the interval, infinite where there is none."""
+        """Both ends of the interval; infinite without an interval."""
         low, high = self.within[1:-1].split(", ") if self.within else ("-inf", "inf")
         return _number(low), _number(high)
 
     @property
     def range(self) -> str:
-        """The range in words: "a value from 0 to below 1"; empty where every value is allowed."""
+        """The range in words: "a value from 0 to below 1"; empty if every value is allowed."""
         (low, high), closed = self.bounds, self.within.startswith("[")
         if not self.within:
             return ""
@@ -61,7 +61,7 @@ class Setting:
 
     @property
     def smallest(self) -> float | None:
-        """The smallest value allowed; of a decimal above an open bound, the bound."""
+        """Smallest value allowed; for a float with an open bound, the bound; None without one."""
         low = self.bounds[0]
         if math.isinf(low):
             return None
@@ -69,7 +69,7 @@ class Setting:
 
     @property
     def largest(self) -> float | None:
-        """The largest value allowed; of a decimal below an open bound, the bound."""
+        """Largest value allowed; for a float with an open bound, the bound; None without one."""
         high = self.bounds[1]
         if math.isinf(high):
             return None
@@ -101,12 +101,12 @@ class Setting:
 
 
 def setting(default: Any, within: str = "", **facts: Any) -> Any:
-    """A dataclass field with the facts of a `Setting`; a comment behind it or a docstring below it is the help."""
+    """Declare a dataclass field with the facts of a `Setting`; a comment behind or a docstring below it is its help."""
     return field(default=default, metadata={"within": within, **facts})
 
 
 def described(section: type[Section]) -> type[Section]:
-    """Give the settings of a section, not yet a dataclass, their help from its source."""
+    """Add the help in its source to the settings of a section, which is not yet a dataclass."""
     for key, text in _helps(inspect.getfile(section))[section.__name__].items():
         declared = vars(section)[key]
         if text:
@@ -116,7 +116,7 @@ def described(section: type[Section]) -> type[Section]:
 
 @cache
 def _helps(file: str) -> dict[str, dict[str, str]]:
-    """Class → attribute → the comment behind it or the docstring below it ("" without), of a Python file."""
+    """Map class → attribute → the comment behind it or the docstring below it ("" without), for a Python file."""
     source = Path(file).read_text("utf-8")
     lines = source.splitlines()
 
@@ -137,14 +137,14 @@ def _helps(file: str) -> dict[str, dict[str, str]]:
 
 
 def setting_of(section: str, declared: Field[Any], hint: Any) -> Setting:
-    """The setting that a field of a section declares; `hint` is its type."""
+    """Return the setting that a field of a section declares; `hint` is its type."""
     choices = get_args(hint) if get_origin(hint) is Literal else ()
     value_type = type(choices[0]) if choices else hint
     return Setting(section, declared.name, value_type, declared.default, choices=choices, **declared.metadata)
 
 
 def spelt_as_flag(key: str) -> str:
-    """ "bank_size" → "--bank-size"."""
+    """Spell a key as a flag: "bank_size" → "--bank-size"."""
     return f"--{key.replace('_', '-')}"
 
 

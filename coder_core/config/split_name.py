@@ -11,7 +11,7 @@ def _read(words: list[str]) -> str:
     return "dev" if words[0].lower() in OTHER_DEV_NAMES else words[0]
 
 
-# "val" is "dev", as in the data: analyses, reports and maps of both have one folder
+# "val" is "dev", as in the data, so that analyses, reports and maps of both have the same folder
 SplitName = Annotated[
     str,
     tyro.constructors.PrimitiveConstructorSpec(

@@ -9,7 +9,7 @@ from coder_core.config.setting import described, setting
 @dataclass(frozen=True)
 @described
 class TrainingConfig:
-    """The loop: how long, how fast, on what."""
+    """Training loop: length, optimiser, saves, precision and device."""
 
     epochs: int = setting(30, "[1, inf)")  # Passes over the captions (CODER: 30).
     batch_size: int = setting(128, "[2, inf)", reason="a contrastive loss needs negatives in the batch")
@@ -38,7 +38,7 @@ class TrainingConfig:
     choose_on: Literal["all", "half"] = setting("all")
     """Images on which the best epoch is chosen: all of dev, or half of its images, so that the other half stays unseen. Half
     also writes R@sum of both halves into the history and the tables of ablate."""
-    patience: int = setting(0, "[0, inf)")  # Evaluations without a better R@sum until a stop; 0: never.
+    patience: int = setting(0, "[0, inf)")  # Evaluations without a better R@sum before stopping; 0: never.
     save_every: float = setting(120.0, "(0, inf]")
     """Seconds between two saves of the training state; every epoch's end saves too."""
     precision: Literal["auto", "float32", "bfloat16"] = setting("auto")
@@ -48,7 +48,7 @@ class TrainingConfig:
     where that is auto too, bfloat16 on AMD processors that can multiply it."""
     device: str = setting("auto", suggestions=("auto", "cpu", "cuda"))  # "auto", "cpu", "cuda", "cuda:1" …
     threads: int = setting(0, "[0, 1024]")  # CPU threads; 0: all cores. It affects the last bits of results.
-    compile: bool = setting(False)  # Compile the model with torch.compile (a GPU is needed to gain from it).
+    compile: bool = setting(False)  # Compile the model with torch.compile (faster only on a GPU).
     tensorboard: bool = setting(False)
     """Also write TensorBoard events into the run's folder tensorboard/, for tensorboard --logdir."""
     gradient_checkpointing: bool = setting(False)

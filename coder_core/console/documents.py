@@ -14,10 +14,10 @@ JSON_NAMES = {type(None): "null", dict: "object", list: "array"}
 def check_values(
     record: Any, kinds: Mapping[str, type | tuple[type, ...]], place: str, *, least: float = -1
 ) -> None:
-    """Compare the values of a JSON object with the types that their writer gave them. Missing keys are passed over.
+    """Check the types of a JSON object's values. Missing keys are skipped.
 
-    A number is finite, from `least` on and below 2⁶³; true is not a number; `type(None)` allows null. InputError: not
-    an object, or names every key with another kind of value.
+    Numbers must be finite, at least `least` and below 2⁶³; true is not a number; `type(None)` allows null. InputError:
+    not an object, or values of other types, with all of their keys.
     """
     if not isinstance(record, dict):
         raise InputError.at(place, f"holds {shown(record)}", "an object", "restore the file")
@@ -34,7 +34,7 @@ def check_values(
 
 @contextmanager
 def trusting(place: str) -> Iterator[None]:
-    """Name the file when a value in it is of another kind than the block expects."""
+    """Turn the block's error about a value of an unexpected type into an InputError at `place`."""
     try:
         yield
     except InputError:
@@ -47,11 +47,11 @@ def trusting(place: str) -> Iterator[None]:
 def _fits(value: Any, kind: type | tuple[type, ...], least: float) -> bool:
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
         return False
-    return not isinstance(value, int | float) or least <= value < LARGEST  # exact, also of a huge integer
+    return not isinstance(value, int | float) or least <= value < LARGEST  # exact even for huge integers
 
 
 def shown(value: Any) -> str:
-    """The value as Python spells it, cut to 60 characters."""
+    """Return a value's repr, cut to 60 characters."""
     try:
         text = repr(value)
     except (ValueError, RecursionError):  # an integer of over 4,300 digits, or tables nested too deeply

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal, Self, TypeVar
 
 MOST_FAULTS_SHOWN = 20
-COMMANDS = ("python ", "coder-", "hf ", "pip ", "make ", "streamlit ")  # keep their small letters
+COMMANDS = ("python ", "coder-", "hf ", "pip ", "make ", "streamlit ")  # not capitalised in a fix
 
 Severity = Literal["error", "warning", "note"]
 Result = TypeVar("Result")
@@ -13,7 +13,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Fault:
-    """One thing a person has to know about an input."""
+    """One fact about an input that its user has to know."""
 
     place: str  # file and line, row, key or flag: "train_caps.txt line 812"
     found: str  # the fact: "the line is empty"
@@ -32,7 +32,7 @@ class Fault:
 
 
 class InputError(ValueError):
-    """An input cannot be used. Carries up to 20 faults, all of them printed in its message."""
+    """An input cannot be used. `faults` has all of its faults; the message shows up to 20."""
 
     def __init__(self, faults: Fault | Iterable[Fault]) -> None:
         self.faults = (faults,) if isinstance(faults, Fault) else tuple(faults)
@@ -43,12 +43,12 @@ class InputError(ValueError):
 
     @classmethod
     def at(cls, place: object, found: str, expected: str = "", fix: str = "") -> Self:
-        """An error of one fault; arguments as for `Fault`."""
+        """Make an error of one fault; arguments as for `Fault`."""
         return cls(Fault(str(place), found, expected, fix))
 
 
 def stop_on_errors(faults: Iterable[Fault]) -> list[Fault]:
-    """Raise `InputError` when any fault is an error; otherwise return the rest (warnings, notes)."""
+    """Raise `InputError` with the errors among the faults; if there are none, return all (warnings and notes)."""
     collected = list(faults)
     errors = [fault for fault in collected if fault.severity == "error"]
     if errors:
@@ -57,7 +57,7 @@ def stop_on_errors(faults: Iterable[Fault]) -> list[Fault]:
 
 
 def collect(read: Callable[[], Result], faults: list[Fault]) -> Result | None:
-    """The result of `read`; or None, with its faults added to `faults`: one bad file does not hide the next."""
+    """Return the result of `read`, or None with its faults added to `faults`, so that later faults are found too."""
     try:
         return read()
     except InputError as error:

@@ -10,12 +10,12 @@ from rich.console import Console
 
 from coder_core.console.faults import Fault
 
-UNLIMITED = 1000  # columns of a file or a pipe: no table of ours is wider
+UNLIMITED = 1000  # columns of a file or a pipe; no table is wider
 STYLES = {"error": "bold red", "warning": "yellow", "note": "cyan"}
 
 
 class Output:
-    """A stream that may fail, on a full disk, without stopping the work: the rest is discarded, `error` says why."""
+    """A stream whose failure, on a full disk, does not stop the work: it sets `error` and discards further output."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
@@ -25,7 +25,7 @@ class Output:
         return getattr(self._stream, name)
 
     def write(self, text: str) -> int:
-        """Write, unless the stream has failed. BrokenPipeError: nobody reads it any more."""
+        """Write, unless the stream has failed. BrokenPipeError: its reader is gone."""
         self._attempt(self._stream.write, text)
         return len(text)
 
@@ -45,7 +45,7 @@ class Output:
 
 
 def discard(stream: Any) -> None:
-    """Discard further output to a stream, also what Python flushes at exit."""
+    """Discard further output to a stream, including what Python flushes at exit."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, stream.fileno())
     os.close(nowhere)
@@ -53,7 +53,7 @@ def discard(stream: Any) -> None:
 
 @contextmanager
 def lasting_outputs() -> Iterator[list[Output]]:
-    """Context in which stdout and stderr never stop a command, full or closed; yields the two."""
+    """Keep a full disk or a missing stream from stopping a command; yield stdout and stderr as `Output`."""
     before = sys.stdout, sys.stderr
     with open(os.devnull, "w") as nowhere:
         outputs = [Output(stream or nowhere) for stream in before]
@@ -71,7 +71,7 @@ class _CommandConsole(Console):
 
 
 def open_console(*, stderr: bool = False) -> Console:
-    """A console on stdout or stderr. A file or a pipe is as wide as any table, unless COLUMNS says otherwise."""
+    """Open a console on stdout or stderr. Unless COLUMNS is set, a file or a pipe is wide enough for any table."""
     console = _CommandConsole(stderr=stderr, highlight=False)
     if not console.is_terminal and "COLUMNS" not in os.environ:
         console.width = UNLIMITED
@@ -79,12 +79,12 @@ def open_console(*, stderr: bool = False) -> Console:
 
 
 def say(console: Console, text: str, style: str = "") -> None:
-    """Print plain text: nothing in it is read as markup, and lines are not broken."""
+    """Print plain text, without markup and without breaking its lines."""
     console.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
 
 
 def print_faults(console: Console, faults: Iterable[Fault]) -> None:
-    """Print errors, warnings and notes, one a line. Characters that a terminal would obey are spelt out."""
+    """Print errors, warnings and notes, one per line. Control characters are escaped."""
     for fault in faults:
         line = f"{fault.severity}: {fault}"
         text = "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in line)

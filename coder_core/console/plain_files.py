@@ -1,4 +1,4 @@
-"""Open and replace files in untrusted folders: plain files only, no link followed. Check that a result can be written."""
+"""Open and replace plain files in untrusted folders without following links. Check that a result can be written."""
 
 import os
 import stat
@@ -21,16 +21,16 @@ _KINDS = {
 
 
 def check_plain(folder: Path, in_place: Iterable[str] = ()) -> None:
-    """Refuse to write into a folder that holds anything but files and folders, at any depth.
+    """Check, before the first write, that a folder has only plain files and folders, at any depth.
 
-    What is written through a link or a pipe ends up elsewhere, so this is called before the first write. A missing
-    folder is not a fault; the folder itself may be a link, because the caller named it. InputError: names up to 20
-    links, pipes, sockets, devices and hard links, and folders that cannot be read.
+    Data written through a link or a pipe would end up elsewhere. A missing folder is not a fault; the folder itself may
+    be a link, because the caller named it. InputError: names up to 20 links, pipes, sockets, devices and hard links,
+    and folders that cannot be read.
 
     Args:
         folder: the folder.
-        in_place: names of files in it that are changed where they are, so that a second name (a hard link) would change
-            too. All others are replaced.
+        in_place: names of its files that are changed in place, so they must not be hard links. All others are
+            replaced.
     """
     faults = [fault for fault, _ in zip(_faults(Path(folder)), range(MOST_FAULTS_SHOWN), strict=False)]
     for path in (Path(folder) / name for name in in_place):
@@ -42,13 +42,13 @@ def check_plain(folder: Path, in_place: Iterable[str] = ()) -> None:
 
 
 def open_plain(path: Path, flags: int) -> int:
-    """The descriptor of a regular file, opened without following a link or waiting for a pipe.
+    """Open a regular file without following a link or waiting for a pipe, and return its descriptor.
 
-    A file with more than one name (a hard link) can be read, and not written.
+    A file with more than one name (a hard link) can be read but not written.
 
     Args:
         path: the file.
-        flags: of `os.open`; with O_CREAT a missing file is made.
+        flags: of `os.open`; with O_CREAT a missing file is created.
 
     Raises:
         InputError: it is a link, a pipe, a socket, a device or a folder, or a hard link for writing.
@@ -75,7 +75,7 @@ def open_plain(path: Path, flags: int) -> int:
 
 
 def read_plain(path: Path, most: int = SMALL) -> bytes:
-    """The bytes of a regular file of at most `most` bytes.
+    """Read a regular file of at most `most` bytes.
 
     Raises:
         InputError: not a regular file, or larger.
@@ -89,7 +89,7 @@ def read_plain(path: Path, most: int = SMALL) -> bytes:
 
 
 def replace_plain(path: Path, text: str) -> None:
-    """Replace a small file in one step. It has one writer at a time, who overwrites what a killed one left.
+    """Replace a small file atomically. It must have one writer at a time, which overwrites what a killed one left.
 
     Raises:
         InputError: the temporary file beside it is a link, a pipe, a device or a hard link.
@@ -145,7 +145,7 @@ def _hard_link_fault(path: Path) -> Fault:
 
 
 def plain_fault(path: Path, mode: int) -> Fault:
-    """The fault of a path that is not a plain file; `mode` is its st_mode."""
+    """Return the fault of a path that is not a plain file; `mode` is its st_mode."""
     kind = "a folder" if stat.S_ISDIR(mode) else _KINDS.get(stat.S_IFMT(mode), "no file")
     if stat.S_ISLNK(mode):
         kind += f" to {os.readlink(path)}"
@@ -154,7 +154,7 @@ def plain_fault(path: Path, mode: int) -> Fault:
 
 
 def check_file(flag: str, path: Path) -> list[Fault]:
-    """Reasons that a file cannot be written: a folder of its name, no folder for it, its permissions or its name."""
+    """Return why a file cannot be written: a folder has its name, its folder is missing, permissions, or its name."""
     place = f"{flag} {path}"
     try:
         if path.is_dir():
@@ -168,7 +168,7 @@ def check_file(flag: str, path: Path) -> list[Fault]:
 
 
 def check_new_file(flag: str, path: Path, *, overwrite: bool = False) -> list[Fault]:
-    """Reasons that a file cannot be written, its existence included unless it may be overwritten."""
+    """Return why a new file cannot be written: as for `check_file`, or it exists and may not be overwritten."""
     faults = check_file(flag, path)
     if not faults and path.exists() and not overwrite:
         return [Fault(str(path), "exists", fix="choose another file, or add --overwrite")]
@@ -176,7 +176,7 @@ def check_new_file(flag: str, path: Path, *, overwrite: bool = False) -> list[Fa
 
 
 def check_folder(place: str, folder: Path) -> list[Fault]:
-    """Reasons that a folder, created if missing, cannot be written to: a file in its way, permissions or its name."""
+    """Return why a folder, created if missing, cannot be written to: a file is in its way, permissions, or its name."""
     for ancestor in (folder, *folder.absolute().parents):
         try:
             ancestor.stat()

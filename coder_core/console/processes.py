@@ -1,10 +1,10 @@
-"""Processes of their own: start one with an argument list, watch it through files, stop it.
+"""Background processes: start one with an argument list, watch it through files, stop it.
 
     <folder>/job.json       pid, the time that process was created, the command
     <folder>/output.log     everything it prints
     <folder>/progress.json  written by the process itself (`console.progress.ProgressFile`)
 
-Whoever reads the files sees the same job: a reloaded page, a second tab, a restarted app. The creation time tells a
+A reloaded page, a second tab and a restarted app all see the same job in these files. The creation time distinguishes a
 process from a later one with the same pid.
 """
 
@@ -30,14 +30,14 @@ from coder_core.console.progress import JobProgress, read_progress
 
 PACKAGE_FOLDER = Path(__file__).resolve().parents[2]  # The folder that holds `coder_core`
 OUTPUT_BYTES = 4_000
-NICENESS = 5  # of jobs, added to their parent's: a page that somebody waits for comes first
-ATTEMPTS = 5  # to let a session step back
+NICENESS = 5  # added to the parent's for jobs, so that pages that a user waits for come first
+ATTEMPTS = 5  # to lower the priority of a session
 CLOCK_SLACK = 2.0  # seconds by which two readings of one creation time may differ: psutil adds the boot time
-WIDTH = {"COLUMNS": "100"}  # of the tables a process prints into its file
+WIDTH = {"COLUMNS": "100"}  # of the tables in a process's output file
 
 
 def module_command(name: str, *arguments: str) -> tuple[str, ...]:
-    """The command `python -P -u -m NAME …` of this interpreter; -P keeps the working folder out of sys.path."""
+    """Return the command `python -P -u -m NAME …` of this interpreter; -P keeps the working folder out of sys.path."""
     return (sys.executable, "-P", "-u", "-m", name, *arguments)
 
 
@@ -51,13 +51,13 @@ def start_process(
 ) -> psutil.Popen:
     """Start a command without a shell and without input.
 
-    It leads its own session, so Ctrl-C reaches only the process that started it, and closing a terminal ends neither.
-    While it lives, `is_written` is true of its output.
+    It leads its own session, so neither Ctrl-C nor a closed terminal reaches it. While it runs, `is_written` is true
+    for its output.
 
     Args:
-        output: file for everything it prints. append: keep what the file holds.
-        folder: working folder; None keeps the present one.
-        environment: variables to add; `coder_core` can be imported in any case.
+        output: file for everything it prints. append: keep the file's contents.
+        folder: working folder; None keeps the current one.
+        environment: variables to add; `coder_core` can always be imported.
     """
     variables = os.environ | {"PYTHONPATH": str(PACKAGE_FOLDER)} | WIDTH | dict(environment or {})
     flags = os.O_WRONLY | os.O_CREAT | (os.O_APPEND if append else os.O_TRUNC)
@@ -69,7 +69,7 @@ def start_process(
 
 
 def is_written(output: Path) -> bool:
-    """True while a process that `start_process` gave this file for its output lives, also if its parent was killed."""
+    """True while a process that `start_process` started with this output file runs, even if its parent was killed."""
     try:
         with os.fdopen(open_plain(output, os.O_RDONLY)) as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -81,20 +81,20 @@ def is_written(output: Path) -> bool:
 
 
 def step_back(process: psutil.Process) -> None:
-    """Let a process that leads a session of its own wait for others, by NICENESS. Linux weighs sessions against each
-    other (sched_autogroup) and processes only within one, so both are set."""
-    with suppress(psutil.Error):  # it is over
+    """Lower the priority of a process that leads its own session, by NICENESS. Linux weighs sessions against each other
+    (sched_autogroup) and processes only within a session, so both are set."""
+    with suppress(psutil.Error):  # it has ended
         process.nice(min(process.nice() + NICENESS, 19))
-    with suppress(OSError):  # it is over, another system, or one without autogroups
+    with suppress(OSError):  # it has ended, or the system has no autogroups
         for _ in range(ATTEMPTS):
-            with suppress(BlockingIOError):  # Linux takes one change in 0.1 s from ordinary users
+            with suppress(BlockingIOError):  # Linux allows ordinary users one change per 0.1 s
                 Path(f"/proc/{process.pid}/autogroup").write_text(str(NICENESS))
                 return
             time.sleep(0.1)
 
 
 def find_process(pid: int, created: float) -> psutil.Process | None:
-    """The process with this pid and creation time; None when it is over (a zombie is)."""
+    """Find the process with this pid and creation time; None if it has ended, zombies included."""
     try:
         process = psutil.Process(pid)
         same = abs(process.create_time() - created) < CLOCK_SLACK
@@ -109,7 +109,7 @@ def processors() -> int:
 
 
 def last_output(path: Path) -> str:
-    """The last 4,000 bytes of a file; "" when there is none."""
+    """Read the last 4,000 bytes of a file; "" if it does not exist."""
     try:
         with os.fdopen(open_plain(path, os.O_RDONLY), "rb") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - OUTPUT_BYTES))
@@ -137,11 +137,11 @@ class JobFolder:
         self.progress_file = folder / "progress.json"
 
     def current(self) -> Job | None:
-        """The last job started here, running or over; None when there never was one."""
+        """Return the last job started here, running or ended; None if there was none."""
         record = self._record()
         if record is None:
             return None
-        running = find_process(*record) is not None  # before the output, which is complete once it ended
+        running = find_process(*record) is not None  # first: the output of an ended job is complete
         output = last_output(self.folder / "output.log")
         return Job(record[0], running, output, read_progress(self.progress_file), record[1])
 
@@ -167,21 +167,21 @@ class JobFolder:
             return Job(process.pid, True, started=created)
 
     def stop(self) -> None:
-        """Send SIGTERM to the running job. Training saves first."""
+        """Send SIGTERM to the running job. Training saves before it stops."""
         record = self._record()
         process = find_process(*record) if record else None
         if process is not None:
             process.terminate()
 
     def forget(self) -> None:
-        """Remove the files of a job that is over."""
+        """Remove the files of a job that has ended."""
         job = self.current()
         is_ours = self.folder.is_dir() and not self.folder.parent.is_symlink()  # and not, for example, a pipe
         if is_ours and (job is None or not job.running):
             shutil.rmtree(self.folder, ignore_errors=True)
 
     def _check(self) -> None:
-        """Refuse to write where a link leads."""
+        """Raise InputError if writing here would follow a link."""
         for folder in (self.folder.parent, self.folder):
             if folder.is_symlink():
                 target = folder.readlink()

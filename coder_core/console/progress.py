@@ -1,4 +1,4 @@
-"""Progress of long-running work: one protocol, its drawing, that of training, and a small JSON file for other processes."""
+"""Progress of long-running work: its protocol, its display, the display of training, and a JSON file for others."""
 
 import json
 import math
@@ -21,12 +21,12 @@ from coder_core.console.output import say
 from coder_core.console.plain_files import read_plain, replace_plain
 
 SECONDS_BETWEEN_WRITES = 0.3
-SECONDS_BETWEEN_LINES = 10.0  # where there is no terminal for a live bar
+SECONDS_BETWEEN_LINES = 10.0  # without a terminal for a live bar
 
 
 class Progress(Protocol):
-    """Called with the amount done and the total, and with the present phase where the work has several. It may raise
-    to stop the work."""
+    """Function called with the amount done, the total, and the current phase if the work has several. It may raise to
+    stop the work."""
 
     def __call__(self, done: float, total: float, phase: str = "") -> None: ...
 
@@ -60,7 +60,7 @@ def watching(
         console: to draw on.
         label: shown while no phase is named.
         rate: also show the number done per second.
-        file: also write the progress, and in the end success or the reason of failure, to this JSON file.
+        file: also write the progress, and at the end success or the reason for failure, to this JSON file.
     """
     record = ProgressFile(file) if file else None
     columns = (TextColumn("{task.description}"), BarColumn(), bar.TaskProgressColumn())
@@ -99,7 +99,7 @@ class _RateColumn(ProgressColumn):
 
 
 class TimedLines:
-    """Print "…: 640,000 of 5,000,000, about 0:02:10 left" every ten seconds, with `rate` the number per second too."""
+    """Lines like "…: 640,000 of 5,000,000, about 0:02:10 left" every ten seconds, with `rate` also items per second."""
 
     def __init__(self, console: Console, label: str, *, rate: bool = False) -> None:
         self.console, self.label, self.rate = console, label, rate
@@ -121,7 +121,7 @@ class TimedLines:
 
 @dataclass(frozen=True)
 class JobProgress:
-    """Progress that another process reads; a `message` is the reason of a failure."""
+    """Progress for another process; `message` is the reason for a failure."""
 
     fraction: float  # from 0 to 1
     phase: str
@@ -152,7 +152,7 @@ class ProgressFile:
 
 
 def read_progress(path: Path) -> JobProgress | None:
-    """Progress in a file; None when it is missing or cannot be read."""
+    """Read the progress in a file; None if it is missing or invalid."""
     try:
         record = json.loads(read_plain(Path(path)))
         fraction = float(record["fraction"])
@@ -168,7 +168,7 @@ OF_HALF = " of the chosen half"
 
 
 def best_so_far(best: float | None, choose_on: str) -> str:
-    """Description of a run's best epoch; "" before the first evaluation.
+    """Describe a run's best epoch; "" before the first evaluation.
 
     >>> best_so_far(291.68, "half")
     'best R@sum 291.7 of the chosen half'
@@ -177,7 +177,7 @@ def best_so_far(best: float | None, choose_on: str) -> str:
 
 
 class Display:
-    """Progress of one run: a live bar on a terminal, lines elsewhere, nothing if `quiet` (all processes but the first)."""
+    """Progress of one run: a live bar on a terminal, lines elsewhere, nothing if `quiet` (all ranks but 0)."""
 
     def __init__(
         self,
@@ -220,7 +220,7 @@ class Display:
         best: float | None,
         others: Sequence[str] = (),
     ) -> None:
-        """Show one step's numbers (called now and then, not every step)."""
+        """Show one step's numbers (called every few steps)."""
         facts = [f"{rate:,.0f} pairs/s", *(f"{name} {value:.3f}" for name, value in parts.items())]
         if quartiles:
             facts.append("diversity " + "/".join(f"{value:.2f}" for value in quartiles))
@@ -243,7 +243,7 @@ class Display:
         *,
         score: float | None = None,
     ) -> None:
-        """One line an epoch, which stays on the screen, and one for each of the further facts; `score` chooses."""
+        """Print a lasting line for an epoch and one for each of `others`. `score`: what the best epoch is chosen by."""
         line = f"{self.name} epoch {epoch}: loss {loss:.4f}, {seconds:.0f} s"
         if metrics is not None:
             i2t, t2i = (
@@ -260,10 +260,10 @@ class Display:
             self.say(f"    {fact}")
 
     def scoring(self, activity: str) -> Progress:
-        """Show the evaluation's progress on dev and the time left; called with the count done and the total."""
+        """Return a progress that prints lines with the time left of an evaluation on dev."""
         return silent if self.quiet else TimedLines(self.console, activity)
 
     def say(self, text: str) -> None:
-        """A plain line."""
+        """Print a plain line."""
         if not self.quiet:
             say(self.console, text)

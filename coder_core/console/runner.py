@@ -11,7 +11,7 @@ from coder_core.console.faults import Fault, InputError
 from coder_core.console.output import discard, lasting_outputs, open_console, print_faults, say
 from coder_core.console.signals import INTERRUPTED, Interrupts, StoppedBySignalError
 
-# in the words of PyTorch, the system, a GPU, Python
+# messages of PyTorch, the system, a GPU, Python
 NO_MEMORY = re.compile(
     r"can(no|')t allocate memory|out of memory|can't start new thread|could not create a primitive",
     re.IGNORECASE,
@@ -21,17 +21,17 @@ UNUSABLE_INPUT, STOPPED, READER_GONE = 1, 3, 141  # the last as a shell reports 
 
 
 class Command(Protocol):
-    """Takes arguments, those of the process by default, and returns the exit status."""
+    """Function that takes arguments, by default those of the process, and returns the exit status."""
 
     def __call__(self, arguments: Sequence[str] | None = None) -> int: ...
 
 
 def tune_environment(environment: MutableMapping[str, str] = os.environ) -> None:
-    """Set what torch's thread pool and oneDNN read when they load, unless the user has; call it before `import torch`.
+    """Set variables for torch's thread pool and oneDNN, unless the user has set them. Call this before `import torch`.
 
-    - `GOMP_SPINCOUNT=1000`: by default an OpenMP thread spins for milliseconds after each operation and keeps its
-      processor from every other thread. With a short spin a training step on two threads of a busy machine is several
-      times faster, and hardly slower on an idle one. Left alone where `OMP_WAIT_POLICY` is set.
+    - `GOMP_SPINCOUNT=1000`: by default, an OpenMP thread spins for milliseconds after each operation and keeps its core
+      from all other threads. With a short spin, a training step on two threads of a busy machine is several times
+      faster, and hardly slower on an idle one. Not set if `OMP_WAIT_POLICY` is set.
     - `ONEDNN_PRIMITIVE_CACHE_CAPACITY=512`: oneDNN compiles a program for every shape of a product and keeps the last
       1,024 at 0.7 MiB each; a run uses about 300.
     """
@@ -41,13 +41,13 @@ def tune_environment(environment: MutableMapping[str, str] = os.environ) -> None
 
 
 def command(main: Callable[[list[str]], int], *, unusable: int = UNUSABLE_INPUT) -> Command:
-    """Make a command of a function that takes arguments and returns an exit status.
+    """Turn a function that takes arguments and returns an exit status into a command.
 
     The command takes `sys.argv` by default. It returns that status, or `unusable` for an input that cannot be used or a
-    file that cannot be read or written (the faults go to stderr), 3 when a signal stopped work that was saved, 130 after
-    Ctrl-C, 141 when nobody reads its output any more (`… --help | head`). A full disk below its output stops no work:
-    the status is then `unusable` in the end. Torch's environment variables are set first: import torch inside `main`, after
-    parsing, so that --help and a mistyped flag are answered at once.
+    file that cannot be read or written (the faults go to stderr), 3 if a signal stopped work that was saved, 130 after
+    Ctrl-C, 141 if the reader of its output is gone (`… --help | head`). A full disk for its output does not stop the
+    work, but the status is then `unusable`. Torch's environment variables are set first: import torch inside `main`,
+    after parsing, so that --help and mistyped flags are answered at once.
     """
 
     @functools.wraps(main)
@@ -74,7 +74,7 @@ def command(main: Callable[[list[str]], int], *, unusable: int = UNUSABLE_INPUT)
 
 
 def _end(error: BaseException, unusable: int) -> int:
-    """Print what ended a command and return its exit status; a fault of the program keeps its traceback."""
+    """Print what ended a command and return its exit status; re-raise an error of the program itself."""
     if faults := _input_faults(error):
         print_faults(open_console(stderr=True), faults)
         return unusable
@@ -91,7 +91,7 @@ def _end(error: BaseException, unusable: int) -> int:
 
 
 def _input_faults(error: BaseException) -> Sequence[Fault]:
-    """Faults of an input, of memory that was not given, of a file; empty for other errors."""
+    """Return the faults of an input, of missing memory or of a file; none for other errors."""
     if isinstance(error, InputError):
         return error.faults
     text = str(error)
@@ -108,7 +108,7 @@ def _input_faults(error: BaseException) -> Sequence[Fault]:
 def run_subcommand(
     arguments: list[str], commands: Mapping[str, Callable[[list[str]], int]], usage: str
 ) -> int:
-    """Run the command that the first argument names. Print the usage for any other, and return 2; 0 for --help."""
+    """Run the command that the first argument names. Otherwise print the usage and return 2, or 0 for --help."""
     if arguments and arguments[0] in commands:
         return commands[arguments[0]](arguments[1:])
     helped = asks_for_help(arguments)

@@ -1,4 +1,4 @@
-"""Signals: SIGTERM, SIGHUP and Ctrl-C noted instead of raised, and Ctrl-C during the imports of a command."""
+"""Record SIGTERM, SIGHUP and Ctrl-C instead of ending at once, and handle Ctrl-C during the imports of a command."""
 
 import os
 import signal
@@ -13,18 +13,18 @@ INTERRUPTED = 130  # as a shell reports SIGINT
 
 
 class StoppedBySignalError(Exception):
-    """A signal stopped work that is saved; the message says how to continue. A command ends with status 3."""
+    """A signal stopped work that is saved; the message describes how to continue. A command ends with status 3."""
 
 
 class StopSignals:
     """Context in which SIGTERM, SIGHUP (a closed terminal) and Ctrl-C only call `noted`, so that work can be saved
-    first. A process that ignores SIGHUP (nohup) goes on ignoring it."""
+    first. A process that ignores SIGHUP (nohup) continues to ignore it."""
 
     def __init__(self) -> None:
         self._before: dict[int, object] = {}
 
     def noted(self, number: int) -> None:
-        """A signal came. It may come at any point of the program: do little."""
+        """Handle a signal, which may arrive at any point of the program: do little."""
         raise NotImplementedError
 
     def _note(self, number: int, frame: FrameType | None) -> None:
@@ -53,11 +53,12 @@ def _leave_terminal() -> None:
 
 
 class StopRequestedError(Exception):
-    """A signal came during an evaluation."""
+    """A signal arrived during an evaluation or an embedding."""
 
 
 class StopRequest(StopSignals):
-    """Note SIGTERM, SIGHUP or Ctrl-C, which save and stop; a second one stops at once. `signal` is 0 before."""
+    """Context that records SIGTERM, SIGHUP or Ctrl-C as a request to save and stop in `signal`, which is 0 before; a
+    second one ends the process at once."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -73,8 +74,8 @@ class StopRequest(StopSignals):
 
 
 class Interrupts:
-    """Context of a command in which Ctrl-C raises KeyboardInterrupt and is remembered in `came`. A library that is
-    being imported may answer it with an error of its own."""
+    """Context of a command in which Ctrl-C raises KeyboardInterrupt and sets `came`, because a library that is being
+    imported may raise an error of its own instead."""
 
     def __init__(self) -> None:
         self.came = False
@@ -95,11 +96,10 @@ class Interrupts:
 
 
 def leave_quietly() -> None:
-    """Until the command begins, let Ctrl-C end a process of ours without a traceback.
+    """Let Ctrl-C end one of this package's commands without a traceback until it begins.
 
-    Ours are python -m coder_core.…, whose first argument reads -m while the package is imported, and the coder-…
-    scripts. Any other program that imports coder_core keeps its handlers.
-    """
+    These are python -m coder_core.…, whose sys.argv[0] is "-m" while the package is imported, and the coder-… scripts.
+    Other programs that import coder_core keep their handlers."""
     program = sys.argv[0] if sys.argv else ""
     ours = program == "-m" or os.path.basename(program).startswith("coder-")
     if ours and _may_handle(signal.default_int_handler):

@@ -15,16 +15,16 @@ from coder_core.console.output import UNLIMITED
 Metrics = Mapping[str, float]
 DIRECTIONS = {"i2t": "image→text", "t2i": "text→image"}
 RECALLS, GRADED = ["r1", "r5", "r10"], ["mrr", "ndcg10"]
-PROBE = "probe_"  # before the kind of a probe, in a run's metrics
+PROBE = "probe_"  # prefix of a kind of probes in a run's metrics
 
 
 @dataclass(eq=False)
 class Column:
-    """One column."""
+    """One column of a `FittingTable`."""
 
     head: str  # may have several lines
-    # its turn to be left out on a narrow terminal, 1 first, together with others of the same turn; None
-    # always stays
+    # order in which columns are left out on a narrow terminal: those with 1 first, together; None is never
+    # left out
     dropped: int | None = None
     text: bool = False  # left-aligned and broken between words; otherwise right-aligned and never broken
     style: str = ""
@@ -32,7 +32,7 @@ class Column:
 
     @property
     def needed(self) -> int:
-        """The width below which a word, or a number, would break."""
+        """Least width at which no word or number breaks."""
         separator = None if self.text else "\n"
         cells = (self.head, *self.cells)
         return max(cell_len(part) for cell in cells for part in ["", *cell.split(separator)])
@@ -45,7 +45,7 @@ class FittingTable:
         self.title, self.columns = title, list(columns)
 
     def add_row(self, *cells: str) -> None:
-        """One cell a column."""
+        """Add a row with one cell per column."""
         for column, cell in zip(self.columns, cells, strict=True):
             column.cells.append(cell)
 
@@ -67,7 +67,7 @@ class FittingTable:
     def _draw(self, columns: Sequence[Column], *, fold: bool = False) -> Table:
         table = Table(title=self.title or None, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 0))
         for column in columns:
-            keep = not (fold and column.text)  # text folds when nothing is left to leave out
+            keep = not (fold and column.text)  # text folds if no column is left to leave out
             table.add_column(
                 Text(column.head),
                 min_width=column.needed if keep else None,
@@ -82,7 +82,7 @@ class FittingTable:
 
 
 def metrics_table(rows: Mapping[str, Metrics], title: str) -> FittingTable:
-    """The field's table: recalls, MRR and nDCG@10, MedR and MeanR both ways, R@sum, MD and ties; one row a name."""
+    """Tabulate recalls, MRR and nDCG@10, MedR and MeanR both ways, R@sum, MD and ties, one row per name."""
     columns = [Column("run", text=True)]
     for turn, label in zip((6, 5), DIRECTIONS.values(), strict=True):
         columns += [Column(f"{label}\nR@1/5/10", dropped=turn), Column("MRR\nnDCG@10", dropped=1)]
@@ -100,7 +100,7 @@ def metrics_table(rows: Mapping[str, Metrics], title: str) -> FittingTable:
 
 
 def choices_table(rows: Mapping[str, Metrics], options: Sequence[int], title: str) -> FittingTable:
-    """c-way accuracy both ways, mean ± half of the 95% interval; a dash where the split is too small."""
+    """Tabulate c-way accuracy both ways, mean ± half of the 95% interval; a dash if the split is too small."""
     columns = [Column("run", text=True)]
     for label in DIRECTIONS.values():
         turns = [None, *range(len(options) - 1, 0, -1)]
@@ -116,7 +116,7 @@ def choices_table(rows: Mapping[str, Metrics], options: Sequence[int], title: st
 
 
 def probe_table(rows: Mapping[str, Metrics], title: str) -> FittingTable:
-    """Accuracy of the probes by kind and of all together; a dash where a run knows none of their pictures."""
+    """Tabulate the accuracy of the probes by kind and of all together; a dash if a run has none of their pictures."""
     kinds = sorted({name for metrics in rows.values() for name in metrics if name.startswith(PROBE)})
     columns = [Column(kind.removeprefix(PROBE)) for kind in kinds]
     table = FittingTable(title, [Column("run", text=True), *columns])
@@ -127,14 +127,14 @@ def probe_table(rows: Mapping[str, Metrics], title: str) -> FittingTable:
 
 
 def extended_table(rows: Mapping[str, Metrics], title: str) -> FittingTable:
-    """mAP@R, R-Precision, extended R@K, MRR and nDCG@10 both ways; a dash where no query has a positive."""
+    """Tabulate mAP@R, R-Precision, extended R@K, MRR and nDCG@10 both ways; a dash if no query has a positive."""
     extended = [[f"extended_{name}" for name in names] for names in (RECALLS, GRADED)]
     parts = {"mAP@R\nR-Precision": [["map_at_r"], ["r_precision"]]}
     return _both_ways(rows, title, {**parts, "extended\nR@1/5/10\nMRR/nDCG@10": extended})
 
 
 def graded_table(rows: Mapping[str, Metrics], names: Sequence[str], title: str) -> FittingTable:
-    """Metrics by qrels with their 95% intervals, one row a name and direction. `names` are those of the metrics."""
+    """Tabulate the metrics `names` by qrels with their 95% intervals, one row per run and direction."""
     columns = [Column("run", text=True), Column("direction", text=True), Column("queries", dropped=1)]
     columns += [Column(label, turn) for turn, label in zip([None, *range(9, 0, -1)], names, strict=False)]
     table = FittingTable(title, columns)
@@ -149,7 +149,7 @@ def graded_table(rows: Mapping[str, Metrics], names: Sequence[str], title: str) 
 
 
 def reviewed_table(rows: Mapping[str, Metrics], title: str) -> FittingTable:
-    """R@1/5/10, MRR and nDCG@10 both ways, by the labels and by the reviewed labels; a dash where no query has a positive."""
+    """Tabulate R@1/5/10, MRR and nDCG@10 both ways by labels and reviewed labels; a dash if no query has a positive."""
     lines = [RECALLS, GRADED]
     parts = {"labels": lines, "reviewed": [[f"reviewed_{name}" for name in names] for names in lines]}
     return _both_ways(rows, title, {f"{by}\nR@1/5/10\nMRR/nDCG@10": names for by, names in parts.items()})
@@ -158,7 +158,7 @@ def reviewed_table(rows: Mapping[str, Metrics], title: str) -> FittingTable:
 def _both_ways(
     rows: Mapping[str, Metrics], title: str, parts: Mapping[str, Sequence[Sequence[str]]]
 ) -> FittingTable:
-    """A table of these parts, heading → names of the metrics on every line of a cell, first from image to text."""
+    """Tabulate `parts`, heading → metrics of each line of a cell, first from image to text, then from text to image."""
     columns = [Column("run", text=True)]
     for turn, label in zip((2, 1), DIRECTIONS.values(), strict=True):
         columns += [Column(f"{label}\n{heading}", dropped=turn) for heading in parts]

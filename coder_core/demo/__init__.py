@@ -1,4 +1,4 @@
-"""The built-in data set: rendered scenes and captions from exact to vague, in the field's precomp layout."""
+"""The built-in data set: rendered scenes and captions from exact to vague, in the precomp layout."""
 
 from coder_core.demo.making import DEMO_FOLDER, DRAWING, make_demo, vagueness
 

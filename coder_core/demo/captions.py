@@ -45,7 +45,7 @@ class Caption:
 
 
 def write_captions(scene: Scene) -> list[Caption]:
-    """Five captions, no two alike, in no order that gives their vagueness away."""
+    """Write five captions in random order, all different unless twenty draws find no new one."""
     generator = np.random.default_rng([*scene.key, 2])
     grades = RECIPES[int(generator.integers(len(RECIPES)))]
     captions: list[Caption] = []
@@ -59,7 +59,7 @@ def write_captions(scene: Scene) -> list[Caption]:
 
 
 def _word(generator: np.random.Generator, table: Mapping[str, Sequence[str]], key: str) -> str:
-    """The common word half the time, a synonym otherwise."""
+    """Draw the common word half of the time, otherwise a synonym."""
     options = table.get(key, (key,))
     return options[0] if len(options) == 1 or generator.random() < 0.5 else pick(generator, options[1:])
 
@@ -67,7 +67,7 @@ def _word(generator: np.random.Generator, table: Mapping[str, Sequence[str]], ke
 def _describe(
     thing: Thing, generator: np.random.Generator, *, size: bool = True, texture: bool = True
 ) -> str:
-    """ "a small striped blue star", or "a small blue star with stripes"."""
+    """Describe a thing: "a small striped blue star", or "a small blue star with stripes"."""
     words, after = [_word(generator, LOOKS, thing.colour)], ""
     if texture and thing.texture != "plain":
         if generator.random() < 0.75:
@@ -85,7 +85,7 @@ def _ground(scene: Scene, generator: np.random.Generator) -> str:
 
 
 def _related(scene: Scene, generator: np.random.Generator) -> tuple[Thing, str, Thing] | None:
-    """Two things and the words for a relation between them; None when none plainly holds."""
+    """Draw two things and words for a relation between them; None if no relation clearly holds."""
     options = [(a, name, b) for a, b in permutations(scene.things, 2) for name in relations(a, b)]
     if not options:
         return None
@@ -94,7 +94,7 @@ def _related(scene: Scene, generator: np.random.Generator) -> tuple[Thing, str, 
 
 
 def _located(scene: Scene, generator: np.random.Generator) -> tuple[Thing, str] | None:
-    """A thing and the words for its part of the picture; None when all are in between."""
+    """Draw a thing and words for its part of the picture; None if all things are in between."""
     options = [(thing, where) for thing in scene.things if (where := part_of_picture(thing))]
     if not options:
         return None
@@ -108,7 +108,7 @@ def _two(scene: Scene, generator: np.random.Generator) -> tuple[Thing, Thing]:
 
 
 def _exact(scene: Scene, generator: np.random.Generator) -> str:
-    """Two or three things in full, their relation, and mostly the ground."""
+    """Describe two or three things in full, their relation if one clearly holds, and mostly the ground."""
     ground = _ground(scene, generator)
     related = _related(scene, generator)
     if related is None:
@@ -130,7 +130,7 @@ def _exact(scene: Scene, generator: np.random.Generator) -> str:
 
 
 def _precise(scene: Scene, generator: np.random.Generator) -> str:
-    """One thing in full and its place or company, or all things by name, on their ground."""
+    """Describe one thing in full with its place or another thing, or count all things by shape, with the ground."""
     ground = _ground(scene, generator)
     located = _located(scene, generator)
     form = int(generator.integers(4))
@@ -147,7 +147,7 @@ def _precise(scene: Scene, generator: np.random.Generator) -> str:
 
 
 def _loose(scene: Scene, generator: np.random.Generator) -> str:
-    """A thing or two by one property each, or the count of things, perhaps the ground."""
+    """Describe one or two things by a property or two, or count the things, perhaps with the ground."""
     first, second = _two(scene, generator)
     ground = _ground(scene, generator)
     colour = _word(generator, LOOKS, first.colour)
@@ -164,7 +164,7 @@ def _loose(scene: Scene, generator: np.random.Generator) -> str:
 
 
 def _count_shapes(scene: Scene, generator: np.random.Generator) -> str:
-    """ "two stars and a ring": all shapes there are, counted."""
+    """Count all things by shape: "two stars and a ring"."""
     counts = list(Counter(thing.shape for thing in scene.things).items())
     parts = []
     for i in generator.permutation(len(counts)):
@@ -175,12 +175,12 @@ def _count_shapes(scene: Scene, generator: np.random.Generator) -> str:
 
 
 def _with_article(words: str) -> str:
-    """ "an orange star", "a star"."""
+    """Prepend the article: "an orange star", "a star"."""
     return f"{'an' if words[0] in 'aeiou' else 'a'} {words}"
 
 
 def _plural(word: str) -> str:
-    """ "two crosses", "two boxes", "two rhombuses", "two plus signs"."""
+    """Form the plural: "crosses", "boxes", "rhombuses", "plus signs"."""
     return word + ("es" if word.endswith(("s", "x")) else "s")
 
 

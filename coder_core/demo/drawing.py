@@ -1,4 +1,4 @@
-"""A scene → its picture: signed distances make smooth edges, soft shadows and a bevelled rim, without supersampling.
+"""Draw a scene: signed distances give smooth edges, soft shadows and a bevelled rim without supersampling.
 
 Distances are negative inside a shape, positive outside, in pixels. Their formulas are those of Inigo Quilez, "2D distance
 functions" (iquilezles.org/articles/distfunctions2d).
@@ -29,14 +29,14 @@ PAINT: dict[str, tuple[tuple[int, int, int], tuple[int, int, int]]] = {
 }
 LIGHT = (-0.6, -0.8)  # where the light comes from: (x, y), up and a little from the left
 RIM = 5.0  # pixels of bevelled edge
-SEAM = 1.6  # pixels round the edge that the texture leaves free
+SEAM = 1.6  # pixels along the edge without texture
 SHADOW_SHIFT = (3, 5)  # pixels right, down
 SHADOW_SOFTNESS = 5.0  # pixels
 SHADOW_DEPTH = 0.34
 
 
 def draw(scene: Scene) -> NDArray[np.uint8]:
-    """(SIDE, SIDE, 3) uint8. The same scene gives the same pixels."""
+    """Draw a scene as (SIDE, SIDE, 3) uint8. The same scene gives the same pixels."""
     generator = np.random.default_rng([*scene.key, 1])
     picture = draw_ground(scene.ground, generator)
     for thing in scene.things:
@@ -46,7 +46,7 @@ def draw(scene: Scene) -> NDArray[np.uint8]:
 
 
 def _draw_thing(picture: Picture, thing: Thing, direction: float) -> None:
-    """Paint one thing and its shadow into the picture; direction (radians) is the way its stripes run."""
+    """Paint one thing and its shadow into the picture. direction: perpendicular to its stripes, in radians."""
     reach = int(thing.radius * 1.2 + SHADOW_SOFTNESS * 2 + max(SHADOW_SHIFT))
     left, right = max(0, int(thing.x) - reach), min(SIDE, int(thing.x) + reach)
     top, bottom = max(0, int(thing.y) - reach), min(SIDE, int(thing.y) + reach)
@@ -69,10 +69,10 @@ def _cast_shadow(window: Picture, distance: Field) -> None:
 
 
 def _paint(thing: Thing, u: Field, v: Field, distance: Field, direction: float) -> Picture:
-    """(3, h, w): the texture, lit from above, with a bright and a dark side of the rim."""
+    """Paint the texture, lit from above, with a bright and a dark side of the rim: (3, h, w)."""
     base, second = (np.array(colour, np.float32)[:, None, None] for colour in PAINT[thing.colour])
     inside = np.clip(-distance / SEAM - 0.5, 0, 1)
-    share = _texture(thing, u, v, direction) * inside  # the seam keeps pale dots from melting into snow
+    share = _texture(thing, u, v, direction) * inside  # the seam separates pale dots from snow
     colour = base + share * (second - base)
     down, across = np.gradient(distance)
     facing = across * np.float32(LIGHT[0]) + down * np.float32(LIGHT[1])
@@ -82,7 +82,7 @@ def _paint(thing: Thing, u: Field, v: Field, distance: Field, direction: float) 
 
 
 def _texture(thing: Thing, u: Field, v: Field, direction: float) -> Field:
-    """(h, w) in 0 … 1: how much of the texture's second colour shows."""
+    """Compute the share of the texture's second colour: (h, w) in 0 … 1."""
     if thing.texture == "plain":
         return np.zeros_like(u + v)
     period = np.float32(9.0 + 0.12 * thing.radius)  # pixels
@@ -98,14 +98,14 @@ def _texture(thing: Thing, u: Field, v: Field, direction: float) -> Field:
 
 
 def _bands(along: Field, period: np.float32) -> Field:
-    """Alternating 0 and 1, each half a period wide, with edges one pixel soft."""
+    """Make bands of 0 and 1, each half a period wide, with edges one pixel soft."""
     to_edge = np.abs((along / period) % 1 - np.float32(0.5)) - np.float32(0.25)
     return np.clip(0.5 + to_edge * period, 0, 1)
 
 
 def signed_distance(shape: str, u: Field, v: Field, radius: float) -> Field:
-    """(h, w) float32 distance of every point to the outline of a shape that about fills the circle of this radius. u,
-    v: (h, w) pixels right of and below the centre."""
+    """Return the (h, w) float32 distance of every point to the outline of a shape that roughly fills a circle of this
+    radius. u, v: (h, w) pixels right of and below the centre."""
     if shape == "circle":
         return length(u, v) - np.float32(0.92 * radius)
     if shape == "ring":
@@ -118,13 +118,13 @@ def signed_distance(shape: str, u: Field, v: Field, radius: float) -> Field:
 
 
 def length(a: Field, b: Field) -> Field:
-    """Length of the vector (a, b); np.hypot guards against overflow, which costs three times as much."""
+    """Return the length of the vector (a, b); np.hypot takes three times as long, as it guards against overflow."""
     return np.sqrt(a * a + b * b)
 
 
 @cache
 def _corners(shape: str) -> Corners:
-    """Corners of the right half, from the top of the axis to its bottom, in units of the radius."""
+    """Return the corners of the right half, from the top of the axis to its bottom, in units of the radius."""
     if shape == "square":
         return ((0, -0.74), (0.74, -0.74), (0.74, 0.74), (0, 0.74))
     if shape == "diamond":
@@ -132,7 +132,7 @@ def _corners(shape: str) -> Corners:
     if shape == "cross":
         a, b = 0.26, 0.88
         return ((0, -b), (a, -b), (a, -a), (b, -a), (b, a), (a, a), (a, b), (0, b))
-    if shape == "triangle":  # its weight is below its centre: lifted by a sixth
+    if shape == "triangle":  # the middle of its height is above the centre, its centroid below
         return ((0, -0.8), (0.83, 0.64), (0, 0.64))
     count, inner = {"hexagon": (6, 1.0), "star": (10, 0.44)}[shape]
     angles = [2 * np.pi * corner / count for corner in range(count // 2 + 1)]
@@ -144,7 +144,7 @@ def _corners(shape: str) -> Corners:
 
 
 def _polygon(corners: Corners, u: Field, v: Field) -> Field:
-    """A polygon that is its own mirror image in the upright axis: half the edges will do."""
+    """Return the distance to a polygon that is symmetric about the vertical axis, from the edges of its right half."""
     u = np.abs(u)
     nearest = np.full(u.shape, np.inf, np.float32)
     outside = np.ones(u.shape, bool)
@@ -154,14 +154,14 @@ def _polygon(corners: Corners, u: Field, v: Field) -> Field:
         along = np.clip((from_u * edge_u + from_v * edge_v) / (edge_u**2 + edge_v**2), 0, 1)
         off_u, off_v = from_u - edge_u * along, from_v - edge_v * along
         np.minimum(nearest, off_u * off_u + off_v * off_v, out=nearest)
-        # the edge crosses the point's ray to the right: inside and outside change places
+        # an edge that crosses the point's ray to the right swaps inside and outside
         crosses = (v < start[1]) != (v < end[1])
         outside ^= crosses & ((from_u * edge_v < edge_u * from_v) == (edge_v > 0))
     return np.where(outside, np.float32(1), np.float32(-1)) * np.sqrt(nearest)
 
 
 def _moon(u: Field, v: Field) -> Field:
-    """A disc with a disc bitten off, its horns turned up a little."""
+    """Return the distance to a disc with a disc cut out, its horns turned up slightly."""
     disc, bite, apart = 0.92, 0.76, 0.5
     x = np.float32(0.94) * u - np.float32(0.34) * v + np.float32(0.1)
     y = np.abs(np.float32(0.94) * v + np.float32(0.34) * u)
@@ -173,7 +173,7 @@ def _moon(u: Field, v: Field) -> Field:
 
 
 def _flower(u: Field, v: Field) -> Field:
-    """Six round petals about a disc, with a hole for an eye."""
+    """Return the distance to six round petals around a disc with a hole in its middle."""
     petals = np.full(np.broadcast_shapes(u.shape, v.shape), np.inf, np.float32)
     for petal in range(6):
         angle = np.pi * petal / 3

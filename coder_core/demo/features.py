@@ -1,6 +1,6 @@
 """Region features from the pixels: 35 overlapping windows, each described by its colours, outlines and texture.
 
-Made by hand on purpose: no network has to be downloaded, and every column has a meaning one can look at.
+They are hand-made on purpose: no network has to be downloaded, and every column has a meaning that can be inspected.
 """
 
 import numpy as np
@@ -8,21 +8,21 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float32]
 
-CELLS = 16  # a picture is first summed up in 16 × 16 cells
-# (cells a side, first cells): 25 + 9 + 1 windows
+CELLS = 16  # a picture is first summarised in 16 × 16 cells
+# (cells per side, first cells): 25 + 9 + 1 windows
 WINDOWS = ((6, (0, 2, 5, 8, 10)), (9, (0, 4, 7)), (16, (0,)))
 BOXES = [(x, y, x + side, y + side) for side, starts in WINDOWS for y in starts for x in starts]  # in cells
 REGIONS = len(BOXES)
 
 HUES, GREYS = 12, 4  # bins of the colour histogram: saturated pixels by hue, the others by lightness
 TURNS = 8  # bins of an edge's direction, over half a turn
-PARTS = 3  # outlines are kept apart in 3 × 3 parts of a window
+PARTS = 3  # outlines are described separately in 3 × 3 parts of a window
 BINS = HUES + GREYS
 WIDTH = 3 + 2 * BINS + TURNS + PARTS * PARTS * (TURNS + 1) + 4
 
 
 def cell_features(picture: NDArray[np.uint8]) -> Array:
-    """Sum up one picture, (side, side, 3) uint8 with a side that is a multiple of 32.
+    """Summarise one picture, (side, side, 3) uint8 with a side that is a multiple of 32.
 
     Returns (CELLS, CELLS, channels) float32: mean colour, colour histogram, the same of things only, edges of the
     lightness by direction, edges of the things' outlines by direction, share covered by things.
@@ -49,31 +49,31 @@ def region_features(cells: Array) -> Array:
 
 
 def region_boxes() -> Array:
-    """(REGIONS, 4): left, top, right, bottom of every window as shares of the picture's sides."""
+    """Return (REGIONS, 4): left, top, right, bottom of every window as shares of the picture's sides."""
     return np.array(BOXES, np.float32) / np.float32(CELLS)
 
 
 def standardise(features: Array, mean: Array, deviation: Array) -> Array:
-    """(…, WIDTH) → each column with mean 0 and deviation 1; values further out than 6 deviations are cut."""
+    """Scale each column of (…, WIDTH) to mean 0 and deviation 1; values beyond 6 deviations are clipped."""
     return np.clip((features - mean) / np.maximum(deviation, 1e-4), -6, 6).astype(np.float32)
 
 
 def _halve(picture: NDArray[np.uint8]) -> Array:
-    """(side, side, 3) → (3, side / 2, side / 2) in 0 … 1: means of 2 × 2 pixels, colours first."""
+    """Average 2 × 2 pixels: (side, side, 3) uint8 → (3, side / 2, side / 2) in 0 … 1, colours first."""
     planes = np.ascontiguousarray(picture.transpose(2, 0, 1)).astype(np.uint16)
     rows = planes[:, ::2] + planes[:, 1::2]
     return (rows[..., ::2] + rows[..., 1::2]).astype(np.float32) / np.float32(4 * 255)
 
 
 def _things(picture: Array) -> Array:
-    """(h, w) in 0 … 1: how far a pixel's colour is from its row's median; the grounds change downwards only."""
+    """Locate things: (h, w) in 0 … 1, a pixel's colour distance from its row's median, as grounds change downwards."""
     ground = np.partition(picture, picture.shape[-1] // 2, axis=-1)[..., picture.shape[-1] // 2, None]
     distance = np.abs(picture - ground).max(0)
     return np.clip((distance - 0.12) / 0.12, 0, 1)
 
 
 def _colour_bins(picture: Array) -> NDArray[np.int64]:
-    """(h, w): the bin of each pixel: its hue when it has one, its lightness otherwise."""
+    """Return the (h, w) bin of each pixel: by hue if it has one, otherwise by lightness."""
     highest, lowest = picture.max(0), picture.min(0)
     chroma = highest - lowest
     red, green, blue = picture
@@ -89,14 +89,14 @@ def _colour_bins(picture: Array) -> NDArray[np.int64]:
 
 
 def _cell_means(field: Array) -> Array:
-    """(h, w) → (CELLS, CELLS)."""
+    """Average the pixels of each cell: (h, w) → (CELLS, CELLS)."""
     height, width = field.shape[0] // CELLS, field.shape[1] // CELLS
     rows = field.reshape(CELLS, height, -1).sum(1)
     return rows.reshape(CELLS, CELLS, width).sum(-1) / np.float32(height * width)
 
 
 def _cell_histogram(bins: NDArray[np.int64], weights: Array, count: int) -> Array:
-    """(h, w) bins and weights → (CELLS, CELLS, count): a histogram per cell, as a mean over its pixels."""
+    """Make a histogram per cell, as a mean over its pixels: (h, w) bins and weights → (CELLS, CELLS, count)."""
     height, width = bins.shape
     row, column = np.arange(height) * CELLS // height, np.arange(width) * CELLS // width
     slot = (row[:, None] * CELLS + column) * count + bins
@@ -105,7 +105,7 @@ def _cell_histogram(bins: NDArray[np.int64], weights: Array, count: int) -> Arra
 
 
 def _cell_edges(field: Array) -> Array:
-    """(h, w) → (CELLS, CELLS, TURNS): strength of the edges by direction, neither side preferred."""
+    """Sum up edges by direction, whichever side is brighter: (h, w) → (CELLS, CELLS, TURNS)."""
     down, across = np.zeros_like(field), np.zeros_like(field)
     down[1:-1] = field[2:] - field[:-2]
     across[:, 1:-1] = field[:, 2:] - field[:, :-2]
@@ -114,7 +114,7 @@ def _cell_edges(field: Array) -> Array:
 
 
 def _describe(window: Array, box: tuple[int, int, int, int]) -> Array:
-    """(n, side, side, channels) → (n, WIDTH); roots keep a small thing from vanishing beside a large one."""
+    """Describe a window of n pictures: (n, side, side, channels) → (n, WIDTH). Roots raise small things' share."""
     count, side = window.shape[:2]
     split = 3 + 2 * BINS + TURNS
     whole = window[..., :split].mean((1, 2))

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from coder_core.demo.scenes import GROUNDS, SIDE
 
-Picture = NDArray[np.float32]  # (3, SIDE, SIDE) or a part of it, 0 … 255; colours first, four times faster
+Picture = NDArray[np.float32]  # (3, SIDE, SIDE) or a part of it, 0 … 255; colours first is four times faster
 Field = NDArray[np.float32]  # (SIDE, SIDE)
 
 TILE = 3 * SIDE // 2  # noise repeats after this many pixels; a picture is a window of it
@@ -16,7 +16,7 @@ ACROSS = DOWN.T
 
 
 def draw_ground(ground: str, generator: np.random.Generator) -> Picture:
-    """(3, SIDE, SIDE) float32 in 0 … 255, with a slightly different light every time."""
+    """Draw a ground as (3, SIDE, SIDE) float32 in 0 … 255, with a slightly different light every time."""
     picture = _PAINTERS[ground](generator)
     light = 1 + generator.uniform(-0.04, 0.04) + generator.uniform(-0.05, 0.05) * (ACROSS - 0.5)
     return picture * light.astype(np.float32)
@@ -24,7 +24,7 @@ def draw_ground(ground: str, generator: np.random.Generator) -> Picture:
 
 @cache  # 17 tiles, 10 MB
 def _noise_tile(power: float, stretch: float) -> Field:
-    """(TILE, TILE) noise with a 1/f^power spectrum, stretched sideways; mean 0, deviation 1, seamless."""
+    """Make (TILE, TILE) noise with a 1/f^power spectrum, stretched sideways; mean 0, deviation 1, seamless."""
     down = np.fft.fftfreq(TILE)[:, None] * TILE
     across = np.fft.rfftfreq(TILE)[None, :] * TILE
     frequency = np.sqrt(down**2 + (across * stretch) ** 2)
@@ -38,31 +38,31 @@ def _noise_tile(power: float, stretch: float) -> Field:
 
 
 def _noise(generator: np.random.Generator, power: float, stretch: float = 1.0) -> Field:
-    """A random window of the noise. stretch > 1 draws it out sideways, < 1 upright."""
+    """Return a random window of the noise. stretch > 1 stretches it sideways, < 1 vertically."""
     top, left = generator.integers(0, TILE - SIDE, 2)
     return _noise_tile(power, stretch)[top : top + SIDE, left : left + SIDE]
 
 
 def _step(low: float, high: float, field: Field) -> Field:
-    """0 below low, 1 above high, smooth between."""
+    """Return 0 below low, 1 above high, smooth between."""
     t = np.clip((field - low) / (high - low), 0, 1)
     return t * t * (3 - 2 * t)
 
 
 def _gradient(*stops: tuple[float, tuple[int, int, int]]) -> Picture:
-    """(3, SIDE, 1): colours from top to bottom, given as (place 0 … 1, red-green-blue)."""
+    """Make colours from top to bottom, (3, SIDE, 1), from stops (height 0 … 1, red-green-blue)."""
     places = [place for place, _ in stops]
     bands = [np.interp(DOWN[:, 0], places, [colour[band] for _, colour in stops]) for band in range(3)]
     return np.stack(bands)[..., None].astype(np.float32)
 
 
 def _mix(picture: Picture, colour: tuple[int, int, int], share: Field) -> Picture:
-    """Lay a colour over the picture, as opaque as share (SIDE, SIDE) says."""
+    """Lay a colour over the picture with the opacity `share`, (SIDE, SIDE) in 0 … 1."""
     return picture + share * (np.array(colour, np.float32)[:, None, None] - picture)
 
 
 def _specks(generator: np.random.Generator, count: int, spread: float) -> Field:
-    """(SIDE, SIDE) in 0 … 1: soft little points of light; spread is their size in pixels."""
+    """Make small soft points of light, (SIDE, SIDE) in 0 … 1; spread is their size in pixels."""
     field = np.zeros((SIDE, SIDE), np.float32)
     reach = np.arange(-4, 5, dtype=np.float32)
     for row, column in generator.integers(4, SIDE - 4, (count, 2)):
@@ -76,7 +76,7 @@ def _specks(generator: np.random.Generator, count: int, spread: float) -> Field:
 
 def _sky(generator: np.random.Generator) -> Picture:
     shape = _noise(generator, 1.7, 2.0)
-    clouds = _step(0.1, 2.0, (shape - shape.mean()) / shape.std())  # some in every picture: captions say so
+    clouds = _step(0.1, 2.0, (shape - shape.mean()) / shape.std())  # some in every picture, for its captions
     return _mix(_gradient((0, (84, 156, 226)), (1, (196, 226, 246))), (255, 255, 255), 0.9 * clouds)
 
 

@@ -1,8 +1,8 @@
 """Make the demo data set: one folder, written under a temporary name and renamed when it is complete.
 
-Beside the files of the precomp layout: images/, the pictures; side/{split}_vagueness.txt, one number a caption, 0 exact …
-1 says nothing; side/{split}_scenes.json, what was drawn; side/standard.json, mean and deviation of every raw feature over
-train, by which the features of a new picture are made; demo.json, version, seed and the size of every file, written last.
+Beside the files of the precomp layout: images/, the pictures; side/{split}_vagueness.txt, one number per caption from 0
+(exact) to 1 (fits every picture); side/{split}_scenes.json, the scenes; side/standard.json, mean and deviation of every
+raw feature over train, which standardise new pictures; demo.json, version, seed and every file's size, written last.
 """
 
 import hashlib
@@ -34,7 +34,7 @@ STANDARD = "side/standard.json"
 DEMO_FILES = {CARD, "images", "side"} | {
     f"{split}_{part}" for split in ("train", "dev", "test") for part in ("ims.npy", "caps.txt", "ids.txt")
 }
-JPEG = {"quality": 92, "subsampling": 0}  # colours keep their edges
+JPEG = {"quality": 92, "subsampling": 0}  # without subsampling, edges of colours stay sharp
 WORKERS = 2
 
 
@@ -47,7 +47,7 @@ class _Sample:
 
 
 class _AlreadyMadeError(Exception):
-    """Another process was faster with the same data."""
+    """Another process has made the same data in the meantime."""
 
 
 def make_demo(folder: Path, *, seed: int = 0, images: int = 1000, progress: Progress = silent) -> Path:
@@ -75,7 +75,7 @@ def make_demo(folder: Path, *, seed: int = 0, images: int = 1000, progress: Prog
 
 
 def vagueness(folder: Path, split: str) -> np.ndarray:
-    """Vagueness of every caption of a split: (m,) float64, 0 names two things in full, 1 fits every picture."""
+    """Read the vagueness of every caption of a split: (m,) float64 from 0, two things in full, to 1, fits any picture."""
     return np.loadtxt(Path(folder) / "side" / f"{split}_vagueness.txt", dtype=np.float64, ndmin=1)
 
 
@@ -83,7 +83,7 @@ def _sample(seed: int, index: int) -> _Sample:
     scene = sample_scene(seed, index)
     file = io.BytesIO()
     Image.fromarray(draw(scene)).save(file, "JPEG", **JPEG)
-    with Image.open(file) as picture:  # the features see what a reader of the file sees
+    with Image.open(file) as picture:  # features are computed from the decoded file
         pixels = np.asarray(picture)
     return _Sample(scene, write_captions(scene), file.getvalue(), cell_features(pixels))
 
@@ -92,7 +92,7 @@ def _write(draft: Path, seed: int, images: int, progress: Progress) -> None:
     (draft / "images").mkdir()
     (draft / "side").mkdir()
     samples: list[_Sample] = []
-    with ThreadPoolExecutor(WORKERS) as pool:  # NumPy and Pillow let go of the interpreter while they work
+    with ThreadPoolExecutor(WORKERS) as pool:  # NumPy and Pillow release the GIL
         for sample in pool.map(lambda index: _sample(seed, index), range(images)):
             samples.append(sample)
             progress(len(samples), images)
@@ -129,7 +129,7 @@ def _write_lines(path: Path, lines: list[str]) -> None:
 
 
 def _write_card(draft: Path, seed: int, images: int) -> None:
-    """demo.json: what this is, every file's size, and one sha256 over all names and contents."""
+    """Write demo.json: version, seed, number of images, every file's size, and one sha256 over names and contents."""
     digest, sizes = hashlib.sha256(), {}
     for path in sorted(path for path in draft.rglob("*") if path.is_file()):
         name, content = path.relative_to(draft).as_posix(), path.read_bytes()
@@ -154,7 +154,7 @@ def _is_finished(folder: Path, seed: int, images: int) -> bool:
 
 
 def _refuse_other_files(folder: Path) -> None:
-    """Replace demo data only: a folder with other files, or without demo.json, may hold a user's data."""
+    """Raise InputError for a folder that has other files or lacks demo.json, because it may have a user's data."""
     if not folder.exists() and not folder.is_symlink():
         return
     names = {path.name for path in folder.iterdir()} if folder.is_dir() else {folder.name}
@@ -165,14 +165,14 @@ def _refuse_other_files(folder: Path) -> None:
 
 
 def makes_features(picture_folder: str) -> bool:
-    """True for the picture folder of the built-in data set, whose features are made from pixels."""
+    """True for the picture folder of the built-in data set, whose features are computed from pixels."""
     root = Path(picture_folder).parent
     return bool(picture_folder) and (root / CARD).is_file() and (root / STANDARD).is_file()
 
 
 def features_of(picture_folder: str, picture: Image.Image) -> Array:
-    """(REGIONS, WIDTH) standardised features of an RGB picture, cut to its middle square. InputError: the data set's
-    features are not made from pixels, or the file of their scale is damaged."""
+    """Compute the (REGIONS, WIDTH) standardised features of a picture, cropped to its middle square. InputError: the
+    data set's features are not computed from pixels, or the file of their mean and deviation is damaged."""
     if not makes_features(picture_folder):
         problem = "region features come from files, so a new picture cannot be encoded"
         raise InputError.at("a new picture", problem, "a run on the built-in data set")

@@ -16,7 +16,7 @@ TEXTURES = ("plain", "striped", "dotted", "checkered")
 SIZES = ("small", "medium", "large")
 GROUNDS = ("sky", "sunset", "grass", "sand", "night", "paper", "water", "wood", "snow")
 
-# Colours that would drown in their ground, or that a person would argue about on it.
+# Colours that are hard to see on their ground, or whose names are debatable there.
 _DROWNED = (
     "sky=blue white, sunset=orange pink purple, grass=green, sand=yellow orange white, night=blue purple, "
     "paper=white yellow, water=blue green, wood=orange, snow=white"
@@ -57,7 +57,7 @@ class Scene:
 
 
 def sample_scene(seed: int, index: int) -> Scene:
-    """Draw the index-th scene of a seed: the same for ever, whatever was sampled before it."""
+    """Draw the index-th scene of a seed, independently of all other scenes."""
     generator = np.random.default_rng([seed, index, 0])
     ground = pick(generator, GROUNDS)
     colours = [colour for colour in COLOURS if colour not in DROWNED[ground].split()]
@@ -76,7 +76,7 @@ def sample_scene(seed: int, index: int) -> Scene:
 
 
 def pick(generator: np.random.Generator, options: Sequence[Option]) -> Option:
-    """Draw one of the options, each as likely; ten times faster than generator.choice."""
+    """Draw one of the options with equal probability; ten times faster than generator.choice."""
     return options[int(generator.integers(len(options)))]
 
 
@@ -84,7 +84,7 @@ def _sample_thing(generator: np.random.Generator, colours: list[str], others: li
     size = pick(generator, SIZES)
     radius = float(generator.uniform(*RADII[size]))
     low, high = radius + BORDER, SIDE - radius - BORDER
-    # now and then a shape comes back, so that "two stars" has something to count
+    # sometimes a shape is repeated, so that captions can count "two stars"
     repeat = bool(others) and generator.random() < 0.2
     shape = others[-1].shape if repeat else pick(generator, SHAPES)
     texture = "plain" if generator.random() < PLAIN_SHARE else pick(generator, TEXTURES[1:])
@@ -99,8 +99,8 @@ def _apart(one: Thing, other: Thing) -> bool:
 
 
 def relations(one: Thing, other: Thing) -> list[str]:
-    """Every relation that plainly holds from `one` to `other`: a person looking at the picture would not argue. "left
-    of" asks that the two don't overlap horizontally and that the sideways distance is the larger one."""
+    """List every relation that clearly holds from `one` to `other`. For "left", their centres are further apart sideways
+    than 0.8 of the larger radius and 1.25 times as far as vertically."""
     across, down = other.x - one.x, other.y - one.y
     clear = 0.8 * max(one.radius, other.radius)
     names = []
@@ -114,7 +114,7 @@ def relations(one: Thing, other: Thing) -> list[str]:
 
 
 def part_of_picture(thing: Thing) -> str | None:
-    """The part of the picture a thing is plainly in: "top left" … "middle", or None when in between."""
+    """Return the part of the picture that a thing is clearly in: "top left" … "middle"; None if it is in between."""
     third = SIDE / 3
     column = ("left", "", "right")[int(thing.x // third)]
     row = ("top", "", "bottom")[int(thing.y // third)]

@@ -102,7 +102,7 @@ def locate(path: Path) -> Path:
 
 
 def identity(path: Path) -> tuple[Path, int, int] | None:
-    """Return a value that changes if a folder moves or is replaced, so that a failed reader can retry; None without one."""
+    """Return a value that changes if a folder moves or is replaced, so that failed readers retry; None without one."""
     folder = locate(path)
     with suppress(OSError):
         information = folder.stat()
