@@ -1,4 +1,4 @@
-"""Weights of complementary samples in training: the losses that they multiply, when they are computed, resuming, refusals."""
+"""Weights of complementary samples in training: weighted losses, when they are computed, resuming, refusals."""
 
 import pytest
 import torch
