@@ -1,4 +1,4 @@
-"""Build the model of a configuration: the only place where names become classes."""
+"""Build the model of a configuration: the only place that maps names of settings to classes."""
 
 import torch
 from torch import Tensor, nn
@@ -35,12 +35,12 @@ def build_model(
     concepts: Concepts | None = None,
     towers: RunTowers | None = None,
 ) -> Coder:
-    """Build the model of a configuration, its concept branch where there are `concepts`; `towers` replace its encoders.
+    """Build the model of a configuration, with a concept branch if `concepts` are given; `towers` replace its encoders.
 
     Args:
-        vectors: (words, word_size) initial word vectors; random when None.
-        checkpointing: recompute BERT's activations, and the towers'.
-        pretrained: load BERT's weights; False when a checkpoint's weights follow anyway.
+        vectors: (words, word_size) initial word vectors; None: random.
+        checkpointing: recompute the activations of BERT and of the towers in the backward pass.
+        pretrained: load BERT's weights; False if those of a save replace them anyway.
         download: allow transformers to download a BERT that is not on this machine.
     """
     image: nn.Module | None = None
@@ -65,7 +65,7 @@ def build_model(
             one_mask=config.image_dropout_mask == "image",
         )
     poolings = [_pooling(config, name) for name in (config.image_pooling, config.text_pooling)]
-    # After the instance branch, whose random start then equals that of a model without concepts.
+    # Built after the instance branch, whose initial weights then equal those of a model without concepts.
     branch = None if concepts is None else _concept_branch(config, concepts)
     return Coder(
         image,

@@ -1,7 +1,7 @@
 """CODER's model: two encoders, the instance branch and, optionally, the concept branch. CODER section 3.2.
 
-Poolings turn a sample into what the scorer compares (`…` below): one unit vector, several, or one for every region and
-word.
+A pooling turns a sample into the vectors that the scorer compares (`…` in shapes): one unit vector, several, or one for
+each region or word.
 """
 
 from typing import NamedTuple
@@ -16,7 +16,7 @@ from coder_core.ops import normalise
 
 
 class Embedded(NamedTuple):
-    """B pairs in both branches, None where the model has no such part.
+    """Embeddings of B pairs in both branches; None if the model has no such part.
 
     (B, …, D) v^I and w^I and (B, D) v^C and w^C are float32 unit rows; (B, K, D) heads are the residuals that PVSE's
     heads add, not normalised.
@@ -31,8 +31,8 @@ class Embedded(NamedTuple):
 
 
 class Branches(NamedTuple):
-    """B samples of one modality: (B, …, D) and (B, D) unit rows of both branches, (B, g) attention over the concepts,
-    and (B, K, D) heads as in `Embedded`."""
+    """Embeddings of B samples of one modality: (B, …, D) and (B, D) unit rows of the branches, (B, g) attention over
+    the concepts, and (B, K, D) heads as in `Embedded`."""
 
     instance: Tensor
     concept: Tensor | None = None
@@ -42,10 +42,10 @@ class Branches(NamedTuple):
 
 class Coder(nn.Module):
     """Two encoders, (B, L, F) features or (B, L) ids, (B,) lengths -> (B, L, D), two poolings to (B, …, D), a scorer of
-    pooled pairs (the cosine when None) and, optionally, a concept branch.
+    pooled pairs (None: the cosine) and, optionally, a concept branch.
 
-    `dropout` is on regions and words just before they are pooled. `concept_text_pooling` pools the same words into the
-    text's query; images share `image_pooling` (supplement A.2).
+    `dropout` applies to regions and words just before pooling. The text query of the concept branch has its own pooling,
+    `concept_text_pooling`; the image query shares `image_pooling` (supplement A.2).
     """
 
     def __init__(
@@ -75,19 +75,19 @@ class Coder(nn.Module):
         self.scorer = CosineScorer() if scorer is None else scorer
 
     def encode_images(self, regions: Tensor, lengths: Tensor) -> Tensor:
-        """(B, R, F), (B,) -> (B, …, D) unit rows in float32; the instance branch alone."""
+        """Encode images in the instance branch: (B, R, F), (B,) lengths -> (B, …, D) float32 unit rows."""
         return self.image_branches(regions, lengths, None).instance
 
     def encode_texts(self, words: Tensor, lengths: Tensor) -> Tensor:
-        """(B, T) ids, (B,) -> (B, …, D) unit rows in float32; the instance branch alone."""
+        """Encode captions in the instance branch: (B, T) ids, (B,) lengths -> (B, …, D) float32 unit rows."""
         return self.text_branches(words, lengths, None).instance
 
     def concept_nodes(self) -> Tensor | None:
-        """(g, D) Y, an argument of the two methods below; None without concepts."""
+        """Return (g, D) Y, an argument of the two methods below; None without concepts."""
         return None if self.concepts is None else self.concepts.nodes()
 
     def image_branches(self, regions: Tensor, lengths: Tensor, nodes: Tensor | None) -> Branches:
-        """(B, R, F), (B,), Y -> images in both branches. The query is the pooled vector before it is normalised."""
+        """Encode images in both branches: (B, R, F), (B,), Y. The query is the pooled vector before normalisation."""
         features = self.dropout(self.regions(regions, lengths))
         if self.concepts is None or nodes is None:
             return _instance(self.image_pooling, features, lengths)
@@ -95,7 +95,7 @@ class Coder(nn.Module):
         return Branches(normalise(pooled), *self.concepts.embed_images(pooled, nodes))
 
     def text_branches(self, words: Tensor, lengths: Tensor, nodes: Tensor | None) -> Branches:
-        """(B, T) ids, (B,), Y -> captions in both branches."""
+        """Encode captions in both branches: (B, T) ids, (B,), Y."""
         features = self.dropout(self.words(words, lengths))
         if self.concepts is None or self.concept_text_pooling is None or nodes is None:
             return _instance(self.text_pooling, features, lengths)

@@ -17,7 +17,7 @@ from coder_core.model.concepts.lemmas import Kind
 from coder_core.model.concepts.tagging import tag_captions
 from coder_core.model.concepts.vocabulary import ConceptVocabulary, choose_concepts, listed_concepts
 
-RANDOM_STREAM = 4  # of the vectors of concepts without one
+RANDOM_STREAM = 4  # random stream for concepts without a word vector
 LISTS: dict[str, Kind] = {"objects": "object", "properties": "property", "motions": "motion"}
 LIST_FORM = '{"objects": ["dog", …], "properties": […], "motions": […]}'
 
@@ -25,8 +25,8 @@ LIST_FORM = '{"objects": ["dog", …], "properties": […], "motions": […]}'
 def make_concepts(
     config: Config, captions: Sequence[str], *, progress: Progress = silent
 ) -> tuple[Concepts, list[Fault]]:
-    """Choose, count and embed the concepts of a run from its TRAIN captions, the same on every process. `progress` is of
-    tagging. InputError: the tagger is not installed, the list is unusable, or the captions hold too few concepts."""
+    """Choose, count and embed the concepts of a run from its TRAIN captions, identically on every process. `progress`
+    covers tagging. InputError: no tagger is installed, the list is unusable, or the captions have too few concepts."""
     words = [tokenise(caption) for caption in captions]
     if config.model.concept_list:
         lists = read_concept_list(Path(config.model.concept_list))
@@ -44,15 +44,15 @@ def make_concepts(
 def concept_vectors(
     config: Config, vocabulary: ConceptVocabulary, captions: Sequence[str]
 ) -> tuple[np.ndarray, Fault]:
-    """(g, word size) float32 from the GloVe file of the run, else learned from the captions; and a note on coverage.
+    """Return (g, word size) float32 vectors, from the run's GloVe file or learned from the captions, and a note.
 
-    A concept takes its own word's vector, else the mean of its forms', weighted by their counts, else random numbers
-    with the standard deviation of the others.
+    A concept gets the vector of its word, or else the mean over its forms weighted by their counts, or else random
+    numbers with the standard deviation of the other concepts' vectors.
     """
     source, size, seed = config.data.word_vectors, config.model.word_size, config.training.seed
     forms = [[part for form in concept.forms for part in form.split(" ")] for concept in vocabulary.concepts]
     counts: dict[str, int] = {}
-    if source in ("random", "learned"):  # a random start suits words that are trained; concepts are not
+    if source in ("random", "learned"):  # concept vectors are not trained, so random ones do not suit them
         words = Vocabulary.build(captions, threshold=1)
         matrix = learn_word_vectors(captions, words, dimension=size, seed=seed)
         vector_of = {word: matrix[row] for word, row in words.number.items()}
@@ -84,8 +84,8 @@ def concept_vectors(
 
 
 def read_concept_list(path: Path) -> dict[Kind, list[str]]:
-    """A hand-written list of concepts, JSON with one list per kind; a kind may be left out. InputError: it does not
-    exist, is not such a file, has a word twice, an empty word, or fewer than two words."""
+    """Read a hand-written list of concepts, JSON with one list per kind; kinds may be missing. InputError: the file does
+    not exist, has another form, repeats a word, or has an empty word or fewer than two words."""
     where = f"--concept-list {path}"
     try:
         content: Any = json.loads(path.read_text("utf-8-sig"))

@@ -19,7 +19,7 @@ KIBIBYTES = 1 if sys.platform == "darwin" else 1024  # bytes in a unit of ru_max
 def choose_device(name: str) -> torch.device:
     """Return the named device; "auto" is this process's GPU if there is one, otherwise the CPU. InputError: a GPU is
     requested and PyTorch sees none, or the name is not a device."""
-    local = int(os.environ.get("LOCAL_RANK", 0))  # the number of this process on its machine, by torchrun
+    local = int(os.environ.get("LOCAL_RANK", 0))  # number of this process on its machine, set by torchrun
     if name == "auto":
         return torch.device("cuda", local) if torch.cuda.is_available() else torch.device("cpu")
     try:
@@ -32,7 +32,7 @@ def choose_device(name: str) -> torch.device:
 
 
 def set_up_device(training: TrainingConfig) -> torch.device:
-    """Set threads and matrix products for this process, join the other processes, return the device."""
+    """Set up threads and matrix products, join the other processes, and return this process's device."""
     if training.threads:
         torch.set_num_threads(training.threads)
     device = choose_device(training.device)
@@ -46,10 +46,10 @@ def set_up_device(training: TrainingConfig) -> torch.device:
 
 
 def no_grad_precision(training: TrainingConfig, device: torch.device) -> str:
-    """Precision of the passes without gradients (momentum encoder, boosting teacher): "float32" or "bfloat16".
+    """Return the precision of passes without gradients (momentum encoder, boosting teacher): "float32" or "bfloat16".
 
-    "auto" follows --precision where that is set, and on a GPU. On a CPU it is bfloat16 where that is faster: on
-    processors with bfloat16 instructions where oneDNN multiplies float32.
+    "auto" follows --precision if that is set, and on a GPU. Otherwise it is bfloat16 on CPUs where that is faster: those
+    that have bfloat16 instructions and use oneDNN for float32 products.
     """
     if training.twin_precision != "auto":
         return training.twin_precision
@@ -59,14 +59,14 @@ def no_grad_precision(training: TrainingConfig, device: torch.device) -> str:
 
 
 def no_grad_autocast(precision: str, device: torch.device) -> AbstractContextManager[None]:
-    """Autocast to the result of `no_grad_precision`, whatever the rest of the step uses."""
+    """Return an autocast context for a result of `no_grad_precision`, independent of the rest of the step."""
     if precision == "bfloat16":
         return autocast(device, precision)
     return torch.autocast(device.type, enabled=False)
 
 
 def peak_mebibytes(device: torch.device) -> float:
-    """Return the peak memory so far: of the tensors on a GPU, of the whole process on a CPU, data included."""
+    """Return the peak memory so far in MiB: of the tensors on a GPU, of the whole process, data included, on a CPU."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device) / 2**20
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * KIBIBYTES / 2**20

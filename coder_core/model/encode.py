@@ -1,5 +1,5 @@
-"""Embed or score a split in bounded memory: every image and every caption as a unit vector where scores are inner
-products, pair by pair into a matrix otherwise."""
+"""Embed or score a split in bounded memory: as unit vectors of images and captions if scores are inner products,
+otherwise pair by pair into a matrix."""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -28,8 +28,8 @@ Chunks = Iterable[tuple[np.ndarray, Tensor, Tensor]]
 
 
 class SplitEmbeddings(NamedTuple):
-    """A split in both branches: (n, D) images and (m, D) texts, float32 unit rows. The concept branch is None where the
-    model has none, its attention, (n, g) and (m, g) float16, unless requested."""
+    """Embeddings of a split in both branches: (n, D) images and (m, D) texts, float32 unit rows. The concept branch is
+    None if the model has none; its attention, (n, g) and (m, g) float16, is None unless requested."""
 
     images: np.ndarray
     texts: np.ndarray
@@ -47,13 +47,13 @@ class SplitEmbeddings(NamedTuple):
 
 
 def in_bfloat16(device: torch.device, precision: str) -> bool:
-    """True to encode in bfloat16: when requested, or with "auto" on a GPU that has it."""
+    """Return True if encoding uses bfloat16: on request, or with "auto" on a GPU that supports it."""
     automatic = precision == "auto" and device.type == "cuda" and torch.cuda.is_bf16_supported()
     return precision == "bfloat16" or automatic
 
 
 def autocast(device: torch.device, precision: str) -> AbstractContextManager[None]:
-    """bfloat16 autocast, or nothing: see `in_bfloat16`."""
+    """Return a bfloat16 autocast context if `in_bfloat16`, otherwise a null context."""
     if in_bfloat16(device, precision):
         return torch.autocast(device.type, dtype=torch.bfloat16)
     return nullcontext()
@@ -61,7 +61,7 @@ def autocast(device: torch.device, precision: str) -> AbstractContextManager[Non
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """Evaluation mode without gradients; the previous mode is restored."""
+    """Run a block in evaluation mode without gradients; then restore the previous mode."""
     before = model.training
     model.eval()
     try:
@@ -104,7 +104,7 @@ def encode_split(
 
 
 def _empty(model: Coder, count: int, attention: bool) -> Arrays:
-    """Arrays for `count` samples: instance, concept and attention, as in `Branches`."""
+    """Allocate arrays for `count` samples: instance, concept and attention, as in `Branches`."""
     instance = np.empty((count, model.dimension), np.float32)
     if model.concepts is None:
         return instance, None, None
@@ -113,16 +113,16 @@ def _empty(model: Coder, count: int, attention: bool) -> Arrays:
 
 
 class ImageParts(NamedTuple):
-    """The vectors of images that a pairwise scorer compares, K embeddings or R regions each: (n, L, D) float32 unit rows,
-    padded, and (n,) int64 lengths."""
+    """Vectors of images that a pairwise scorer compares, K embeddings or R regions per image: (n, L, D) float32 unit
+    rows, padded, and (n,) int64 lengths."""
 
     parts: np.ndarray
     lengths: np.ndarray
 
 
 class SplitScores(NamedTuple):
-    """A split scored pair by pair: (n, m) float32 scores, and the mean of the parts of every image (n, D) and of every
-    caption (m, D), float32."""
+    """A split scored pair by pair: (n, m) float32 scores, the parts of every image, and the mean of the parts of every
+    image (n, D) and of every caption (m, D), float32."""
 
     scores: np.ndarray
     images: ImageParts
@@ -144,11 +144,11 @@ def score_split(
     progress: Progress = silent,
     attention: bool = False,
 ) -> tuple[list[Source], Encoded]:
-    """The scores of a split's pairs as sources for `evaluation`, and the embeddings or matrix behind them, with the concept
-    attention if it is asked for. InputError: a matrix of scores would exceed 1 GiB.
+    """Return the scores of a split's pairs as sources for `evaluation`, and the embeddings (with concept attention if
+    requested) or matrix that they come from. InputError: a matrix of scores would exceed 1 GiB.
 
-    `beta`: share of the instance branch in a score, where there is a concept branch. `precision`: of the encoders, see
-    `autocast`; scores are always float32. `progress`: of samples or pairs; may raise to stop.
+    `beta`: share of the instance branch in a score, if the model has a concept branch. `precision`: of the encoders, see
+    `autocast`; scores are always float32. `progress`: of samples or pairs; it may raise an error to stop.
     """
     if model.scorer.by_pair:
         scored = score_pairs(model, split, tokens, device=device, precision=precision, progress=progress)
@@ -183,14 +183,14 @@ def score_pairs(
         for ids, columns, means in _columns(model, images, tokens, device, precision):
             scores[:, ids], text_means[ids] = columns.cpu().numpy(), means.cpu().numpy()
             words_done += int(tokens.lengths[ids].sum())
-            # short captions come first, so words predict the remaining time and captions do not
+            # short captions come first, so the number of words predicts the remaining time, that of captions does not
             progress(total * words_done // words, total)
     parts = ImageParts(images[0].cpu().numpy(), images[1].cpu().numpy())
     return SplitScores(scores, parts, image_means, text_means)
 
 
 def score_texts(model: Coder, images: ImageParts, tokens: Tokens, *, device: torch.device) -> np.ndarray:
-    """(k, n) float32 scores of new captions with images encoded before."""
+    """Return (k, n) float32 scores of new captions with images that are already encoded."""
     scores = np.empty((len(tokens.lengths), len(images.parts)), np.float32)
     parts = torch.from_numpy(np.array(images.parts, np.float32)).to(device)
     lengths = torch.from_numpy(np.array(images.lengths)).to(device)
@@ -201,7 +201,7 @@ def score_texts(model: Coder, images: ImageParts, tokens: Tokens, *, device: tor
 
 
 def _encode_images(model: Coder, split: Split, device: torch.device, precision: str) -> tuple[Tensor, Tensor]:
-    """(n, L, D) and (n,), filled in place, without a second copy."""
+    """Return (n, L, D) parts and (n,) lengths of all images, filled in place to avoid a second copy."""
     parts, lengths = torch.empty(0), torch.empty(split.n_images, dtype=torch.int64, device=device)
     for ids, regions, counts in image_chunks(split, IMAGES_AT_ONCE):
         with autocast(device, precision):
@@ -218,7 +218,7 @@ def _encode_images(model: Coder, split: Split, device: torch.device, precision: 
 def _columns(
     model: Coder, images: tuple[Tensor, Tensor], tokens: Tokens, device: torch.device, precision: str
 ) -> Iterator[tuple[np.ndarray, Tensor, Tensor]]:
-    """(ids, (n, len(ids)) scores, (len(ids), D) means of the captions' parts), a few captions at a time."""
+    """Yield (ids, (n, len(ids)) scores, (len(ids), D) means of the captions' parts) for a few captions at a time."""
     for ids, words, counts in text_chunks(tokens, TEXTS_SCORED_AT_ONCE):
         lengths = counts.to(device)
         with autocast(device, precision):

@@ -1,9 +1,9 @@
 """Float32 matrix products by oneDNN where that is faster.
 
-On a CPU PyTorch hands float32 products to MKL, which leaves the wide registers (AVX-512) of AMD processors unused.
-oneDNN, also part of PyTorch, uses them and takes about half the time. PyTorch calls it only where bfloat16 inside a
-product is allowed; AMD processors so far have no units for that and compute in float32 all the same. So it is allowed
-on these alone, and only after products have been compared with float64.
+On a CPU PyTorch computes float32 products with MKL, which does not use the wide registers (AVX-512) of AMD processors.
+oneDNN, also part of PyTorch, uses them and takes about half the time. PyTorch calls it only if bfloat16 is allowed
+inside products. AMD processors so far have no units for that, so they still compute in float32. The setting is
+therefore made only on AMD processors, and only after products have been compared with float64.
 """
 
 import platform
@@ -20,9 +20,9 @@ FLOAT32_ERROR = 1e-6  # of a product as a share of Σ|a||b|; in bfloat16 it is 1
 
 
 def use_onednn(tolerance: float = FLOAT32_ERROR) -> None:
-    """Let oneDNN multiply float32 matrices for the rest of the process where it is faster and as exact.
+    """Use oneDNN for float32 matrix products in the rest of the process, if it is faster and as exact.
 
-    Changes nothing unless the processor is AMD's with AVX-512, errors stay within `tolerance` (a share of Σ|a||b|), and
+    Change nothing unless this is an AMD processor with AVX-512, errors stay within `tolerance` (a share of Σ|a||b|), and
     no precision was chosen before (`torch.set_float32_matmul_precision`).
     """
     before = _SETTINGS.fp32_precision
@@ -34,18 +34,18 @@ def use_onednn(tolerance: float = FLOAT32_ERROR) -> None:
 
 
 def product_library() -> str:
-    """The library that multiplies float32 matrices on the CPU now: "oneDNN" or "PyTorch's default"."""
+    """Return the library that currently multiplies float32 matrices on the CPU: "oneDNN" or "PyTorch's default"."""
     return "oneDNN" if _SETTINGS.fp32_precision == _ASKS_ONEDNN else DEFAULT_PRODUCTS
 
 
 def multiplies_bfloat16() -> bool:
-    """True if this processor has instructions that multiply bfloat16 numbers (AVX512-BF16 or AMX)."""
+    """Return True if this processor has instructions that multiply bfloat16 numbers (AVX512-BF16 or AMX)."""
     capabilities = torch.cpu.get_capabilities()
     return bool(capabilities.get("avx512_bf16") or capabilities.get("amx_bf16"))
 
 
 def factor_type(values: Tensor) -> torch.dtype:
-    """The type that autocast gives the factors of a product."""
+    """Return the type to which autocast converts the factors of a product."""
     kind = values.device.type
     if values.dtype == torch.float32 and torch.is_autocast_enabled(kind):
         return torch.get_autocast_dtype(kind)
@@ -53,7 +53,7 @@ def factor_type(values: Tensor) -> torch.dtype:
 
 
 def rounded_rows(rows: int, unit: int) -> int:
-    """Round a product's rows up to a multiple of `unit` for oneDNN, which compiles a program for every shape."""
+    """Round a product's rows up to a multiple of `unit` for oneDNN, which compiles a kernel for every shape."""
     return -(-rows // unit) * unit if product_library() == "oneDNN" else rows
 
 
@@ -65,7 +65,7 @@ def _is_amd_with_avx512() -> bool:
 
 
 def _largest_error() -> float:
-    """Largest error of products in shapes of training, as a share of Σ|a||b|."""
+    """Return the largest error of products in shapes used in training, as a share of Σ|a||b|."""
     generator = torch.Generator().manual_seed(0)
     a, b = (torch.randn(rows, 1024, generator=generator) for rows in (128, 768))
     start = torch.randn(128, 768, generator=generator)

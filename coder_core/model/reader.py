@@ -16,27 +16,27 @@ from coder_core.model.encoders.bert import load_tokeniser
 from coder_core.model.towers.halves import OwnTokeniser, TextHalf
 from coder_core.model.towers.pretrained import Tokeniser
 
-RANDOM_STREAM = 3  # of the vectors of words that a GloVe file lacks
+RANDOM_STREAM = 3  # random stream for words that a GloVe file lacks
 
 
 @dataclass(frozen=True)
 class CaptionReader:
-    """Turns captions into flat arrays of ids."""
+    """Conversion of captions to flat arrays of ids."""
 
-    encode: Callable[[Sequence[str]], Tokens]  # the function
+    encode: Callable[[Sequence[str]], Tokens]  # captions → ids
     size: int  # number of distinct ids
     fixed_ends: bool  # a caption's first and last id must not be dropped ([CLS] and [SEP])
-    # a text's words that have an id of their own, and those that have none, each once
+    # text → its distinct words that are known, and those that are unknown
     known_and_unknown: Callable[[str], tuple[list[str], list[str]]]
-    # word or piece of a word behind each of a text's ids; "" for [CLS] and [SEP]
+    # text → the word or word piece of each of its ids; "" for [CLS] and [SEP]
     words: Callable[[str], list[str]]
 
 
 def make_reader(
     config: Config, vocabulary: Vocabulary | None, *, download: bool = True, tower: TextHalf | None = None
 ) -> CaptionReader:
-    """The reader of a configuration; `vocabulary` is needed for a BiGRU, `download` is of BERT's word pieces, `tower`
-    reads the captions of a run with a text tower."""
+    """Create the reader of a configuration. `vocabulary`: needed for a BiGRU. `download`: fetch BERT's tokenizer if it
+    is missing. `tower`: the run's text tower, if it has one. ValueError: a BiGRU without a vocabulary."""
     if tower is not None:
         return piece_reader(tower.tokenise)
     if config.model.text_encoder == "bert":
@@ -51,7 +51,7 @@ def make_reader(
 
 
 def piece_reader(pieces: Tokeniser | OwnTokeniser) -> CaptionReader:
-    """Word pieces of a text tower or of BERT, the special ones at a caption's ends included."""
+    """Create a reader by the word pieces of a text tower or of BERT, including special ones at a caption's ends."""
 
     def encode(captions: Sequence[str]) -> Tokens:
         ids = pieces(captions)
@@ -69,8 +69,8 @@ def piece_reader(pieces: Tokeniser | OwnTokeniser) -> CaptionReader:
 def initial_word_vectors(
     config: Config, vocabulary: Vocabulary, train_captions: Sequence[str]
 ) -> tuple[Tensor | None, list[Fault]]:
-    """Initial word vectors, None (random), learned from the captions or from a GloVe file; and warnings and notes.
-    Words a file lacks start random, with the standard deviation of the others."""
+    """Return initial word vectors, learned from the captions or from a GloVe file (None: random), and warnings and
+    notes. Words missing from the file get random vectors with the standard deviation of the others."""
     source, size, seed = config.data.word_vectors, config.model.word_size, config.training.seed
     if source == "random":
         return None, []

@@ -1,4 +1,4 @@
-"""The towers of a run: found and loaded as its configuration says, made into encoders, described in its folder."""
+"""The towers of a run: load them by its configuration, make them encoders, describe them in its folder."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -25,20 +25,20 @@ Half = TypeVar("Half", ImageHalf, TextHalf)
 
 @dataclass(frozen=True)
 class RunTowers:
-    """The towers of a run, as they were before it."""
+    """The towers of a run, before training."""
 
     config: TowersConfig  # how they are tuned
-    # image, text: a side that no tower reads is None
+    # image, text: None for a side without a tower
     image: ImageHalf | None
     text: TextHalf | None
 
     def document(self) -> dict[str, Any]:
-        """Description stored in the run: side → document."""
+        """Return the description stored in the run: side → document."""
         sides = zip(SIDES, (self.image, self.text), strict=True)
         return {name: half.about for name, half in sides if half is not None}
 
     def read_alike(self) -> tuple[object, ...]:
-        """Equal for towers that read the same batches: the same models, and as many local features a picture."""
+        """Return a key that is equal for towers with the same inputs: same models and local features per picture."""
         sides = (self.image, self.text)
         names = tuple(half.about["fingerprint"] if half is not None else "" for half in sides)
         return *names, self.image.local_features if self.image is not None else 0
@@ -46,8 +46,8 @@ class RunTowers:
     def encoder(
         self, side: Literal["image", "text"], dimension: int, checkpointing: bool = False
     ) -> TunedTower | None:
-        """The encoder of a side with a new layer on top; a copy, but for what is not trained. None without a tower.
-        Of images (B, 3, H, W), (B,) -> (B, L, D), of texts (B, T) ids, (B,) -> (B, T, D)."""
+        """Return a side's encoder with a new layer on top, a copy that shares weights that are not trained; None without
+        a tower. Images: (B, 3, H, W), (B,) -> (B, L, D). Texts: (B, T) ids, (B,) -> (B, T, D)."""
         half: ImageHalf | TextHalf | None = self.image if side == "image" else self.text
         tuning = self.config.image_tuning if side == "image" else self.config.text_tuning
         if half is None:
@@ -77,11 +77,11 @@ def _sample(half: ImageHalf | TextHalf) -> tuple[Tensor, Tensor]:
 def open_towers(
     config: Config, noted: Mapping[str, Any] | None = None, moved: Sequence[str] = (), run: str = ""
 ) -> RunTowers | None:
-    """The towers of a configuration; None where it has none. InputError: a tower is not on this machine, unsafe,
-    another than noted, or not an encoder of that kind.
+    """Load the towers of a configuration; None if it has none. InputError: a tower is not on this machine, unsafe, not
+    the recorded one, or not an encoder of that kind.
 
-    Of a run that began, `noted` is what it noted of its towers, which they must be, but for the sides `moved` ("image",
-    "text"), whose tower the configuration names anew; its own towers are imported only where a person allowed it.
+    For an existing run, `noted` is its record of the towers, which they must match. The sides in `moved` ("image",
+    "text") are loaded from where the configuration names them now. A user's own towers are imported only if allowed.
     """
     towers, projected = config.towers, config.towers.projection == "none"
     names = (towers.image_tower, towers.text_tower)
@@ -95,7 +95,7 @@ def open_towers(
     if not choices:
         return None
     state = torch.get_rng_state()
-    torch.manual_seed(config.training.seed)  # a tower of a user's own may start from random weights
+    torch.manual_seed(config.training.seed)  # a user's own tower may have random initial weights
     try:
         image, text = load_halves(choices.get("image"), choices.get("text"))
     finally:
@@ -108,7 +108,7 @@ def open_towers(
 
 
 def _as_noted(choice: TowerChoice, side: str, noted: Mapping[str, Any], moved: bool, run: str) -> TowerChoice:
-    """The choice that a run noted; of a tower that was moved, the name that the configuration gives."""
+    """Return the tower that a run recorded, but under the configuration's name if the tower has moved."""
     entry = noted.get(side)
     where = f"the {side} tower of run {run}" if run else choice.where
     if not isinstance(entry, dict):
@@ -127,8 +127,8 @@ def _as_noted(choice: TowerChoice, side: str, noted: Mapping[str, Any], moved: b
 
 
 def _with_weights(half: Half, noted: Mapping[str, Any] | None, side: str, tuning: Tuning) -> Half:
-    """Add the fingerprint of the weights with which a user's own tower began to its description. InputError: it gives
-    others now, and no save holds them."""
+    """Add the fingerprint of its initial weights to the description of a user's own tower. InputError: the tower now has
+    other initial weights, and no save contains the original ones."""
     if half.about["kind"] != OWN:
         return half
     expected = str(noted[side].get("weights", "")) if noted is not None else ""
@@ -142,8 +142,8 @@ def _with_weights(half: Half, noted: Mapping[str, Any] | None, side: str, tuning
 
 
 def with_size_of_towers(config: Config, towers: RunTowers | None) -> tuple[Config, list[Fault]]:
-    """The configuration with the towers' size as its dimension where nothing projects them, and a note on it.
-    InputError: the two towers' spaces have different sizes."""
+    """Return the configuration, with the towers' size as its dimension if nothing projects them, and a note if that
+    changes it. InputError: the two towers' spaces have different sizes."""
     if towers is None or config.towers.projection == "linear":
         return config, []
     sizes = {half.size for half in (towers.image, towers.text) if half is not None}

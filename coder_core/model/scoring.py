@@ -1,4 +1,4 @@
-"""Scores of images and captions: cosines, the best of PVSE's cosines, or words that attend to regions."""
+"""Scorers of image-caption pairs besides the cosine: the best of PVSE's cosines, and words that attend to regions."""
 
 from functools import partial
 
@@ -16,20 +16,20 @@ class PVSEScorer(Scorer):
     by_pair = True
 
     def forward(self, images: Tensor, texts: Tensor, *_: Tensor | None) -> Tensor:
-        """(n, K, D), (m, K, D) -> (n, m). Where several are largest, the gradient is shared among them."""
+        """Return (n, m) scores of (n, K, D) images and (m, K, D) captions. Equal largest cosines share the gradient."""
         cosines = images.flatten(0, 1) @ texts.flatten(0, 1).T
         return cosines.view(*images.shape[:2], *texts.shape[:2]).amax((1, 3))
 
 
-BLOCK = 1 << 22  # numbers of attended features in a block: 16 MiB, of which a handful of copies live
-ROWS = 64  # images in a block; few of them leave room for more captions, which makes larger products
+BLOCK = 1 << 22  # numbers of attended features in a block: 16 MiB, with a handful of copies in memory
+ROWS = 64  # images in a block; with few images more captions fit, which makes the products larger
 
 
 class InteractionScorer(Scorer):
-    """Word-to-region attention, alignment vectors, tanh.
+    """Scores by word-to-region attention, alignment vectors and a tanh.
 
-    Pairs are scored in blocks of `BLOCK` attended numbers, so that memory does not grow with their number; training
-    recomputes a block in the backward pass. `size` is that of an alignment vector, `sharpness` λ of the attention.
+    Pairs are scored in blocks of `BLOCK` attended numbers, so that memory does not grow with the number of pairs;
+    training recomputes a block in the backward pass. `size`: of an alignment vector. `sharpness`: λ of the attention.
     """
 
     by_pair = True
@@ -45,13 +45,13 @@ class InteractionScorer(Scorer):
             nn.init.zeros_(layer.bias)
 
     def forward(self, images: Tensor, texts: Tensor, image_lengths: Tensor, text_lengths: Tensor) -> Tensor:
-        """(n, R, D) regions, (m, T, D) words, (n,) and (m,) lengths -> (n, m) in (−1, 1)."""
+        """Return (n, m) scores in (−1, 1) of (n, R, D) regions and (m, T, D) words with (n,) and (m,) lengths."""
         padded = padding_mask(image_lengths, images.shape[1])
         order = torch.argsort(text_lengths, stable=True)  # similar lengths together: little padding
         lengths = text_lengths[order]
         columns, start = [], 0
         while start < len(order):
-            # The last caption of a block is its longest, so the block may have to shrink once it is known.
+            # A block's last caption is its longest, so the block may have to shrink once that caption is known.
             stop = min(start + self._texts_at_once(images, int(lengths[start])), len(order))
             stop = min(stop, start + self._texts_at_once(images, int(lengths[stop - 1])))
             words = texts[order[start:stop], : int(lengths[stop - 1])]
@@ -69,7 +69,7 @@ class InteractionScorer(Scorer):
         return torch.cat([run(*part, words, lengths) for part in parts])
 
     def _block(self, images: Tensor, padded: Tensor, words: Tensor, lengths: Tensor) -> Tensor:
-        """(n, R, D), (n, R) bool, (c, T, D), (c,) -> (n, c)."""
+        """Return (n, c) scores of (n, R, D) regions, (n, R) bool padding, and (c, T, D) words with (c,) lengths."""
         (n, regions, _), (c, longest, _) = images.shape, words.shape
         is_word = ~padding_mask(lengths, longest)  # (c, T)
         flat = words.flatten(0, 1)

@@ -1,4 +1,4 @@
-"""The fixed text space of a sentence-embedding model: the mean over a caption's word pieces of its last layer."""
+"""The fixed text space of a sentence-embedding model: its last layer, averaged over a caption's word pieces."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,17 +17,17 @@ SENTENCES_AT_ONCE = 64
 
 @dataclass(frozen=True)
 class SentenceSpace:
-    """A `TextSpace` of a model, which is loaded when captions are encoded."""
+    """A `TextSpace` by a model, which is loaded only to encode captions."""
 
-    folder: Path  # of save_pretrained, with config.json, a tokenizer and safetensors
+    folder: Path  # written by save_pretrained: config.json, a tokenizer and safetensors
 
     @property
     def name(self) -> str:
-        """For people to read."""
+        """Name for display."""
         return f"sentence embeddings of {self.folder.name}"
 
     def encode(self, captions: Sequence[str], progress: Progress = silent) -> np.ndarray:
-        """(m, S) float32 unit rows. InputError: transformers cannot load the folder."""
+        """Encode m captions as (m, S) float32 unit rows. InputError: transformers cannot load the folder."""
         where = f"--text-space {self.folder}"
         model = load_model(self.folder, where, unread="pooler.")
         tokeniser = Pretrained(self.folder, where, {}, {}, model).tokeniser
@@ -46,13 +46,13 @@ class SentenceSpace:
         return unit_rows(np.concatenate(means)[np.argsort(order)])
 
     def to_files(self) -> dict[str, bytes | str]:
-        """Nothing: the folder is named in the configuration."""
+        """Return no files: the configuration names the folder."""
         return {}
 
 
 def sentence_space(folder: str) -> SentenceSpace:
-    """Check a model's folder. InputError: it is not the folder of a model that transformers can load from
-    safetensors."""
+    """Return the text space of a model's folder. InputError: it is not a folder of a model in safetensors that
+    transformers can load."""
     path = Path(folder)
     if not path.is_dir():
         expected = "a folder of save_pretrained: config.json, tokenizer and safetensors"

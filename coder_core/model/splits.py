@@ -1,4 +1,4 @@
-"""The splits that a configuration reads: region features of a data set, or its pictures where a tower reads them."""
+"""Read the splits of a data set for a configuration: region features, or pictures if there is an image tower."""
 
 import os
 from collections.abc import Sequence
@@ -29,12 +29,12 @@ class Splits:
     splits: dict[str, Split]  # by name
     names: list[str]  # of all splits of the data
     faults: list[Fault]  # warnings and notes
-    # "train_features", "train_captions" … where reading them gave them; {} otherwise
+    # "train_features", "train_captions" … → checksum, if reading the splits computed them; otherwise {}
     checksums: dict[str, str] = field(default_factory=dict)
 
 
 def data_folder(name: str, progress: Progress = silent) -> Path:
-    """Return the folder of a data set; "demo" is made on first use, in .cache/demo or the folder $CODER_DEMO."""
+    """Return the folder of a data set; "demo" is drawn on first use, in .cache/demo or the folder $CODER_DEMO."""
     if not name:
         fix = "name the folder of {split}_ims.npy and {split}_caps.txt"
         raise InputError(Fault("--data", "is empty", "a folder, or demo", fix))
@@ -58,8 +58,8 @@ def read_splits(
     *,
     progress: Progress = silent,
 ) -> Splits:
-    """Read splits of a data set as the model of a configuration reads them, train with its exchanged captions. Of several
-    names, dev may be missing. `progress`: of checking pictures. InputError: the data cannot be used."""
+    """Read splits of a data set for the model of a configuration, applying `wrong_captions` to train. Among several
+    names, dev may be missing. `progress` covers checking the pictures. InputError: the data cannot be used."""
     pictures = config.data.pictures or None
     if towers is None or towers.image is None:
         splits = {}
@@ -100,7 +100,7 @@ def read_splits(
 
 
 def _with_exchanged(split: Split, config: Config) -> Split:
-    """The train split with the share `wrong_captions` of its captions exchanged, or left out; another one as it is."""
+    """Return the train split with the share `wrong_captions` exchanged or left out; return other splits unchanged."""
     share = config.data.wrong_captions
     if split.name != TRAIN or share == 0:
         return split

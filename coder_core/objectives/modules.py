@@ -243,7 +243,7 @@ class PrototypeLoss(nn.Module):
         self.classifier = nn.Parameter(torch.empty(count, dimension).uniform_(-bound, bound))
 
     def forward(self, image_embeddings: Tensor, text_embeddings: Tensor, pair_ids: Tensor) -> Tensor:
-        """Return the pairs' mean loss, (), summed over both modalities. `pair_ids`: (B,) numbers of the pairs, from 0."""
+        """Return the pairs' mean loss, (), summed over both modalities. `pair_ids`: (B,) pair numbers, from 0."""
         anchors = pairs_of(image_embeddings, text_embeddings, pair_ids)
         local = pair_vectors(anchors.images, anchors.texts)
         logits = prototype_logits(

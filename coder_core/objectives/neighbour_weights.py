@@ -56,8 +56,7 @@ class NeighbourWeights(nn.Module):
     """DIVERSITY, DISCREPANCY and COMBINED weights of the pairs of a batch (Thomas and Kovashka 2022); their mean is 1.
 
     All weights are 1 in the first epoch; every later epoch uses the embeddings of the epoch before. `state_dict`
-    includes the tables and (n + m) · D embeddings. Under torch.distributed every process caches the pairs of all
-    processes.
+    includes the tables and (n + m) · D embeddings. Under torch.distributed every process caches all processes' pairs.
 
     Args:
         kind: "diversity", "discrepancy", "combined", "combined-stats" or "random" (`combination_shares`), or "none".

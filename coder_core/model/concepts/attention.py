@@ -14,16 +14,16 @@ SLOPE = 0.2  # of LeakyReLU below zero (ML-GCN, CVSE)
 
 
 def graph_convolution(graph: Tensor, nodes: Tensor, weight: Tensor, *, activate: bool = True) -> Tensor:
-    """LeakyReLU_0.2(Â X W): (g, g), (g, C), (C, F) -> (g, F); without `activate` Â X W."""
+    """Compute LeakyReLU_0.2(Â X W), or Â X W without `activate`: (g, g), (g, C), (C, F) -> (g, F)."""
     convolved = (graph @ nodes) @ weight
     return leaky_relu(convolved, SLOPE) if activate else convolved
 
 
 class ConceptGraphNetwork(nn.Module):
-    """Y, one unit row a concept, from its word vector and its neighbours in the graph: (g, F).
+    """Graph network that computes Y, (g, F): one unit row per concept, from the word vectors and the concept graph.
 
-    One layer (CODER) is activated; of two (CVSE), `narrow` gives the hidden one F / 2 units and the last one no activation,
-    as in CVSE, otherwise both have F units and an activation.
+    A single layer (CODER) has an activation. With two (CVSE) and `narrow`, the hidden layer has F / 2 units and the last
+    one no activation, as in CVSE; without `narrow` both have F units and an activation.
     """
 
     graph: Tensor  # (g, g) Â; fixed
@@ -43,7 +43,7 @@ class ConceptGraphNetwork(nn.Module):
         self.weights = nn.ParameterList(nn.init.xavier_uniform_(torch.empty(shape)) for shape in shapes)
 
     def forward(self) -> Tensor:
-        """(g, F) unit rows in float32."""
+        """Return Y, (g, F) unit rows in float32."""
         nodes = self.vectors
         for layer, weight in enumerate(self.weights, start=1):
             is_last = layer == len(self.weights)
@@ -59,10 +59,10 @@ class ConceptEmbeddings(NamedTuple):
 
 
 def attend(queries: Tensor, nodes: Tensor, weight: Tensor, *, smoothing: float = 10.0) -> ConceptEmbeddings:
-    """a_i = softmax_i(λ_s · q W y_iᵀ), v^C = Σ_i a_i y_i, normalised. The sum runs over the g concepts.
+    """Compute a_i = softmax_i(λ_s · q W y_iᵀ) and v^C = Σ_i a_i y_i, normalised; the sum is over the g concepts.
 
-    (B, D) pooled queries, not normalised, (g, F) Y, (D, F) W^v or W^w -> (B, F), (B, g). `smoothing`: λ_s > 0, else a
-    ValueError (CODER: 10; not the λ of eq. 8). Larger is sharper.
+    (B, D) pooled queries, not normalised, (g, F) Y, (D, F) W^v or W^w -> (B, F), (B, g). `smoothing`: λ_s > 0, 10 in
+    CODER (not the λ of eq. 8); a larger value is sharper. ValueError: it is not positive.
     """
     if not smoothing > 0:
         raise ValueError(f"smoothing must be > 0, got {smoothing}")
@@ -71,10 +71,10 @@ def attend(queries: Tensor, nodes: Tensor, weight: Tensor, *, smoothing: float =
 
 
 class ConceptBranch(nn.Module):
-    """One graph network for both modalities, and an attention for each; queries and embeddings have the network's dimension.
+    """One graph network for both modalities and an attention for each; queries and embeddings have the network's size.
 
-    `unit_queries` scales every query to length 1 first. CODER queries with the pooled vector as it is: where region features
-    are large, its length alone makes the attention pick one concept, and small word vectors attend to all alike.
+    `unit_queries` first normalises every query. CODER uses the pooled vector as it is, so its length sets the sharpness:
+    large region features make the attention pick a single concept, small word vectors spread it evenly over all.
     """
 
     def __init__(
@@ -89,21 +89,21 @@ class ConceptBranch(nn.Module):
 
     @property
     def count(self) -> int:
-        """g."""
+        """Number of concepts, g."""
         return len(self.network.graph)
 
     def nodes(self) -> Tensor:
-        """(g, D) Y; the same for every query of a step, so computed once."""
+        """Return (g, D) Y; the same for every query of a step, so compute it once."""
         with torch.autocast(self.image_weight.device.type, enabled=False):
             nodes: Tensor = self.network()
             return nodes
 
     def embed_images(self, queries: Tensor, nodes: Tensor) -> ConceptEmbeddings:
-        """(B, D) pooled regions, (g, D) Y -> v^C and its attention, in float32 also under autocast."""
+        """Embed (B, D) pooled regions given (g, D) Y: v^C and its attention, in float32 even under autocast."""
         return self._attend(queries, nodes, self.image_weight)
 
     def embed_texts(self, queries: Tensor, nodes: Tensor) -> ConceptEmbeddings:
-        """(B, D) words pooled for the concepts, (g, D) Y -> w^C and its attention."""
+        """Embed (B, D) words pooled for the concepts given (g, D) Y: w^C and its attention, in float32 as above."""
         return self._attend(queries, nodes, self.text_weight)
 
     def _attend(self, queries: Tensor, nodes: Tensor, weight: Tensor) -> ConceptEmbeddings:

@@ -1,5 +1,5 @@
-"""The concepts of a run: their co-occurrence in captions as a graph (CODER supplement A.2; rescaled as in CVSE 2020), their
-word vectors, and the two files that store them."""
+"""The concepts of a run: their co-occurrence in captions as a graph (CODER supplement A.2; rescaled as in CVSE 2020),
+their word vectors, and the two files that store them."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ RESCALE_BASE, RESCALE_SHIFT = 5.0, 0.02  # CVSE: P → 5^(P − 0.02) − 5^(−
 
 
 def count_together(captions: Sequence[Sequence[int]], concepts: int) -> tuple[np.ndarray, np.ndarray]:
-    """Count captions: B_ij (g, g) name both concept i and concept j, N_i (g,) name concept i; int64.
+    """Count captions, int64: B_ij (g, g) name both concept i and concept j, N_i (g,) name concept i.
 
-    A caption, the numbers of its concepts, counts once however often it names one, so that B_ij / N_i is a probability.
+    `captions` are lists of concept numbers. Repeats in a caption count once, so that B_ij / N_i is a probability.
     B_ii = 0: the graph's loops come from the + I of Â.
     """
     from scipy import sparse
@@ -40,28 +40,28 @@ def count_together(captions: Sequence[Sequence[int]], concepts: int) -> tuple[np
 
 
 def conditional(together: np.ndarray, occurrences: np.ndarray) -> np.ndarray:
-    """P_ij = B_ij / N_i, the probability of concept j in a caption that names concept i. (The paper's prose has it
-    the other way round.) (g, g) float64; the row of a concept in no caption is zero."""
+    """Return P_ij = B_ij / N_i, (g, g) float64: the probability of concept j in a caption that names concept i. (The
+    paper's prose swaps i and j.) The row of a concept in no caption is zero."""
     return np.asarray(together / np.maximum(occurrences, 1)[:, None], dtype=np.float64)
 
 
 def rescale(probability: np.ndarray) -> np.ndarray:
-    """5^(P − 0.02) − 5^(−0.02): 0 stays 0, and the threshold 0.3 is a raw P of 0.168."""
+    """Return 5^(P − 0.02) − 5^(−0.02): 0 stays 0, and a threshold of 0.3 corresponds to P = 0.168."""
     return np.asarray(RESCALE_BASE ** (probability - RESCALE_SHIFT) - RESCALE_BASE**-RESCALE_SHIFT)
 
 
 def connect(probability: np.ndarray, *, threshold: float) -> np.ndarray:
-    """H_ij = 1 where P_ij ≥ threshold, otherwise 0; (g, g) float64."""
+    """Return H, (g, g) float64: H_ij = 1 where P_ij ≥ threshold, otherwise 0."""
     return (probability >= threshold).astype(np.float64)
 
 
 def normalise_graph(edges: np.ndarray, norm: GraphNorm = "columns") -> np.ndarray:
-    """(g, g) H → Â, in one of three readings of D^(−1/2) H D^(−1/2) + I: "columns", D_jj = Σ_i H_ij on both sides;
-    "rows-columns", row sums on the left and column sums on the right; "cvse", D^(−1/2) (H + I) D^(−1/2) with the row sums
-    of H + I.
+    """Normalise (g, g) H to Â by one of three readings of D^(−1/2) H D^(−1/2) + I: "columns", D_jj = Σ_i H_ij on both
+    sides; "rows-columns", row sums on the left and column sums on the right; "cvse", D^(−1/2) (H + I) D^(−1/2) with the
+    row sums of H + I.
 
-    H is not symmetric: many rare concepts point at a frequent one, and nothing points back, so many columns have degree
-    zero. D^(−1/2) of zero is zero, so "columns" drops every edge from such a concept; the other two keep all edges.
+    H is not symmetric: many rare concepts have an edge to a frequent one but none back, so many columns have degree
+    zero. D^(−1/2) is zero there, so "columns" drops every edge from such a concept; the other two keep all edges.
     """
     loops = np.eye(len(edges))
     if norm == "cvse":
@@ -73,7 +73,7 @@ def normalise_graph(edges: np.ndarray, norm: GraphNorm = "columns") -> np.ndarra
 
 
 def _inverse_root(degree: np.ndarray) -> np.ndarray:
-    """D^(−1/2) as a vector, 0 where the degree is."""
+    """Return D^(−1/2) as a vector, 0 for degree 0."""
     return np.where(degree > 0, 1.0 / np.sqrt(np.where(degree > 0, degree, 1.0)), 0.0)
 
 
@@ -86,8 +86,8 @@ class Concepts:
     """The concepts of a run."""
 
     vocabulary: ConceptVocabulary
-    together: np.ndarray  # (g, g) int64, train captions that name both
-    occurrences: np.ndarray  # (g,) int64, train captions that name each
+    together: np.ndarray  # (g, g) int64, number of train captions that name both
+    occurrences: np.ndarray  # (g,) int64, number of train captions that name each
     vectors: np.ndarray  # (g, C) float32 word vectors
 
     def __len__(self) -> int:
@@ -96,14 +96,14 @@ class Concepts:
     def graph(
         self, *, threshold: float = 0.3, rescaled: bool = True, norm: GraphNorm = "columns"
     ) -> np.ndarray:
-        """Counts → Â, (g, g) float32, by `normalise_graph`. `threshold`: ε of the graph, on the probability `rescaled` as in
-        CVSE or, literally, on the raw one."""
+        """Return Â, (g, g) float32, from the counts (`normalise_graph`). `threshold`: ε of the graph. It applies to the
+        probabilities, `rescaled` as in CVSE or, in CODER's literal reading, raw."""
         probability = conditional(self.together, self.occurrences)
         edges = connect(rescale(probability) if rescaled else probability, threshold=threshold)
         return normalise_graph(edges, norm)
 
     def to_files(self) -> dict[str, bytes | str]:
-        """concepts.json and concepts.safetensors."""
+        """Return concepts.json and concepts.safetensors: name → content."""
         entries = [asdict(concept) for concept in self.vocabulary.concepts]
         document = {"format": FORMAT, "source": self.vocabulary.source, "concepts": entries}
         arrays = {"together": self.together, "occurrences": self.occurrences, "vectors": self.vectors}

@@ -1,9 +1,9 @@
 """Reduce words to base forms, "dogs" to "dog" and "riding" to "ride", by spelling rules checked against the captions.
 
-Where a rule leaves several candidates ("rid" or "ride"?), the one most frequent in the captions wins. A library does
+If a rule gives several candidates ("rid" or "ride"?), the most frequent one in the captions is used. A library does
 worse: on Flickr8k's 30,000 train captions simplemma 2.0 replaces 18 of the 400 concepts. It turns "playing" (1,483
-captions) into "playe" and leaves "sitting" (1,013) apart from "sit", two of the most frequent motions, and, blind to
-parts of speech and to the captions, makes up "sunglass" and "stripe". Both take about a second."""
+captions) into "playe" and does not reduce "sitting" (1,013) to "sit", two of the most frequent motions. It ignores parts
+of speech and the captions, so it invents "sunglass" and "stripe". Both take about a second."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,13 +11,13 @@ from typing import Literal
 
 Kind = Literal["object", "property", "motion"]
 
-# of a plural's count, which its singular must have: a stray "pant" is not that of "pants"
+# share of a plural's count that its singular must reach: a stray "pant" is not the singular of "pants"
 LEAST_SINGULAR = 0.05
 VOWELS = "aeiou"
 
 
 def _irregular(kind: str) -> dict[str, str]:
-    """Form → base form, of a file with a base form a line, then the forms that no rule gives."""
+    """Read form → base form from a file whose lines have a base form, followed by its irregular forms."""
     lines = (Path(__file__).parent / f"{kind}.txt").read_text("utf-8").splitlines()
     return {form: base for base, *forms in map(str.split, lines) for form in forms}
 
@@ -27,7 +27,7 @@ STOP_WORDS = frozenset(Path(__file__).with_name("stop_words.txt").read_text("utf
 
 
 def kind_of_tag(tag: str) -> Kind | None:
-    """The kind of concept of a Penn Treebank tag: nouns, adjectives and verbs; None for the others."""
+    """Return the kind of concept of a Penn Treebank tag: noun, adjective or verb; None for other tags."""
     if tag.startswith("NN"):
         return "object"
     if tag.startswith("JJ"):
@@ -36,8 +36,8 @@ def kind_of_tag(tag: str) -> Kind | None:
 
 
 def base_form(word: str, kind: Kind, seen: Mapping[str, int], *, tag: str = "") -> str:
-    """The base form of a word in lower case. `seen`: how often each possible base occurs in the captions; a noun's or
-    adjective's base must be one of these. `tag`: Penn Treebank tag; guessed from the ending when ""."""
+    """Return the base form of a word in lower case. `seen`: counts in the captions of all possible base forms; that of a
+    noun or adjective must be among them. `tag`: Penn Treebank tag; "" guesses from the ending."""
     if kind == "object":
         return _action(word, seen) if word.endswith("ing") else _singular(word, seen)
     if kind == "property":
@@ -46,7 +46,7 @@ def base_form(word: str, kind: Kind, seen: Mapping[str, int], *, tag: str = "") 
 
 
 def _action(word: str, seen: Mapping[str, int]) -> str:
-    """A noun in -ing becomes its verb where the captions have that too: "skiing" is "ski", "building" not "build"."""
+    """Reduce a noun in -ing to its verb if the captions have that too: "skiing" to "ski", but not "building"."""
     base = _infinitive(word, seen)
     return base if seen.get(base, 0) >= LEAST_SINGULAR * seen.get(word, 0) > 0 else word
 
@@ -101,7 +101,7 @@ def _infinitive(word: str, seen: Mapping[str, int]) -> str:
 
 
 def _guess(stem: str, doubled: bool) -> str:
-    """The infinitive of a stem not in the captions, after Porter 1980, step 1b: "runn" is run, "danc" dance."""
+    """Return the infinitive of a stem not in the captions, after Porter 1980, step 1b: "runn" → run, "danc" → dance."""
     third_last = stem[-3:-2]
     after_consonant = third_last and third_last not in VOWELS
     if doubled:

@@ -19,8 +19,8 @@ DETERMINERS, PAST = frozenset({"DT", "PRP$"}), frozenset({"VBD", "VBN"})
 def tag_captions(
     captions: Captions, tagger: Tagger = "textblob", *, progress: Progress = silent
 ) -> Iterator[list[tuple[str, str]]]:
-    """Yield each caption's (word, tag) pairs; the words are in lower case. InputError: the library or its model is not
-    installed; the message says how to get it."""
+    """Yield each caption's (word, tag) pairs; `captions` are lower-case words. InputError: the library or its model is
+    not installed; the message has the command that installs it."""
     tag = {"textblob": _textblob, "spacy": _spacy, "nltk": _nltk}[tagger]()
     for start in range(0, len(captions), CAPTIONS_AT_ONCE):
         part = captions[start : start + CAPTIONS_AT_ONCE]
@@ -30,7 +30,7 @@ def tag_captions(
 
 
 def in_context(words: Sequence[str], tags: Sequence[str]) -> list[str]:
-    """Tags without three mistakes of lexicons: the verbs in "a spotted dog", "a red blossom on …" and "left of a dog"."""
+    """Correct three lexicon mistakes: verb tags in "a spotted dog", "a red blossom on …" and "left of a dog"."""
     corrected = list(tags)
     for i, (word, tag) in enumerate(zip(words, tags, strict=True)):
         before, after = corrected[i - 1] if i else "", tags[i + 1] if i + 1 < len(tags) else ""

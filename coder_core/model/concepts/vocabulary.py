@@ -23,11 +23,11 @@ Forms = Mapping[str, tuple[str, Kind]]  # form → base form and kind
 
 @dataclass(frozen=True)
 class Concept:
-    """One concept under its base form."""
+    """A concept, named by its base form."""
 
     word: str
     kind: Kind
-    count: int  # Train captions that name it in any form
+    count: int  # train captions that name it in any form
     forms: tuple[str, ...]
     """Its forms in the captions, most frequent first; a form of several words has single spaces."""
 
@@ -50,11 +50,11 @@ class ConceptVocabulary:
 
     @property
     def words(self) -> list[str]:
-        """The g names."""
+        """Base forms of the g concepts."""
         return [concept.word for concept in self.concepts]
 
     def read(self, captions: Iterable[Sequence[str]]) -> list[list[int]]:
-        """The numbers of the concepts in the words of captions, single words first, in order, with repeats."""
+        """Return the concept numbers of each caption with repeats: those of single words in order, then of phrases."""
         longest = _longest(self.number)
         return [
             [self.number[form] for form in _phrases(caption, longest) if form in self.number]
@@ -65,10 +65,10 @@ class ConceptVocabulary:
 def choose_concepts(
     captions: Iterable[Tagged], size: int, *, source: Source
 ) -> tuple[ConceptVocabulary, list[Fault]]:
-    """The `size` most frequent concepts of captions tagged by `source`, 7 : 2 : 1; fewer, with a warning, where a kind has few.
+    """Choose the `size` most frequent concepts of captions tagged by `source`, 7 : 2 : 1; warn if a kind has too few.
 
-    A word is of its most frequent kind; its forms are one concept under their base form. A base form of several kinds
-    ("a walk", "walking") belongs to the kind that names it in most captions. Equal counts: alphabetical. InputError:
+    A word has its most frequent kind; forms with the same base form are one concept. A base form with several kinds
+    ("a walk", "walking") gets the kind with the most captions. Equal counts are ordered alphabetically. InputError:
     fewer than two concepts.
     """
     texts = [list(caption) for caption in captions]
@@ -99,9 +99,9 @@ def listed_concepts(
     tokens: Mapping[str, Sequence[str]],
     captions: Sequence[Sequence[str]],
 ) -> tuple[ConceptVocabulary, list[Fault]]:
-    """Concepts from a hand-written list, numbered in its order; other forms of a listed word in the captions belong to it
-    too. `tokens`: every listed word as the words of a caption ("t-shirt" as "t", "shirt"). Returns the concepts, and a
-    warning about those in no caption."""
+    """Build concepts from a hand-written list, in its order; other forms of a listed word in the captions count as that
+    concept. `tokens`: each listed word as it is tokenised in captions ("t-shirt" as "t", "shirt"). Return the concepts
+    and a warning about those in no caption."""
     phrase = {word: " ".join(tokens[word]) for kind in KINDS for word in words.get(kind, ())}
     seen = Counter(word for caption in captions for word in caption)
     owner: dict[str, tuple[str, Kind]] = {}
@@ -129,13 +129,13 @@ def listed_concepts(
 
 
 def quotas(size: int) -> dict[Kind, int]:
-    """Concepts of each kind, 7 : 2 : 1 of `size`; the remainder are objects."""
+    """Return the number of concepts of each kind, 7 : 2 : 1 of `size`; the remainder are objects."""
     counts = {kind: size * share // sum(SHARES.values()) for kind, share in SHARES.items()}
     return counts | {"object": size - counts["property"] - counts["motion"]}
 
 
 def _majority(captions: Sequence[Tagged]) -> dict[str, tuple[str, Kind, int]]:
-    """Word → the most frequent tag of its most frequent kind, that kind, and its count; no words of other kinds."""
+    """Map each word to the most frequent tag of its most frequent kind, that kind, and its count; skip other words."""
     tags: dict[str, Counter[str]] = defaultdict(Counter)
     for caption in captions:
         for word, tag in caption:
@@ -156,7 +156,7 @@ def _majority(captions: Sequence[Tagged]) -> dict[str, tuple[str, Kind, int]]:
 
 def _forms(words: Mapping[str, tuple[str, Kind, int]]) -> Forms:
     adjectives = {word: count for word, (_, kind, count) in words.items() if kind == "property"}
-    # "shorts" is no form of "short"; but nouns and verbs share their forms ("a ride", "rides", "riding").
+    # "shorts" is not a form of "short"; but nouns and verbs share their forms ("a ride", "rides", "riding").
     nouns_and_verbs = {word: count for word, (_, kind, count) in words.items() if kind != "property"}
     seen = {"object": nouns_and_verbs, "property": adjectives, "motion": adjectives | nouns_and_verbs}
     forms = {}
@@ -170,7 +170,7 @@ def _forms(words: Mapping[str, tuple[str, Kind, int]]) -> Forms:
 def _count(
     captions: Sequence[Sequence[str]], forms: Forms
 ) -> tuple[dict[str, Counter[Kind]], dict[str, tuple[str, ...]]]:
-    """Base form → captions that name it, by kind, and base form → its forms in the captions, most frequent first."""
+    """Return base form → captions that name it, by kind, and base form → its forms in them, most frequent first."""
     of_base: dict[str, Counter[Kind]] = defaultdict(Counter)
     of_form: dict[str, Counter[str]] = defaultdict(Counter)
     longest = _longest(forms)
@@ -191,12 +191,12 @@ def _count(
 
 
 def _longest(forms: Iterable[str]) -> int:
-    """Words of the longest form."""
+    """Return the number of words in the longest form."""
     return max((form.count(" ") + 1 for form in forms), default=1)
 
 
 def _phrases(caption: Sequence[str], longest: int) -> Iterator[str]:
-    """The words of a caption, then its pairs of words, up to `longest` words."""
+    """Yield the words of a caption, then its phrases of two to `longest` words."""
     yield from caption
     for length in range(2, longest + 1):
         for start in range(len(caption) - length + 1):

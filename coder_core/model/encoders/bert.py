@@ -25,10 +25,9 @@ def check_folder(folder: Path) -> None:
 
 
 def load_tokeniser(name: str, *, download: bool = True) -> Tokeniser:
-    """Load the tokenizer of a BERT by name or folder; it cuts captions at the model's number of positions
-    (512). InputError: it cannot be loaded, is not a BERT, or has more words than the model. `name`: of the
-    model, or its folder. `download`: what this machine lacks. Without, nothing is asked of the hub, for the
-    name may be a stranger's."""
+    """Load the tokenizer of a BERT model, `name` or folder; it truncates captions to the model's number of
+    positions (512). `download`: fetch missing files; if False, the hub is never contacted, because another person may
+    have chosen the name. InputError: it cannot be loaded, is not a BERT, or has more words than the model."""
     from transformers import AutoConfig, AutoTokenizer
 
     source, options = _source(name, download)
@@ -44,8 +43,8 @@ def load_tokeniser(name: str, *, download: bool = True) -> Tokeniser:
 
 
 def _source(name: str, download: bool) -> tuple[str, dict[str, Any]]:
-    """Model for transformers to load, and options. Without `download` always a folder, because with a name it asks the
-    hub even for what is cached."""
+    """Return a name or folder for transformers to load, and options. Without `download` it is always a folder: given a
+    name, transformers contacts the hub even for cached files."""
     options = {"trust_remote_code": False} | ({} if download else {"local_files_only": True, "token": False})
     if Path(name).is_dir():
         check_folder(Path(name))
@@ -77,9 +76,9 @@ def _load(kind: Any, source: str, options: dict[str, Any], **more: Any) -> Any:
 
 
 class BertWords(nn.Module):
-    """Word piece ids -> (B, T, D). The word pieces [CLS] and [SEP] count as words, as in vse_infty.
+    """BERT with a linear layer: word piece ids -> (B, T, D). [CLS] and [SEP] count as words, as in vse_infty.
 
-    Without `pretrained` only the model's configuration is loaded, no weights; `frozen` trains the linear layer alone;
+    Without `pretrained` only the model's configuration is loaded, no weights; `frozen` trains only the linear layer;
     `checkpointing` recomputes activations in the backward pass; `download` as for `load_tokeniser`.
     """
 
@@ -108,6 +107,6 @@ class BertWords(nn.Module):
             self.bert.activation_checkpointing_enable()
 
     def forward(self, words: Tensor, lengths: Tensor) -> Tensor:
-        """(B, T) int64 ids, (B,) lengths -> (B, T, D)."""
+        """Encode captions: (B, T) int64 ids, (B,) lengths -> (B, T, D)."""
         mask = (~padding_mask(lengths, words.shape[1])).long()
         return self.linear(self.bert(input_ids=words, attention_mask=mask).last_hidden_state)

@@ -1,23 +1,23 @@
-"""Dropout with a cheap mask on a CPU: 16 random bits decide an element, one 64-bit draw serves four."""
+"""Dropout with a fast mask on a CPU: 16 random bits per element, so one 64-bit draw serves four elements."""
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-LEVELS = 1 << 16  # of a random 16-bit integer
+LEVELS = 1 << 16  # values of a random 16-bit integer
 FULL = (torch.float32, torch.float64)
 
 
 class Dropout(nn.Dropout):
-    """`nn.Dropout` with a mask of its own on the CPU, where PyTorch's takes three to five times as long.
+    """`nn.Dropout` with its own mask on the CPU, where PyTorch's takes three to five times as long.
 
-    Every element is dropped independently with p rounded to a multiple of 1/65536; the others are divided by exactly
-    the probability of staying, so that the mean is the input. The mask follows from PyTorch's random state alone: it
-    seeds a stream that is the same in every NumPy version.
+    Every element is dropped independently with probability p, rounded to a multiple of 1/65536. The others are divided
+    by exactly the probability of being kept, so that the expected value is the input. PyTorch's random state alone
+    determines the mask: it seeds a stream that is the same in every NumPy version.
     """
 
     def forward(self, features: Tensor) -> Tensor:
-        """(...) -> (...); the input itself in evaluation."""
+        """Return features of the same shape, (...), with dropout in training; in evaluation they are unchanged."""
         if (
             not self.training
             or not 0 < self.p < 1
@@ -29,7 +29,7 @@ class Dropout(nn.Dropout):
 
 
 def scaled_mask(like: Tensor, p: float) -> Tensor:
-    """0 where an element is dropped, 1 / (probability of staying) elsewhere; shape and type of `like`."""
+    """Return 0 for dropped elements and 1 / (probability of being kept) for others, in the shape and type of `like`."""
     levels_kept = min(max(round((1 - p) * LEVELS), 1), LEVELS - 1)
     seed = int(torch.randint(torch.iinfo(torch.int64).max, ()))
     draws = np.random.SFC64(seed).random_raw(-(-like.numel() // 4)).view(np.int16)

@@ -13,15 +13,15 @@ from torch.autograd.function import once_differentiable
 from coder_core.model.encoders.recurrent import mean_states
 from coder_core.ops import full_precision, padding_mask
 
-LOWEST = -1e4  # at padded positions, which then sort last and get no weight
-CACHED = 1 << 15  # numbers ranked at a time: eight bytes each, they fit the core's own cache
+LOWEST = -1e4  # value at padded positions, which then sort last and get no weight
+CACHED = 1 << 15  # numbers ranked at a time: at eight bytes each they fit the core's own cache
 CACHED_VALUES = 1 << 17  # the same without positions: four bytes each, and fewer calls
 TEMPERATURE = 0.1  # of the softmax over ranks
-SMALL = 1 << 16  # batches of fewer numbers take one thread
+SMALL = 1 << 16  # batches of fewer numbers use one thread
 
 
 class GeneralisedPooling(nn.Module):
-    """Sort every channel in descending order and sum it with learned weights θ that depend on the length only.
+    """GPO: sorts every channel in descending order and sums it with learned weights θ that depend only on the length.
 
     θ = softmax(linear(BiGRU(position codes)) / 0.1). `code_size`: size of the position codes and of the GRU (32 in the
     paper).
@@ -34,11 +34,11 @@ class GeneralisedPooling(nn.Module):
         self.score = nn.Linear(code_size, 1, bias=False)
 
     def forward(self, features: Tensor, lengths: Tensor) -> Tensor:
-        """(B, L, D), (B,) -> (B, D)."""
+        """Pool each sample: (B, L, D), (B,) lengths -> (B, D)."""
         return pool_each([self], features, lengths)[0]
 
     def weights(self, lengths: Tensor, longest: int) -> Tensor:
-        """θ, (B, longest), zero from each length on. Computed once per distinct length."""
+        """Return θ, (B, longest), zero from each length on, computed once per distinct length."""
         distinct, row = torch.unique(lengths, return_inverse=True)
         codes = position_codes(longest, self.code_size).to(self.score.weight)
         states = mean_states(self.gru, codes.expand(len(distinct), -1, -1), distinct)
@@ -49,7 +49,7 @@ class GeneralisedPooling(nn.Module):
 
 
 def position_codes(length: int, size: int) -> Tensor:
-    """(length, size) sine and cosine codes of positions 0 … length-1. CODER supplement eq. 9."""
+    """Return (length, size) sine and cosine codes of positions 0 … length-1. CODER supplement eq. 9."""
     position = torch.arange(length, dtype=torch.float32).unsqueeze(1)
     frequency = torch.exp(torch.arange(0, size, 2, dtype=torch.float32) * (-math.log(10000.0) / size))
     codes = torch.empty(length, size)
@@ -59,8 +59,8 @@ def position_codes(length: int, size: int) -> Tensor:
 
 
 def ranked_sum(features: Tensor, lengths: Tensor, weights: Tensor) -> Tensor:
-    """Σ_k weights[b, p, k] · (k-th largest value of channel d) over the first `lengths` positions. (B, L, D), (B,),
-    (B, P, L) for P sums, zero from each length on -> (B, P, D)."""
+    """Compute Σ_k weights[b, p, k] · (k-th largest value of channel d) over the first `lengths` positions: (B, L, D),
+    (B,), (B, P, L) weights for P sums, zero from each length on -> (B, P, D)."""
     if features.device.type != "cpu" or features.dtype == torch.float64:
         return sorted_sum(features, lengths, weights)
     # On a CPU half precision becomes float32, which sorts faster.
@@ -69,7 +69,7 @@ def ranked_sum(features: Tensor, lengths: Tensor, weights: Tensor) -> Tensor:
 
 
 def sorted_sum(features: Tensor, lengths: Tensor, weights: Tensor) -> Tensor:
-    """`ranked_sum` in plain PyTorch."""
+    """Compute `ranked_sum` in plain PyTorch."""
     padded = padding_mask(lengths, features.shape[1]).unsqueeze(-1)
     ranked = features.masked_fill(padded, LOWEST).sort(dim=1, descending=True).values
     return weights.to(features.dtype) @ ranked
@@ -105,10 +105,10 @@ class _RankedSum(torch.autograd.Function):
 def _sum_by_sample(
     features: Tensor, lengths: Tensor, weights: Tensor, *, keep_values: bool, keep_order: bool
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-    """Sums (B, P, D), and for the backward pass the sorted values (B, D, L) and their positions (uint8, or int32).
+    """Return sums (B, P, D) and, for the backward pass, sorted values (B, D, L) and their positions (uint8 or int32).
 
-    A float32 widened to float64 leaves 29 bits free, which carry its position through the sort: one sort by NumPy
-    (vectorised; torch.sort is not) yields values and positions, both exact.
+    A float32 converted to float64 leaves 29 bits free, which carry its position through the sort: one sort by NumPy
+    (vectorised, unlike torch.sort) yields both values and positions exactly.
     """
     batch, longest, channels = features.shape
     features = features.contiguous()
@@ -142,13 +142,13 @@ def _sum_by_sample(
 
 
 def _unrank_by_sample(gradient: Tensor, weights: Tensor, order: Tensor) -> Tensor:
-    """Gradient of the features (B, L, D) from that of the sums (B, P, D), weights (B, P, L) and positions (B, D, L)."""
+    """Return the features' gradient (B, L, D) from the sums' (B, P, D), weights (B, P, L) and positions (B, D, L)."""
     batch, channels, longest = order.shape
     to_features = gradient.new_empty(batch, longest, channels)
 
     def unrank(part: slice) -> None:
         slopes, rank_weights = gradient[part].mT, weights[part]
-        # For one row of weights an outer product, which bmm takes longer for.
+        # With one row of weights this is an outer product, for which bmm is slower.
         to_ranked = slopes * rank_weights if slopes.shape[-1] == 1 else torch.bmm(slopes, rank_weights)
         by_channel = torch.empty_like(to_ranked).scatter_(-1, order[part].long(), to_ranked)
         to_features[part].squeeze(0).copy_(by_channel.transpose(1, 2).squeeze(0))
@@ -158,11 +158,11 @@ def _unrank_by_sample(gradient: Tensor, weights: Tensor, order: Tensor) -> Tenso
 
 
 def _in_parts(work: Callable[[slice], None], samples: int, numbers: int, cached: int) -> None:
-    """Call `work` for a few samples of `numbers` numbers at a time, on as many threads as torch has."""
+    """Call `work` for a few samples of `numbers` numbers at a time, on as many threads as torch uses."""
     size = max(1, cached // max(1, numbers))
     parts = [slice(start, start + size) for start in range(0, samples, size)]
 
-    @torch.no_grad()  # a setting of the thread
+    @torch.no_grad()  # this setting is per thread
     def process(share: list[slice]) -> None:
         for part in share:
             work(part)
@@ -180,10 +180,10 @@ def _in_parts(work: Callable[[slice], None], samples: int, numbers: int, cached:
 
 
 class MeanPooling(nn.Module):
-    """Mean over the positions that exist."""
+    """Mean over the positions without padding."""
 
     def forward(self, features: Tensor, lengths: Tensor) -> Tensor:
-        """(B, L, D), (B,) -> (B, D)."""
+        """Pool each sample: (B, L, D), (B,) lengths -> (B, D)."""
         by_channel = _fill_padded(features, lengths, 0.0).transpose(1, 2).contiguous()
         return by_channel.sum(-1) / lengths.unsqueeze(1).to(features.dtype)
 
@@ -192,15 +192,15 @@ class MaxPooling(nn.Module):
     """Largest value of every channel."""
 
     def forward(self, features: Tensor, lengths: Tensor) -> Tensor:
-        """(B, L, D), (B,) -> (B, D)."""
+        """Pool each sample: (B, L, D), (B,) lengths -> (B, D)."""
         return _fill_padded(features, lengths, LOWEST).amax(1)
 
 
 class PooledByTower(nn.Module):
-    """The tower pools: its one vector a sample."""
+    """The one vector per sample of a tower that pools by itself."""
 
     def forward(self, features: Tensor, lengths: Tensor) -> Tensor:
-        """(B, 1, D), (B,) -> (B, D)."""
+        """Return the vector of each sample: (B, 1, D), (B,) -> (B, D)."""
         return features[:, 0]
 
 
@@ -208,12 +208,12 @@ class KeepAll(nn.Module):
     """No pooling: keep every region and every word, for a scorer that compares them one by one."""
 
     def forward(self, features: Tensor, lengths: Tensor) -> Tensor:
-        """(B, L, D), (B,) -> (B, L, D)."""
+        """Return the features unchanged, (B, L, D)."""
         return features
 
 
 def pool_each(poolings: Sequence[nn.Module], features: Tensor, lengths: Tensor) -> tuple[Tensor, ...]:
-    """The same features through several poolings, (B, L, D), (B,) -> (B, D) each. GPOs share one sort."""
+    """Pool the same features in several ways, (B, L, D), (B,) -> (B, D) each. GPOs share one sort."""
     ranked = [pooling for pooling in poolings if isinstance(pooling, GeneralisedPooling)]
     if len(ranked) < len(poolings):
         return tuple(pooling(features, lengths) for pooling in poolings)
@@ -227,10 +227,10 @@ def _fill_padded(features: Tensor, lengths: Tensor, value: float) -> Tensor:
 
 
 class PVSEPooling(nn.Module):
-    """K embeddings of a sample: what K attention heads select of its local features, as residuals of the pooled vector.
+    """K embeddings of a sample: each of K attention heads adds a residual from its local features to the pooled vector.
 
-    A = softmax over the positions of w₂ tanh(w₁ x), and z_k = LayerNorm(pooled + sigmoid(W A_k x + b)), `pooled` by any
-    `pooling` (B, L, D), (B,) -> (B, D).
+    A = softmax over the positions of w₂ tanh(w₁ x), and z_k = LayerNorm(pooled + sigmoid(W A_k x + b)), where `pooling`,
+    (B, L, D), (B,) -> (B, D), computes `pooled`.
     """
 
     def __init__(self, pooling: nn.Module, dimension: int, count: int) -> None:
@@ -245,18 +245,18 @@ class PVSEPooling(nn.Module):
         nn.init.zeros_(self.residual.bias)
 
     def forward(self, features: Tensor, lengths: Tensor) -> Tensor:
-        """(B, L, D), (B,) -> (B, K, D), not normalised."""
+        """Return K embeddings of each sample: (B, L, D), (B,) -> (B, K, D), not normalised."""
         return self.with_residuals(features, lengths)[0]
 
     def with_residuals(self, features: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        """(B, L, D), (B,) -> (B, K, D) embeddings, not normalised, and (B, K, D) what each head adds."""
+        """Return (B, K, D) embeddings, not normalised, and the (B, K, D) residuals that the heads add."""
         pooled = self.pooling(features, lengths)
         attended = self.attention(features, lengths).transpose(1, 2) @ features  # (B, K, D)
         residuals = torch.sigmoid(self.residual(attended))
         return self.norm(pooled.unsqueeze(1) + residuals), residuals
 
     def attention(self, features: Tensor, lengths: Tensor) -> Tensor:
-        """(B, L, D), (B,) -> (B, L, K) weights; a head's weights sum to 1 over the positions that exist."""
+        """Return (B, L, K) weights; each head's weights sum to 1 over the positions without padding."""
         scores = self.heads(torch.tanh(self.hidden(features)))
         padded = padding_mask(lengths, features.shape[1]).unsqueeze(-1)
         return torch.softmax(scores.masked_fill(padded, float("-inf")), dim=1)

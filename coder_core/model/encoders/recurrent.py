@@ -1,13 +1,13 @@
 """Captions through a bidirectional GRU: one feature per word, the mean of both directions (vsepp, vse_infty).
 
-On a CPU over packed sequences, exact and close to the speed of its matrix products. PyTorch's kernel projects and steps
-one direction after the other, and autograd repeats every small operation of every step. This one projects every
-distinct word once for both directions, lets each step's product add straight into the gates, steps both directions
-together, and collects each weight's gradient in a single product at the end. The parameters are those of an ordinary
-`nn.GRU`. Without it a training step takes 1.2 to 1.55 times as long (lab/cpu_tricks.md).
+On a CPU it has its own kernel over packed sequences, exact and almost as fast as its matrix products alone. PyTorch's
+kernel projects and steps one direction after the other, and autograd repeats every small operation of every step. This
+one projects every distinct word only once per direction, adds each step's product directly into the gates, steps both
+directions together, and computes each weight's gradient in a single product at the end. The parameters are those of an
+ordinary `nn.GRU`. Without it a training step takes 1.2 to 1.55 times as long (lab/cpu_tricks.md).
 
-A word's gates are one row in the order c, r, z, n; c is the recurrent share of the candidate n, before r scales it. The
-recurrent weight adds to the block c, r, z, the input weight to the block r, z, n.
+A word's gates are one row in the order c, r, z, n, where c is the recurrent part of the candidate n before r scales it.
+The recurrent weight adds to the block c, r, z, the input weight to the block r, z, n.
 """
 
 from collections.abc import Sequence
@@ -23,13 +23,13 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from coder_core.model.encoders.dropout import Dropout
 from coder_core.model.products import factor_type, rounded_rows
 
-PADDING = 16  # floats after each row of a weight: rows a power of two apart fall into the same cache lines
-STEP_ROWS, TABLE_ROWS = 8, 64  # of `rounded_rows`: a step's sequences, a batch's words
+PADDING = 16  # unused floats after each row of a weight: rows a power of two apart share cache lines
+STEP_ROWS, TABLE_ROWS = 8, 64  # units of `rounded_rows`, for a step's sequences and a batch's words
 
 
 class RecurrentWords(nn.Module):
-    """Word ids -> (B, T, D) word features. `dropout` is on the components of the word vectors, which begin as `vectors`
-    (words, word_size), at random when None."""
+    """Bidirectional GRU, word ids -> (B, T, D) word features. `dropout` applies to components of the word vectors, which
+    are initialised with `vectors`, (words, word_size), or randomly if None."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class RecurrentWords(nn.Module):
         self.gru = nn.GRU(word_size, dimension, layers, batch_first=True, bidirectional=True)
 
     def forward(self, words: Tensor, lengths: Tensor) -> Tensor:
-        """(B, T) int64 ids, (B,) lengths -> (B, T, D), zero at padded positions."""
+        """Encode captions: (B, T) int64 ids, (B,) lengths -> (B, T, D), zero at padded positions."""
         if words.device.type != "cpu":
             return mean_states(self.gru, self.dropout(self.vectors(words)), lengths)
         packing = pack(lengths, words.shape[1])
@@ -66,7 +66,7 @@ class RecurrentWords(nn.Module):
 
 
 def mean_states(gru: nn.GRU, features: Tensor, lengths: Tensor) -> Tensor:
-    """Mean of a bidirectional GRU's two directions: (B, T, I), (B,) -> (B, T, H), zero at padded positions."""
+    """Return the mean of a bidirectional GRU's directions: (B, T, I), (B,) -> (B, T, H), zero at padded positions."""
     packed = pack_padded_sequence(features, lengths.cpu(), batch_first=True, enforce_sorted=False)
     states, _ = pad_packed_sequence(gru(packed)[0], batch_first=True, total_length=features.shape[1])
     forward, backward = states.chunk(2, dim=-1)
@@ -75,19 +75,19 @@ def mean_states(gru: nn.GRU, features: Tensor, lengths: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Packing:
-    """Position of every word of a padded batch (B, T) in the packed, time-major order both directions share."""
+    """Position of every word of a padded batch (B, T) in the packed, time-major order that both directions share."""
 
     words: Tensor
-    """(2, N) flat indices b·T + t into the padded batch, step by step; the second row reads sequences from their end."""
+    """(2, N) flat indices b·T + t into the padded batch, step by step; the second row is for the backward direction."""
     rows: Tensor
-    """(2, B·T) for each direction the packed row of a padded position; N (a zero row) where padded."""
+    """(2, B·T) for each direction, the packed row of each position of the padded batch; N, a zero row, for padding."""
     previous: Tensor
-    """(N − B,) for every packed row after the first step, the row of the same sequence one step before."""
-    steps: list[int]  # Sequences that are still running at each step
+    """(N − B,) for every packed row after the first step, the row of the same sequence one step earlier."""
+    steps: list[int]  # number of sequences still running at each step
 
 
 def pack(lengths: Tensor, longest: int) -> Packing:
-    """Order the words of sequences with these lengths, all at least 1."""
+    """Compute the packing of sequences with these lengths, all at least 1."""
     order = torch.argsort(lengths, descending=True, stable=True)
     lengths, first = lengths[order].unsqueeze(1), order.unsqueeze(1) * longest
     step = torch.arange(longest)
@@ -103,7 +103,7 @@ def pack(lengths: Tensor, longest: int) -> Packing:
 
 
 def _all_layers(gru: nn.GRU, features: Tensor, packing: Packing) -> Tensor:
-    """Padded (B, T, I) through every layer -> (B, T, H), the mean of the last one's directions."""
+    """Run padded (B, T, I) features through every layer -> (B, T, H), the mean of the last layer's directions."""
     batch, longest, _ = features.shape
     positions = packing.words[0]
     rows = torch.stack([torch.arange(len(positions)), packing.rows[0][packing.words[1]]])
@@ -120,7 +120,7 @@ def _all_layers(gru: nn.GRU, features: Tensor, packing: Packing) -> Tensor:
 def _layer_over_table(
     gru: nn.GRU, layer: int, table: Tensor, rows: Tensor, packing: Packing, *, average: bool
 ) -> Tensor:
-    """One layer over words that are rows (2, N) of a table (U, I) of inputs, in packed order for each direction ->
+    """Run one layer over words given as rows (2, N), in packed order for each direction, of a table of inputs (U, I) ->
     (2, B·T, H) forward and backward states, or (B·T, H) their mean; zero at padded positions."""
     names = [f"{name}_l{layer}" for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
     parameters = [getattr(gru, name + suffix) for suffix in ("", "_reverse") for name in names]
@@ -130,7 +130,7 @@ def _layer_over_table(
 
 
 class _PackedGRU(torch.autograd.Function):
-    """Table (U, I), rows (2, N) of it in packed order -> states (2, B·T, H), or their mean (B·T, H); 0 where padded."""
+    """GRU layer: table (U, I), its rows (2, N) in packed order -> states (2, B·T, H) or mean (B·T, H); 0 at padding."""
 
     @staticmethod
     def forward(
@@ -173,14 +173,14 @@ class _PackedGRU(torch.autograd.Function):
 def _run(
     table: Tensor, rows: Tensor, steps: list[int], for_backward: bool, parameters: Sequence[Tensor]
 ) -> tuple[Tensor, Tensor]:
-    """Gates (2, N, 4H), kept for the backward pass or else of one step alone, and states (2, N + 1, H), the last of
-    them zero; spare rows follow in both."""
+    """Return gates (2, N, 4H), or a buffer for a single step if no backward pass follows, and states (2, N + 1, H), the
+    last of them zero; both have spare rows at the end."""
     size, count = parameters[1].shape[1], rows.shape[1]
     factors = table.dtype if for_backward else factor_type(table)
-    # A step's product may run over rows of the next step, which are written afterwards, and over these spare ones.
+    # A step's product may overwrite rows of the next step, which are written afterwards, and these spare rows.
     gates = table.new_empty(2, (count if for_backward else steps[0]) + STEP_ROWS, 4 * size)
     hidden = table.new_empty(2, count + 1 + STEP_ROWS, size)
-    hidden[:, count] = 0  # what padded positions read
+    hidden[:, count] = 0  # read at padded positions
     projected, recurrent = [], []
     for k in (0, 1):
         w_in, w_hidden, b_in, b_hidden = parameters[4 * k : 4 * k + 4]
@@ -206,7 +206,7 @@ def _run(
 
 
 def _project(table: Tensor, w_in: Tensor, b_in: Tensor, b_hidden: Tensor, factors: torch.dtype) -> Tensor:
-    """(U, I) -> (U, 4H): all biases, and the input's share of r, z, n."""
+    """Project inputs (U, I) to gates (U, 4H): all biases, and the input's part of r, z, n."""
     size = w_in.shape[0] // 3
     projected = table.new_empty(table.shape[0], 4 * size)
     projected[:, :size] = b_hidden[2 * size :]
@@ -219,7 +219,7 @@ def _project(table: Tensor, w_in: Tensor, b_in: Tensor, b_hidden: Tensor, factor
 
 
 def _recurrent(weight: Tensor, factors: torch.dtype) -> Tensor:
-    """(3H, H) -> (H, 3H) for the gates c, r, z."""
+    """Transpose a recurrent weight, (3H, H) -> (H, 3H), in the order of the gates c, r, z."""
     parts = torch.cat(_candidate_first(weight))
     return _spaced(parts, *parts.T.shape).copy_(parts.T) if factors == weight.dtype else parts.to(factors).T
 
@@ -234,11 +234,11 @@ def _add_product(into: Tensor, states: Tensor, recurrent: Tensor) -> None:
 def _run_back(
     gates: Tensor, hidden: Tensor, to_hidden: Tensor, recurrent: list[Tensor], steps: list[int]
 ) -> Tensor:
-    """Gradients of the gates before their sigmoid and tanh, (2, N, 4H); `to_hidden` gains what later steps send."""
+    """Return gradients of the gates before sigmoid and tanh, (2, N, 4H); add those from later steps to `to_hidden`."""
     count, size = to_hidden.shape[1:]
     height = steps[0] + rounded_rows(count - steps[0], TABLE_ROWS)
     to_gates = gates.new_empty(2, max(height, count + STEP_ROWS), 4 * size)
-    to_gates[:, count:] = 0  # rows that round products up; `_gradients` adds them
+    to_gates[:, count:] = 0  # rows that round products up; `_gradients` sums over them
     spare = gates.new_empty(steps[0] + STEP_ROWS, size)
 
     def by_gate(values: Tensor) -> list[tuple[Tensor, ...]]:  # c, r, z, n, and r with z, step by step
@@ -282,11 +282,11 @@ def _gradients(
     hidden: Tensor,
     parameters: list[Tensor],
 ) -> tuple[Tensor | None, ...]:
-    """Gradients that `_PackedGRU.backward` returns: for the table, four constants, and the eight parameters."""
+    """Return the gradients of `_PackedGRU`'s inputs: the table, four constants (None), and the eight parameters."""
     size, first, count = hidden.shape[-1], packing.steps[0], rows.shape[1]
     to_table = torch.zeros_like(table) if for_table else None
     to_parameters: list[Tensor] = []
-    previous = _rounded_up(packing.previous)  # the gradients behind the last word are zero
+    previous = _rounded_up(packing.previous)  # gradients after the last word are zero
     for k in (0, 1):
         w_in, w_hidden = parameters[4 * k : 4 * k + 2]
         to_rzn = to_gates[k, :count, size:]
@@ -305,16 +305,16 @@ def _gradients(
 
 
 def _candidate_first(weight: Tensor) -> tuple[Tensor, Tensor]:
-    """Rows r, z, n -> n and r, z: the recurrent weight in the order of the gates c, r, z."""
+    """Split a recurrent weight's rows r, z, n into n and (r, z), the order of the gates c, r, z."""
     size = weight.shape[1]
     return weight[2 * size :], weight[: 2 * size]
 
 
 def _spaced(like: Tensor, rows: int, columns: int) -> Tensor:
-    """An empty matrix whose rows are spaced apart."""
+    """Allocate a matrix with `PADDING` unused floats after each row."""
     return like.new_empty(rows, columns + PADDING)[:, :columns]
 
 
 def _rounded_up(indices: Tensor) -> Tensor:
-    """Indices of a table's rows, zeros added up to a number of rows that batches share (`rounded_rows`)."""
+    """Append zeros to the row indices of a table, up to a number that many batches share (`rounded_rows`)."""
     return torch.cat([indices, indices.new_zeros(rounded_rows(len(indices), TABLE_ROWS) - len(indices))])

@@ -1,4 +1,4 @@
-"""Encode the regions of an image: a linear layer plus a two-layer MLP (as in vse_infty). Padding is left out."""
+"""Encode the regions of an image: a linear layer plus an MLP (two layers, as in vse_infty). Padding is ignored."""
 
 import math
 
@@ -14,8 +14,8 @@ from coder_core.ops import normalise, padding_mask
 class RegionBatchNorm(nn.BatchNorm1d):
     """Batch normalisation of (N, H) rows with the statistics of all processes.
 
-    In one process it is `nn.BatchNorm1d`. PyTorch's SyncBatchNorm does the same but needs a GPU; this one makes several
-    processes equal one process with the whole batch on any device.
+    In a single process it is `nn.BatchNorm1d`. PyTorch's SyncBatchNorm does the same but needs a GPU; this class works
+    on any device, so that several processes give the results of one process with the whole batch.
     """
 
     def forward(self, rows: Tensor) -> Tensor:
@@ -41,11 +41,11 @@ class RegionBatchNorm(nn.BatchNorm1d):
 
 
 class RegionEncoder(nn.Module):
-    """(B, R, F) region features -> (B, R, D): a linear layer plus an MLP of `layers`, or none with 0. Hidden layers have D / 2
-    units and batch normalisation.
+    """(B, R, F) region features -> (B, R, D): a linear layer plus an MLP of `layers`, or none with 0. Hidden layers
+    have D / 2 units and batch normalisation.
 
-    `dropout` is on the input features; `one_mask` leaves out the same ones of all regions of an image. `rms` divides every
-    region's features by their root mean square first; a region of zeros stays zero.
+    `dropout` applies to the input features; `one_mask` drops the same ones in all regions of an image. `rms` first
+    divides every region's features by their root mean square; a region of zeros stays zero.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class RegionEncoder(nn.Module):
         self.mlp = nn.Sequential(*hidden, *([nn.Linear(width, dimension)] if layers > 0 else []))
 
     def forward(self, regions: Tensor, lengths: Tensor | None = None) -> Tensor:
-        """(B, R, F), (B,) -> (B, R, D). Regions from each length on are padding: zero, and in no statistics."""
+        """Encode regions, (B, R, F), (B,) lengths -> (B, R, D). Padding becomes zero and is left out of statistics."""
         if self.rms:
             regions = normalise(regions) * math.sqrt(regions.shape[-1])
         if self.one_mask and self.training and self.dropout.p:
@@ -83,9 +83,9 @@ class RegionEncoder(nn.Module):
         return rows.new_zeros(*regions.shape[:2], rows.shape[-1]).masked_scatter(real[..., None], rows)
 
     def _encode(self, rows: Tensor) -> Tensor:
-        """(N, F) -> (N, D)."""
+        """Encode regions without padding, (N, F) -> (N, D)."""
         rows = rows if self.one_mask else self.dropout(rows)
-        rows = rows.to(factor_type(rows))  # once, for both layers that read them
+        rows = rows.to(factor_type(rows))  # once, for both layers that take them
         out: Tensor = self.linear(rows)
         if len(self.mlp) > 0:
             out = out + self.mlp(rows) if torch.is_grad_enabled() else out.add_(self.mlp(rows))

@@ -1,1 +1,1 @@
-"""Pretrained towers: a picture encoder and a text encoder with one space, of transformers or of a user's own code."""
+"""Pretrained towers: picture and text encoders with a joint space, from transformers or a user's own code."""

@@ -1,4 +1,4 @@
-"""A picture encoder and a text encoder with one space: the interface, and any dual encoder of transformers."""
+"""A picture encoder and a text encoder with a joint space: the interface, and any dual encoder of transformers."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
@@ -16,28 +16,28 @@ METHODS = ("get_image_features", "get_text_features")
 
 
 class Towers(Protocol):
-    """A picture encoder and a text encoder with one space."""
+    """A picture encoder and a text encoder with a joint space."""
 
     about: dict[
         str, Any
     ]  # stored with a run, to find the same towers again: kind, model or tower, fingerprint …
-    device: torch.device  # where they compute
-    # what the picture tower reads of one upright RGB picture; called in worker processes
+    device: torch.device  # on which they compute
+    # upright RGB picture → input of the picture tower; called in worker processes
     prepare: Callable[[Image], Any]
 
     def encode_pictures(self, prepared: Sequence[Any]) -> np.ndarray:
-        """B prepared pictures -> (B, D) float32 unit rows."""
+        """Encode B prepared pictures as (B, D) float32 unit rows."""
 
     def encode_texts(self, texts: Sequence[str]) -> tuple[np.ndarray, int]:
-        """B texts, put into the prompt -> (B, D) float32 unit rows, and how many texts were cut."""
+        """Encode B texts in the prompt as (B, D) float32 unit rows; also return how many texts were truncated."""
 
 
 class DualEncoder:
-    """Both towers of a transformers model (CLIP, SigLIP, SigLIP 2), in evaluation mode; see `Towers`. Arguments and errors
-    as for `load_pretrained`, and an InputError where the model is not a dual encoder.
+    """Both towers of a transformers model (CLIP, SigLIP, SigLIP 2), in evaluation mode; see `Towers`. Arguments and
+    errors are those of `load_pretrained`; InputError also if the model is not a dual encoder.
 
-    `prompt`: of the texts; {} is the caption. `precision`: of a GPU's products, "bfloat16" (autocast) or "float32"; the CPU
-    computes in float32.
+    `prompt`: template of the texts, with {} for the caption. `precision`: of products on a GPU, "bfloat16" (autocast) or
+    "float32"; a CPU always uses float32.
     """
 
     def __init__(
@@ -70,13 +70,13 @@ class DualEncoder:
         }
 
     def encode_pictures(self, prepared: Sequence[dict[str, np.ndarray]]) -> np.ndarray:
-        """B prepared pictures -> (B, D) float32 unit rows."""
+        """Encode B prepared pictures as (B, D) float32 unit rows."""
         stacks = {name: np.stack([arrays[name] for arrays in prepared]) for name in prepared[0]}
         inputs = {name: torch.from_numpy(stack) for name, stack in stacks.items()}
         return self._encode(METHODS[0], inputs, "pictures")
 
     def encode_texts(self, texts: Sequence[str]) -> tuple[np.ndarray, int]:
-        """B texts, put into the prompt -> (B, D) float32 unit rows, and how many were longer than the tower reads."""
+        """Encode B texts in the prompt as (B, D) float32 unit rows; also return how many were truncated."""
         texts = self._tokeniser.cased(fill_prompt(self.prompt, texts))
         longest, tokenizer = self._tokeniser.longest, self._tokeniser.tokenizer
         lengths = [len(ids) for ids in tokenizer(texts, verbose=False)["input_ids"]]
@@ -94,19 +94,19 @@ class DualEncoder:
 
 
 def fill_prompt(prompt: str, texts: Sequence[str]) -> list[str]:
-    """The texts in the prompt, instead of its {}."""
+    """Put each text into the prompt in place of {}."""
     return [prompt.replace("{}", text) for text in texts]
 
 
 def check_prompt(prompt: str) -> None:
-    """Raise an InputError of a prompt without exactly one {} for the caption."""
+    """Raise InputError if a prompt does not contain exactly one {} for the caption."""
     if prompt.count("{}") != 1:
         fix = 'for example --prompt "a photo of {}"'
         raise InputError.at("--prompt", f"is {prompt!r:.80}", "{} once", fix)
 
 
 def unit_rows(rows: Tensor, samples: str) -> np.ndarray:
-    """(B, D) of any float type -> float32 unit rows. InputError: NaN, Inf, or a row of length 0."""
+    """Normalise (B, D) rows of any float type to float32 unit rows. InputError: NaN, Inf, or a row of length 0."""
     values = rows.detach().float()
     lengths = values.norm(dim=-1, keepdim=True)
     if not bool((lengths.isfinite() & (lengths > 0)).all()):

@@ -1,4 +1,4 @@
-"""Halves of a model that a run trains on: a picture encoder or a text encoder, of transformers or of a user's own."""
+"""Halves of a pretrained model, as used in runs: picture or text encoders, from transformers or a user's own code."""
 
 import hashlib
 from collections.abc import Callable, Sequence
@@ -19,19 +19,19 @@ from coder_core.model.towers.pretrained import WHOLE, Pretrained, Tokeniser, loa
 from coder_core.model.towers.regions import NORMALISED_LATE, PROBE, WRAP, boxes, picture_grid
 from coder_core.ops import padding_mask
 
-PATCHWORK = {"pixel_values", "pixel_attention_mask", "spatial_shapes"}  # what NaFlex makes of a picture
+PATCHWORK = {"pixel_values", "pixel_attention_mask", "spatial_shapes"}  # NaFlex inputs of a picture
 EXAMPLE = "docs/training.md, Towers, shows one"
-POOLER = "pooler."  # weights of BERT that many checkpoints lack
+POOLER = "pooler."  # prefix of BERT weights that many checkpoints lack
 
 
 @dataclass(frozen=True)
 class TowerChoice:
-    """Choice of a tower and of the form of its features; names as for `load_pretrained`, or package.module:function."""
+    """Choice of a tower and the form of its features; a name as for `load_pretrained`, or package.module:function."""
 
     name: str
     where: str
-    pooled: bool  # One vector a sample, as the model pools, instead of all its patches or tokens
-    projected: bool  # Patches and tokens in the model's joint space, where it projects into one
+    pooled: bool  # one vector per sample, pooled by the model, instead of all its patches or tokens
+    projected: bool  # patches and tokens in the model's joint space, if it has one
     revision: str = ""
     expected: str = ""
 
@@ -42,12 +42,12 @@ class TowerChoice:
 
     @property
     def fix(self) -> str:
-        """Advice where the model is not the one that a run noted."""
+        """Advice for a model that is not the one a run recorded."""
         flag = self.where.split(" ")[0]
         return f"restore the model the run was trained with, or name its folder: --resume RUN {flag} FOLDER"
 
     def load(self, *, pictures: bool = True) -> Pretrained:
-        """The whole model of transformers, without `pictures` one that may read texts alone; errors as for
+        """Load the whole model from transformers; without `pictures` it may be a model of texts alone. Errors as for
         `load_pretrained`."""
         settings: dict[str, Any] = {"revision": self.revision, "expected": self.expected, "fix": self.fix}
         unread = "" if pictures or self.pooled else POOLER
@@ -60,28 +60,28 @@ class ImageHalf:
 
     about: dict[str, Any]  # description stored with a run, to find it again
     module: nn.Module  # (B, 3, H, W), or (B, P, C + 2) of `_patchwork`, and (B,) lengths -> (B, L, F)
-    # of one upright RGB picture -> (3, H, W), or (P, C + 2), float32, in worker processes
+    # upright RGB picture -> (3, H, W) or (P, C + 2) float32; called in worker processes
     prepare: Callable[[Image], np.ndarray]
     local_features: int  # L
     size: int  # F
-    # B prepared pictures -> (B,) how many of the L each has; all when None
+    # B prepared pictures -> (B,) number of local features of each; None: L for all
     counts: Callable[[Tensor], Tensor] | None = None
     # picture -> (L, 4) float32 left, top, right, bottom of the local features as shares of its sides; None
-    # where they are not a square grid, or what a user's own tower sees is unknown
+    # if they are not a square grid, or for a user's own tower, whose view is unknown
     boxes_of: Callable[[Image], np.ndarray] | None = None
 
     def lengths(self, prepared: Tensor) -> Tensor:
-        """(B,) local features of B prepared pictures."""
+        """Return (B,) numbers of local features of B prepared pictures."""
         every = torch.full((len(prepared),), self.local_features)
         return every if self.counts is None else self.counts(prepared)
 
     def boxes(self, picture: Image) -> np.ndarray | None:
-        """Boxes of the local features, see `boxes_of`."""
+        """Return the boxes of the local features, see `boxes_of`."""
         return None if self.boxes_of is None else self.boxes_of(picture)
 
 
 class OwnTokeniser:
-    """Texts -> the ids that a user's object gives; its method `tokenise`, and `words`, the number of ids."""
+    """Tokeniser by a user's object: its method `tokenise` and, optionally, its attribute `words`, the number of ids."""
 
     def __init__(self, user: Any) -> None:
         self._tokenise, self._words = user.tokenise, int(getattr(user, "words", 0)) or 1
@@ -93,21 +93,21 @@ class OwnTokeniser:
         return [[int(number) for number in numbers] for numbers in self._tokenise(list(texts))]
 
     def unknown(self, words: Sequence[str]) -> list[str]:
-        """[]: the user's object does not report unknown words."""
+        """Return []: the user's object does not report unknown words."""
         return []
 
     def pieces(self, text: str) -> list[str]:
-        """Each id of a text as a string."""
+        """Return each id of a text as a string."""
         return [str(number) for number in self([text])[0]]
 
 
 @dataclass(frozen=True)
 class TextHalf:
-    """A text encoder, described as an image half is."""
+    """A text encoder."""
 
-    about: dict[str, Any]
-    module: nn.Module  # (B, T) ids, (B,) lengths -> (B, T, F), or (B, 1, F) where it pools
-    tokenise: Tokeniser | OwnTokeniser  # Texts -> the ids of each, cut to what it reads
+    about: dict[str, Any]  # as in `ImageHalf`
+    module: nn.Module  # (B, T) ids, (B,) lengths -> (B, T, F), or (B, 1, F) if it pools
+    tokenise: Tokeniser | OwnTokeniser  # texts -> the ids of each, truncated to the encoder's limit
     size: int  # F
 
 
@@ -135,10 +135,10 @@ class VisionModule(nn.Module):
 
 
 class TextModule(nn.Module):
-    """A text encoder of transformers: (B, T) ids, (B,) lengths -> (B, T, F), or (B, 1, F) where it pools.
+    """A text encoder of transformers: (B, T) ids, (B,) lengths -> (B, T, F), or (B, 1, F) if it pools.
 
-    Texts are padded with the id `pad`, to the length `padded_to` without a mask where that is not 0; `padded_left` puts
-    this padding before the text, as some tokenizers of SigLIP 2 write it.
+    Texts are padded with the id `pad`. If `padded_to` is not 0, they are padded to that length and used without a mask;
+    `padded_left` then puts the padding before the text, as some SigLIP 2 tokenizers do.
     """
 
     def __init__(
@@ -181,13 +181,13 @@ class TextModule(nn.Module):
         return features if self.projection is None else self.projection(features)
 
     def _rotated(self, steps: Tensor) -> Tensor:
-        """(B, padded_to) positions rotated by `steps`: by each text's length, which moves the padding to the front."""
+        """Return (B, padded_to) positions rotated by `steps`; by a text's length, which moves padding to the front."""
         positions = torch.arange(self.padded_to, device=steps.device)
         return (positions + steps[:, None].to(positions)) % self.padded_to
 
 
 class OwnModule(nn.Module):
-    """A user's encoder, its output as (B, L, F), or (B, 1, F) where it pools; called with lengths where `lengths`."""
+    """A user's encoder with its output as (B, L, F), or (B, 1, F) if it pools; `lengths` passes lengths to it."""
 
     def __init__(self, module: nn.Module, where: str, *, lengths: bool = False) -> None:
         super().__init__()
@@ -199,13 +199,13 @@ class OwnModule(nn.Module):
 
 
 def _head(model: Any) -> nn.Linear | None:
-    """SigLIP's projection of texts, which is inside its text encoder."""
+    """Return SigLIP's projection of texts, a layer inside its text encoder, or None."""
     head = getattr(model, "head", None)
     return head if isinstance(head, nn.Linear) else None
 
 
 def _pooled(output: Any, where: str) -> Tensor:
-    """(B, 1, F)."""
+    """Return the model's pooled vectors, (B, 1, F). InputError: it has none."""
     rows = getattr(output, "pooler_output", None)
     if rows is None:
         fix = "choose --image-pooling and --text-pooling gpo, mean or max"
@@ -217,8 +217,8 @@ def _pooled(output: Any, where: str) -> Tensor:
 def load_halves(
     image: TowerChoice | None, text: TowerChoice | None
 ) -> tuple[ImageHalf | None, TextHalf | None]:
-    """Load a picture encoder and a text encoder; a model of transformers that is chosen for both is loaded once.
-    InputError: a tower is not on this machine, unsafe, another than expected, or not an encoder of that kind."""
+    """Load a picture encoder and a text encoder; a transformers model chosen for both is loaded only once.
+    InputError: a tower is not on this machine, unsafe, not the expected one, or not an encoder of that kind."""
     loaded = image.load() if image is not None and not image.is_own else None
     image_half = text_half = None
     if image is not None:
@@ -275,7 +275,7 @@ def _text_half(choice: TowerChoice, loaded: Pretrained) -> TextHalf:
 
 
 def _load_own(choice: TowerChoice, module: str, method: str, gives: str) -> tuple[Any, dict[str, Any]]:
-    """The user's object, and its description, where it has this module and this method."""
+    """Load a user's object and its description. InputError: it lacks this module or this method."""
     user, description = load_own(choice.name, choice.where, choice.expected, choice.fix)
     if not isinstance(getattr(user, module, None), nn.Module):
         problem = f"gives a {type(user).__name__} whose {module} is not a torch.nn.Module"
@@ -303,21 +303,21 @@ def _own_text_half(choice: TowerChoice) -> TextHalf:
 
 
 def _pixels(prepare: Callable[[Image], Any], picture: Image) -> np.ndarray:
-    """Picture -> the one array that a tower reads of it."""
+    """Return the single input array of a tower for a picture."""
     arrays = prepare(picture)
     return np.asarray(arrays["pixel_values"] if isinstance(arrays, dict) else arrays, dtype=np.float32)
 
 
 def _patchwork(prepare: Callable[[Image], Any], picture: Image) -> np.ndarray:
-    """Picture of any shape -> (P, C + 2) float32: one patch a row, which ends with the rows and columns of patches that
-    the picture has; rows of zeros pad to the P of the largest picture (SigLIP 2 NaFlex)."""
+    """Convert a picture of any shape to (P, C + 2) float32, one patch per row (SigLIP 2 NaFlex). The last two columns
+    are the picture's numbers of patch rows and patch columns. Rows of zeros pad to P, the most of any picture."""
     arrays = prepare(picture)
     shape = (np.asarray(arrays["pixel_attention_mask"])[:, None] > 0) * arrays["spatial_shapes"]
     return np.concatenate([arrays["pixel_values"], shape], axis=1, dtype=np.float32)
 
 
 def _patch_counts(prepared: Tensor) -> Tensor:
-    """(B, P, C + 2) of `_patchwork` -> (B,) patches that are not padding."""
+    """Return (B,) numbers of patches that are not padding, for (B, P, C + 2) results of `_patchwork`."""
     return (prepared[..., -1] > 0).sum(dim=1)
 
 
@@ -329,7 +329,7 @@ def _patchwork_boxes(prepare: Callable[[Image], np.ndarray], picture: Image) -> 
 def _measured(
     description: dict[str, Any], module: nn.Module, prepare: Callable[[Image], np.ndarray]
 ) -> ImageHalf:
-    """An image half with the local features and the size of its output."""
+    """Return an image half, with number and size of its local features measured from its output."""
     pixels = torch.from_numpy(prepare(PROBE))[None]
     with torch.no_grad():
         _, local_features, size = module(pixels, torch.ones(1)).shape
@@ -338,7 +338,7 @@ def _measured(
 
 
 def weights_fingerprint(module: nn.Module) -> str:
-    """The sha256 (hex) of a module's weights."""
+    """Return the SHA-256 (hex) of a module's weights."""
     digest = hashlib.sha256()
     for name, tensor in module.state_dict().items():
         digest.update(f"{name}\0".encode())

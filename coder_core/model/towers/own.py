@@ -1,4 +1,4 @@
-"""Towers of a user's own code: package.module:function gives an object with encode_pictures and encode_texts."""
+"""Towers in a user's own code: package.module:function returns an object with encode_pictures and encode_texts."""
 
 import hashlib
 import importlib
@@ -17,28 +17,28 @@ from coder_core.console.faults import InputError
 from coder_core.model.towers.dual_encoder import PLAIN_PROMPT, check_prompt, fill_prompt, unit_rows
 from coder_core.model.towers.pretrained import OWN, WHOLE, View
 
-ALLOWED = "CODER_TOWERS"  # Environment variable: own towers that a run may import again, separated by commas
+ALLOWED = "CODER_TOWERS"  # environment variable: comma-separated own towers that a run may import again
 NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 METHODS = ("encode_pictures", "encode_texts")
 
-_typed: set[str] = set()  # on this process's command line
+_typed: set[str] = set()  # names from this process's command line
 
 
 def allow(name: str) -> None:
-    """Let runs import this tower in this process: a person typed its name."""
+    """Allow runs in this process to import this tower, because a person typed its name."""
     _typed.add(name)
 
 
 def is_allowed(name: str) -> bool:
-    """True if the environment allows runs to import this tower."""
+    """Return True if this process's command line or the environment allows runs to import this tower."""
     return name in _typed or name in [entry.strip() for entry in os.environ.get(ALLOWED, "").split(",")]
 
 
 def load_own(name: str, where: str, expected: str, fix: str) -> tuple[Any, dict[str, Any]]:
-    """The user's object that package.module:function returns, and its description. This runs the user's code.
+    """Return the user's object that package.module:function returns, and its description. This runs the user's code.
 
     The function is called without arguments; `where`, `expected` and `fix` as for `load_pretrained`. InputError: the
-    name is of another form, the code fails, or it is not the expected one.
+    name has another form, the code fails, or its fingerprint is not the expected one.
     """
     if not NAME.fullmatch(name):
         example = "for example --tower towers:clip"
@@ -61,11 +61,11 @@ def load_own(name: str, where: str, expected: str, fix: str) -> tuple[Any, dict[
 
 
 class OwnTowers:
-    """A user's towers; see `Towers` and docs/training.md. Importing them runs the user's code; arguments and errors as for
-    `load_own` and `DualEncoder`. InputError: a method is missing, `encode_texts` only where `texts` are needed.
+    """A user's towers; see `Towers` and docs/training.md. Importing them runs the user's code; arguments and errors as
+    for `load_own` and `DualEncoder`. InputError: a method is missing (`encode_texts` is needed only with `texts`).
 
-    `grid` is (rows, columns) of the local features where the user gives it, or None; `view` is the part of a picture of
-    this width and height that the picture tower sees.
+    `grid`: (rows, columns) of the local features, or None if the user does not define it. `view`: width and height of a
+    picture → the part of it that the picture tower sees.
     """
 
     def __init__(
@@ -88,16 +88,16 @@ class OwnTowers:
         self.about: dict[str, Any] = about | {"prompt": prompt}
 
     def encode_pictures(self, prepared: Sequence[Any]) -> np.ndarray:
-        """B prepared pictures -> (B, D) float32 unit rows: the mean of their L local features."""
+        """Encode B prepared pictures as (B, D) float32 unit rows, the normalised means of their local features."""
         return unit_rows(_mean_of_rows(self.local_features(prepared)), "pictures")
 
     def encode_texts(self, texts: Sequence[str]) -> tuple[np.ndarray, int]:
-        """B texts, put into the prompt -> (B, D) float32 unit rows; 0, for how many are cut is not known."""
+        """Encode B texts in the prompt as (B, D) float32 unit rows; return 0, as truncations are not known."""
         rows = self._rows(METHODS[1], fill_prompt(self.prompt, texts), "texts")
         return unit_rows(_mean_of_rows(rows), "texts"), 0
 
     def local_features(self, prepared: Sequence[Any]) -> Tensor:
-        """B prepared pictures -> (B, L, D); L is 1 where the tower gives one vector a picture."""
+        """Encode B prepared pictures as (B, L, D); L is 1 if the tower returns one vector per picture."""
         return self._rows(METHODS[0], list(prepared), "pictures")
 
     def _rows(self, method: str, samples: list[Any], kind: str) -> Tensor:
@@ -109,8 +109,8 @@ class OwnTowers:
 
 
 def local_rows(output: Tensor, count: int, kind: str, where: str) -> Tensor:
-    """The output of a user's encoder for `count` samples, (B, F) or (B, L, F), as (B, L, F). InputError: it has
-    another shape."""
+    """Return the output of a user's encoder for `count` samples, (B, F) or (B, L, F), as (B, L, F). InputError: it
+    has another shape."""
     if output.ndim not in (2, 3) or len(output) != count:
         problem, fix = f"gives shape {tuple(output.shape)} for {count} {kind}", "docs/training.md, Towers"
         raise InputError.at(where, problem, "(B, L, F) or (B, F)", fix)
@@ -118,7 +118,7 @@ def local_rows(output: Tensor, count: int, kind: str, where: str) -> Tensor:
 
 
 def _mean_of_rows(features: Tensor) -> Tensor:
-    """(B, L, D) -> (B, D), rows of zeros left out: they are padding."""
+    """Return the mean of each sample's rows, (B, L, D) -> (B, D), without rows of zeros, which are padding."""
     present = (features != 0).any(dim=-1, keepdim=True)
     return features.sum(dim=1) / present.sum(dim=1).clamp_min(1)
 

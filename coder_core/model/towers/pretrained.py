@@ -1,7 +1,7 @@
-"""Pretrained models of transformers: found on this machine, checked, fingerprinted, loaded from safetensors.
+"""Find pretrained transformers models on this machine, check and fingerprint them, and load them from safetensors.
 
-Nothing is downloaded, no code of the model's own is run, and nothing pickled is opened. torch and transformers are
-imported when a model is loaded.
+This module downloads nothing, runs no code that comes with a model and opens no pickles. It imports torch and
+transformers only to load a model.
 """
 
 import hashlib
@@ -29,12 +29,12 @@ ELSEWHERE = (
     "where its main branch has no safetensors, give both commands the --revision of a pull request that has them "
     "(openai/clip-vit-base-patch32: refs/pr/66), or name another model (openai/clip-vit-large-patch14)"
 )
-MOST_LAYERS = 1_000  # a model of 300,000 is built for minutes
-# implementations inside transformers; another name is fetched as a kernel and run
+MOST_LAYERS = 1_000  # building a model of 300,000 takes minutes
+# implementations inside transformers; for any other name it would download a kernel and run it
 ATTENTION = ("eager", "sdpa")
-LONGEST_UNKNOWN = 512  # tokens, where neither model nor tokenizer says
-PADDED_WHOLE = ("siglip", "siglip2")  # trained on texts padded to their longest length, without a mask
-LOWER_CASED = ("GemmaTokenizer", "GemmaTokenizerFast", "Siglip2Tokenizer")  # SigLIP 2 learned small letters
+LONGEST_UNKNOWN = 512  # tokens, if neither model nor tokenizer has a limit
+PADDED_WHOLE = ("siglip", "siglip2")  # trained on texts padded to the maximum length, without a mask
+LOWER_CASED = ("GemmaTokenizer", "GemmaTokenizerFast", "Siglip2Tokenizer")  # SigLIP 2 expects lower case
 View = tuple[float, float, float, float]
 """Part of a picture that a model sees: left, top, right, bottom as shares of the picture's sides."""
 WHOLE: View = (0.0, 0.0, 1.0, 1.0)
@@ -42,7 +42,7 @@ WHOLE: View = (0.0, 0.0, 1.0, 1.0)
 
 @dataclass(frozen=True)
 class Preparation:
-    """Picture -> name → array of what an image processor makes of it."""
+    """Image preparation by a transformers image processor: picture -> name → array."""
 
     processor: Any
 
@@ -56,7 +56,7 @@ class Preparation:
         return dict(json.loads(self.processor.to_json_string()))
 
     def view(self, width: float, height: float) -> View:
-        """View of a picture of this size: its middle where the processor cuts that out."""
+        """Return the view of a picture of this size: its centre if the processor crops it, otherwise the whole."""
         crop, size = self.settings.get("crop_size"), self.settings.get("size") or {}
         if not self.settings.get("do_center_crop") or not isinstance(crop, dict):
             return WHOLE
@@ -70,13 +70,13 @@ class Preparation:
 
 @dataclass(frozen=True)
 class Tokeniser:
-    """Texts -> the ids of each, by a tokenizer of transformers."""
+    """Tokeniser by a transformers tokenizer: texts -> the ids of each."""
 
     tokenizer: Any
-    longest: int  # Ids of a text, the special ones included; what is longer is cut
-    lower_case: bool = False  # Read all texts in lower case
-    known: int = 0  # Ids below this one have an embedding; 0 where load_tokeniser compared the sizes
-    where: str = ""  # The flag that names the model, for messages
+    longest: int  # maximum ids of a text, including special ones; longer texts are truncated
+    lower_case: bool = False  # convert all texts to lower case
+    known: int = 0  # ids below this one have an embedding; 0 if load_tokeniser has compared the sizes
+    where: str = ""  # the flag that names the model, for messages
 
     def __len__(self) -> int:
         return len(self.tokenizer)
@@ -88,22 +88,22 @@ class Tokeniser:
         return ids
 
     def check(self, largest: int) -> None:
-        """Refuse (InputError) an id that the model has no embedding for."""
+        """Raise InputError if the model has no embedding for the largest id."""
         if 0 < self.known <= largest:
             expected = f"ids below the model's {self.known}"
             fix = "use the tokenizer that was saved with this model"
             raise InputError.at(self.where, f"its tokenizer gives the id {largest}", expected, fix)
 
     def cased(self, texts: Sequence[str]) -> list[str]:
-        """The texts in the case that the model reads."""
+        """Return the texts in the case that the model expects."""
         return [text.lower() for text in texts] if self.lower_case else list(texts)
 
     def unknown(self, words: Sequence[str]) -> list[str]:
-        """Words of which the tokenizer does not know a part."""
+        """Return the words with a part that the tokenizer does not know."""
         return [word for word in words if self.tokenizer.unk_token in self.tokenizer.tokenize(word)]
 
     def pieces(self, text: str) -> list[str]:
-        """Piece of the text behind each of its ids; "" for a special one."""
+        """Return the piece of the text for each of its ids; "" for special ones."""
         pieces = self.tokenizer.convert_ids_to_tokens(self([text])[0])
         special = self.tokenizer.all_special_tokens
         return ["" if piece in special else piece.removesuffix("</w>") for piece in pieces]
@@ -111,22 +111,22 @@ class Tokeniser:
 
 @dataclass(frozen=True)
 class Pretrained:
-    """A loaded model; what reads pictures and texts for it is loaded when first asked for."""
+    """A loaded model; its image processor and tokenizer are loaded on first use."""
 
     folder: Path
-    where: str  # The flag that names it, for messages
-    settings: dict[str, Any]  # Content of its config.json
-    about: dict[str, Any]  # Description stored with a run, by which the same model is found again
-    model: Any  # The model of transformers, float32, in evaluation mode
+    where: str  # the flag that names it, for messages
+    settings: dict[str, Any]  # content of its config.json
+    about: dict[str, Any]  # description stored with a run, to find the same model again
+    model: Any  # the transformers model, float32, in evaluation mode
 
     @cached_property
     def preparation(self) -> Preparation:
-        """Image processor; InputError where the folder has none."""
+        """Image processor. InputError: the folder has none."""
         return Preparation(load_processor(self.folder, self.where))
 
     @cached_property
     def tokeniser(self) -> Tokeniser:
-        """Tokenizer; InputError where the folder has none."""
+        """Tokenizer. InputError: the folder has none."""
         tokenizer = load_tokenizer(self.folder, self.where)
         lower_case = self.padded_whole and type(tokenizer).__name__ in LOWER_CASED
         settings = getattr(self.model.config, "text_config", self.model.config)
@@ -137,7 +137,7 @@ class Pretrained:
 
     @property
     def padded_whole(self) -> bool:
-        """True if the model reads texts padded to their longest length, without a mask."""
+        """True if the model expects texts padded to the maximum length, without a mask."""
         return self.settings.get("model_type") in PADDED_WHOLE
 
 
@@ -156,10 +156,10 @@ def load_pretrained(
 
     Args:
         name: a folder, or the name of a downloaded model; its `revision` is a branch, tag or commit.
-        where: who names the model, for messages; "" is the command line.
-        expected: fingerprint that the model must have; any when "". `fix` is the advice where it has another.
-        methods, pictures: the model must have these methods (of a dual encoder), and settings of pictures.
-        unread: beginning of the names of weights that may be missing, because nothing reads them.
+        where: source of the name, for messages; "" is the flag --model.
+        expected: fingerprint that the model must have; "" accepts any. `fix`: advice if it has another.
+        methods, pictures: the model must have these methods (of a dual encoder), and an image processor.
+        unread: prefix of the names of weights that may be missing, because they are not used.
     """
     where = where or f"--model {name}"
     folder, commit = find_model(name, revision, where)
@@ -175,8 +175,8 @@ def load_pretrained(
 
 
 def find_model(name: str, revision: str = "", where: str = "") -> tuple[Path, str]:
-    """The folder of a model that is on this machine, and its commit ("" for a folder); arguments as above.
-    InputError: it is not on this machine; the message holds the command that downloads it."""
+    """Return the folder of a model on this machine, and its commit ("" for a folder); arguments as above.
+    InputError: it is not on this machine; the message has the command that downloads it."""
     if Path(name).is_dir():
         return _inner_folder(Path(name)), ""
     where = where or f"--model {name}"
@@ -194,20 +194,20 @@ def find_model(name: str, revision: str = "", where: str = "") -> tuple[Path, st
     except (HFValidationError, ValueError, OSError):
         problem = "is neither a folder nor the name of a model"
         raise InputError.at(where, problem, NEEDED, "check the path") from None
-    patterns = " ".join(f'--include "{pattern}"' for pattern in FILES)  # hf reads one pattern after each flag
+    patterns = " ".join(f'--include "{pattern}"' for pattern in FILES)  # hf accepts one pattern per flag
     command = f"hf download {name}{f' --revision {revision}' if revision else ''} {patterns}"
     raise InputError.at(where, problem, NEEDED, f"{command} gets it; {ELSEWHERE}")
 
 
 def _inner_folder(folder: Path) -> Path:
-    """The folder of the transformers model in one that sentence-transformers saved, such as 0_CLIPModel; else the same."""
+    """Return the transformers model in a folder by sentence-transformers, such as 0_CLIPModel; otherwise `folder`."""
     inner = sorted(folder.glob("0_*/config.json"))
     return inner[0].parent if inner and not (folder / "config.json").exists() else folder
 
 
 def read_settings(folder: Path) -> dict[str, Any]:
-    """The config.json of a model folder that runs no code of its own. InputError: it is missing or damaged, a settings
-    file names code or more than 1,000 layers, a settings file is vast, or an entry is a pipe or a device, also by
+    """Read the config.json of a model folder, which must not run code of its own. InputError: it is missing or damaged,
+    a settings file names code or more than 1,000 layers or is too large, or an entry is a pipe or device, even through
     a link."""
     for file in sorted(folder.iterdir()):
         status = file.stat() if file.exists() else None
@@ -227,7 +227,7 @@ def read_settings(folder: Path) -> dict[str, Any]:
 
 
 def _check_settings(settings: dict[str, Any], file: Path) -> None:
-    """Refuse attention fetched from elsewhere and models of very many layers, at any depth of the settings."""
+    """Raise InputError for attention code from elsewhere and for too many layers, at any depth of the settings."""
     for key, value in settings.items():
         where = f"{file} key {key}"
         if key.lstrip("_") == "attn_implementation" and value not in (None, *ATTENTION):
@@ -239,8 +239,8 @@ def _check_settings(settings: dict[str, Any], file: Path) -> None:
 
 
 def check_folder(folder: Path, *, pictures: bool = True) -> dict[str, Any]:
-    """The config.json of a model folder that can be loaded safely. InputError: as for `read_settings`; the weights
-    are missing or pickled, or settings of pictures are missing."""
+    """Return the config.json of a model folder that can be loaded safely. InputError: as for `read_settings`; the
+    weights are missing or pickled, or with `pictures` the image processor is missing."""
     settings = read_settings(folder)
     if not any(folder.glob("*.safetensors")):
         pickled = ", ".join(file.name for file in sorted(folder.glob("*.bin"))[:3])
@@ -267,16 +267,15 @@ def _read_json(file: Path) -> dict[str, Any]:
 
 
 def fingerprint(folder: Path) -> str:
-    """The sha256 (hex) of a model's weights, settings and tokenizer."""
+    """Return the SHA-256 (hex) of a model's weights, settings and tokenizer."""
     files = sorted({file for pattern in FILES for file in folder.glob(pattern)})
     lines = [f"{file.name}\0{file_sha256(file)}\n" for file in files]
     return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
 def load_model(folder: Path, where: str, *, methods: Sequence[str] = (), unread: str = "") -> Any:
-    """A model of transformers in evaluation mode, from safetensors; arguments as for `load_pretrained`. Weights whose
-    names begin with `unread` may be missing, because nothing reads them. InputError: it cannot be loaded, lacks a
-    method, or lacks weights, which would be random."""
+    """Load a transformers model from safetensors, in evaluation mode; arguments as for `load_pretrained`. InputError: it
+    cannot be loaded, lacks a method, or lacks weights (other than `unread` ones), which would be random."""
     import torch
     from transformers import AutoModel
 
@@ -295,8 +294,8 @@ def load_model(folder: Path, where: str, *, methods: Sequence[str] = (), unread:
 
 
 def load_processor(folder: Path, where: str) -> Any:
-    """The image processor of a model in its PIL form, which gives the same numbers on every machine; InputError where
-    there is none."""
+    """Load a model's image processor in its PIL version, which gives the same numbers on every machine. InputError: it
+    has none."""
     from transformers import AutoImageProcessor
 
     fix = "save the processor with the model; wrap towers without one (docs/training.md)"
@@ -304,7 +303,7 @@ def load_processor(folder: Path, where: str) -> Any:
 
 
 def load_tokenizer(folder: Path, where: str) -> Any:
-    """The tokenizer of a model; InputError where there is none."""
+    """Load a model's tokenizer. InputError: it has none."""
     from transformers import AutoTokenizer
 
     return _load(AutoTokenizer, folder, where, "its tokenizer ", "save the tokenizer with the model")
@@ -314,14 +313,14 @@ def _load(kind: Any, folder: Path, where: str, part: str, fix: str, **options: A
     try:
         with quiet():
             return kind.from_pretrained(folder, trust_remote_code=False, local_files_only=True, **options)
-    except Exception as error:  # a damaged file raises anything; transformers names a missing library
+    except Exception as error:  # a damaged file may raise anything; transformers names a missing library
         reason = " ".join((str(error).strip() or type(error).__name__).split())[:300]
         raise InputError.at(where, f"{part}cannot be loaded: {reason}", NEEDED, fix) from error
 
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """No progress bars and no advice while transformers loads."""
+    """Hide progress bars and advice while transformers loads."""
     from transformers.utils import logging
 
     level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()

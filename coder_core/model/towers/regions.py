@@ -1,5 +1,5 @@
 """Local features of pictures: patch tokens or feature-map cells of a pretrained tower, pooled to a grid; patches in the
-joint space of two towers, and how much the picture's embedding reads of each."""
+joint space of two towers, and their weights in the picture's embedding."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -19,21 +19,21 @@ from coder_core.model.towers.dual_encoder import DualEncoder
 from coder_core.model.towers.own import OwnTowers
 from coder_core.model.towers.pretrained import View, load_pretrained
 
-PROBE = Image.new("RGB", (64, 64), "grey")  # shows the shape of what a tower gives
-NORMALISED_LATE = ("clip", "clip_vision_model")  # their last layer norm reaches the class token only
+PROBE = Image.new("RGB", (64, 64), "grey")  # to measure the shape of a tower's output
+NORMALISED_LATE = ("clip", "clip_vision_model")  # they apply the last layer norm only to the class token
 WRAP = "wrap it (docs/training.md, Towers)"
 JOINT = "use CLIP or SigLIP, or wrap the towers (docs/training.md)"
 
 
 class PreparedRegions(NamedTuple):
-    """A prepared picture, and the part of it that the tower sees."""
+    """A prepared picture, and the part of the picture that the tower sees."""
 
     prepared: Any
     view: View
 
 
 def boxes(view: View, rows: int, columns: int) -> np.ndarray:
-    """(rows · columns, 4) float32: left, top, right, bottom of every cell as shares of the picture's sides."""
+    """Return (rows · columns, 4) float32: left, top, right, bottom of every cell as shares of the picture's sides."""
     left, top, right, bottom = view
     x, y = np.linspace(left, right, columns + 1), np.linspace(top, bottom, rows + 1)
     cells = [(x[c], y[r], x[c + 1], y[r + 1]) for r in range(rows) for c in range(columns)]
@@ -41,9 +41,9 @@ def boxes(view: View, rows: int, columns: int) -> np.ndarray:
 
 
 class RegionTower:
-    """Pictures -> a grid of features, pooled to `grid` cells a side; 0 keeps all. `features`: prepared pictures -> (B, rows,
-    columns, F). `about` is stored with the features, to find the same tower again. `prepare` and `view` are called in
-    worker processes. InputError: the tower gives no grid, or a smaller one."""
+    """Tower that encodes pictures as a grid of features, pooled to `grid` cells per side; 0 keeps all. `features`:
+    prepared pictures -> (B, rows, columns, F). `about` is stored with the features, to find the same tower again.
+    `prepare` and `view` are called in worker processes. InputError: the tower has no grid, or a smaller one."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class RegionTower:
 
     @property
     def regions(self) -> int:
-        """L: cells of a picture."""
+        """Number of cells per picture, L."""
         return self.rows * self.columns
 
     def _compute(self, pictures: Sequence[PreparedRegions]) -> Tensor:
@@ -78,8 +78,8 @@ class RegionTower:
             return adaptive_avg_pool2d(grid.permute(0, 3, 1, 2), self._grid).permute(0, 2, 3, 1)
 
     def encode(self, prepared: Sequence[PreparedRegions]) -> np.ndarray:
-        """B prepared pictures -> (B, L, F) float16, row by row of the grid. InputError: NaN, Inf, or numbers that
-        float16 cannot hold."""
+        """Encode B prepared pictures as (B, L, F) float16, row by row of the grid. InputError: NaN, Inf, or numbers
+        beyond the range of float16."""
         values = self._compute(prepared).flatten(1, 2).half().cpu().numpy()
         if not np.isfinite(values).all():
             problem = "gives NaN, Inf or numbers above 65,504"
@@ -87,11 +87,11 @@ class RegionTower:
         return np.asarray(values)
 
     def boxes_of(self, picture: Image.Image) -> np.ndarray:
-        """(L, 4) float32 boxes of a picture's regions, see `boxes`."""
+        """Return (L, 4) float32 boxes of a picture's regions, see `boxes`."""
         return boxes(self.prepare(picture).view, self.rows, self.columns)
 
     def encode_picture(self, picture: Image.Image) -> np.ndarray:
-        """One upright RGB picture -> (L, F) float32, the numbers that its features file would hold."""
+        """Encode one upright RGB picture as (L, F) float32, the numbers that a features file would contain."""
         return self.encode([self.prepare(picture)])[0].astype(np.float32)
 
 
@@ -111,8 +111,8 @@ def transformers_regions(
     expected: str = "",
     where: str = "",
 ) -> RegionTower:
-    """The picture tower of any transformers model with patch tokens or a feature map (CLIP, SigLIP, DINOv2, ResNet
-    …). Arguments and errors as for `DualEncoder` and `RegionTower`."""
+    """Load the picture tower of any transformers model with patch tokens or a feature map (CLIP, SigLIP, DINOv2,
+    ResNet …). Arguments and errors as for `DualEncoder` and `RegionTower`."""
     fix = "restore the model the features were made with"
     loaded = load_pretrained(name, where=where, revision=revision, expected=expected, fix=fix)
     target, prepare = torch.device(device), loaded.preparation
@@ -133,8 +133,8 @@ def transformers_regions(
 
 
 def picture_grid(model: Any, pixels: Tensor, late_norm: bool, where: str) -> Tensor:
-    """(B, 3, H, W) pixels -> (B, rows, columns, F) of a picture tower of transformers: patch tokens without the special
-    ones in front, through the last layer norm where `late_norm`, or a feature map. Others are an InputError."""
+    """Encode (B, 3, H, W) pixels as (B, rows, columns, F) by a transformers picture tower: its feature map, or its patch
+    tokens without the special ones in front, normalised if `late_norm`. InputError: its output is neither."""
     output = model(pixel_values=pixels).last_hidden_state
     if output.ndim == 4:
         return output.permute(0, 2, 3, 1)
@@ -153,9 +153,9 @@ def picture_grid(model: Any, pixels: Tensor, late_norm: bool, where: str) -> Ten
 
 
 def own_regions(name: str, *, grid: int, expected: str = "") -> RegionTower:
-    """The picture tower of a user's own code: `encode_pictures` gives (B, L, F); `grid` = (rows, columns) says how
-    the L lie where they are not a square; `view(width, height)` which part of a picture it sees where not the whole.
-    InputError: as for `OwnTowers`, or the L are not a grid."""
+    """Load the picture tower of a user's own code, whose `encode_pictures` returns (B, L, F). It defines `grid` = (rows,
+    columns) if the L features are not a square, and `view(width, height)` if it sees only part of a picture.
+    InputError: as for `OwnTowers`, or the L features are not a grid."""
     towers = OwnTowers(name, expected=expected, texts=False)
 
     def features(prepared: Sequence[Any]) -> Tensor:
@@ -175,22 +175,22 @@ def own_regions(name: str, *, grid: int, expected: str = "") -> RegionTower:
 class Patches:
     """The L patches of a picture."""
 
-    features: np.ndarray  # (L, D) float32, in the space of the towers' embeddings; not of length 1
-    # (L, 4) float32 left, top, right, bottom as shares of the picture's sides; None where they are not a grid
+    features: np.ndarray  # (L, D) float32, in the space of the towers' embeddings; not normalised
+    # (L, 4) float32 left, top, right, bottom as shares of the picture's sides; None if they are not a grid
     boxes: np.ndarray | None
-    # (L,) float32 weights with which the picture's embedding reads the patches; None where no layer has them
+    # (L,) float32 attention weights of the patches in the picture's embedding; None if no layer has them
     attention: np.ndarray | None = None
 
 
 def encode_patches(towers: DualEncoder | OwnTowers, picture: Image.Image) -> Patches:
-    """The patches of an upright RGB picture.
+    """Encode the patches of an upright RGB picture.
 
-    CLIP: the last layer lets every patch read itself alone (attention = identity; its values pass through the rest of
-    the layer), then come the last layer norm and the projection: MaskCLIP, Zhou et al. 2022 (arXiv:2112.01071),
-    section 3.2. The attention is that of the class token in the last layer, the mean of its heads: Caron et al. 2021
-    (DINO), figure 1. SigLIP: its attention-pooling head reads each patch alone, and the attention is that of the
-    head. Own towers: the L features of `encode_pictures`, whose mean is their embedding. InputError: the model is
-    built otherwise, or reads pictures of any shape.
+    CLIP: in the last layer every patch attends only to itself (attention = identity; its values pass through the rest
+    of the layer); the last layer norm and the projection follow: MaskCLIP, Zhou et al. 2022 (arXiv:2112.01071),
+    section 3.2. The attention is that of the class token in the last layer, averaged over the heads: Caron et al. 2021
+    (DINO), figure 1. SigLIP: its attention-pooling head is applied to each patch alone, and the attention is the
+    head's. Own towers: the L features of `encode_pictures`, whose mean is the picture's embedding. InputError: the
+    model has another architecture, or accepts pictures of any shape.
     """
     inputs = towers.prepare(picture)
     if isinstance(towers, OwnTowers):
@@ -221,7 +221,7 @@ def encode_patches(towers: DualEncoder | OwnTowers, picture: Image.Image) -> Pat
 
 
 def _with_class_token(vision: Any, projection: nn.Module, pixels: Tensor) -> tuple[Tensor, Tensor]:
-    """(L, D) and (L,) of a tower whose embedding is its class token; its last layer is computed once more."""
+    """Return (L, D) features and (L,) attention of a tower that embeds by a class token; recompute its last layer."""
     with _eager(vision):
         output = vision(pixel_values=pixels, output_attentions=True, output_hidden_states=True)
     layer, tokens = vision.encoder.layers[-1], output.hidden_states[-2][0]
@@ -232,7 +232,7 @@ def _with_class_token(vision: Any, projection: nn.Module, pixels: Tensor) -> tup
 
 
 def _with_head(vision: Any, pixels: Tensor) -> tuple[Tensor, Tensor]:
-    """(L, D) and (L,) of a tower whose embedding is what its head reads of the patches."""
+    """Return (L, D) features and (L,) attention of a tower that embeds by an attention-pooling head."""
     tokens = vision(pixel_values=pixels).last_hidden_state
     attention = vision.head.attention(vision.head.probe, tokens, tokens, need_weights=True)[1][0, 0]
     return vision.head(tokens[0][:, None]), attention
@@ -240,7 +240,7 @@ def _with_head(vision: Any, pixels: Tensor) -> tuple[Tensor, Tensor]:
 
 @contextmanager
 def _eager(model: Any) -> Iterator[None]:
-    """Attention computed so that its weights are returned; the faster kernels keep them to themselves."""
+    """Use eager attention, which can return its weights; the faster kernels cannot."""
     before = model.config._attn_implementation
     model.set_attn_implementation("eager")
     try:

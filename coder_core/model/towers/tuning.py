@@ -1,6 +1,6 @@
 """A tower as an encoder of a model: frozen, with low-rank adapters (LoRA), or trained in full.
 
-What is not trained is shared by all copies (momentum encoder, teacher) and is in no state: neither copied nor stored.
+Weights that are not trained are shared by all copies (momentum encoder, teacher) and left out of every saved state.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from torch import Tensor, nn
 from coder_core.config.model import TowersConfig, Tuning
 from coder_core.console.faults import InputError
 
-ADAPTER = ".lora_"  # in the names of an adapter's weights
+ADAPTER = ".lora_"  # part of the names of an adapter's weights
 
 
 class TunedTower(nn.Module):
-    """A tower, inputs, (B,) lengths -> (B, L, F), which is changed in place (`structure_of` gives a copy that may be), and
-    the layer on top, F -> D, or the identity. `config` has rank, α and dropout of adapters; `where` is for messages.
-    InputError: adapters are asked for and the tower has no linear layer."""
+    """A tower, inputs, (B,) lengths -> (B, L, F), with a layer on top, F -> D, or the identity. The tower is modified in
+    place: pass a copy (`structure_of`). `config`: rank, α and dropout of adapters. `where`: for messages. InputError:
+    adapters are requested, but the tower has no linear layer."""
 
     def __init__(
         self,
@@ -48,14 +48,14 @@ class TunedTower(nn.Module):
         self.register_load_state_dict_pre_hook(_keep_shared)
 
     def forward(self, inputs: Tensor, lengths: Tensor) -> Tensor:
-        """Inputs as the tower reads them, (B,) lengths -> (B, L, D)."""
+        """Encode the tower's inputs, with (B,) lengths, as (B, L, D)."""
         with torch.set_grad_enabled(torch.is_grad_enabled() and self.tuning != "frozen"):
             features = self.tower(inputs, lengths)
         out: Tensor = self.linear(features)
         return out
 
     def train(self, mode: bool = True) -> TunedTower:
-        """A frozen tower reads without dropout, and only one that is trained in full changes its batch statistics."""
+        """Set the mode, but keep a frozen tower in evaluation mode, and batch norm too in a tower with adapters."""
         super().train(mode)
         if self.tuning == "frozen":
             self.tower.eval()
@@ -66,7 +66,7 @@ class TunedTower(nn.Module):
         return self
 
     def __deepcopy__(self, memo: dict[int, Any]) -> TunedTower:
-        """A copy that shares the weights that are not trained."""
+        """Return a copy that shares the weights that are not trained."""
         memo |= {id(tensor): tensor for name, tensor in _named_tensors(self) if name in self.shared}
         twin = type(self).__new__(type(self))
         memo[id(self)] = twin
@@ -74,13 +74,13 @@ class TunedTower(nn.Module):
         return twin
 
     def checkpoint_activations(self) -> None:
-        """Recompute the activations of every part of the tower that can in the backward pass."""
+        """Recompute activations in the backward pass, in every part of the tower that supports this."""
         for part in self.tower.modules():
             if getattr(part, "supports_gradient_checkpointing", False):
                 part.activation_checkpointing_enable()  # type: ignore[operator]
 
     def freeze_unused(self, inputs: Tensor, lengths: Tensor) -> None:
-        """Freeze what no gradient reaches: a pooling that is passed over, a token of masked pretraining.
+        """Freeze parameters that no gradient reaches, such as an unused pooling or the mask token of pretraining.
         `inputs`, `lengths`: a sample."""
         if self.tuning == "frozen":
             return
@@ -94,10 +94,10 @@ class TunedTower(nn.Module):
         self.train(mode)
 
     def blending(self, original: nn.Module) -> Callable[[float], None]:
-        """A function of α that sets the tower to α · its present weights + (1 − α) · the original ones,
-        exactly at 0 and 1 (WiSE-FT, Wortsman et al. 2022). An adapter is added to the original, so it is
-        scaled by α. Tensors that are no floats, such as counters, stay. `original`: the tower before it was
-        tuned."""
+        """Return a function of α that sets the tower to α · its current weights + (1 − α) · the original ones,
+        exactly at 0 and 1 (WiSE-FT, Wortsman et al. 2022). An adapter is added to the original weights, so it is
+        scaled by α instead. Integer tensors, such as counters, are unchanged. `original`: the tower before
+        tuning."""
         if self.tuning != "full":
             return self._scale_adapters
         originals = dict(_named_tensors(original))
@@ -121,7 +121,7 @@ class TunedTower(nn.Module):
 
 
 def merge_adapters(module: nn.Module) -> None:
-    """Add every adapter to the weights it adapts, in place, which leaves the plain tower."""
+    """Merge every adapter into the weights that it adapts, in place, which leaves the plain tower."""
     from peft.tuners.tuners_utils import BaseTunerLayer
 
     for name, part in list(module.named_children()):
@@ -133,8 +133,8 @@ def merge_adapters(module: nn.Module) -> None:
 
 
 def structure_of(module: nn.Module, *, share: bool) -> nn.Module:
-    """A copy of a module whose parts may be replaced. `module`: to copy. `share`: its weights with the copy.
-    On the device "meta" the copy has none."""
+    """Return a copy of a module whose parts may be replaced. `share`: share the weights with the copy. If the
+    default device is "meta", the copy's weights have no data."""
     memo: dict[int, Any] = {}
     for _, tensor in _named_tensors(module):
         if torch.get_default_device().type == "meta":
@@ -158,14 +158,14 @@ def _leave_out_shared(
 
 
 def _keep_shared(module: nn.Module, state: dict[str, Any], prefix: str, *_: Any) -> None:
-    """Give the loading of a state the tensors it leaves out: those that are there."""
+    """Add to a state that is being loaded the shared tensors that it leaves out, as the module has them."""
     assert isinstance(module, TunedTower)
     present = {f"tower.{name}": tensor for name, tensor in module.tower.state_dict(keep_vars=True).items()}
     state |= {prefix + name: tensor for name, tensor in present.items() if name in module.shared}
 
 
 def _add_adapters(tower: nn.Module, config: TowersConfig, where: str) -> None:
-    """An adapter for every linear layer but those inside PyTorch's attention, which reads their weights directly."""
+    """Add an adapter to every linear layer except those in PyTorch's attention, which uses their weights directly."""
     from peft import LoraConfig, inject_adapter_in_model
 
     modules = list(tower.named_modules())
