@@ -26,7 +26,7 @@ from coder_core.runs.status import read_status
 from coder_core.training.launch import start_run
 from tests.support.tiny_runs import quiet, write_tiny_data
 
-# The rows of the table "objectives" set bank and prototypes themselves: a flag that changes no row is refused.
+# No bank or prototypes: the rows of "objectives" set them themselves, and a flag that changes no row is refused.
 OBJECTIVES = {"word-threshold": 1, "batch-size": 8, "epochs": 1, "dimension": 8}
 OBJECTIVES |= {"word-size": 6, "word-vectors": "random", "threads": 1, "device": "cpu", "warmup-steps": 0}
 

@@ -1,4 +1,4 @@
-"""A new picture as a query, the look-alike of one, and pictures inside tar and parquet files, which are checked."""
+"""A new picture as a query, the picture most like another one, and pictures inside tar and parquet files."""
 
 import io
 import json
@@ -85,7 +85,7 @@ DEV = [NAMES.index(name) for name in NAMES if SPLITS[name] == "dev"]
 
 @pytest.fixture(scope="module")
 def base(tmp_path_factory, own_threads):
-    """Folders tar/ and parquet/ of pictures, and runs/ with a run of each that a tiny CLIP embedded."""
+    """Folders tar/ and parquet/ of pictures, and runs/ with a run of each, embedded by a tiny CLIP."""
     folder = tmp_path_factory.mktemp("packed")
     write_tiny_clip(folder / "clip")
     for name, layout in LAYOUT.items():

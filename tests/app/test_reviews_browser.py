@@ -1,4 +1,4 @@
-"""A queue judged by keys in two tabs, texts that would do harm, a card's menu, the way to a training, a report."""
+"""A queue judged by keys in two tabs, texts that would do harm, a card's menu, the link to training, a report."""
 
 import re
 from urllib.parse import urlencode

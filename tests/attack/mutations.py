@@ -71,7 +71,7 @@ def flipped(source, site):
 
 
 def noticed(folder, tests):
-    """True if a test fails, in a fork that ends after the first failure or the time limit."""
+    """Return True if a test fails, in a fork that ends after the first failure or the time limit."""
     child = os.fork()
     if child == 0:
         import pytest

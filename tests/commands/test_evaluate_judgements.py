@@ -1,4 +1,4 @@
-"""python -m coder_core.evaluate --positives: judgements beyond the labels, of files and of COCO."""
+"""python -m coder_core.evaluate --positives: judgements beyond the labels, from files and for COCO."""
 
 import json
 import warnings

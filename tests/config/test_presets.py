@@ -1,4 +1,4 @@
-"""Presets are valid, survive TOML and carry the values the papers print."""
+"""Presets are valid, survive TOML and have the values that the papers print."""
 
 import re
 import tomllib

@@ -1,4 +1,4 @@
-"""Settings: help and range of each, to tables and flags and back, unknown keys and wrong values named."""
+"""Settings: help and range of each, conversion to tables and flags and back, unknown keys and wrong values."""
 
 from dataclasses import fields, replace
 

@@ -1,4 +1,4 @@
-"""Metrics of graded judgements and of positives beyond the labels, against loops and the programs of others."""
+"""Metrics of graded judgements and of positives beyond the labels, against loops and other programs."""
 
 from math import inf
 

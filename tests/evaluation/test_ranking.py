@@ -1,4 +1,4 @@
-"""Ranks agree with two plain loops, on random and on tie-heavy input, for any number of captions an image.
+"""Ranks agree with two plain loops, on random and on tie-heavy input, for any number of captions per image.
 
 Ranks from a matrix of scores equal those of the embeddings that made it.
 """

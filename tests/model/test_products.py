@@ -1,4 +1,4 @@
-"""oneDNN multiplies float32 matrices as exactly as before, where that is known, and never against the user's choice."""
+"""oneDNN multiplies float32 matrices only where it is known to be as exact, and never against the user's choice."""
 
 from pathlib import Path
 

@@ -4,7 +4,7 @@ import numpy as np
 
 
 def score(image, text):
-    """The score of one pair: a float64 inner product rounded to float32."""
+    """Return the score of one pair, a float64 inner product rounded to float32."""
     return np.float32(sum(float(a) * float(b) for a, b in zip(image, text, strict=True)))
 
 
@@ -26,7 +26,7 @@ def brute_ranks(images, texts, owner):
 
 
 def every_score(pairings):
-    """(n, m) float64 scores of a mixture of embeddings, one pair at a time."""
+    """Return the (n, m) float64 scores of a mixture of embeddings, one pair at a time."""
     images, texts = len(pairings[0][0]), len(pairings[0][1])
     scores = np.zeros((images, texts))
     for i in range(images):

@@ -156,7 +156,7 @@ CODE = tuple(str(Path(module.__file__).parent) for module in (saves, sealed))
 
 
 def stopped_at_line(number, store, step, stop):
-    """Save a step, and call `stop` before the `number`-th line of our code that runs; False if the save has fewer."""
+    """Save a step, calling `stop` before the `number`-th line of our code; return False if the save runs fewer lines."""
     left = number
 
     def trace(frame, event, _):

@@ -76,7 +76,7 @@ def test_a_model_name_of_a_stranger_is_asked_of_nobody(run, requests):
 
 
 def test_a_bert_on_this_machine_is_opened_without_a_request(tmp_path, requests, monkeypatch):
-    """It is found by its folder, and by its name when it was downloaded before."""
+    """It is found by its folder, and by its name if it was downloaded before."""
     data = write_tiny_data(tmp_path / "data")
     bert = write_tiny_bert(tmp_path / "bert", WORDS)
     snapshot = tmp_path / "hub" / "models--somebody--x" / "snapshots" / "0123"

@@ -41,7 +41,7 @@ def begun(config, steps=0):
 
 @pytest.mark.parametrize("concepts", [0, 4])
 def test_the_loss_waits_for_the_first_pass_and_then_equals_the_loops(data, concepts):
-    """The concept branch is classified; without one the instance branch is."""
+    """The concept branch is classified or, without one, the instance branch."""
     config = prototype_config(data, concepts=concepts, weight_prototypes=0.5, prototype_temperature=0.25)
     prepared, prototypes, _ = begun(config)
     loops = reference.OnlineMeans(PROTOTYPES, PER_EPOCH * 8)

@@ -117,7 +117,7 @@ def test_the_bank_loss_may_start_late_and_its_diversity_counts_before(data):
 
 
 def test_the_own_image_never_enters_the_diversity_even_when_the_loss_keeps_it():
-    """Moving the score of another caption of the own image moves the literal loss, not the diversity."""
+    """The score of another caption of the anchor's image changes the literal loss, not the diversity."""
     scores = random_problem(0).scores.detach()
     ids = torch.tensor([0, 0, 1, 2, 3])
     config = Config(objective=ObjectiveConfig(loss="dcl", same_image_negatives=True))

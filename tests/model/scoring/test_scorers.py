@@ -1,4 +1,4 @@
-"""Scorers agree with their loops whatever the blocks and the padding, and so do their gradients."""
+"""Scorers and their gradients agree with loops, for all sizes of blocks and padding."""
 
 import pytest
 import torch
@@ -55,7 +55,7 @@ def test_the_interaction_agrees_with_the_loops_in_blocks_of_any_size(block, monk
 
 
 def test_gradients(monkeypatch):
-    """Derivatives by samples and by parameters, through blocks that are computed again in the backward pass."""
+    """Derivatives by samples and by parameters, through blocks that are recomputed in the backward pass."""
     (images, image_lengths), (texts, text_lengths) = samples(2, 2, 3, 6), samples(2, 3, 3, 7)
     inputs = images.requires_grad_(), texts.requires_grad_()
     assert torch.autograd.gradcheck(PVSEScorer(), inputs)
