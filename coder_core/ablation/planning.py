@@ -110,8 +110,10 @@ def row_config(
     runs = {flag: str(root / run_name(value, seed)) for flag, value in row.runs().items()}
     config = changed(config, {**row.changes, **runs, "seed": seed}, where)
     missing = [flag for flag in row.needs if not value_of(config, flag)]
-    fix = f"give {' and '.join(f'--{flag} N' for flag in missing)}, or leave the row out with --rows"
-    stop_on_errors(Fault(where, f"needs {flag}, which is 0 in preset {start}", fix=fix) for flag in missing)
+    if missing:
+        fact = f"needs {' and '.join(missing)}, 0 in preset {start}"
+        flags = " and ".join(f"--{flag} N" for flag in missing)
+        raise InputError.at(where, fact, fix=f"give {flags}, or leave the row out with --rows")
     return start, replace(config, name=name)
 
 

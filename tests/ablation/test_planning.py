@@ -118,7 +118,10 @@ def test_an_override_that_every_row_replaces_is_refused(tmp_path):
 
 def test_a_row_that_needs_a_part_the_preset_lacks_names_the_flag():
     table = TABLES["components"]
-    with pytest.raises(InputError, match=r"5-coder: .* concepts, .* flickr8k .* --concepts N"):
+    with pytest.raises(
+        InputError,
+        match=r"5-coder: .* concepts and prototypes, .* flickr8k.* --concepts N and --prototypes N",
+    ):
         row_config(table, table.rows[4], "flickr8k", {"bank-size": 512}, name="x", seed=0)
     with pytest.raises(InputError, match=r"3-m-dcl: .* bank-size, .* --bank-size N"):
         row_config(table, table.rows[2], "flickr8k", {}, name="x", seed=0)
