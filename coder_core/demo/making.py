@@ -75,7 +75,7 @@ def make_demo(folder: Path, *, seed: int = 0, images: int = 1000, progress: Prog
 
 
 def vagueness(folder: Path, split: str) -> np.ndarray:
-    """Read the vagueness of every caption of a split: (m,) float64 from 0, two things in full, to 1, fits any picture."""
+    """Read the vagueness of a split's captions: (m,) float64, 0 names two things in full, 1 fits every picture."""
     return np.loadtxt(Path(folder) / "side" / f"{split}_vagueness.txt", dtype=np.float64, ndmin=1)
 
 

@@ -99,8 +99,8 @@ def _apart(one: Thing, other: Thing) -> bool:
 
 
 def relations(one: Thing, other: Thing) -> list[str]:
-    """List every relation that clearly holds from `one` to `other`. For "left", their centres are further apart sideways
-    than 0.8 of the larger radius and 1.25 times as far as vertically."""
+    """List every relation that clearly holds from `one` to `other`. For "left", the centres are over 0.8 of the larger
+    radius apart sideways, and over 1.25 times as far as vertically."""
     across, down = other.x - one.x, other.y - one.y
     clear = 0.8 * max(one.radius, other.radius)
     names = []

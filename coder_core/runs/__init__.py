@@ -1,1 +1,1 @@
-"""Run folders: their files, the analyses the app reads, what is derived from them, and loading a run's model."""
+"""Run folders: their files, analyses for the app, results derived from these, and loading of a run's model."""

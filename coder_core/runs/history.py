@@ -1,4 +1,4 @@
-"""`history.jsonl`: the events of a run, one JSON line each, appended by the trainer and readable meanwhile."""
+"""`history.jsonl`: the events of a run, one JSON line each, appended by the trainer and readable at any time."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
     import pandas as pd
 
 HISTORY = "history.jsonl"
-REPEATABLE = ("step", "epoch")  # events with measured values; a later one at the same step replaces it
+REPEATABLE = ("step", "epoch")  # events with measured values; a later one replaces one at the same step
 STEPS_BETWEEN_LINES = 10
 TAIL_BYTES = 1 << 16  # read at a time when looking for the last newline
 
 
 class HistoryWriter:
-    """Append events; every line reaches the file in one write. `path`: the run's `history.jsonl`; made when
-    missing. A line torn by a kill is cut off. `resume_step`: the step training continues from. Events of
-    later steps, written before, no longer count."""
+    """Writer that appends every event in one write. `path`: the run's `history.jsonl`, created if missing; a line torn
+    by a kill is cut off. `resume_step`: step from which training continues; events of later steps that were written
+    before no longer count."""
 
     def __init__(self, path: Path, *, resume_step: int | None = None) -> None:
         self.path = Path(path)
@@ -35,7 +35,7 @@ class HistoryWriter:
             self.write("resume", step=resume_step)
 
     def write(self, event: str, **fields: Any) -> None:
-        """Append one event with the present time."""
+        """Append one event with the current time."""
         sealed = seal_line({"event": event, "time": round(time.time(), 3), **fields}, self._key)
         line = f"{sealed}\n".encode()
         try:
@@ -61,7 +61,7 @@ class HistoryWriter:
 
 
 def read_history(path: Path) -> list[dict[str, Any]]:
-    """The events that count, oldest first; a missing file is an empty history.
+    """Read the events that count, oldest first; a missing file is an empty history.
 
     A last line without its newline is still being written and is left out. A "resume" event removes the events of later
     steps before it, and a "step" or "epoch" repeated at the same step replaces the first one.
@@ -70,8 +70,8 @@ def read_history(path: Path) -> list[dict[str, Any]]:
 
 
 def history_faults(path: Path, *, step: int = 0, epochs: int = 0) -> list[Fault]:
-    """Warnings about damaged lines, which `read_history` leaves out, by their numbers, and about lost ones: each of the run's
-    finished `epochs` has a line, and every tenth step up to its last."""
+    """Return warnings about damaged lines (by number), which `read_history` leaves out, and about lost ones: each of
+    the run's finished `epochs` has a line, and every tenth step up to `step`."""
     events, faults = _read(Path(path))
     numbers = [event.get("epoch") for event in events if event["event"] == "epoch"]
     missing = epochs - len({number for number in numbers if isinstance(number, int) and 0 < number <= epochs})
@@ -85,8 +85,8 @@ def history_faults(path: Path, *, step: int = 0, epochs: int = 0) -> list[Fault]
 
 
 def read_frame(folder: Path, event: str = "step") -> pd.DataFrame:
-    """All events of one kind, "step" or "epoch", as a table; nested values become columns with dotted names."""
-    import pandas as pd  # a quarter of a second to import
+    """Read all events of one kind, "step" or "epoch", as a table; nested values become columns with dotted names."""
+    import pandas as pd  # takes a quarter of a second to import
 
     events = [record for record in read_history(Path(folder) / HISTORY) if record.get("event") == event]
     return pd.json_normalize(events)

@@ -1,4 +1,4 @@
-"""Load a run's model from its folder: the best save on dev, or the last state before there is one."""
+"""Load a run's model from its folder: the best save on dev, or the last training state if there is none yet."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -43,13 +43,13 @@ class LoadedModel:
     save: str  # its name, the step
     device: torch.device
     feature_size: int  # dimension of a region
-    faults: list[Fault]  # damaged newer saves that were passed over
+    faults: list[Fault]  # damaged newer saves that were skipped
     concepts: Concepts | None = None
     towers: RunTowers | None = None
 
     def encode_text(self, captions: Sequence[str], *, scoring: bool = False) -> np.ndarray:
-        """(k, D) float32 unit rows of the instance branch. `captions`: free texts. `scoring`: joined with the
-        concept branch, (k, 2 · D), so that inner products are the run's scores."""
+        """Encode k free texts as (k, D) float32 unit rows of the instance branch. `scoring`: join them with the concept
+        branch, (k, 2 · D), so that inner products are the run's scores."""
         if not captions:
             size = self.config.model.dimension * (2 if scoring and self.concepts else 1)
             return np.empty((0, size), np.float32)
@@ -63,7 +63,7 @@ class LoadedModel:
         return np.stack([rows[row] for row in range(len(captions))])
 
     def encode_images(self, regions: np.ndarray, *, scoring: bool = False) -> np.ndarray:
-        """(k, R, F) region features, all R present -> (k, D), or (k, 2 · D) as for `encode_text`."""
+        """Encode (k, R, F) region features, all R present: (k, D), or (k, 2 · D) as for `encode_text`."""
         inputs = torch.from_numpy(np.require(regions, requirements="W"))
         return self._encode_images(inputs, torch.full((len(regions),), regions.shape[1]), scoring)
 
@@ -74,32 +74,32 @@ class LoadedModel:
             return self._rows(branches)
 
     def word_features(self, text: str) -> tuple[list[str], np.ndarray]:
-        """The T words of a text as the model reads them ("" for [CLS] and [SEP]), and their (T, D) float32 features
-        before they are pooled."""
+        """Return the T words of a text as the model reads them ("" for [CLS] and [SEP]), and their (T, D) float32
+        features before pooling."""
         _, ids, lengths = next(text_chunks(self.reader.encode([text]), 1))
         return self.reader.words(text), self._features(self.model.words, ids, lengths)
 
     def region_features(self, regions: np.ndarray) -> np.ndarray:
-        """(R, F) region features of one image, all R present -> (R, D) float32 before they are pooled."""
+        """Encode (R, F) region features of one image, all R present: (R, D) float32 before pooling."""
         inputs = torch.from_numpy(np.require(regions, np.float32, requirements=["C", "W"]))
         return self._features(self.model.regions, inputs[None], torch.tensor([len(regions)]))
 
     def patch_features(self, picture: Image) -> tuple[np.ndarray, np.ndarray | None]:
-        """The (L, D) float32 features of one upright RGB picture before they are pooled, and their (L, 4) boxes, or
-        None unless they form a grid; of a run with an image tower."""
+        """Return the (L, D) float32 features of one upright RGB picture before pooling, and their (L, 4) boxes, or None
+        unless they form a grid. ValueError: the run has no image tower."""
         half = self._image_half
         pixels = torch.from_numpy(half.prepare(picture))[None]
         lengths = half.lengths(pixels)
         return self._features(self.model.regions, pixels, lengths)[: int(lengths)], half.boxes(picture)
 
     def _features(self, encoder: nn.Module, inputs: Tensor, lengths: Tensor) -> np.ndarray:
-        """Features of one sample before they are pooled."""
+        """Compute the features of one sample before pooling."""
         with evaluating(self.model):
             return _on_cpu(encoder(inputs.to(self.device), lengths.to(self.device))[0])
 
     def encode_picture(self, picture: Image) -> np.ndarray:
-        """One upright RGB picture -> (D,), or (2 · D,), as `encode_text` with `scoring`; of a run with an image
-        tower."""
+        """Encode one upright RGB picture: (D,), or (2 · D,), as `encode_text` with `scoring`. ValueError: the run has
+        no image tower."""
         half = self._image_half
         pixels = torch.from_numpy(half.prepare(picture))[None]
         return np.asarray(self._encode_images(pixels, half.lengths(pixels), True)[0])
@@ -111,8 +111,8 @@ class LoadedModel:
         return self.towers.image
 
     def score_texts(self, captions: Sequence[str], parts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-        """(k, n) float32 scores of k free texts with the images of an analysis, of a model that scores pair by pair; `parts`
-        and `lengths` are its image_parts (n, L, D) and image_part_lengths (n,)."""
+        """Score k free texts with the n images of an analysis, (k, n) float32, by a model that scores pair by pair.
+        `parts` and `lengths`: the analysis's image_parts (n, L, D) and image_part_lengths (n,)."""
         tokens = self.reader.encode(list(captions))
         return score_texts(self.model, ImageParts(parts, lengths), tokens, device=self.device)
 
@@ -128,7 +128,7 @@ def _on_cpu(rows: Tensor) -> np.ndarray:
 
 
 def read_config(folder: Path) -> tuple[Config, dict[str, Any]]:
-    """A run's configuration and its [about] table, verified against the run's manifest."""
+    """Read a run's configuration and its [about] table, verified against the run's manifest."""
     path = folder / "config.toml"
     document = read_toml(folder, path.name)
     about = document.pop(ABOUT, {})
@@ -138,7 +138,7 @@ def read_config(folder: Path) -> tuple[Config, dict[str, Any]]:
 
 
 def read_feature_size(folder: Path, config: Config, about: Mapping[str, Any]) -> int:
-    """F of the regions a run was trained on, from its [about] table; 0 where an image tower reads pictures."""
+    """Return F of the regions that a run was trained on, from its [about] table; 0 if an image tower reads pictures."""
     size = about.get("feature_size")
     least = 0 if config.towers.image_tower else 1
     if not isinstance(size, int) or isinstance(size, bool) or not least <= size <= MOST_FEATURES:
@@ -148,7 +148,7 @@ def read_feature_size(folder: Path, config: Config, about: Mapping[str, Any]) ->
 
 
 def read_vocabulary(folder: Path, config: Config) -> Vocabulary | None:
-    """A run's vocabulary, verified; None for a run of BERT or of a text tower."""
+    """Read and verify a run's vocabulary; None for a run with BERT or a text tower."""
     if not config.has_vocabulary:
         return None
     text = SealedFolder(folder).read("words.json").decode("utf-8", "replace")
@@ -156,10 +156,10 @@ def read_vocabulary(folder: Path, config: Config) -> Vocabulary | None:
 
 
 def read_towers(folder: Path, config: Config, moved: Sequence[str] = ()) -> RunTowers | None:
-    """A run's towers, found again and compared with what it noted of them; None for a run without.
+    """Open a run's towers again and compare them with its record of them; None for a run without.
 
-    `moved` are the sides whose tower the configuration names anew. InputError: a tower is missing, or is another now,
-    or a custom tower not on the allow-list.
+    `moved` are the sides whose tower the configuration names anew. InputError: a tower is missing, differs from the
+    record, or is a custom tower not on the allow-list.
     """
     if not config.towers.any:
         return None
@@ -170,7 +170,7 @@ def read_towers(folder: Path, config: Config, moved: Sequence[str] = ()) -> RunT
 
 
 def read_concepts(folder: Path, config: Config) -> Concepts | None:
-    """A run's concepts, verified; None for a run without a concept branch."""
+    """Read and verify a run's concepts; None for a run without a concept branch."""
     if config.model.concepts == 0:
         return None
     files = SealedFolder(folder)
@@ -178,13 +178,13 @@ def read_concepts(folder: Path, config: Config) -> Concepts | None:
 
 
 def load_weights(module: nn.Module, tensors: Mapping[str, Tensor], place: str) -> None:
-    """Give a module its weights; errors as for `check_weights`."""
+    """Load weights into a module; errors as for `check_weights`."""
     check_weights(module, tensors, place)
     module.load_state_dict(dict(tensors))
 
 
 def check_weights(module: nn.Module, tensors: Mapping[str, Tensor], place: str) -> None:
-    """Compare weights with the module they are for, which may be on the device "meta"."""
+    """Compare weights with their module, which may be on the device "meta". InputError: names or shapes differ."""
     shapes = {name: tuple(weights.shape) for name, weights in module.state_dict().items()}
     faults = [Fault(place, f"lacks {name}") for name in shapes if name not in tensors]
     unknown = [name for name in tensors if name not in shapes]
@@ -207,8 +207,8 @@ def check_size(
     download: bool = False,
     towers: RunTowers | None = None,
 ) -> Callable[..., Coder]:
-    """Compare a save's weights with the model of a configuration before memory is taken for what it requests. Returns
-    `build_model` with all of these arguments, for random weights."""
+    """Compare a save's weights with the model of a configuration before allocating that model. Returns `build_model`
+    with all of these arguments, for random weights."""
     sizes: dict[str, Any] = {"feature_size": feature_size, "words": words, "concepts": concepts}
     build = partial(build_model, config.model, pretrained=False, download=download, towers=towers, **sizes)
     with shapes_only():
@@ -217,7 +217,7 @@ def check_size(
 
 
 def best_save(folder: Path) -> Save:
-    """The best save, or the last state of a run that has not been evaluated yet."""
+    """Return the best save, or the last state of a run that has not been evaluated yet. InputError: it has neither."""
     save = SaveStore(folder / "best", keep=1).newest() or SaveStore(folder / "state", keep=1).newest()
     if save is None:
         fix = "train it for an epoch first"
@@ -226,8 +226,8 @@ def best_save(folder: Path) -> Save:
 
 
 def load_model(folder: str | Path, *, device: str = "cpu", towers: RunTowers | None = None) -> LoadedModel:
-    """Load a run's model; its towers are looked for where the run noted them, unless they are open already.
-    InputError: the folder is not a run, or its files are damaged; the file is named."""
+    """Load a run's model, and its towers from where the run recorded them unless `towers` are given. InputError: the
+    folder is not a run, or its files are damaged; the file is named."""
     folder = Path(folder)
     config, about = read_config(folder)
     size, towers = read_feature_size(folder, config, about), towers or read_towers(folder, config)

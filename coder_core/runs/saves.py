@@ -1,4 +1,4 @@
-"""Saves of a run: model and training state as safetensors and JSON, written in one step, verified when read."""
+"""Saves of a run: model and training state as safetensors and JSON, written atomically, verified when read."""
 
 import hashlib
 import json
@@ -22,19 +22,19 @@ PROTOTYPES = "prototypes"
 
 
 class Save(sealed.SealedFolder):
-    """One verified save: its name in its store, the step; a fingerprint of 12 hex digits that change with any byte of it; and
+    """One verified save. name: in its store, the step. fingerprint: 12 hex digits that change with any byte. skipped:
     why newer saves of the store were skipped."""
 
     def __init__(self, path: Path, skipped: list[Fault] | None = None) -> None:
-        """Verify every file. InputError: a file is missing, cut or damaged (all of them named), or a newer version
-        wrote the save."""
+        """Verify every file. InputError: files are missing, cut or damaged (all are named), or another version wrote
+        the save."""
         super().__init__(path)
         self.check()
         self.name, self.skipped = path.name, skipped or []
         self.fingerprint = hashlib.sha256(render_manifest(self.manifest)).hexdigest()[:12]
 
     def tensors(self, stem: str) -> dict[str, Tensor]:
-        """Tensors of `<stem>.safetensors`; the caller checks keys and shapes."""
+        """Load the tensors of `<stem>.safetensors`; the caller must check keys and shapes."""
         path = self._listed(f"{stem}.safetensors")
         try:
             return load_file(path)
@@ -43,8 +43,8 @@ class Save(sealed.SealedFolder):
 
 
 class SaveStore:
-    """The saves of one kind, `<run>/state` or `<run>/best`, named by step; the last `keep` stay. The caller holds the
-    run's lock: one writer at a time. Readers need no lock."""
+    """Saves of one kind, `<run>/state` or `<run>/best`, named by step, of which the last `keep` are kept. A writer must
+    hold the run's lock; readers need no lock."""
 
     def __init__(self, folder: Path, *, keep: int) -> None:
         if keep < 1:
@@ -53,7 +53,7 @@ class SaveStore:
         self.keep = keep
 
     def names(self) -> list[str]:
-        """The steps of the saves present, oldest first: "90" before "100"."""
+        """List the steps of the saves, oldest first: "90" before "100"."""
         return sorted(filter(_STEP.fullmatch, atomic.folder_names(self.folder)), key=int)
 
     def tidy(self) -> None:
@@ -69,9 +69,9 @@ class SaveStore:
     ) -> Path:
         """Write the save of a step, file stem → named tensors or anything JSON can hold, then prune.
 
-        A save of the same name is replaced. Saves of later steps, which this run has not taken (it was continued from
-        before them), go. Folders that no step names are left alone. atomic.WriteError: disk full, folder not writable,
-        or the run was moved; earlier saves are intact.
+        A save of the same name is replaced. Saves of later steps are removed: the run was continued from before them.
+        Folders not named by a step are left alone. atomic.WriteError: disk full, folder not writable, or the run was
+        moved; earlier saves are intact.
         """
         if not _STEP.fullmatch(name) or not all(map(_STEM.fullmatch, (*tensors, *documents))):
             raise ValueError(f"a save is named by its step, its files by letters and digits, got {name!r}")
@@ -89,8 +89,8 @@ class SaveStore:
         return path
 
     def newest(self) -> Save | None:
-        """The newest save that verifies, or None when there is no save at all. InputError: saves exist and none
-        verifies, or the newest was written by a newer version."""
+        """Return the newest intact save, or None without saves. InputError: no existing save is intact, or a newer one
+        was written by another version."""
         while present := self._identities():
             skipped: list[Fault] = []
             for name in reversed(present):

@@ -1,6 +1,6 @@
-"""The process that writes a run: `status.json`, how far it is, and the lock that admits one writer at a time.
+"""Status and lock of a run: `status.json` with its progress, and the lock that admits one writer at a time.
 
-"running" reads as "interrupted" once its process is gone.
+A status "running" is read as "interrupted" if its process is gone.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from coder_core.runs.history import HISTORY
 
 STATUS = "status.json"
 _LOCK, _HOLDER = ".lock", ".lock.json"
-IN_PLACE = (_LOCK, HISTORY)  # written where they are; all other files of a run are replaced
+IN_PLACE = (_LOCK, HISTORY)  # changed in place; all other files of a run are replaced
 KINDS: dict[str, type | tuple[type, ...]] = dict.fromkeys(("state", "host", "message"), str)
 KINDS |= dict.fromkeys(("pid", "step", "steps", "evaluated", "best_step", "without_gain"), int)
 KINDS |= dict.fromkeys(("started", "time", "seconds", "peak_mebibytes"), NUMBER)
@@ -35,7 +35,7 @@ KINDS |= {"best": (*NUMBER, type(None))}
 
 
 def write_status(folder: Path, state: str, **fields: Any) -> None:
-    """Replace the status: "running", "finished", "stopped" or "failed". The caller holds the run's lock."""
+    """Replace the status: "running", "finished", "stopped" or "failed". The caller must hold the run's lock."""
     process = psutil.Process()
     record = {"state": state, "pid": process.pid, "started": process.create_time()}
     record |= {"host": socket.gethostname(), "time": time.time(), **fields}
@@ -43,7 +43,7 @@ def write_status(folder: Path, state: str, **fields: Any) -> None:
 
 
 def read_status(folder: Path) -> dict[str, Any] | None:
-    """The status, or None when the run has none yet (InputError: the file is damaged, or another run's)."""
+    """Read the status, or None if the run has none yet (InputError: the file is damaged, or another run's)."""
     path = Path(folder) / STATUS
     try:
         record = open_line(read_plain(path).decode().rstrip("\n"), run_key(Path(folder)))
@@ -60,7 +60,7 @@ def read_status(folder: Path) -> dict[str, Any] | None:
 
 
 def _alive(record: dict[str, Any]) -> bool:
-    """True if the process that wrote the record still runs; a record of another machine is believed."""
+    """True if the process that wrote the record still runs; always true for a record of another machine."""
     if record.get("host") != socket.gethostname():
         return True
     try:
@@ -72,9 +72,9 @@ def _alive(record: dict[str, Any]) -> bool:
 class RunLock:
     """`with RunLock(folder):` — inside, no other process writes this run.
 
-    The kernel drops the lock when its process dies, so a lock is never stale. InputError: on entering, when another
-    writer holds the run (named with its process and start), or when the run holds a link, a pipe or a device, through
-    which writing would lead elsewhere.
+    The kernel releases the lock when its process dies, so a lock is never stale. InputError on entering: another writer
+    holds the run (its process and start are named), or the run has a link, a pipe or a device, through which data would
+    be written elsewhere.
     """
 
     def __init__(self, folder: Path) -> None:

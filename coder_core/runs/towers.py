@@ -25,8 +25,8 @@ NUMBERS = ("grid", "rows", "columns", "size")
 def load_towers(about: Mapping[str, Any], run: str) -> Towers:
     """Load the towers of the document `towers` of an analysis, on the CPU; `run` is its name, for messages.
 
-    Towers of a user's own code are imported only where $CODER_TOWERS names them: a run may be a stranger's.
-    InputError: they are missing on this machine, are others now, or may not be imported.
+    Custom towers are imported only if $CODER_TOWERS names them, because a run may come from a stranger.
+    InputError: the towers are missing on this machine, have changed, or may not be imported.
     """
     place = f"the towers of run {run}"
     name, facts = _read_notes(about, place)
@@ -55,7 +55,7 @@ def load_region_tower(about: Mapping[str, Any], run: str) -> RegionTower:
 
 
 def _read_notes(about: Mapping[str, Any], place: str) -> tuple[str, dict[str, str]]:
-    """Name of noted towers, and the arguments of the function that loads them from transformers."""
+    """Return the name of recorded towers, and the arguments of the function that loads them from transformers."""
     check_values(about, dict.fromkeys(KEYS, str), place)
     expected = str(about.get("fingerprint", ""))
     if about.get("kind") == TRANSFORMERS and expected:
@@ -72,15 +72,15 @@ def _read_notes(about: Mapping[str, Any], place: str) -> tuple[str, dict[str, st
 
 
 def noted_tower(features: str) -> dict[str, Any]:
-    """{"regions": about} of the tower that `coder_core.features` noted beside a features file; {} for other files."""
+    """Return {"regions": about} of the tower that `coder_core.features` recorded beside a file; {} for other files."""
     tower = _beside(features).get("tower")
     return {DOCUMENT_REGIONS: tower} if isinstance(tower, dict) else {}
 
 
 def noted_pictures(features: str, names: Sequence[str]) -> dict[str, Any]:
-    """Pictures of a features file of `coder_core.features`, as `write_analysis` takes them: picture_folder,
-    or packed and picture_positions. {} for other files, and where the names are others now. `features`: the
-    file {split}_ims.npy. `names`: n image names of the split."""
+    """Return the pictures of a features file of `coder_core.features` as arguments of `write_analysis`: picture_folder,
+    or packed and picture_positions. {} for other files, and if the names have changed. `features`: the file
+    {split}_ims.npy. `names`: n image names of the split."""
     file = Path(features)
     split = file.name.removesuffix("_ims.npy")
     pictures = _beside(features).get("pictures")
@@ -101,7 +101,7 @@ def noted_pictures(features: str, names: Sequence[str]) -> dict[str, Any]:
 
 
 def _beside(features: str) -> dict[str, Any]:
-    """Description that `coder_core.features` wrote beside a features file; {} for other files."""
+    """Read the description that `coder_core.features` wrote beside a features file; {} for other files."""
     try:
         description = json.loads(read_plain((Path(features).parent / "tower.json").resolve()))
     except (OSError, ValueError, RecursionError, InputError):

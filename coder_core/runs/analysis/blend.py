@@ -1,4 +1,4 @@
-"""A run's tuned towers blended with their weights before training (WiSE-FT, Wortsman et al. 2022), on one split."""
+"""Evaluate blends of a run's tuned towers with their weights before training (WiSE-FT, Wortsman et al. 2022)."""
 
 import html
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ FLAG = "--blend"
 
 
 def check_tuned(folder: Path) -> None:
-    """Refuse a run without tuned towers (InputError: it has none)."""
+    """Raise InputError for a run without tuned towers."""
     fix = f"evaluate it without {FLAG}"
     check_trained(folder, fix)
     towers = read_config(folder)[0].towers
@@ -36,8 +36,8 @@ def check_tuned(folder: Path) -> None:
 def blend_rows(
     folder: Path, loaded: LoadedModel, split: Split, alphas: Sequence[float], console: Console
 ) -> list[RunRow]:
-    """One row an α. Its weights are α · tuned + (1 − α) · those the towers had before the run, in every tower that was
-    tuned; everything else stays as trained. The model ends at α = 1. Nothing is written.
+    """Evaluate a blend for every α, one row each. Tuned towers get the weights α · tuned + (1 − α) · those before the
+    run; everything else stays as trained. The model ends at α = 1. Nothing is written.
     """
     assert loaded.towers is not None
     settings, model = loaded.towers.config, loaded.model
@@ -74,12 +74,12 @@ def _check_originals(folder: Path, side: str, half: ImageHalf | TextHalf | None,
 
 
 def best_row(rows: Sequence[RunRow]) -> RunRow:
-    """The row of highest R@sum; of equal ones the one nearest the run, α = 1."""
+    """Return the row with the highest R@sum; of equal ones, the one nearest to the run, α = 1."""
     return max(rows, key=lambda row: (row.metrics["rsum"], row.metrics["alpha"]))
 
 
 def write_curve(rows: Sequence[RunRow], file: Path, title: str) -> None:
-    """R@sum against α, as an HTML page with Plotly inside, which opens offline."""
+    """Write R@sum against α as an HTML page that contains Plotly and opens offline."""
     import plotly.graph_objects as go
 
     points = sorted((row.metrics["alpha"], row.metrics["rsum"]) for row in rows)

@@ -1,7 +1,7 @@
 """The prototypes in an analysis folder: labels of every pair, caption and image. Arrays are called `cluster_…`.
 
-The prototypes are saved beside the best model, in `best/<step>/prototypes.safetensors`: centroids, their members in the
-train split, and the classifier. Nothing that encodes or ranks reads them.
+The prototypes are saved beside the best model, in `best/<step>/prototypes.safetensors`: centroids, their numbers of
+members in the train split, and the classifier. Encoding and ranking do not use them.
 """
 
 from pathlib import Path
@@ -20,7 +20,7 @@ ROWS_AT_ONCE = 1024
 
 
 def read_prototypes(folder: Path, fingerprint: str) -> dict[str, Tensor] | None:
-    """centroids (K, D), members (K,) and classifier (K, D) of a run's best save; None before there are any."""
+    """Read centroids (K, D), members (K,) and classifier (K, D) from a run's best save; None if it has none yet."""
     save = best_save(folder)
     if save.fingerprint != fingerprint:
         problem = "has saved a better model while the old one was being evaluated"
@@ -28,10 +28,10 @@ def read_prototypes(folder: Path, fingerprint: str) -> dict[str, Tensor] | None:
     if f"{PROTOTYPES}.safetensors" not in save.manifest["files"]:
         return None
     tensors = save.tensors(PROTOTYPES)
-    if "clusters.centroids" in tensors:  # a state, of a run that has no best model yet
+    if "clusters.centroids" in tensors:  # a training state, as the run has no best model yet
         tensors = {name.removeprefix("clusters."): tensor for name, tensor in tensors.items()}
         if not bool(tensors["centroids"].any(1).all()):
-            return None  # in its first pass, which only seeds them
+            return None  # the run is in its first pass, which only seeds them
     return {name: tensors[name] for name in ("centroids", "members", "classifier")}
 
 
@@ -40,8 +40,8 @@ def cluster_tables(
 ) -> dict[str, np.ndarray]:
     """Assign a split's samples to the prototypes of `read_prototypes`: the arrays `cluster_…` of `tables.TABLES`.
 
-    Pair labels are the nearest centroid of a caption with its image and the cosine to it; text and image labels are the
-    classifier's for either alone, of the concept branch, or of the instance branch where there is none.
+    A pair's label is the centroid nearest to a caption with its image, stored with the cosine to it. Text and image
+    labels are the classifier's for either alone, by the concept branch, or by the instance branch without one.
     """
     centroids, classifier = prototypes["centroids"], prototypes["classifier"]
     images, texts = torch.from_numpy(embeddings.images), torch.from_numpy(embeddings.texts)
@@ -60,6 +60,6 @@ def cluster_tables(
 
 
 def _largest(rows: Tensor, table: Tensor) -> tuple[Tensor, Tensor]:
-    """Column and value of the largest product of every row."""
+    """Return the column and the value of the largest product of every row."""
     largest = [(part @ table.T).max(1) for part in rows.split(ROWS_AT_ONCE)]
     return torch.cat([part.indices for part in largest]), torch.cat([part.values for part in largest])

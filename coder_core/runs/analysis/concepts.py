@@ -26,9 +26,9 @@ _NAMES: dict[str, type] = {"words": str, "kinds": str, "counts": int, "forms": l
 def concept_tables(
     embeddings: SplitEmbeddings, concepts: Concepts, graph: np.ndarray
 ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """Arrays and documents of a split under a model with a concept branch, whose `graph` is Â (g, g): the arrays `concept_…`
-    of `tables.TABLES`, of attention above 256 MiB only the 32 strongest concepts of every sample, the strongest first;
-    and the document `concepts`."""
+    """Return the arrays `concept_…` of `tables.TABLES` and the document `concepts` of a split, for a model with a
+    concept branch whose `graph` is Â (g, g). If attention takes over 256 MiB, only the 32 strongest concepts of every
+    sample are kept, the strongest first."""
     assert embeddings.second is not None
     assert embeddings.image_attention is not None
     assert embeddings.text_attention is not None
@@ -59,18 +59,18 @@ class ConceptTables:
     """The concept branch's embeddings, attention and graph on a split; arrays are read-only."""
 
     words: list[str]  # g names
-    kinds: list[str]  # g times "object", "property" or "motion"
-    counts: list[int]  # g times the train captions that hold the concept
+    kinds: list[str]  # of each concept, "object", "property" or "motion"
+    counts: list[int]  # of each concept, the number of train captions with it
     forms: list[list[str]]  # g lists of the forms counted as the concept
     beta: float  # share of the instance branch in a score
     image_embeddings: np.ndarray  # (n, D) unit rows v^C
     text_embeddings: np.ndarray  # (m, D) unit rows w^C
     graph: np.ndarray  # (g, g) Â
-    together: np.ndarray  # (g, g) train captions that hold both
+    together: np.ndarray  # (g, g) numbers of train captions with both
     arrays: Mapping[str, np.ndarray]  # the attention, in full or the strongest of every row
 
     def attention(self, modality: Literal["image", "text"], rows: np.ndarray | slice) -> np.ndarray:
-        """(k, g) float32 attention of some images or captions; 0 where only the strongest were written."""
+        """Return the (k, g) float32 attention of some images or captions; 0 for concepts that were not written."""
         name = f"concept_{modality}_attention"
         if name in self.arrays:
             return np.asarray(self.arrays[name][rows], dtype=np.float32)
@@ -84,8 +84,8 @@ class ConceptTables:
 def read_concept_tables(
     arrays: Mapping[str, np.ndarray], document: Any, beta: Any, place: str
 ) -> ConceptTables:
-    """Check the concept tables of a folder against one another and its samples; `document` is concepts.json.
-    InputError: a table is missing, has other rows than the samples, names unknown concepts, or beta is not a share."""
+    """Check the concept tables of a folder against each other and its samples; `document` is concepts.json. InputError:
+    a table is missing, its rows are not the samples, it names unknown concepts, or beta is not a share."""
     if not isinstance(beta, int | float) or isinstance(beta, bool) or not 0 <= beta <= 1:
         raise InputError.at(f"{place}/manifest.json key beta", f"is {beta!r}", "a share from 0 to 1")
     required = ["concept_graph", "concept_together", *EMBEDDINGS]

@@ -29,7 +29,7 @@ PARTS_BYTES = 1 << 28  # of image_parts
 
 
 def score(loaded: LoadedModel, split: Split, *, progress: Progress = silent) -> tuple[list[Source], Encoded]:
-    """Encode or score a split with a run's model."""
+    """Encode or score a split with a run's model. InputError: its features have another size than in training."""
     if split.feature_size != loaded.feature_size:
         found = f"have {split.feature_size} numbers per region"
         expected, fix = f"{loaded.feature_size}, as in training", "use features of the same network"
@@ -60,14 +60,14 @@ def evaluate_split(
 def ranked(
     sources: list[Source], image_of_text: np.ndarray, progress: Progress = silent
 ) -> tuple[Metrics, dict[str, Any]]:
-    """Metrics of scores, and the arrays `tables.RANKS`."""
+    """Rank scores; return their metrics and the arrays `tables.RANKS`."""
     scores = score_tiles(sources, image_of_text)
     ranks = rank(scores, best=BEST_LISTED, progress=progress)
     return all_metrics(scores, ranks), {table: getattr(ranks, table) for table in tables.RANKS}
 
 
 def describe_samples(samples: Split | Embeddings, n_images: int) -> dict[str, Any]:
-    """Arguments of `write_analysis` about a split's samples."""
+    """Return the arguments of `write_analysis` that describe a split's samples."""
     read = samples.pictures.split if isinstance(samples.pictures, Pictures) else samples.pictures
     packed = note_packed(read.positions, read.rows) if read is not None else None
     folder = samples.picture_folder
@@ -90,13 +90,13 @@ def describe_samples(samples: Split | Embeddings, n_images: int) -> dict[str, An
 def _tables(
     folder: Path, loaded: LoadedModel, split: Split, encoded: Encoded, progress: Progress
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Arrays and documents besides the ranks: scores, or embeddings with the tables of concepts and prototypes."""
+    """Return arrays and documents besides the ranks: scores, or embeddings, with weights, concepts and prototypes."""
     arrays: dict[str, Any]
     arrays, documents = weight_tables(folder, loaded.config, encoded, split, progress)
     if isinstance(encoded, SplitScores):
         parts = encoded.images.parts
         arrays[tables.SCORES] = encoded.scores
-        if parts.size * 2 <= PARTS_BYTES:  # for scoring new captions; an analysis stays small beside its data
+        if parts.size * 2 <= PARTS_BYTES:  # for scoring new captions; larger ones are not stored
             arrays[tables.IMAGE_PARTS] = parts.astype(np.float16)
             arrays[tables.IMAGE_PART_LENGTHS] = encoded.images.lengths
         return arrays, documents

@@ -1,4 +1,4 @@
-"""Qrels and runs of the search world: metrics of graded judgements for the rows of an evaluation, and TREC run files."""
+"""Qrels and run files of information retrieval: graded metrics for the rows of an evaluation, and TREC run files."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 def add_graded_metrics(
     rows: Sequence[RunRow], file: Path, metrics: Sequence[str], split_name: str
 ) -> list[Fault]:
-    """Add the metrics by a file of qrels to every row, and store those of runs as they are; returns notes on what the
-    file holds.
+    """Add the metrics by a file of qrels to every row, and store those of rows that are plain runs; return notes on the
+    file's contents.
 
     Keys are "t2i_qrels_ndcg@10" and so on, in percent, each with the ends of its 95% interval ("…_low", "…_high"; a
     bootstrap over the queries, the captions of an image drawn together), and "t2i_qrels_queries", their number.

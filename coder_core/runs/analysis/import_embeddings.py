@@ -1,4 +1,4 @@
-"""Embeddings of another model -> a run folder that the app opens: an analysis, and nothing that needs a model."""
+"""Import embeddings of another model as a run folder that the app opens: analyses without a model."""
 
 import hashlib
 import json
@@ -22,13 +22,13 @@ from coder_core.runs.analysis import tables
 from coder_core.runs.analysis.evaluate import describe_samples, ranked
 from coder_core.runs.analysis.write import write_analysis
 
-RANKED_PAIRS = 2_000_000_000  # an image with a caption; of 512 numbers each a minute or two on two cores
+RANKED_PAIRS = 2_000_000_000  # of images and captions; with 512 numbers each, a minute or two on two cores
 SAMPLES = "samples"  # document with the arguments of `write_analysis` besides arrays, documents and metrics
 
 
 def import_folder(root: str | Path, name: str, split: str, *, overwrite: bool = False) -> Path:
-    """The folder an imported run has or will get in `root`. InputError: an impossible name of run or split, a folder that
-    cannot be written, a run of that name that was not imported, or a split that it has and that may not be overwritten."""
+    """Return the folder that an imported run has or will get in `root`. InputError: an invalid name of run or split, a
+    folder that cannot be written, a run of that name that was not imported, or a split that exists (no `overwrite`)."""
     stop_on_errors(name_faults(name))
     folder = Path(root) / name
     folder_of_split = tables.split_folder(folder, split)
@@ -56,12 +56,12 @@ def import_run(
     towers: Mapping[str, Any] | None = None,
     most_pairs: int | None = None,
 ) -> tuple[Path, Metrics]:
-    """Rank the embeddings both ways and write them as a split of a new run `root/name`, or of an imported one, whose other
-    splits are not touched, in one step. InputError: as `import_folder`; another width or other towers than the run's
-    other splits have; disk full or read-only (nothing is left behind then).
+    """Rank the embeddings both ways and write them atomically as a split of a new run `root/name`, or of an imported
+    run, whose other splits stay as they are. InputError: as for `import_folder`; the run's other splits have another
+    width or other towers; the disk is full or read-only (nothing is left behind then).
 
-    `towers`: description of those that made them, where they can be loaded again. `most_pairs`: n · m beyond which the
-    split waits for `rank_imported` and has no metrics; None ranks any.
+    `towers`: description of those that made the embeddings, if they can be loaded again. `most_pairs`: largest n · m to
+    rank; a larger split has no metrics until `rank_imported`. None ranks any.
     """
     folder = import_folder(root, name, split, overwrite=overwrite)
     existing = folder.exists()
@@ -89,7 +89,7 @@ def import_run(
 
 
 def rank_imported(folder: Path, split: str, progress: Progress = silent) -> None:
-    """Rank a split that was written without ranks, if the run has one of that name: it becomes an analysis."""
+    """Rank a split that was written without ranks, which makes it an analysis; do nothing if the run has none."""
     path = folder / tables.UNRANKED / split
     if split not in atomic.folder_names(folder / tables.UNRANKED):
         return
@@ -108,7 +108,7 @@ def _write_ranked(
     samples: Mapping[str, Any],
     progress: Progress = silent,
 ) -> Metrics:
-    """Rank and write the analysis of a split; an unranked one is removed."""
+    """Rank a split and write its analysis; remove its unranked folder."""
     pair = EmbeddingPair(arrays["image_embeddings"], arrays["text_embeddings"])
     metrics, ranks = ranked([pair], arrays["image_of_text"], progress)
     named: dict[str, Any] = {"metrics": metrics, "documents": documents, "kind": tables.KIND_IMPORTED}
@@ -119,7 +119,7 @@ def _write_ranked(
 
 
 def _split_folders(folder: Path) -> dict[str, Path]:
-    """The folder of every split of a run; of one that has both, the ranked."""
+    """Map every split of a run to its folder; to the ranked one if it has both."""
     ranked_splits = {split: tables.split_folder(folder, split) for split in tables.list_splits(folder)}
     unranked = folder / tables.UNRANKED
     return {name: unranked / name for name in atomic.folder_names(unranked)} | ranked_splits
@@ -134,7 +134,7 @@ def is_imported(folder: Path) -> bool:
 
 
 def check_trained(folder: Path, fix: str) -> None:
-    """Refuse a run of embeddings alone, in which nothing was trained (InputError); `fix` is the advice."""
+    """Raise InputError, with the advice `fix`, for a run of embeddings alone, in which nothing was trained."""
     if is_imported(folder):
         found = "holds embeddings alone; nothing was trained"
         raise InputError.at(folder, found, "a run of coder_core.train", fix)
@@ -160,7 +160,7 @@ def _refuse_another_model(
 
 
 def _identity(towers: Mapping[str, Any] | None) -> str:
-    """The towers in words; equal where embeddings can be compared."""
+    """Describe towers in words; equal descriptions mean that embeddings can be compared."""
     if towers is None:
         return "embeddings from files"
     name = towers.get("model") or towers.get("tower")
@@ -180,7 +180,7 @@ def _description(embeddings: Embeddings) -> dict[str, object]:
 
 
 def _fingerprint(embeddings: Embeddings) -> str:
-    """12 hex digits that change with any number of the embeddings or of the pairing."""
+    """Return 12 hex digits that change with any number of the embeddings or of the pairing."""
     digest = hashlib.sha256()
     queries = () if embeddings.queries is None else (embeddings.queries,)
     for array in (embeddings.images, embeddings.texts, embeddings.image_of_text, *queries):

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 _FIX = "evaluate the run again"
 _ROWS_AT_ONCE = 1024
-_ROWS = {  # what has one row → arrays that a listing or a reader counts it by
+_ROWS = {  # sample with one row → arrays whose rows are counted
     "an image": ("scores", "image_embeddings", "image_ranks", "image_best"),
     "a caption": ("text_embeddings", "image_of_text", "text_ranks", "text_best"),
 }
@@ -35,17 +35,17 @@ class Analysis(sealed.SealedFolder):
     """One split of one run; arrays are read-only, large ones mapped from a copy.
 
     Attributes:
-        kind, fingerprint: what made the embeddings, and of the save they come from.
+        kind, fingerprint: what made the embeddings, and the fingerprint of their save.
         metrics: the dictionary of `retrieval_metrics`.
         arrays: the names of the tables.
         n_images, n_texts: n and m.
         image_of_text: (m,) int64 the image each caption belongs to.
-        caption_ids: (m,) int64, numbers of the captions in their data set; None where none are known.
+        caption_ids: (m,) int64, numbers of the captions in their data set; None if unknown.
         image_ranks: (n,) int64, 0 is first, −1 for an image without captions.
         text_ranks: (m,) int64, 0 is first.
         image_best: (n, k) int32 the best captions of every image, best first.
         text_best: (m, k) int32 the best images of every caption, best first.
-        scores: (n, m) float32 of a model that scores pair by pair; None where embeddings give the scores.
+        scores: (n, m) float32 of a model that scores pair by pair; None if scores come from embeddings.
     """
 
     def __init__(self, path: Path, *, verify: bool = False) -> None:
@@ -74,19 +74,19 @@ class Analysis(sealed.SealedFolder):
         self.n_images, self.n_texts = len(self.image_ranks), len(self.image_of_text)
 
     def array(self, name: str) -> np.ndarray:
-        """A table by name (InputError: there is none)."""
+        """Return a table by name (InputError: it does not exist)."""
         if name not in self._arrays:
             raise InputError.at(self.path, f"holds no {name}.npy", f"one of {', '.join(self._arrays)}")
         return self._arrays[name]
 
     @property
     def image_embeddings(self) -> np.ndarray:
-        """(n, D) float32 unit rows; an InputError where there are scores only."""
+        """(n, D) float32 unit rows; InputError if there are only scores."""
         return self._embeddings("image_embeddings")
 
     @property
     def text_embeddings(self) -> np.ndarray:
-        """(m, D) float32 unit rows; an InputError where there are scores only."""
+        """(m, D) float32 unit rows; InputError if there are only scores."""
         return self._embeddings("text_embeddings")
 
     def _embeddings(self, name: str) -> np.ndarray:
@@ -97,7 +97,7 @@ class Analysis(sealed.SealedFolder):
 
     @cached_property
     def concepts(self) -> ConceptTables | None:
-        """The concept branch; None where the model had none."""
+        """Tables of the concept branch; None if the model had none."""
         if self.manifest["version"] != tables.VERSION_MIXED:
             return None
         document, beta = self.document(CONCEPTS), self.manifest.get("beta")
@@ -105,12 +105,12 @@ class Analysis(sealed.SealedFolder):
 
     @property
     def image_hits(self) -> np.ndarray:
-        """(n, k) bool: which of an image's best captions are its own."""
+        """(n, k) bool, True where one of an image's best captions is its own."""
         return np.asarray(self.image_of_text[self.image_best] == np.arange(self.n_images)[:, None])
 
     @property
     def sources(self) -> list[Source]:
-        """The scores that the split was ranked by: its matrix, or the mixture of its embeddings."""
+        """Scores by which the split was ranked: its matrix, or the mixture of its embeddings."""
         if self.scores is not None:
             return [ScoreMatrix(self.scores)]
         if (concepts := self.concepts) is None:
@@ -120,14 +120,14 @@ class Analysis(sealed.SealedFolder):
 
     @cached_property
     def captions(self) -> list[str]:
-        """The m captions; longer ones than training reads are cut."""
+        """The m captions, cut at the length that training reads."""
         longest = LONGEST_CAPTION_CHARACTERS
         captions = self._strings("captions", self.n_texts)
         return [text if len(text) <= longest else f"{text[: longest - 1]}…" for text in captions]
 
     @cached_property
     def queries(self) -> list[str]:
-        """The q texts of `query_embeddings`, whose unit rows were imported beside; [] without."""
+        """The q texts of the imported `query_embeddings`; [] without."""
         count = len(self._arrays.get(tables.QUERIES, ()))
         return self._strings(tables.DOCUMENT_QUERIES, count) if count else []
 
@@ -148,7 +148,7 @@ class Analysis(sealed.SealedFolder):
 
     @property
     def image_names(self) -> list[str]:
-        """n relative picture paths, or ids. Whoever opens one checks that it stays inside `picture_folder`."""
+        """n relative picture paths, or ids. Before opening one, check that it stays inside `picture_folder`."""
         return list(self._images["names"])
 
     @cached_property
@@ -163,7 +163,7 @@ class Analysis(sealed.SealedFolder):
 
     @property
     def picture_folder(self) -> str:
-        """Folder of the pictures; "" when unknown."""
+        """Folder of the pictures; "" if unknown."""
         return str(self._images["folder"])
 
 
@@ -171,7 +171,7 @@ def open_analysis(run_folder: Path, split: str, *, verify: bool = False) -> Anal
     """Open the analysis of a split.
 
     Every byte is compared with the manifest the first time a process opens it, and with `verify` every time.
-    InputError: missing, cut, damaged, of a newer version, or not what the manifest says; the file is named.
+    InputError: a file is missing, cut, damaged, of another version or not as in the manifest; the file is named.
     """
     folder = tables.split_folder(run_folder, split)
     if not atomic.locate(folder).is_dir():
@@ -183,7 +183,7 @@ def open_analysis(run_folder: Path, split: str, *, verify: bool = False) -> Anal
 def check_metrics(folder: Path) -> None:
     """Check that the metrics in the manifest of an analysis belong to the arrays beside it.
 
-    The ranks, from which they follow, are compared with their sha256, and all other files with their sizes.
+    The ranks, from which metrics are computed, are compared with their sha256, and all other files with their sizes.
     InputError: names the files.
     """
 
@@ -196,7 +196,7 @@ def check_metrics(folder: Path) -> None:
 
 
 def _read_steadily(folder: Path, read: Callable[[], Result]) -> Result:
-    """The result of `read`, which is tried again when the folder was replaced meanwhile."""
+    """Return the result of `read`; call it again after an InputError if the folder was replaced meanwhile."""
     while True:
         opened = atomic.identity(folder)
         try:
@@ -211,7 +211,7 @@ def _are_strings(values: Any, count: int) -> bool:
 
 
 def check_manifest(manifest: Mapping[str, Any], place: str) -> None:
-    """Check the keys of an analysis that a listing reads, and the types of their values."""
+    """Check the keys of an analysis's manifest that a listing reads, and the types of their values."""
     missing = [key for key in _KINDS if key not in manifest]
     if missing:
         raise InputError.at(place, f"lacks {', '.join(missing)}", "the manifest of an analysis")
@@ -230,8 +230,8 @@ def check_manifest(manifest: Mapping[str, Any], place: str) -> None:
 
 
 def _check_contents(arrays: Mapping[str, np.ndarray], place: str) -> None:
-    """Check that ranks and numbers of samples lie in range, and that embeddings and scores are finite. InputError:
-    names the first file and row that does not."""
+    """Check that ranks and numbers of samples are in range, and that embeddings and scores are finite. InputError:
+    names the first file and row with another value."""
     images, texts = len(arrays["image_ranks"]), len(arrays["image_of_text"])
     ranges = {"image_of_text": (0, images), "image_ranks": (-1, texts), "text_ranks": (0, images)}
     ranges |= {"image_best": (0, texts), "text_best": (0, images)}

@@ -38,7 +38,7 @@ from coder_core.runs.load import LoadedModel
 
 ENSEMBLE = "ensemble"
 DEVIATIONS_AT_ONCE = 512  # captions
-CHOOSING = ("dev", "val")  # splits that a value may be chosen on
+CHOOSING = ("dev", "val")  # splits on which values may be chosen
 
 
 @dataclass
@@ -52,7 +52,7 @@ class Samples:
 
     @classmethod
     def of(cls, split: Split) -> Samples:
-        """The samples of a split; images without names are numbered."""
+        """Return the samples of a split; images without names are numbered."""
         names = split.image_names or [f"image {image}" for image in range(split.n_images)]
         return cls(split.captions, split.image_of_text, names, split.caption_ids)
 
@@ -71,9 +71,8 @@ class RunRow:
     sources: list[Source]  # the scores of all pairs are their sum
     split: Samples  # its samples
     alpha: float | None = None  # share of the tuned weights in a blend of towers
-    # hubs_corrected, folds: the scores are corrected for hubs; the metrics are means over folds
-    hubs_corrected: bool = False
-    folds: bool = False
+    hubs_corrected: bool = False  # the scores are corrected for hubs
+    folds: bool = False  # the metrics are means over five folds
 
     @property
     def name(self) -> str:
@@ -81,7 +80,7 @@ class RunRow:
         return self.named(str(self.run))
 
     def named(self, run: str, *, best: bool = False) -> str:
-        """Name of the row with another name for its run; `best` marks the best of several blends.
+        """Return the name of the row with another name for its run; `best` marks the best of several blends.
 
         >>> RunRow(Path("runs/a"), {}, [], Samples([], np.empty(0), []), alpha=0.5).named("a", best=True)
         'a α=0.5 best'
@@ -93,16 +92,16 @@ class RunRow:
 
     @property
     def scores(self) -> ScoreTiles:
-        """The scores of all pairs."""
+        """Scores of all pairs."""
         return score_tiles(self.sources, self.split.image_of_text)
 
     def five_folds(self, ties: Ties) -> RunRow:
-        """The row of the means over five folds of 1,000 images."""
+        """Return the row with the means over five folds of 1,000 images."""
         return replace(self, metrics=five_fold(self.sources, self.split.image_of_text, ties=ties), folds=True)
 
 
 def ending(alpha: float) -> str:
-    """Text that follows the run in the name of a blend.
+    """Return the text that follows the run in the name of a blend.
 
     >>> ending(0.25)
     ' α=0.25'
@@ -113,7 +112,7 @@ def ending(alpha: float) -> str:
 def evaluate_run(
     folder: Path, loaded: LoadedModel, data: Path, split_name: str, pictures: str | None, console: Console
 ) -> RunRow:
-    """Evaluate a run on a split of a data set and write its analysis folder; `pictures` is the folder of picture files."""
+    """Evaluate a run on a split of a data set and write its analysis folder; `pictures`: folder of picture files."""
     split = read_data(loaded, data, split_name, pictures, console)
     activity = "scoring pairs of" if loaded.config.model.by_pair else "encoding"
     with watching(console, f"{folder.name}: {activity} {split_name}") as watch:
@@ -122,7 +121,7 @@ def evaluate_run(
 
 
 def embedded_row(folder: Path, split_name: str) -> RunRow:
-    """The row of a run made of another model's embeddings, from its stored analysis."""
+    """Return the row of a run of another model's embeddings, from its stored analysis."""
     analysis = _embedded(folder, split_name)
     owner = np.asarray(analysis.image_of_text)
     samples = Samples(analysis.captions, owner, analysis.image_names, analysis.caption_ids)
@@ -132,7 +131,7 @@ def embedded_row(folder: Path, split_name: str) -> RunRow:
 def read_data(
     loaded: LoadedModel, data: Path, split_name: str, pictures: str | None, console: Console
 ) -> Split:
-    """The split that a run is evaluated on; arguments and errors as for `evaluate_run`."""
+    """Read the split that a run is evaluated on; arguments and errors as for `evaluate_run`."""
     config = replace(loaded.config, data=replace(loaded.config.data, pictures=pictures or ""))
     with watching(console) as progress:
         read = read_splits(config, data, loaded.towers, (split_name,), progress=progress)
@@ -149,7 +148,7 @@ def _embedded(folder: Path, split: str) -> Analysis:
 
 
 def ensemble(rows: Sequence[RunRow], ties: Ties) -> RunRow:
-    """The mean of the runs' scores as a row (InputError: the runs were evaluated on different captions)."""
+    """Return the mean of the runs' scores as a row (InputError: the runs were evaluated on different captions)."""
     first, share = rows[0], 1 / len(rows)
     for row in rows:
         if row.split.captions != first.split.captions:
@@ -170,11 +169,11 @@ def hub_corrected_row(
     split_name: str,
     console: Console,
 ) -> tuple[RunRow, Fault]:
-    """The row of a run with its scores corrected for hubs, whose ranks are stored for the app, and a note on how.
-    InputError: there is no train split, or none to choose on; the run scores pair by pair.
+    """Correct a run's scores for hubs and store the ranks for the app; return the corrected row, and a note on how.
+    InputError: there is no train split, or no split to choose on; the run scores pair by pair.
 
-    `row` is that of the run as it is. `loaded` is its model; None for a run of another model's embeddings, which holds
-    those of train and dev too.
+    `row`: the uncorrected row of the run. `loaded`: its model; None for a run of another model's embeddings, which must
+    include those of train and dev.
     """
 
     def sources_of(name: str) -> tuple[Sequence[Source], np.ndarray]:
@@ -200,11 +199,11 @@ def hub_corrected_row(
 
 
 def add_extended_metrics(rows: Sequence[RunRow], source: Path) -> list[Fault]:
-    """Add mAP@R, R-Precision, extended R@K, MRR and nDCG@10 to the metrics of every row; returns notes on the source.
+    """Add mAP@R, R-Precision, extended R@K, MRR and nDCG@10 to the metrics of every row; return notes on the source.
 
-    Of Flickr8k's experts also `disagreement_rho`, Spearman's ρ over the captions they judged: of the spread of their
-    grades and the caption's diversity. Were diversity low where a caption is ambiguous, it would be negative. `source` is
-    a file of positives, or one of `COCO_JUDGEMENTS`.
+    For Flickr8k's experts also `disagreement_rho`, Spearman's ρ between the spread of their grades and the caption's
+    diversity, over the captions they judged; it is negative if diversity is low for ambiguous captions. `source` is a
+    file of positives, or one of `COCO_JUDGEMENTS`.
     """
     notes: dict[str, Fault] = {}
     for row in rows:
@@ -225,7 +224,7 @@ def add_extended_metrics(rows: Sequence[RunRow], source: Path) -> list[Fault]:
 
 
 def _deviations(scores: ScoreTiles, texts: np.ndarray) -> np.ndarray:
-    """(k,) deviation of captions' scores with the images of other captions; diversity grows with it (CODER eq. 3)."""
+    """Return the (k,) deviations of captions' scores with other images; diversity grows with them (CODER eq. 3)."""
     images = torch.arange(scores.n)
     parts = [
         deviation(scores.exact(EVERY, part).T.double(), scores.image_of_text[part, None] != images)
@@ -235,7 +234,7 @@ def _deviations(scores: ScoreTiles, texts: np.ndarray) -> np.ndarray:
 
 
 def add_reviewed_metrics(rows: Sequence[RunRow], reviews: Reviews, file: Path) -> list[Fault]:
-    """Add the metrics on reviewed labels to those of every row; returns notes on what the file says."""
+    """Add the metrics on reviewed labels to those of every row; return notes on the file's contents."""
     notes = {fault.found: fault for fault in reviews.faults}
     for row in rows:
         split, owner = row.split, row.split.image_of_text
@@ -254,7 +253,7 @@ def add_reviewed_metrics(rows: Sequence[RunRow], reviews: Reviews, file: Path) -
 def add_c_way_accuracy(
     rows: Sequence[RunRow], options: Sequence[int], *, repeats: int, seed: int, ties: Ties
 ) -> list[Fault]:
-    """Add c-way accuracies to the metrics of every row; returns warnings on what a split is too small for."""
+    """Add c-way accuracies to the metrics of every row; return warnings about options that a split is too small for."""
     warnings: dict[str, Fault] = {}
     for row in rows:
         owner, images, scores = row.split.image_of_text, row.split.n_images, row.scores
@@ -272,7 +271,7 @@ def add_c_way_accuracy(
 
 
 def write_similarities(rows: Sequence[RunRow], file: Path, split_name: str) -> None:
-    """Counts of scores among matching and other pairs, as CSV: one line per run and bin."""
+    """Write counts of scores among matching and other pairs as CSV, one line per run and bin."""
     sheets = []
     for row in rows:
         counts = distributions(row.scores.sources, row.split.image_of_text)
@@ -284,12 +283,12 @@ def write_similarities(rows: Sequence[RunRow], file: Path, split_name: str) -> N
 
 
 def write_json(table: dict[str, Metrics], file: Path, split_name: str, ties: Ties, **facts: str) -> None:
-    """The table as JSON, after other `facts` about it."""
+    """Write the table as JSON, after other `facts` about it."""
     document: dict[str, Any] = {"split": split_name, "ties": ties, **facts, "runs": table}
     file.write_text(json.dumps(document, indent=2) + "\n", "utf-8")
 
 
 def write_csv(table: dict[str, Metrics], file: Path, split_name: str) -> None:
-    """The table as CSV, one line a row."""
+    """Write the table as CSV, one line per row."""
     lines = [{"run": name, "split": split_name, **metrics} for name, metrics in table.items()]
     pd.DataFrame(lines).to_csv(file, index=False)

@@ -12,21 +12,21 @@ from coder_core.files import atomic
 from coder_core.files.manifest import MANIFEST
 
 VERSION = 1
-VERSION_MIXED = 2  # two branches; a reader of version 1 would not know that ranks are those of their mixture
-VERSION_SCORED = 3  # a matrix of scores and no embeddings, which a reader of the others relies on
+VERSION_MIXED = 2  # two branches, whose mixture gives the ranks; readers of version 1 do not know this
+VERSION_SCORED = 3  # a matrix of scores, without the embeddings that readers of other versions need
 VERSIONS = (VERSION, VERSION_MIXED, VERSION_SCORED)
 SCORES = "scores"
 IMAGE_PARTS = "image_parts"
 IMAGE_PART_LENGTHS = "image_part_lengths"
-KIND_IMPORTED = "embeddings"  # another model's: no configuration, no history and no weights belong to them
-UNRANKED = "unranked"  # folder of a run with splits that an evaluation ranks
-DOCUMENT_IMPORTED = "imported"  # what such an analysis was made of
-DOCUMENT_TOWERS = "towers"  # and with which towers, where they can embed new words and pictures
+KIND_IMPORTED = "embeddings"  # of another model, without configuration, history and weights
+UNRANKED = "unranked"  # folder of a run with splits that an evaluation has yet to rank
+DOCUMENT_IMPORTED = "imported"  # sources of such an analysis
+DOCUMENT_TOWERS = "towers"  # its towers, if they can embed new texts and pictures
 CAPTION_IDS = "caption_ids"
 PICTURE_POSITIONS = "picture_positions"
 QUERIES, DOCUMENT_QUERIES = "query_embeddings", "queries"
-DOCUMENT_REGIONS = "regions"  # which picture tower made the region features a run was evaluated on
-DOCUMENT_TUNED = "tuned"  # which pretrained towers a run trained on; its saves hold what changed of them
+DOCUMENT_REGIONS = "regions"  # picture tower of the region features that a run was evaluated on
+DOCUMENT_TUNED = "tuned"  # pretrained towers that a run started from; its saves have only what changed
 PART_NAME = re.compile(r"[a-z0-9_]+")
 _SPLIT = re.compile(r"[a-z0-9][a-z0-9._-]*")
 LONGEST_SPLIT = 200
@@ -37,7 +37,7 @@ EMBEDDINGS = ("image_embeddings", "text_embeddings")
 
 
 def required_tables(version: int) -> tuple[str, ...]:
-    """The arrays that every reader of this version relies on, except those of the concept branch."""
+    """Return the arrays that every reader of this version needs, except those of the concept branch."""
     return (*((SCORES,) if version == VERSION_SCORED else EMBEDDINGS), "image_of_text", *RANKS)
 
 
@@ -47,8 +47,8 @@ def check_tables(
     place: str,
     sizes: Mapping[str, int] | None = None,
 ) -> None:
-    """Compare arrays with `TABLES`, where it has them, and with one another. `place`: the folder. `sizes`: letter → size,
-    where they are known. InputError: names the first array that is required and missing, or has another shape or dtype."""
+    """Compare arrays with their shapes and dtypes in `TABLES`, and their sizes with each other. `place`: the folder.
+    `sizes`: letter → known size. InputError: names the first array that is missing or has another shape or dtype."""
     bound = {str(number): number for number in range(4)} | dict(sizes or {})
     for name, (shape, dtype) in TABLES.items():
         file, letters = f"{place}/{name}.npy", shape.split()
@@ -67,8 +67,8 @@ def check_tables(
 
 
 def split_folder(run_folder: Path, split: str) -> Path:
-    """The folder of a split's analysis. InputError: the name could lead out of the run folder, or be taken for more
-    than a name."""
+    """Return the folder of a split's analysis. InputError: not a plain name, which might lead out of the run folder or
+    be mistaken for something else."""
     if not _SPLIT.fullmatch(split) or len(split) > LONGEST_SPLIT:
         expected = f"lower-case letters, digits, '.', '_' and '-', the first a letter or digit, at most {LONGEST_SPLIT}"
         where = f"split {split!r} of {Path(run_folder).name}"
@@ -77,7 +77,7 @@ def split_folder(run_folder: Path, split: str) -> Path:
 
 
 def list_splits(run_folder: Path) -> list[str]:
-    """The splits a run has an analysis of, sorted."""
+    """List the splits of which a run has an analysis, sorted."""
     folder = Path(run_folder) / "analysis"
     names = filter(_SPLIT.fullmatch, atomic.folder_names(folder))
     return [name for name in names if (atomic.locate(folder / name) / MANIFEST).is_file()]

@@ -21,11 +21,11 @@ from coder_core.objectives.neighbour_scores import neighbour_scores
 from coder_core.runs.derived.neighbours import run_text_space, split_neighbours
 
 DOCUMENT = "weighting"
-SEED = 0  # of the batches that weights of a batch are taken in, and of random weights
+SEED = 0  # of the batches for weights that depend on the batch, and of random weights
 
 
 def weight_settings(weighting: WeightingConfig) -> dict[str, Any]:
-    """Arguments of `combined_weights` that a configuration names, besides the kind."""
+    """Return the arguments of `combined_weights` in a configuration, except the kind."""
     return {
         "shares": (weighting.diversity_share, weighting.discrepancy_share),
         "direction": weighting.weight_direction,
@@ -37,14 +37,14 @@ def weight_settings(weighting: WeightingConfig) -> dict[str, Any]:
 def weight_tables(
     folder: Path, config: Config, known: Encoded, split: Split, progress: Progress = silent
 ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """Sample weights of a split; empty for a run without weights. `known`: its embeddings, or its scores with the means of
-    what they compare. `progress`: of the search for neighbours. InputError: the text space is damaged or gone.
+    """Compute arrays and documents of a split's sample weights; both are empty for a run without weights. `known`: the
+    split's embeddings, or its scores with mean parts. InputError: the text space is damaged or missing.
 
-    Arrays: `sample_weight` (m,) float32, mean 1: of complementary samples as if the split were one batch, of HAL, MITHUN
-    and AMRANI in random batches of the training's size, because they depend on the batch. Of complementary samples also
+    Arrays: `sample_weight` (m,) float32, mean 1; for complementary samples as if the split were one batch, for HAL,
+    MITHUN and AMRANI in random batches of the training's size, on which they depend. For complementary samples also
     `weight_diversity` and `weight_discrepancy` (m, 2) float32, DIV and DIS of image and caption: Γ times the raw score
-    (Γ = −1 for a run with 0), all N² neighbours of neighbours counted. Documents: `weighting`, with mean and standard
-    deviation of the raw scores, Γ left out, as in the paper's table 1.
+    (−1 if Γ is 0), over all N² neighbours of neighbours. Documents: `weighting`, with mean and standard deviation of
+    the raw scores without Γ, as in the paper's table 1.
     """
     weighting, batch_size = config.weighting, config.training.batch_size
     kind, scale = weighting.sample_weights, weighting.weight_scale
@@ -79,14 +79,14 @@ def weight_tables(
 
 
 def _vectors(known: Encoded) -> tuple[np.ndarray, np.ndarray]:
-    """One vector of every image and caption."""
+    """Return one vector per image and one per caption."""
     if isinstance(known, SplitScores):
         return known.image_means, known.text_means
     return known.images, known.texts
 
 
 def _raw(known: Encoded, image_of_text: np.ndarray, neighbours: Tensor) -> dict[str, Tensor]:
-    """(m, 2) raw scores of both kinds."""
+    """Compute the raw diversity and discrepancy of every pair's image and caption: (m, 2) each."""
     images, texts = map(torch.from_numpy, _vectors(known))
     sides = [
         neighbour_scores(values, torch.ones(len(values), dtype=torch.bool), rows, neighbours, neighbours)

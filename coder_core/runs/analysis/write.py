@@ -28,17 +28,17 @@ def write_analysis(
     source: str = "",
     **arrays: np.ndarray,
 ) -> Path:
-    """Write the analysis of one split; an earlier one is replaced in one step. ValueError: shapes that do not fit together,
-    or an impossible name. InputError: the run holds a link, a pipe or a device. WriteError: disk full or read-only; an
-    earlier analysis is untouched.
+    """Write the analysis of one split; an earlier one is replaced atomically. ValueError: shapes that do not match, or
+    an invalid name. InputError: the run has a link, a pipe or a device. WriteError: disk full or read-only; an earlier
+    analysis is untouched.
 
     Args:
-        image_names: n picture paths relative to `picture_folder` ("" when unknown), or ids.
-        packed: of pictures in tar or parquet files: `note_packed`, with the array picture_positions.
+        image_names: n picture paths relative to `picture_folder` ("" if unknown), or ids.
+        packed: for pictures in tar or parquet files, the document of `note_packed`; needs the array picture_positions.
         documents: name → JSON value; becomes `<name>.json`.
         metrics: the dictionary of `retrieval_metrics`.
         beta: share of the embeddings in the ranked score; the rest is the concept branch's. None without one.
-        fingerprint, kind, source: the save the embeddings come from, "coder" or an importer's name, and the data set.
+        fingerprint, kind, source: of the save behind the embeddings, "coder" or an importer's name, and the data set.
         arrays: those of `tables.TABLES`, with embeddings or with scores. Others are written as they are.
     """
     folder = tables.split_folder(run_folder, split)
@@ -61,7 +61,7 @@ def write_analysis(
 
 
 def _version(arrays: Mapping[str, np.ndarray], texts: Mapping[str, Any], beta: float | None) -> int:
-    """Check names and kinds of the parts, and return the version they make."""
+    """Check the names and types of all parts, and return the version of an analysis with these."""
     for name in (*arrays, *texts):
         if not tables.PART_NAME.fullmatch(name):
             raise ValueError(f"a table is named with lower-case letters, digits and '_', got {name!r}")

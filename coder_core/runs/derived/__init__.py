@@ -1,1 +1,1 @@
-"""Results computed from embeddings or captions once and stored: layouts, clusters, semantic neighbours."""
+"""Results computed once and stored: layouts, clusters, semantic neighbours, hub correction, graded metrics."""

@@ -1,4 +1,4 @@
-"""Layouts and clusters from analyses: computed once, stored beside the run, computed again when damaged."""
+"""Layouts and clusters from analyses: computed once, stored beside the run, computed again if damaged."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -22,7 +22,7 @@ Result = TypeVar("Result")
 def layout_folder(
     run: Path, split: str, settings: LayoutSettings, analysis: Analysis, reference: Analysis | None = None
 ) -> DerivedFolder:
-    """The folder of a run's layout; aligned to a reference, the key holds both runs' numbers and how it is aligned."""
+    """Return the folder of a run's layout; its key includes the reference that it is aligned to, and how."""
     if reference is None:
         return derived_folder(run, split, "layout", settings.parameters(), [analysis])
     parameters = settings.parameters() | {"aligned": "at the same size"}
@@ -30,12 +30,12 @@ def layout_folder(
 
 
 def clusters_folder(run: Path, split: str, settings: ClusterSettings, analysis: Analysis) -> DerivedFolder:
-    """The folder of a run's offline clusters."""
+    """Return the folder of a run's offline clusters."""
     return derived_folder(run, split, "clusters", settings.parameters(), [analysis])
 
 
 def read_layout(folder: DerivedFolder) -> Layout | None:
-    """A stored layout; None when there is none (InputError: it is damaged)."""
+    """Read a stored layout; None if it does not exist (InputError: it is damaged)."""
 
     def build(arrays: dict[str, Any], manifest: dict[str, Any]) -> Layout:
         shares, disparity = manifest["facts"].get("shares"), manifest["facts"].get("disparity")
@@ -47,14 +47,14 @@ def read_layout(folder: DerivedFolder) -> Layout | None:
 
 
 def read_clusters(folder: DerivedFolder) -> Clustering | None:
-    """Stored clusters; None when there are none (InputError: they are damaged)."""
+    """Read stored clusters; None if they do not exist (InputError: they are damaged)."""
     return read_as(folder, lambda arrays, _: Clustering(**arrays))
 
 
 def make_layouts(
     runs: list[Path], split: str, settings: LayoutSettings, *, progress: Progress = silent
 ) -> list[tuple[DerivedFolder, Layout]]:
-    """The layout of the first run, and of a second one aligned to it; a stored one is not computed again."""
+    """Make the layout of the first run, and of a second one aligned to it; stored ones are not computed again."""
     progress(0, 1, "reading the embeddings")
     for run in runs:
         check_plain(run)
@@ -80,7 +80,7 @@ def make_layouts(
 def make_clusters(
     run: Path, split: str, settings: ClusterSettings, *, progress: Progress = silent
 ) -> tuple[DerivedFolder, Clustering]:
-    """Offline clusters of a run; stored ones are not computed again."""
+    """Make the offline clusters of a run; stored ones are not computed again."""
     progress(0, 1, "reading the embeddings")
     check_plain(run)
     analysis = open_analysis(run, split, verify=True)
@@ -96,7 +96,7 @@ def make_clusters(
 
 
 def check_same_samples(runs: list[Path], analyses: list[Analysis]) -> None:
-    """Check that point p is the same sample in both runs, so that they can be laid over each other."""
+    """Check that point p is the same sample in all runs, so that their layouts can be overlaid."""
     for run, analysis in zip(runs[1:], analyses[1:], strict=True):
         same = np.array_equal(analysis.image_of_text, analyses[0].image_of_text)
         if not same or analysis.captions != analyses[0].captions:
@@ -105,7 +105,7 @@ def check_same_samples(runs: list[Path], analyses: list[Analysis]) -> None:
 
 
 def _intact(read: Callable[[DerivedFolder], Result | None], folder: DerivedFolder) -> Result | None:
-    """A stored result; None when there is none, or a damaged one, which the next write replaces."""
+    """Read a stored result; None if it does not exist, or is damaged and will be replaced by the next write."""
     try:
         return read(folder)
     except InputError:

@@ -1,4 +1,4 @@
-"""Metrics of a run by files of qrels, stored beside the run for the app and the report; of each file the newest."""
+"""Metrics of a run by files of qrels, stored beside the run for the app and the report; the newest of each file."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -28,14 +28,14 @@ class GradedEvaluation:
 def store_graded(
     run: Path, split: str, file: Path, fact: str, names: Sequence[str], metrics: Mapping[str, float]
 ) -> None:
-    """Store the metrics that `add_graded_metrics` adds to a row; those by an earlier state of the file are replaced."""
+    """Store the metrics that `add_graded_metrics` adds to a row; they replace those by earlier contents of the file."""
     folder = derived_folder(run, split, KIND, {"file": str(file.resolve())}, [open_analysis(run, split)])
     facts = {"sha256": file_sha256(file), "fact": fact, "names": list(names), "metrics": dict(metrics)}
     write_derived(folder, {}, facts=facts)
 
 
 def read_graded(run: Path, split: str, analysis: Analysis) -> list[GradedEvaluation]:
-    """The metrics by every file, by its name. InputError: some are damaged; evaluating by the file again replaces them."""
+    """Read the metrics by every file, sorted by name. InputError: some are damaged; evaluating again replaces them."""
 
     def build(_: dict[str, Any], manifest: dict[str, Any]) -> GradedEvaluation:
         facts, metrics = manifest["facts"], manifest["facts"]["metrics"]

@@ -14,12 +14,12 @@ from coder_core.runs.analysis.tables import RANKS
 from coder_core.runs.derived.store import DerivedFolder, derived_folder, read_as, write_derived
 
 FLAG = "--hub-correction"
-REFERENCE = "train"  # its captions and images are the queries that biases come from
+REFERENCE = "train"  # its captions and images are the queries for computing biases
 
 
 @dataclass(frozen=True)
 class HubCorrection:
-    """Ranks of a split before and after a correction."""
+    """Ranks of a split after the correction, and how it was chosen."""
 
     image_ranks: np.ndarray  # (n,) int64 with corrected scores, −1 for an image without captions
     text_ranks: np.ndarray  # (m,)
@@ -31,12 +31,12 @@ class HubCorrection:
 
 
 def correction_folder(run: Path, split: str, analysis: Analysis) -> DerivedFolder:
-    """The folder of a run's corrected ranks."""
+    """Return the folder of a run's corrected ranks."""
     return derived_folder(run, split, "hubs", {}, [analysis])
 
 
 def read_correction(folder: DerivedFolder) -> HubCorrection | None:
-    """Stored corrected ranks; None when there are none (InputError: they are damaged)."""
+    """Read stored corrected ranks; None if they do not exist (InputError: they are damaged)."""
 
     def build(arrays: dict[str, Any], manifest: dict[str, Any]) -> HubCorrection:
         facts = manifest["facts"]
@@ -51,10 +51,9 @@ def read_correction(folder: DerivedFolder) -> HubCorrection | None:
 def correct_hubs(
     run: Path, split: str, chosen_on: str, sources_of: Callable[[str], tuple[Sequence[Source], np.ndarray]]
 ) -> tuple[HubCorrection, list[Source]]:
-    """Correct the scores of a split that the run has an analysis of, with k and α chosen on the same one or another, rank
-    them and store the ranks. Returns the ranks, and the corrected scores. `sources_of`: the scores of a split, and (m,)
-    the image of every caption, by its name. InputError: the run scores pair by pair, so that train queries would have to
-    be scored with every candidate."""
+    """Correct the scores of an analysed split with k and α chosen on `chosen_on`, and store the ranks. Returns the
+    ranks and the corrected scores. `sources_of`: split name → its scores, and the image of every caption, (m,).
+    InputError: the run scores pair by pair, so that train queries would have to be scored with every candidate."""
     from coder_core.evaluation.graded import label_metrics
     from coder_core.evaluation.hub_correction import NEIGHBOURS, choose_strengths, corrected, hub_biases
     from coder_core.evaluation.ranking import rank

@@ -1,7 +1,7 @@
-"""Semantic neighbours of the train captions, searched once for a data set, a text space and an N, then cached.
+"""Semantic neighbours of the train captions, searched once per data set, text space and N, then cached.
 
-The folder's name is a fingerprint of what it was made of. An interrupted search leaves nothing behind, and runs that
-share data, space and N share the search.
+The folder's name is a fingerprint of these three, so runs with the same data, space and N share the search. An
+interrupted search leaves nothing behind.
 """
 
 import hashlib
@@ -25,7 +25,7 @@ from coder_core.geometry.text_space import ARRAYS, NAMES, TextSpace, TfidfSpace,
 from coder_core.model.sentence_space import sentence_space
 from coder_core.model.towers.pretrained import fingerprint
 
-VERSION = 1  # of how spaces and neighbours are made
+VERSION = 1  # of the method that makes spaces and neighbours
 NEIGHBOURS = "neighbours"
 NEIGHBOURS_KEY = "neighbours_fingerprint"  # in the table [about] of a run
 MODEL_KEY = "text_space_fingerprint"
@@ -35,12 +35,12 @@ MODEL_KEY = "text_space_fingerprint"
 class Neighbourhood:
     """The neighbours of a split's captions and the space they were searched in."""
 
-    neighbours: np.ndarray  # (m, N) int32, −1 where a caption has fewer
+    neighbours: np.ndarray  # (m, N) int32, −1 if a caption has fewer
     space: TextSpace  # fitted on the train captions
     faults: list[Fault]  # warnings
 
     def about(self, config: Config) -> dict[str, str]:
-        """Fingerprints stored with a run: sha256 (hex) of the neighbours, and of a model's folder."""
+        """Return the fingerprints stored with a run: sha256 (hex) of the neighbours, and of a model's folder."""
         digest = hashlib.sha256(np.ascontiguousarray(self.neighbours).tobytes()).hexdigest()
         fingerprints = {NEIGHBOURS_KEY: digest}
         if config.weighting.text_space:
@@ -56,7 +56,7 @@ def train_neighbourhood(
     space: TextSpace | None = None,
     progress: Progress = silent,
 ) -> Neighbourhood:
-    """The neighbours of the m train captions, from the cache or searched now; `space` is that of a continued run."""
+    """Read the neighbours of the m train captions from the cache, or search them; `space`: of a continued run."""
     count = config.weighting.neighbours
     folder = cache_folder() / "neighbours" / _key(config, captions, image_of_text)
     cached = _read(folder, config)
@@ -87,7 +87,7 @@ def split_neighbours(
 
 
 def same_neighbours(neighbourhood: Neighbourhood, config: Config, about: Mapping[str, Any]) -> list[Fault]:
-    """A warning when a continued run has other neighbours than `about`, its notes from the start, describes."""
+    """Return a warning if a continued run's neighbours differ from those in `about`; InputError for another model."""
     now = neighbourhood.about(config)
     if now.get(MODEL_KEY) != about.get(MODEL_KEY):
         where, fix = f"--text-space {config.weighting.text_space}", "give the folder the run was started with"
@@ -100,7 +100,7 @@ def same_neighbours(neighbourhood: Neighbourhood, config: Config, about: Mapping
 
 
 def run_text_space(folder: Path, config: Config) -> TextSpace:
-    """The space a run's neighbours were searched in: its own files, or the model its configuration names."""
+    """Open the space in which a run's neighbours were searched: its own files, or the model in its configuration."""
     if config.weighting.text_space:
         return sentence_space(config.weighting.text_space)
     files = sealed.SealedFolder(folder)
@@ -127,7 +127,7 @@ def _key(config: Config, captions: Sequence[str], image_of_text: np.ndarray) -> 
 
 
 def _read(folder: Path, config: Config) -> tuple[np.ndarray, TextSpace] | None:
-    """Contents of the cache; None if it is empty or damaged."""
+    """Read the cache; None if it is empty or damaged."""
     try:
         files = sealed.SealedFolder(folder)
         files.check()
@@ -137,7 +137,7 @@ def _read(folder: Path, config: Config) -> tuple[np.ndarray, TextSpace] | None:
 
 
 def _shortfall(neighbours: np.ndarray, count: int) -> list[Fault]:
-    """A warning when captions have fewer neighbours than asked for."""
+    """Return a warning if captions have fewer neighbours than requested."""
     counts = (neighbours >= 0).sum(1)
     short = int((counts < count).sum())
     if not short:

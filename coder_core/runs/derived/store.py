@@ -1,7 +1,7 @@
 """`derived/<split>/<kind>-<key>/`: results computed from an analysis, looked up by what they were computed from.
 
-A new analysis or another parameter is another key, so a stale result is never shown; it is removed when the next one is
-written. Results are outside `analysis/`, which is sealed and replaced as a whole.
+A new analysis or another parameter gives another key, so a stale result is never shown; it is removed when the next one
+is written. Results are outside `analysis/`, which is sealed and replaced as a whole.
 """
 
 import hashlib
@@ -29,7 +29,7 @@ _SOURCE_FILES = ("image_embeddings.npy", "text_embeddings.npy", "scores.npy", "i
 
 @dataclass(frozen=True)
 class DerivedFolder:
-    """The folder of one result, named by kind and key: 24 hexadecimal digits made of `about`."""
+    """Folder of one result, named by kind and key: 24 hexadecimal digits, a hash of `about`."""
 
     path: Path
     key: str
@@ -44,7 +44,7 @@ class DerivedFolder:
 def derived_folder(
     run_folder: Path, split: str, kind: str, parameters: Mapping[str, Any], analyses: Sequence[Analysis]
 ) -> DerivedFolder:
-    """The folder of a result of some `kind` of a run's split, from JSON `parameters` and its sources, the run's first."""
+    """Return the folder of a result, from `parameters` (JSON values) and its source `analyses`, the run's own first."""
     split_folder(run_folder, split)  # refuses a name that leads elsewhere
     description = {"version": VERSION, "kind": kind, "parameters": dict(parameters)}
     description["sources"] = [_source(analysis) for analysis in analyses]
@@ -53,7 +53,7 @@ def derived_folder(
 
 
 def list_derived(run_folder: Path, split: str, kind: str, analysis: Analysis) -> Iterator[DerivedFolder]:
-    """The folders of an analysis's stored results of some `kind`, whatever their parameters. InputError: the manifest of
+    """Yield the folders of an analysis's stored results of a `kind`, with any parameters. InputError: the manifest of
     one is damaged."""
     parent = Path(run_folder) / "derived" / split
     for name in atomic.folder_names(parent):
@@ -61,7 +61,7 @@ def list_derived(run_folder: Path, split: str, kind: str, analysis: Analysis) ->
             manifest = sealed.SealedFolder(parent / name).manifest
             with trusting(str(parent / name)):
                 folder = derived_folder(run_folder, split, kind, manifest["parameters"], [analysis])
-            if folder.name == name:  # or it is of other embeddings
+            if folder.name == name:  # otherwise it is from other embeddings
                 yield folder
 
 
@@ -86,8 +86,8 @@ def write_derived(
 def read_as(
     folder: DerivedFolder, build: Callable[[dict[str, Any], dict[str, Any]], Result]
 ) -> Result | None:
-    """Value that `build` makes of a result's arrays and manifest, every byte verified; None when there is none.
-    InputError: it is damaged, is not what its name says, or holds values that no version writes; the file is named.
+    """Return what `build` makes of a result's arrays and manifest, every byte verified; None if it does not exist.
+    InputError: the result is damaged, does not match its name, or has values that no version writes; the file is named.
     Computing it again replaces it."""
     if not atomic.locate(folder.path).is_dir():
         return None
@@ -110,7 +110,7 @@ def _source(analysis: Analysis) -> dict[str, str]:
 
 
 def _first_source(path: Path) -> Any:
-    """The run's own analysis that a stored result came from; None when it cannot be read."""
+    """Return a stored result's record of the run's own analysis; None if it cannot be read."""
     try:
         return sealed.SealedFolder(path).manifest["sources"][0]
     except (InputError, KeyError, IndexError, TypeError):
