@@ -1,4 +1,4 @@
-"""Speed and accuracy, each printing one table."""
+"""Benchmarks of speed and accuracy; most print one table."""
 
 from coder_core.console.runner import tune_environment
 

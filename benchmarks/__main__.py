@@ -1,7 +1,7 @@
-"""Print every speed bar in one table: `python -m benchmarks [--threads N] [--rounds N] [--only NAME …]`.
+"""Print all speed targets ("bars") in one table: `python -m benchmarks [--threads N] [--rounds N] [--only NAME …]`.
 
-Each line is a quotient of two programs measured in turn in this run, so it means the same on a slow or busy machine.
-Missed bars are printed too.
+A line is usually the ratio of two programs measured alternately in the same run, so that it holds on slow or busy
+machines too. Missed bars are printed as well.
 """
 
 import statistics
@@ -26,11 +26,11 @@ from coder_core.console.output import open_console
 from coder_core.model.products import product_library, use_onednn
 
 COMMANDS = ("train", "evaluate", "ablate", "check_data", "embed", "project", "cluster")
-COMMAND_BAR = 1.0  # seconds of a processor
+COMMAND_BAR = 1.0  # seconds of processor time
 
 
 def commands(rounds: int) -> list[Line]:
-    """Every command's answer to --help, and train's to a mistyped preset, ÷ importing tyro and rich alone."""
+    """Measure every command with --help, and train with a mistyped preset, ÷ importing only tyro and rich."""
     programs: dict[str, tuple[str, ...]] = {"reference": ("-c", "import tyro, rich")}
     programs |= {f"{name} --help": ("-m", f"coder_core.{name}", "--help") for name in COMMANDS}
     programs["train, a mistyped preset"] = ("-m", "coder_core.train", "flickr9k")
@@ -70,9 +70,9 @@ NEED_FEATURES = {"training", "whole", "boosting", "pieces", "loading"}
 class SpeedArguments:
     """Choose what to measure."""
 
-    threads: int = 0  # of torch; 0 leaves its own choice
-    rounds: int = 8  # measurements of a slow program; quick ones get more
-    # float32 products as training computes them, or as PyTorch does by default
+    threads: int = 0  # of torch; 0 keeps its default
+    rounds: int = 8  # measurements of a slow program; fast ones get more
+    # float32 products as in training, or as PyTorch does by default
     products: Literal["quick", "default"] = "quick"
     only: tuple[str, ...] = tuple(PARTS)
 

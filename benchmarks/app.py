@@ -1,9 +1,9 @@
 """Server time and memory of the app: `python -m benchmarks.app [--images N …]`.
 
-A page's script runs as the server runs it, without a browser, each size in its own process. The bars are seconds of
-processor time; only the first visit of a fresh browser is wall time, until the overview is complete without anything
-cached (it needs Playwright, and Chromium at /usr/bin/chromium or where CHROMIUM says). The runs of the largest size are
-1.6 GB of random numbers: `--runs` keeps them.
+Each size has its own process, which runs the pages' scripts as the server does, without a browser. The bars are seconds
+of processor time. Only the first visit of a fresh browser is wall time, until the overview is complete with nothing
+cached; it needs Playwright, and Chromium at /usr/bin/chromium or at $CHROMIUM. The runs of the largest size are 1.6 GB
+of random numbers; `--runs` keeps them.
 """
 
 import json
@@ -33,9 +33,9 @@ PAGES = (
     *("train", "data", "slices", "reviews", "retrieval"),
 )
 SIZES = (1_000, 5_000, 123_000)
-SHOWN = {"concepts": CONCEPT_NAMES, "weights": WEIGHT_NAMES}  # on pages about what not every run has
+SHOWN = {"concepts": CONCEPT_NAMES, "weights": WEIGHT_NAMES}  # runs for pages that need special data
 PAGE_BARS = {1_000: 1.0, 5_000: 3.0}
-CHANGE_BAR, MEMORY_BAR = 0.3, 1_500.0  # CHANGE_BAR: of free texts too
+CHANGE_BAR, MEMORY_BAR = 0.3, 1_500.0  # seconds of a change or a free text, MiB
 SMALL = 1_000
 REPEATS = 3
 TIMEOUT = 600
@@ -46,7 +46,7 @@ DONE = "[data-testid=stApp][data-test-script-state=notRunning]"
 TEXT, MEMORY, MARK = "free text", "memory", "measured: "
 NOT_MEASURED = ("There is no evaluated run", "Only the first one is shown", "cannot answer")
 
-# Changes on a page: (page, name, session key, its value in every repeat)
+# Changes on a page: (page, name, session key, its value in each repeat)
 CHANGES: tuple[tuple[str, str, str, tuple[Any, ...]], ...] = (
     ("diversity", "ε", "epsilon", (0.2, 0.3, 0.4)),
     ("diversity", "another anchor", "caption", (17, 29, 41)),
@@ -71,16 +71,16 @@ CHANGES: tuple[tuple[str, str, str, tuple[Any, ...]], ...] = (
 class AppArguments:
     """Choose what to measure."""
 
-    images: tuple[int, ...] = SIZES  # sizes; five captions each
-    runs: str = ""  # folder that keeps the runs; empty writes them into a temporary one
+    images: tuple[int, ...] = SIZES  # numbers of images, each with five captions
+    runs: str = ""  # folder in which to keep the runs; empty: a temporary one
 
 
 Measured = tuple[str, list[list[float]]]
-"""A name, and the processor and wall seconds of every repeat."""
+"""A name, and the processor and wall seconds of each repeat."""
 
 
 def measure(root: Path, tell: Callable[[Measured], None]) -> None:
-    """In this process: seconds of every cold and warm page, of changes and of free texts, and the peak memory."""
+    """Measure, in this process, the seconds of cold and warm pages, of changes and of free texts, and peak memory."""
     from streamlit.testing.v1 import AppTest
 
     os.environ["CODER_CHECKPOINTS"] = str(root)
@@ -123,7 +123,7 @@ def measure(root: Path, tell: Callable[[Measured], None]) -> None:
 
 
 def in_process(root: Path) -> Iterator[Measured]:
-    """`measure` in a process of its own, result by result."""
+    """Run `measure` in its own process; yield results as they arrive."""
     command = [sys.executable, "-m", "benchmarks.app", "--measure", str(root)]
     pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "text": True, "cwd": PROJECT}
     with tempfile.TemporaryFile("w+") as errors:
@@ -139,7 +139,7 @@ def in_process(root: Path) -> Iterator[Measured]:
 
 
 def line(name: str, bar: float | None, taken: list[list[float]], note: str = "") -> Line:
-    """Median seconds ÷ the bar; without a bar, the seconds themselves are in the note."""
+    """Return a line of median seconds ÷ the bar; without a bar, the note has the seconds themselves."""
     cpu, wall = (statistics.median(times) for times in zip(*taken, strict=True))
     if bar is None:
         return Line(name, "", None, None, 1e3 * cpu, None, f"{wall:.2f} s on the clock{note}")
@@ -147,7 +147,7 @@ def line(name: str, bar: float | None, taken: list[list[float]], note: str = "")
 
 
 def line_of(measured: Measured, images: int) -> Line:
-    """A measurement against its bar at this size."""
+    """Return the line of a measurement, with its bar at this size."""
     name, taken = measured
     size, small = f"{images:,} × {CAPTIONS_PER_IMAGE * images:,}, {name}", images == SMALL
     if name == MEMORY:
@@ -163,7 +163,7 @@ def line_of(measured: Measured, images: int) -> Line:
 
 
 def lines(folder: Path, images: int) -> Iterator[Line]:
-    """Every line of one size, as it is measured."""
+    """Yield every line of one size as it is measured."""
     root = folder / str(images)
     if not all((root / name / "analysis").is_dir() for name in NAMES):
         write_runs(root, images)
@@ -174,13 +174,13 @@ def lines(folder: Path, images: int) -> Iterator[Line]:
 
 
 def as_text(result: Line) -> str:
-    """One line of the table as plain text."""
+    """Return one line of the table as plain text."""
     spent = "" if result.milliseconds is None else f"{result.milliseconds:,.0f} ms CPU"
     return f"{result.name:48} {spent:>14} {result.bar:>10} {result.verdict:3} {result.note}".rstrip()
 
 
 def spent(processes: Iterable[psutil.Process]) -> float:
-    """Processor seconds of processes so far; of one that is over, none."""
+    """Return the processor seconds of processes so far; ended processes count as 0."""
     total = 0.0
     for process in processes:
         with suppress(psutil.Error):
@@ -190,8 +190,8 @@ def spent(processes: Iterable[psutil.Process]) -> float:
 
 
 def visit(browser: Any, port: int, server: psutil.Process) -> tuple[float, float, float]:
-    """Wall seconds until every figure is drawn, in a profile without a cache, and the processor seconds of browser
-    and server."""
+    """Return the wall seconds until the page is complete, in a profile without a cache, and the processor seconds of
+    browser and server."""
     context = browser.new_context(viewport={"width": 1280, "height": 800})
     page, start = context.new_page(), time.perf_counter()
     before = _spent_by_both(server)
@@ -210,7 +210,7 @@ def _spent_by_both(server: psutil.Process) -> tuple[float, float]:
 
 
 def first_visits(root: Path) -> list[Line]:
-    """The first visit to a new server, and the median of later ones; each by a fresh browser, against the bar."""
+    """Measure the first visit to a new server, and the median of later ones, each with a fresh browser profile."""
     try:
         from playwright.sync_api import sync_playwright
     except ImportError:
@@ -234,7 +234,7 @@ def first_visits(root: Path) -> list[Line]:
 
 
 def main(arguments: AppArguments) -> None:
-    """Measure and print, line by line."""
+    """Measure, and print each line at once."""
     with tempfile.TemporaryDirectory() as name:
         for images in arguments.images:
             for result in lines(Path(arguments.runs or name), images):

@@ -1,7 +1,7 @@
-"""Write runs of any size for the app: random embeddings, an untrained model.
+"""Write runs of any size for the app, with random embeddings and an untrained model.
 
-Two runs have the instance branch alone and, up to a moderate size, offline clusters; two have a concept branch with
-random attention, and two random sample weights. Two people have judged pairs.
+Two runs have only the instance branch and, up to a moderate size, offline clusters. Also up to that size, two have a
+concept branch with random attention and two have random sample weights. Two people have reviewed pairs.
 """
 
 import json
@@ -38,15 +38,15 @@ CONCEPT_NAMES = {"concepts-a": 4.0, "concepts-b": 3.0}
 WEIGHT_NAMES = {"weights-a": 4.0, "weights-b": 3.0}
 CONCEPTS = 400  # g, CODER section 4.1
 MEASURES = ("diversity", "discrepancy")
-CONNECTED = 0.02  # share of the pairs of concepts that occur together in a caption
-JUDGED = 1_000  # verdicts of either person
-MODERATE = 5_000  # images; larger runs have neither clusters nor attention
+CONNECTED = 0.02  # share of concept pairs that occur together in a caption
+JUDGED = 1_000  # verdicts of each person
+MODERATE = 5_000  # images; with more, there are no clusters, and no runs with attention or weights
 Tables = tuple[dict[str, Any], dict[str, Any]]
 """Arrays and documents of an analysis."""
 
 
 def write_runs(root: Path, images: int) -> Path:
-    """A baseline and a run to compare it with, of `images` images and five times as many captions; more if moderate."""
+    """Write a baseline and a run to compare with it, of `images` images and five captions each; more if moderate."""
     for seed, (name, (loss, noise)) in enumerate(NAMES.items()):
         folder = _write_run(root, name, loss, noise, images, seed)
         if images <= MODERATE:
@@ -61,7 +61,7 @@ def write_runs(root: Path, images: int) -> Path:
 
 
 def _write_reviews(root: Path, images: int) -> None:
-    """Random verdicts of two people on pairs of captions with their images."""
+    """Write random verdicts of two people on pairs of captions with their images."""
     random, captions = np.random.default_rng(8), _captions(images * CAPTIONS_PER_IMAGE)
     lines = []
     for reviewer in ("anna", "ben"):
@@ -74,13 +74,13 @@ def _write_reviews(root: Path, images: int) -> None:
 
 
 def _captions(count: int) -> list[str]:
-    """The same captions for all runs of a size."""
+    """Return random captions, the same for all runs of a size."""
     words = np.random.default_rng(7).integers(len(WORDS), size=(count, 9))
     return [" ".join(WORDS[i] for i in row) for row in words.tolist()]
 
 
 def _concepts(random: np.random.Generator, v: np.ndarray, w: np.ndarray) -> Tables:
-    """Tables of a concept branch with random attention."""
+    """Return the tables of a concept branch with random attention."""
     concepts = random_concepts(random, CONCEPTS, 8, CONNECTED)
     attention = [random.dirichlet(np.full(CONCEPTS, 0.02), len(rows)).astype(np.float16) for rows in (v, w)]
     graph = concepts.graph(threshold=0.3, rescaled=True)
@@ -88,7 +88,7 @@ def _concepts(random: np.random.Generator, v: np.ndarray, w: np.ndarray) -> Tabl
 
 
 def _weights(random: np.random.Generator, pairs: int) -> Tables:
-    """Random weights of complementary samples, and a made-up source."""
+    """Return random weights of complementary samples, with made-up settings."""
     arrays = {f"weight_{name}": random.normal(0.7, 0.1, (pairs, 2)).astype(np.float32) for name in MEASURES}
     weights = random.lognormal(size=pairs).astype(np.float32)
     weighting: dict[str, Any] = {"sample_weights": "combined", "lambda": 392.0, "neighbours": 20}
@@ -145,7 +145,7 @@ def _write_run(
 
 
 def _best(random: np.random.Generator, ranks: np.ndarray, match: np.ndarray, candidates: int) -> np.ndarray:
-    """(Q, 10) random candidates with the match at its rank; exact ranks of the largest size would take hours."""
+    """Return (Q, 10) random candidates with the match at its rank; real ones of the largest size would take hours."""
     best = random.integers(candidates, size=(len(ranks), LISTED))
     within = np.flatnonzero(ranks < LISTED)
     best[within, ranks[within]] = match[within]

@@ -1,8 +1,8 @@
 """Recall against speed, as CODER's figure 4: `python -m benchmarks.efficiency RUN RUN … [--split dev] [--out FOLDER]`.
 
-Takes finished runs of any scorer. A query is a caption as text; its answer is the ten best images, whose vectors are
-ready. Every round asks every run the same captions in turn, so a busy machine slows all of them alike; times are
-processor time, medians over the rounds. The paper counts thousand pairs per second: queries per second × images ÷ 1,000.
+Runs must be finished and may have any scorer. A query is a caption as text, its answer the ten best images, whose
+vectors are precomputed. Every round gives all runs the same captions in turn, so that a busy machine slows all alike.
+Times are medians of processor time. The paper's unit is thousand pairs per second: queries per second × images ÷ 1,000.
 """
 
 import time
@@ -32,7 +32,7 @@ from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.load import LoadedModel, load_model
 
 BEST = 10
-DIGITS = 1, 0, 0, 3, 3, 2  # after the point, of the numbers in the printed table
+DIGITS = 1, 0, 0, 3, 3, 2  # decimals of the numbers in the printed table
 
 
 @dataclass(frozen=True)
@@ -41,16 +41,16 @@ class EfficiencyArguments:
 
     runs: tyro.conf.Positional[tuple[Path, ...]]
     """Run folders, evaluated on the split; the others are compared with the first."""
-    split: str = "dev"  # Split whose captions ask for its images.
+    split: str = "dev"  # Split whose captions query its images.
     out: Path = Path()  # Folder of efficiency.html and efficiency.csv.
-    queries: Annotated[int, tyro.conf.arg(metavar="INT")] = 64  # Captions per question.
-    rounds: int = 7  # Measurements of every run, after one that warms up.
+    queries: Annotated[int, tyro.conf.arg(metavar="INT")] = 64  # Captions per request.
+    rounds: int = 7  # Measurements of every run, after a warm-up.
     threads: int = 1  # Threads of torch.
 
 
 @dataclass(frozen=True)
 class Answers:
-    """Best images of k queries, (k, ≤ 10) int64, and the seconds of encoding the captions and of scoring them."""
+    """Best images of k queries, (k, ≤ 10) int64, and the seconds to encode and to score the captions."""
 
     best: Tensor
     encoding: float
@@ -58,7 +58,7 @@ class Answers:
 
 
 class Searched:
-    """A run whose images are ready to be searched. InputError: its analysis keeps no image parts to score captions with."""
+    """A run whose images can be searched. InputError: its analysis lacks the image parts needed for scoring."""
 
     def __init__(self, folder: Path, split: str) -> None:
         self.loaded: LoadedModel = load_model(folder)
@@ -79,12 +79,12 @@ class Searched:
 
     @property
     def by_pair(self) -> bool:
-        """True if scores are not inner products of one vector each."""
+        """True if scores are not inner products of one vector per sample."""
         return self.loaded.config.model.by_pair
 
     @property
     def scored(self) -> str:
-        """The way a pair is scored."""
+        """Description of how a pair is scored."""
         model = self.loaded.config.model
         if model.scorer == "interaction":
             return "words attend to regions"
@@ -93,7 +93,7 @@ class Searched:
         return "cosine" if self.loaded.concepts is None else "cosines of both branches"
 
     def answer(self, captions: Sequence[str]) -> Answers:
-        """The best images of k captions."""
+        """Return the best images of k captions."""
         start = time.process_time()
         if not self.by_pair:
             texts = torch.from_numpy(self.loaded.encode_text(captions, scoring=True))
@@ -111,8 +111,8 @@ class Searched:
 
 
 def measure(runs: Sequence[Searched], *, queries: int, rounds: int) -> pd.DataFrame:
-    """Ask every run the same captions, round by round; the first round warms up. A row per run: queries and thousand
-    pairs per second, milliseconds per query, time ÷ the first run's."""
+    """Search every run with the same captions, round by round; the first round is a warm-up. Return one row per run:
+    queries and thousand pairs per second, milliseconds per query, time ÷ the first run's."""
     taken: list[list[Answers]] = [[] for _ in runs]
     random = np.random.default_rng(0)
     for turn in range(rounds + 1):
@@ -133,7 +133,7 @@ def measure(runs: Sequence[Searched], *, queries: int, rounds: int) -> pd.DataFr
 
 
 def figure(table: pd.DataFrame, split: str, images: int) -> go.Figure:
-    """R@sum against queries per second, on a logarithmic axis."""
+    """Plot R@sum against queries per second, on a logarithmic axis."""
     asked = f"queries a second (captions asking for {images:,} images)"
     axes, names = {"queries": asked, "rsum": f"R@sum on {split}"}, table["run"] + ": " + table["scored"]
     options = {"log_x": True, "hover_data": ["pairs", "slower"], "template": "plotly_white", "height": 560}
@@ -146,7 +146,7 @@ def figure(table: pd.DataFrame, split: str, images: int) -> go.Figure:
 
 @command
 def main(arguments: list[str]) -> int:
-    """Measure, print, write the figure and its numbers."""
+    """Measure, print the table, and write the figure and its numbers."""
     parsed = tyro.cli(EfficiencyArguments, prog="python -m benchmarks.efficiency", args=arguments)
     if not parsed.runs:
         raise InputError(MISSING_RUN)

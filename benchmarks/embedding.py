@@ -1,9 +1,9 @@
-"""The cost of embedding pictures beyond the model, its memory, and the first answers of a freshly loaded run.
+"""Overhead of embedding pictures beyond the model, its memory, and the first answers of a freshly loaded run.
 
-Speed: the pictures of `embed_split` (reading, decoding and preparing in a worker process, the model, sealing) against
-the slower of the bare model on prepared pictures and of decoding alone, ViT-B/32's size, processor time with the
-worker's. Memory: the growth of the private peak from 1,000 to 100,000 pictures. First answers: a fresh process opens the
-run, loads its towers and answers one query, against the bare model on the same input; the budget is a second.
+Speed: the picture phase of `embed_split` (reading, decoding and preparing in a worker process, the model, sealing) ÷ the
+slower of the bare model on prepared pictures and decoding alone, for a model of ViT-B/32's size, in processor time
+including the worker's. Memory: growth of the peak private memory from 1,000 to 100,000 pictures. First answers: a fresh
+process opens the run, loads its towers and answers one query, ÷ the bare model on the same input; the bar is one second.
 """
 
 import json
@@ -30,7 +30,7 @@ PICTURES, SIZE, SPLIT = 96, (500, 375), "train"  # the size of photographs in Fl
 FEW, MANY = 1_000, 100_000  # pictures
 GROWTH, BYTES_PER_PICTURE = 1.1, 400  # names, captions, ranks and lists of a picture (lab/pictures.md)
 SMALL_WIDTH = 128  # D: the embeddings of 100,000 pictures alone are 98 MiB
-BUDGET = 1.0  # seconds
+BUDGET = 1.0  # seconds of wall time, for a first answer
 TEXT = "two dogs run over a wet meadow"
 ANSWERS = {"text": "a free text", "picture": "an uploaded picture", "heat map": "a heat map of its words"}
 MEASURED = """
@@ -57,7 +57,7 @@ print("\\n" + json.dumps([status, *peaks]))
 
 
 def lines(folder: Path, rounds: int) -> list[Line]:
-    """Speed, then memory."""
+    """Measure speed, then memory."""
     return [_speed(folder, max(3, rounds // 2)), *_memory(folder)]
 
 
@@ -96,7 +96,7 @@ def _speed(folder: Path, rounds: int) -> Line:
 
 
 def _embed(split: CaptionedSplit, towers: DualEncoder, folder: Path, turn: int, workers: int) -> Seconds:
-    """Time of the picture phase of a new run."""
+    """Return the time of the picture phase of a new run."""
     began: dict[str, Seconds] = {}
 
     def note(done: float, total: float, phase: str = "") -> None:
@@ -108,7 +108,7 @@ def _embed(split: CaptionedSplit, towers: DualEncoder, folder: Path, turn: int, 
 
 
 def _memory(folder: Path) -> Iterator[Line]:
-    """Peak MiB of embedding few and many pictures with one small model; the bar is on the difference."""
+    """Yield the peak MiB of embedding many pictures ÷ few with one small model; the bar limits the growth."""
     model = write_clip(folder / "small", width=64, layers=1, pixels=32, patch=16, embedding=SMALL_WIDTH)
     peaks = {}
     for count in (FEW, MANY):
@@ -128,7 +128,8 @@ def _memory(folder: Path) -> Iterator[Line]:
 
 
 def answer(kind: str, run_folder: str, picture_file: str) -> dict[str, list[float]]:
-    """Seconds of loading, of the first answer, and of the bare model on the same input (median); in a fresh process."""
+    """Return the seconds of loading, of the first answer, and of the bare model on the same input (median). Call it in a
+    fresh process."""
     from coder_core.api import decode, open_run
     from coder_core.api.heat_maps import heat_map, load_encoders
 
@@ -161,7 +162,7 @@ def answer(kind: str, run_folder: str, picture_file: str) -> dict[str, list[floa
 
 
 def answers(folder: Path, rounds: int) -> list[Line]:
-    """The first answer of a process ÷ the bare model, one line per kind."""
+    """Measure the first answer of a process ÷ the bare model, one line per kind."""
     clip = write_vit_b32(folder / "vit-b-32")
     data = write_pictures(folder / "first-answers", PICTURES, SIZE)
     split = read_captioned(data).split(SPLIT)

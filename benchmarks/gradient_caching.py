@@ -1,8 +1,8 @@
-"""A step that encodes its batch in pieces (gradient caching) against the step that encodes it whole.
+"""A step that encodes its batch in pieces (gradient caching) ÷ the step that encodes the whole batch at once.
 
-Every piece is encoded a second time, and a forward pass is a third of a transformer's step: the bar is for both towers
-of a CLIP (four layers of 256, random weights), tuned in full. The model of f30k-bigru without batch normalisation has
-no bar: its first layer sends no gradient to the features, so encoding is half of its step.
+Every piece is encoded a second time, and a forward pass is a third of a transformer's step. The bar is for both towers
+of a CLIP (four layers of width 256, random weights), tuned in full. The model of f30k-bigru without batch normalisation
+has no bar: its first layer computes no gradient of its inputs, so encoding is half of its step.
 
 `python -m benchmarks.gradient_caching --batch 512 --piece 64` prints the peak memory of one such step of f30k-bigru.
 """
@@ -37,7 +37,7 @@ PAIRS, SIZE, PATCH, WORDS, WIDTH = 64, 112, 16, 24, 256
 
 
 def tower_stepper(clip: Path, piece_size: int) -> Callable[[int], object]:
-    """A step of both towers under InfoNCE, on one batch of noise."""
+    """Return a step of both towers with InfoNCE, on one batch of noise."""
     config = PRESETS["f30k-bigru"].config
     config = replace(
         config,
@@ -64,7 +64,7 @@ def tower_stepper(clip: Path, piece_size: int) -> Callable[[int], object]:
 
 
 def configurations(folder: Path, batch: int, piece: int) -> tuple[Config, Config]:
-    """The whole batch at once, and in pieces."""
+    """Return the configurations for the whole batch at once and for pieces."""
     preset = configuration(folder, 0)
     model, training = replace(preset.model, image_layers=1), replace(preset.training, batch_size=batch)
     whole = replace(preset, model=model, training=training)
@@ -72,7 +72,7 @@ def configurations(folder: Path, batch: int, piece: int) -> tuple[Config, Config
 
 
 def lines(folder: Path, rounds: int, warm_up: int = 2) -> list[Line]:
-    """The step in pieces ÷ the step of the whole batch."""
+    """Measure the step in pieces ÷ the step on the whole batch."""
     shape = {"width": WIDTH, "layers": 4, "pixels": SIZE, "patch": PATCH, "embedding": WIDTH}
     clip = write_clip(folder / "clip", **shape, text_width=WIDTH, longest=77)
     steps = {"whole": tower_stepper(clip, 0), "pieces": tower_stepper(clip, PAIRS // PIECES)}
@@ -94,11 +94,11 @@ class PeakArguments:
     """Peak memory of one step."""
 
     batch: int = 512  # pairs
-    piece: int = 0  # pairs in a piece; 0 encodes the whole batch
+    piece: int = 0  # pairs per piece; 0 encodes the whole batch at once
 
 
 def main(arguments: PeakArguments) -> None:
-    """Print the peak before the step (data, batch and model) and what the step adds."""
+    """Print the peak memory before the step (data, batch and model) and its increase by the step."""
     use_onednn()
     with tempfile.TemporaryDirectory() as name:
         write_features(Path(name))

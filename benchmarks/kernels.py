@@ -1,4 +1,4 @@
-"""Losses, pooling, k-means, loading and ranking against the products or copies they cannot do without."""
+"""Losses, pooling, k-means, loading and ranking ÷ the matrix products or copies that they need at least."""
 
 import sys
 from collections.abc import Callable
@@ -23,15 +23,15 @@ from coder_core.objectives.prototypes import Prototypes
 from coder_core.ops import normalise
 
 BATCH, BANK, SIZE = 128, 4_096, 1_024
-IMAGES, COUNT = 29_000, 1_000  # images of Flickr30K's train split, prototypes
+IMAGES, COUNT = 29_000, 1_000  # images of Flickr30K's train split; prototypes
 DCL_BAR, KMEANS_BAR, POOLING_BAR, LOADING_BAR, RANKING_BAR = 1.25, 1.3, 4.0, 1.25, 1.2
 RANKED = ((1_000, 5_000), (5_000, 25_000))
-NOISE = 0.15  # distance of captions from their image, as in a trained model
+NOISE = 0.15  # standard deviation of captions around their image, as in a trained model
 MEMORY_BAR = 64.0  # MiB
 
 
 class Step(NamedTuple):
-    """Embeddings of one training step; images and texts in this order."""
+    """Embeddings of one training step; images first, then texts."""
 
     anchors: tuple[Tensor, Tensor]
     keys: tuple[Tensor, Tensor]
@@ -41,7 +41,7 @@ class Step(NamedTuple):
 
 
 def make_step() -> Step:
-    """Random embeddings with the sizes of CODER on Flickr30K."""
+    """Create random embeddings with the sizes of CODER on Flickr30K."""
     generator = torch.Generator().manual_seed(0)
 
     def embeddings(rows: int) -> tuple[Tensor, Tensor]:
@@ -82,7 +82,7 @@ def dcl(step: Step, negatives_of: Callable[..., Negatives]) -> None:
 
 
 def losses(rounds: int) -> list[Line]:
-    """DCL with two banks ÷ its four products (two score matrices and their gradients)."""
+    """Measure DCL with two banks ÷ its four products (two score matrices and their gradients)."""
     step = make_step()
     programs: dict[str, Callable[[int], object]] = {"products": lambda _: four_products(step)}
     programs["trained"] = lambda _: dcl(step, all_except_same_image)
@@ -94,7 +94,7 @@ def losses(rounds: int) -> list[Line]:
 
 
 def kmeans(rounds: int) -> list[Line]:
-    """A pass of the online k-means over 29,000 vectors ÷ its product, in two batch sizes."""
+    """Measure a pass of the online k-means over 29,000 vectors ÷ its matrix product, at two batch sizes."""
     generator = torch.Generator().manual_seed(0)
     centres = torch.randn(COUNT, SIZE, generator=generator)
     labels = torch.randint(COUNT, (IMAGES,), generator=generator)
@@ -123,10 +123,10 @@ def kmeans(rounds: int) -> list[Line]:
 
 
 class PlainPooling(GeneralisedPooling):
-    """GPO as published: the same parameters and values, nothing shared between samples."""
+    """GPO as published: the same parameters and values, but no computation shared between samples."""
 
     def forward(self, features: Tensor, lengths: Tensor) -> Tensor:
-        """(B, L, D), (B,) -> (B, D)."""
+        """Pool each sample: (B, L, D), (B,) -> (B, D)."""
         batch, longest, _ = features.shape
         padding = (torch.arange(longest) >= lengths.unsqueeze(1)).unsqueeze(-1)
         codes = position_codes(longest, self.code_size).expand(batch, -1, -1)
@@ -140,7 +140,7 @@ class PlainPooling(GeneralisedPooling):
 
 
 def pooling(rounds: int) -> list[Line]:
-    """GPO's plain form ÷ the model's, forward and backward."""
+    """Measure GPO's plain form ÷ the model's, forward and backward."""
     torch.manual_seed(0)
     shared, plain = GeneralisedPooling(), PlainPooling()
     plain.load_state_dict(shared.state_dict())
@@ -158,7 +158,7 @@ def pooling(rounds: int) -> list[Line]:
 
 
 def loading(folder: Path, rounds: int) -> list[Line]:
-    """A batch from a mapped file (regions checked for zeros, words padded) ÷ one copy of its images."""
+    """Measure a batch from a mapped file (regions checked for zeros, words padded) ÷ one copy of its images."""
     split = read_split(folder, "train")
     tokens = Vocabulary.build(split.captions, threshold=1).encode(split.captions)
     batches = TrainingBatches(split, tokens, batch_size=BATCH, seed=0)
@@ -174,7 +174,7 @@ def loading(folder: Path, rounds: int) -> list[Line]:
 
 
 def embeddings(images: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Unit rows of images and of five captions each, and the image of every caption."""
+    """Return unit rows of images, unit rows of five captions each, and the image of every caption."""
     generator = torch.Generator().manual_seed(0)
     image_of_text = torch.arange(CAPTIONS_PER_IMAGE * images) // CAPTIONS_PER_IMAGE
     image = normalise(torch.randn(images, SIZE, generator=generator))
@@ -183,7 +183,7 @@ def embeddings(images: int) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def ranking(rounds: int) -> list[Line]:
-    """Exact ranks in both directions ÷ one product, and the peak memory above the embeddings."""
+    """Measure exact ranks in both directions ÷ one matrix product, and their peak memory above the embeddings."""
     lines = []
     for images, texts in RANKED:
         image, text, image_of_text = embeddings(images)
@@ -204,17 +204,17 @@ def ranking(rounds: int) -> list[Line]:
 
 
 def peak_memory(images: int) -> float:
-    """MiB by which the peak of this process grows while it ranks; a small ranking first loads the libraries."""
+    """Return the MiB by which ranking raises this process's peak memory, after a small ranking loads the libraries."""
     image, text, image_of_text = embeddings(images)
     retrieval_metrics(image[:300], text[:1500], image_of_text[:1500])
-    Path("/proc/self/clear_refs").write_text("5")  # reset the peak to the present size
+    Path("/proc/self/clear_refs").write_text("5")  # reset the peak to the current size
     before = memory("VmRSS")
     retrieval_metrics(image, text, image_of_text)
     return memory("VmHWM") - before
 
 
 def memory(field: str) -> float:
-    """MiB of this process now (VmRSS) or at its peak (VmHWM)."""
+    """Return a field of this process's memory in MiB, such as VmRSS (now) or VmHWM (peak)."""
     status = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in status if line.startswith(field)) / 1024
 

@@ -4,13 +4,13 @@
     python -m benchmarks.mismatches --cross-fit FOLDER [flags of training …]
     python -m benchmarks.mismatches --judges RUN RUN
 
-A tenth of a run's dev captions is exchanged among images, five times: area under the ROC curve and precision of the
-suspicion and of the pair's similarity alone, and the exchanged share of each verdict. Then copies of 200 of the run's dev
-pictures, and of its captions, are planted.
+A tenth of a run's dev captions is exchanged among images, five times. The table has the area under the ROC curve and the
+precision of the suspicion and of the pair's similarity alone, and the exchanged share of each list. Then modified copies
+of 200 of the run's dev pictures, and of 200 captions, are planted and searched.
 
-With --cross-fit two runs of `demo-baseline` in FOLDER train on complementary halves with a tenth of the train captions
-exchanged: the suspicion of the run that did not see a pair, and of the one that trained on it, and what `train --clean`
-leaves out. --judges takes two such runs that are there.
+With --cross-fit, two runs of `demo-baseline` in FOLDER train on complementary halves, with a tenth of the train captions
+exchanged. It compares the suspicion by the run that did not see a pair with that by the run that trained on it, and
+shows what `train --clean` leaves out. --judges does this for two such runs that exist.
 """
 
 import sys
@@ -55,13 +55,13 @@ ARTICLES = ("a", "an", "the")
 
 
 def cut(picture: Image.Image) -> Image.Image:
-    """Leave out 3 % at every side."""
+    """Cut off 3% on every side."""
     width, height = picture.size
     return picture.crop((width // 33, height // 33, width - width // 33, height - height // 33))
 
 
 def as_jpeg(picture: Image.Image) -> Image.Image:
-    """Compress as JPEG of quality 20."""
+    """Compress as a JPEG of quality 20."""
     content = BytesIO()
     picture.save(content, "JPEG", quality=20)
     return Image.open(content)
@@ -91,14 +91,14 @@ CAPTIONS: dict[str, Callable[[str], str]] = {
 
 
 def detection(wrong: np.ndarray, score: np.ndarray) -> tuple[float, float]:
-    """Area under the ROC curve, and precision among as many captions as were exchanged."""
+    """Return the area under the ROC curve, and the precision among as many top captions as were exchanged."""
     first = np.argsort(-score)[: wrong.sum()]
     return float(roc_auc_score(wrong, score)), float(wrong[first].mean())
 
 
 def exchanged(run: Run) -> list[tuple[float, ...]]:
-    """Per seed: AUROC and precision of similarity and suspicion; exchanged share, and share of all exchanged, of the
-    pairs like a random one and of the doubtful ones."""
+    """Return per seed: AUROC and precision of similarity and of suspicion; for the pairs like a random one, and for the
+    doubtful ones, the share that is exchanged, and the share of all exchanged pairs that they contain."""
     whole = run.compared(SPLIT)
     owner = whole.owner
     texts = None if whole.scores is not None else whole.texts
@@ -122,7 +122,7 @@ def exchanged(run: Run) -> list[tuple[float, ...]]:
 
 
 def planted_pictures(run: Run) -> dict[str, float]:
-    """Kind of copy → share of the copies that are joined with their original and nothing else."""
+    """Return kind of copy → share of the copies that are grouped with their original and nothing else."""
     images = np.random.default_rng(0).permutation(run.count(SPLIT, "image"))[:COPIES]
     originals = [run.open_picture(SPLIT, int(image)) for image in images]
     shares = {}
@@ -142,7 +142,7 @@ def planted_pictures(run: Run) -> dict[str, float]:
 
 
 def planted_captions(run: Run) -> dict[str, float]:
-    """Kind of copy → share of the copies that are joined with their original."""
+    """Return kind of copy → share of the copies that are grouped with their original."""
     captions = list(run.captions(SPLIT))
     order = np.random.default_rng(0).permutation(len(captions))
     copied = [row for row in order if len(captions[row].split()) > 5][:COPIES]
@@ -159,7 +159,7 @@ def planted_captions(run: Run) -> dict[str, float]:
 
 
 def cross_fit(folder: Path, flags: Sequence[str]) -> int:
-    """Train the missing runs, and print the detection rates of both ways to judge."""
+    """Train the missing runs, evaluate both, and print the detection rates of both ways to judge."""
     paths, flags = [folder / name for name in HALVES], ["--wrong-captions", str(SHARE), *flags]
     for path in paths:
         destination = ["--data", "demo", "--root", str(folder), "--name", path.name]
@@ -169,7 +169,7 @@ def cross_fit(folder: Path, flags: Sequence[str]) -> int:
 
 
 def judge(*paths: Path) -> int:
-    """Print how well two runs on complementary halves find the captions that their configuration exchanged."""
+    """Print how well two runs on complementary halves detect the captions that their configuration exchanged."""
     first, second = map(open_run, paths)
     owner, n = first.image_of_text("train"), first.count("train", "image")
     share, seed = first.config["data"]["wrong_captions"], first.config["training"]["seed"]

@@ -1,9 +1,9 @@
-"""From raw pixels to retrieval: a small image tower and the text encoder, both from random weights, on the demo.
+"""From raw pixels to retrieval: a small image tower and the text encoder, both from random weights, on demo data.
 
     python -m benchmarks.raw_pixels --root FOLDER [any flag of python -m coder_core.train]
 
-Trains on the demo's pictures, kills the training (kill -9) after half of its epochs, resumes it, and prints R@sum on
-dev beside chance. Exits with 1 below eight times chance. `GroupTower` is for rows of efficientnet_tower.toml.
+It trains on the demo's pictures, kills the training (kill -9) after half of its epochs, resumes it, and prints R@sum on
+dev next to chance. The exit status is 1 below eight times chance. Rows of efficientnet_tower.toml use `GroupTower`.
 """
 
 import argparse
@@ -37,7 +37,7 @@ POLL = 0.2
 
 
 class SmallTower:
-    """Three convolutions of stride 2, 64 × 64 pixels -> 16 local features of 128 numbers; for `--image-tower`."""
+    """Tower for `--image-tower`: three convolutions of stride 2, 64 × 64 pixels -> 16 local features of 128 numbers."""
 
     fingerprint = "benchmarks.raw_pixels, version 1"
     normalisation: Callable[[int], nn.Module] = nn.BatchNorm2d
@@ -49,27 +49,27 @@ class SmallTower:
         self.image_tower = nn.Sequential(*layers, nn.AvgPool2d(2), nn.Flatten(2), _CellsFirst())
 
     def prepare(self, picture: Image) -> np.ndarray:
-        """A picture -> (3, 64, 64) float32, from −1 to 1."""
+        """Prepare a picture as (3, 64, 64) float32, from −1 to 1."""
         pixels = np.asarray(picture.resize((SIDE, SIDE)), dtype=np.float32)
         return (pixels / 127.5 - 1).transpose(2, 0, 1)
 
 
 class GroupTower(SmallTower):
-    """The same, its channels normalised in 8 groups, which gradient caching allows."""
+    """The same tower with group normalisation (8 groups), which gradient caching allows."""
 
     fingerprint = "benchmarks.raw_pixels, groups"
     normalisation = partial(nn.GroupNorm, 8)
 
 
 class _CellsFirst(nn.Module):
-    """(B, F, L) -> (B, L, F)."""
+    """Transposition (B, F, L) -> (B, L, F)."""
 
     def forward(self, cells: torch.Tensor) -> torch.Tensor:
         return cells.transpose(1, 2)
 
 
 def chance(images: int, captions: int) -> float:
-    """Expected R@sum of random scores, with `captions` captions per image."""
+    """Return the expected R@sum of random scores, with `captions` captions per image."""
     total = 0.0
     for k in (1, 5, 10):
         free = images * captions - np.arange(min(k, images * captions))
@@ -78,19 +78,19 @@ def chance(images: int, captions: int) -> float:
 
 
 def train(arguments: Sequence[str]) -> subprocess.Popen[bytes]:
-    """Start `python -m coder_core.train`; it may import the tower."""
+    """Start `python -m coder_core.train`, allowing it to import the tower."""
     environment = os.environ | {"CODER_TOWERS": TOWER}
     return subprocess.Popen([sys.executable, "-m", "coder_core.train", *arguments], env=environment)
 
 
 def events(run: Path, name: str) -> list[dict[str, Any]]:
-    """The events of this name in a run's history."""
+    """Return the events of this name in a run's history."""
     history = run / HISTORY
     return [event for event in read_history(history) if event["event"] == name] if history.exists() else []
 
 
 def kill_and_resume(run: Path, arguments: Sequence[str], after: int) -> None:
-    """Train, kill -9 after `after` epochs and a save, resume to the end. RuntimeError: it ended early, or failed."""
+    """Train, kill -9 after `after` epochs, resume to the end. RuntimeError: the training ended early or failed."""
     first = train(arguments)
     while len(events(run, "epoch")) < after:
         if first.poll() is not None:

@@ -16,7 +16,7 @@ PATIENCE = 120  # seconds
 
 @contextmanager
 def served(root: Path, log: Path = Path(os.devnull), **more: str) -> Iterator[tuple[int, int]]:
-    """Serve a folder of runs, with more variables of the environment; the port and the server's pid."""
+    """Serve a folder of runs, with `more` environment variables; yield the port and the server's process id."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = int(probe.getsockname()[1])

@@ -1,4 +1,4 @@
-"""Data and models of realistic sizes, filled at random: region features, pictures, and CLIP folders."""
+"""Random data and models of realistic sizes: region features, concepts, pictures and CLIP folders."""
 
 import csv
 from pathlib import Path
@@ -38,7 +38,7 @@ def write_features(folder: Path, seed: int = 0, features: int = FEATURES) -> Non
 
 
 def random_concepts(random: np.random.Generator, count: int, width: int, connected: float) -> Concepts:
-    """`count` concepts with random vectors, of which a share of the pairs occurs together in captions."""
+    """Create `count` concepts with random vectors; the share `connected` of their pairs occurs together in captions."""
     counts = random.integers(1, 60, (count, count))
     together = np.triu((random.random((count, count)) < connected) * counts, 1)
     vectors = random.standard_normal((count, width), dtype=np.float32)
@@ -59,8 +59,8 @@ def write_clip(
     longest: int = 32,
     words: int = 0,
 ) -> Path:
-    """Save a CLIP with random weights whose tokens are letters. `width`, `text_width`: of the two towers, which both have
-    `layers` layers. `longest`: tokens in a text. `words`: rows of the token table, if more than letters need."""
+    """Save a CLIP with random weights whose tokens are letters. `width`, `text_width`: of the picture and text towers,
+    both with `layers` layers. `longest`: tokens in a text. `words`: size of the token table, if larger than needed."""
     from transformers import CLIPConfig, CLIPImageProcessorPil, CLIPModel, CLIPTokenizer
 
     letters = (letter + end for letter in LETTERS for end in ("", "</w>"))
@@ -86,7 +86,7 @@ def write_clip(
 
 
 def write_vit_b32(folder: Path) -> Path:
-    """Save a CLIP of ViT-B/32's size."""
+    """Save a CLIP of ViT-B/32's size with random weights."""
     shape = {"width": 768, "layers": 12, "pixels": 224, "patch": 32, "embedding": 512}
     return write_clip(folder, **shape, text_width=512, longest=77, words=49_408)
 

@@ -1,4 +1,4 @@
-"""Measure programs in turn, round by round, so that a busy machine slows all of them alike."""
+"""Measure programs in turn, round by round, so that a busy machine slows all of them equally."""
 
 import json
 import os
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 
 class Seconds(NamedTuple):
-    """Time of one call: on all processors together, and on the clock."""
+    """Time of one call in seconds: on all processors together, and wall time."""
 
     processor: float
     wall: float
@@ -23,12 +23,12 @@ class Line:
     """One line of the table: a quotient and its bar."""
 
     name: str
-    bar: str  # as printed; empty without one
+    bar: str  # as printed; empty if there is none
     # processor, wall: the quotient in processor and in wall time; None if the line is not a quotient
     processor: float | None
     wall: float | None
-    milliseconds: float | None  # processor time of the work itself
-    reached: bool | None  # True if the processor quotient keeps the bar; None without a bar
+    milliseconds: float | None  # processor time of the measured program
+    reached: bool | None  # True if the bar is reached; None if there is none
     note: str = ""
 
     @property
@@ -38,7 +38,7 @@ class Line:
 
 
 def clock(work: Callable[[], object], *, children: bool = False) -> Seconds:
-    """Time one call; with `children` including the child processes that ended during it."""
+    """Time one call; `children` includes the child processes that ended during it."""
     wall, before = time.perf_counter(), os.times()
     processor = time.process_time()
     work()
@@ -51,7 +51,7 @@ def clock(work: Callable[[], object], *, children: bool = False) -> Seconds:
 def in_turn(
     programs: Mapping[str, Callable[[int], object]], rounds: int, warm_up: int = 2
 ) -> dict[str, list[Seconds]]:
-    """Call every program once per round with the round's number; drop the first rounds."""
+    """Call every program once per round with the round's number; return the times after `warm_up` rounds."""
     taken: dict[str, list[Seconds]] = {name: [] for name in programs}
     for turn in range(warm_up + rounds):
         for name, program in programs.items():
@@ -62,7 +62,7 @@ def in_turn(
 
 
 def quotient(above: list[Seconds], below: list[Seconds]) -> Seconds:
-    """Medians over the rounds of above ÷ below."""
+    """Return the medians over the rounds of above ÷ below."""
     pairs = list(zip(above, below, strict=True))
     return Seconds(
         statistics.median(a.processor / b.processor for a, b in pairs),
@@ -71,23 +71,23 @@ def quotient(above: list[Seconds], below: list[Seconds]) -> Seconds:
 
 
 def milliseconds(taken: list[Seconds]) -> float:
-    """Median processor time."""
+    """Return the median processor time in milliseconds."""
     return 1e3 * statistics.median(seconds.processor for seconds in taken)
 
 
 def in_a_process(*arguments: str) -> Any:
-    """Run Python with these arguments; return the JSON of its last line."""
+    """Run Python with these arguments; return the JSON in the last line of its output."""
     command = [sys.executable, *arguments]
     output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     return json.loads(output.splitlines()[-1])
 
 
 def no_bar(name: str, above: list[Seconds], below: list[Seconds]) -> Line:
-    """A quotient without a bar."""
+    """Return a line with a quotient but no bar."""
     return Line(name, "", *quotient(above, below), milliseconds(above), None)
 
 
 def at_most(name: str, bar: float, above: list[Seconds], below: list[Seconds], divisor: str = "") -> Line:
-    """A quotient that should not exceed its bar; the note has the milliseconds of a named divisor."""
+    """Return a line with a quotient that should not exceed its bar; the note has the milliseconds of a named divisor."""
     ratio, note = quotient(above, below), f"{divisor} {milliseconds(below):.0f} ms" if divisor else ""
     return Line(name, f"≤ {bar:g}", *ratio, milliseconds(above), ratio.processor <= bar, note)

@@ -1,9 +1,9 @@
-"""A training step against its matrix products, and what each part of CODER and boosting adds to it.
+"""A training step ÷ its matrix products, and the cost of each part of CODER and of boosting.
 
-A step is forward, backward, clipping and fused AdamW on batches of the real loader. Its products are those that the
-mathematics needs, with the batch's sizes, run back to back: the region layers, the GRU's input and recurrent products,
-the scores; forward, and backward to weights and inputs. The lean products are the fewer and faster ones that the model
-makes itself (equal words projected once, rows of the recurrent weights spaced apart in memory).
+A step is forward pass, backward pass, clipping and fused AdamW on batches of the real loader. Its products are those
+that the mathematics requires, in the batch's sizes, run back to back: region layers, the GRU's input and recurrent
+products, scores; forward, and backward to weights and inputs. The lean products are the fewer and faster ones that the
+model actually computes (equal words projected once, rows of the recurrent weights padded in memory).
 """
 
 from collections.abc import Callable
@@ -28,7 +28,7 @@ from coder_core.training.prepare import Inputs, Prepared, prepare
 from coder_core.training.step import Part, compute_losses
 
 STEP_BAR, WHOLE_BAR, BOOSTING_BAR = 1.6, 1.6, 1.25
-PAST_WARM_UP = 5.0  # epochs; every term counts by then
+PAST_WARM_UP = 5.0  # epochs, after which every loss term is active
 PAIRS = 145_000  # of Flickr30K's train split
 CONNECTED = 0.05  # share of concept pairs that occur together often enough for an edge
 SMALL_FEATURES = 128  # the feature dimension for which the Flickr8k presets were chosen
@@ -36,14 +36,14 @@ Products = list[Callable[[], Tensor]]
 
 
 def configuration(folder: Path, bank_size: int) -> Config:
-    """The preset f30k-bigru on `folder`, with banks of this size."""
+    """Return the preset f30k-bigru on the data in `folder`, with banks of this size."""
     preset = PRESETS["f30k-bigru"].config
     memory = replace(preset.memory, bank_size=bank_size)
     return replace(preset, data=replace(preset.data, data=str(folder)), memory=memory)
 
 
 def stepper(prepared: Prepared, config: Config, *more: Part) -> Callable[[Batch], None]:
-    """The trainer's step with `more` parts and without its bookkeeping; banks are filled first."""
+    """Return the trainer's step without its bookkeeping, with `more` parts and full banks."""
     model = prepared.model.train()
     parts = [*make_parts(config, prepared, torch.device("cpu")), *more]
     for part in parts:
@@ -67,17 +67,17 @@ def stepper(prepared: Prepared, config: Config, *more: Part) -> Callable[[Batch]
 
 
 def on(step: Callable[[Batch], None], batches: list[Batch]) -> Callable[[int], object]:
-    """Call the step on one batch after the other."""
+    """Return a function of the round that calls the step on its batch."""
     return lambda turn: step(batches[turn % len(batches)])
 
 
 def some_batches(prepared: Prepared, count: int) -> list[Batch]:
-    """The first batches, at most an epoch of them."""
+    """Return the first `count` batches, at most one epoch."""
     return [prepared.batches(turn) for turn in range(min(count, prepared.batches.per_epoch))]
 
 
 def layer(rows: int, inputs: int, outputs: int, *, to_inputs: bool = True) -> Products:
-    """Products of a linear layer: forward, to its weight, to its inputs."""
+    """Return the products of a linear layer: forward, gradient of its weight, gradient of its inputs."""
     x, w, g = torch.randn(rows, inputs), torch.randn(outputs, inputs), torch.randn(rows, outputs)
     y, to_w, to_x = torch.empty_like(g), torch.empty_like(w), torch.empty_like(x)
     result: Products = [lambda: torch.mm(x, w.T, out=y), lambda: torch.mm(g.T, x, out=to_w)]
@@ -85,7 +85,7 @@ def layer(rows: int, inputs: int, outputs: int, *, to_inputs: bool = True) -> Pr
 
 
 def recurrence(steps: list[int], size: int, spacing: int = 0) -> Products:
-    """One direction of a GRU: a product per step forward and back, and one to the weight."""
+    """Return the recurrent products of one direction of a GRU: one per step forward and backward, one for the weight."""
     w, w_turned = torch.randn(3 * size, size + spacing)[:, :size], torch.randn(3 * size, size).T
     if spacing:
         w_turned = torch.randn(size, 3 * size + spacing)[:, : 3 * size]
@@ -100,7 +100,7 @@ def recurrence(steps: list[int], size: int, spacing: int = 0) -> Products:
 
 
 def products(batch: Batch, config: Config, *, lean: bool) -> Products:
-    """Every matrix product of a step on this batch; `lean` as the model makes them."""
+    """Return every matrix product of a step on this batch; with `lean`, those that the model computes."""
     size, half = config.model.dimension, config.model.dimension // 2
     pairs, regions, features = batch.regions.shape
     rows, steps = pairs * regions, pack(batch.word_lengths, batch.words.shape[1]).steps
@@ -115,7 +115,7 @@ def products(batch: Batch, config: Config, *, lean: bool) -> Products:
 
 
 def lines(folder: Path, rounds: int, warm_up: int = 2) -> list[Line]:
-    """The step ÷ its products, and with momentum encoder and banks ÷ without."""
+    """Measure the step ÷ its products, and the step with momentum encoder and banks ÷ without."""
     plain = configuration(folder, 0)
     banks = configuration(folder, PRESETS["f30k-bigru"].config.memory.bank_size)
     prepared = prepare(plain)
@@ -144,7 +144,7 @@ def lines(folder: Path, rounds: int, warm_up: int = 2) -> list[Line]:
 
 
 def filled_prototypes(config: Config, count: int) -> PrototypeClassification:
-    """Prototypes as in the middle of a run."""
+    """Create prototypes as in the middle of a run."""
     memory = replace(config.memory, prototypes=count)
     part = PrototypeClassification(replace(config, memory=memory), np.arange(PAIRS), PAIRS)
     clusters = part.clusters
@@ -156,7 +156,7 @@ def filled_prototypes(config: Config, count: int) -> PrototypeClassification:
 
 
 def whole_stepper(config: Config, count: int) -> Callable[[Batch], None]:
-    """The step with random concepts if the configuration has them, and with `count` prototypes unless 0."""
+    """Return the step with random concepts, if the configuration has concepts, and with `count` prototypes, if any."""
     size = config.model.concepts
     random = np.random.default_rng(0)
     concepts = random_concepts(random, size, config.model.word_size, CONNECTED) if size else None
@@ -165,7 +165,7 @@ def whole_stepper(config: Config, count: int) -> Callable[[Batch], None]:
 
 
 def whole(folder: Path, rounds: int, warm_up: int = 2) -> list[Line]:
-    """All of CODER (coder-f30k-bigru) ÷ the instance branch without momentum, and the share of each part."""
+    """Measure all of CODER (coder-f30k-bigru) ÷ the instance branch without momentum, and the share of each part."""
     preset = PRESETS["coder-f30k-bigru"].config
     plain = configuration(folder, 0)
     bank, concepts, count = preset.memory.bank_size, preset.model.concepts, preset.memory.prototypes
@@ -193,7 +193,7 @@ def whole(folder: Path, rounds: int, warm_up: int = 2) -> list[Line]:
 
 
 def boosting_configurations(folder: Path, name: str) -> tuple[Config, Config]:
-    """Without and with boosting: "small" is flickr8k-boosted, "large" the model of f30k-bigru."""
+    """Return configurations without and with boosting: "small" is flickr8k-boosted, "large" the model of f30k-bigru."""
     plain, boosted = (PRESETS[f"flickr8k-{kind}"].config for kind in ("baseline", "boosted"))
     if name == "small":
         data = replace(plain.data, data=str(folder), word_vectors="random")
@@ -203,7 +203,7 @@ def boosting_configurations(folder: Path, name: str) -> tuple[Config, Config]:
 
 
 def boosting(folder: Path, rounds: int, warm_up: int = 2) -> list[Line]:
-    """A step with a moving average as teacher ÷ a plain one, at two sizes. `folder` has features of 2048."""
+    """Measure a step with a moving average as teacher ÷ a plain one, at two sizes. `folder`: features of size 2048."""
     small = folder / "small"
     small.mkdir(exist_ok=True)
     write_features(small, features=SMALL_FEATURES)

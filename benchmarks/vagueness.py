@@ -2,8 +2,8 @@
 
     python -m benchmarks.vagueness [checkpoints/coder-demo …]
 
-The vagueness of a caption is known from how it was written (`side/test_vagueness.txt`) and never seen in training. The
-bar is an AUC of 0.95 for the CODER run. Spearman's ρ is over all five grades.
+The vagueness of a caption is known from its generation (`side/test_vagueness.txt`) and not used in training. The bar is
+an AUC of 0.95 for the CODER run. Spearman's ρ is over all five grades.
 """
 
 import sys
@@ -26,8 +26,8 @@ DEMO_RUNS = ("checkpoints/coder-demo", "checkpoints/demo-baseline")
 
 
 def agreement(folder: Path, function: str) -> tuple[float, float]:
-    """Area under the ROC curve of −diversity of the test captions against "is vague", and Spearman's ρ of diversity
-    and the grade."""
+    """Return the area under the ROC curve of −diversity of the test captions for "is vague", and Spearman's ρ of
+    diversity and grade."""
     run = open_run(folder)
     table = run.diversity(SPLIT, modality="text", function="entropy" if function == "entropy" else "std")
     grades = vagueness(data_folder("demo"), SPLIT)
@@ -36,7 +36,7 @@ def agreement(folder: Path, function: str) -> tuple[float, float]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print the table. Returns 1 where a run cannot be evaluated."""
+    """Print the table; return 1 if a run cannot be evaluated, otherwise 0."""
     folders = [Path(name) for name in (sys.argv[1:] if arguments is None else arguments) or DEMO_RUNS]
     if evaluate([*map(str, folders), "--split", SPLIT]):
         return 1

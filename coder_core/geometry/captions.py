@@ -11,16 +11,16 @@ from coder_core.geometry.text_space import TfidfSpace, fit_tfidf
 
 SPACE_SIZE = 256  # components of the TF-IDF space
 LIKE = 0.5
-"""Cosine from which a caption is taken to fit another image. Of Flickr8k's dev captions 59% are this like another
-caption of their own image and 0.6% like one of a random other image; the median fits four other images."""
+"""Cosine from which a caption is taken to fit another image. Of Flickr8k's dev captions 59% are this similar to another
+caption of their own image, and 0.6% to one of a random other image; the median caption fits four other images."""
 TILE_ELEMENTS = 8_388_608  # 32 MiB of float32
-EXACT_BELOW = 50_000  # captions; an index buys nothing below (and costs recall above)
+EXACT_BELOW = 50_000  # captions; below, an index saves no time (above, it costs recall)
 ROWS_AT_ONCE = 1024
 HNSW_LINKS, HNSW_BUILD, HNSW_SEARCH = 32, 80, 512
 
 
 def caption_space(captions: Sequence[str]) -> TfidfSpace | None:
-    """A TF-IDF space fitted to these captions; None where they share no words."""
+    """Fit a TF-IDF space to these captions; None if they share no words."""
     try:
         return fit_tfidf(captions, SPACE_SIZE)
     except InputError:
@@ -28,14 +28,14 @@ def caption_space(captions: Sequence[str]) -> TfidfSpace | None:
 
 
 def caption_vectors(captions: Sequence[str]) -> np.ndarray | None:
-    """(m, S) float32 unit rows of a TF-IDF space fitted to these very captions; None where they share no words."""
+    """Encode captions as (m, S) float32 unit rows of a TF-IDF space fitted to them; None if they share no words."""
     space = caption_space(captions)
     return None if space is None else space.encode(captions)
 
 
 def largest_cosine(vectors: np.ndarray, first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """(P,) the largest cosine between a caption of `first` (P, a) and one of `second` (P, b), which are rows of `vectors`
-    (m, S) or −1 for none; −1 where either has none."""
+    """Return (P,) the largest cosine between a caption of `first` (P, a) and one of `second` (P, b); −1 if either has no
+    caption. Captions are rows of `vectors` (m, S), padded with −1."""
     cosines = np.einsum("pad,pbd->pab", vectors[first], vectors[second])
     missing = (first < 0)[:, :, None] | (second < 0)[:, None, :]
     return np.asarray(np.where(missing, -1, cosines).max((1, 2)))
@@ -44,8 +44,8 @@ def largest_cosine(vectors: np.ndarray, first: np.ndarray, second: np.ndarray) -
 def fitting_images(vectors: np.ndarray, image_of_text: np.ndarray, likeness: float = LIKE) -> np.ndarray:
     """Count the OTHER images with a caption at least this similar to each caption: (m,) int64, tile by tile.
 
-    An estimate of how ambiguous a caption is. It knows words, not pictures: "a dog" is like few long
-    captions, though it fits every dog. `vectors`: (m, S) unit rows. `image_of_text`: (m,). `likeness`: a
+    The count estimates how ambiguous a caption is. It compares words, not pictures: "a dog" is similar to few
+    long captions, though it fits every dog. `vectors`: (m, S) unit rows. `image_of_text`: (m,). `likeness`: a
     cosine.
     """
     order = np.argsort(image_of_text, kind="stable")
@@ -64,10 +64,10 @@ def fitting_images(vectors: np.ndarray, image_of_text: np.ndarray, likeness: flo
 def caption_neighbours(
     vectors: np.ndarray, image_of_text: np.ndarray, count: int, *, progress: Progress = silent
 ) -> np.ndarray:
-    """Find the `count` nearest captions of other images, nearest first, among (m, S) float32 unit rows: by inner products
-    with all captions, from 50,000 captions on by HNSW. Returns (m, count) int32 rows; −1 where a caption has fewer.
+    """Find the `count` nearest captions of other images among (m, S) float32 unit rows, exactly or, from 50,000 captions
+    on, by HNSW. Return (m, count) int32 rows, nearest first; −1 where a caption has fewer.
 
-    A zero row, a caption without a known word, has no neighbours and is no neighbour.
+    A zero row, a caption without a known word, has no neighbours and is not a neighbour.
     """
     neighbours = np.full((len(vectors), count), -1, np.int32)
     nonzero = np.flatnonzero(vectors.any(1))
@@ -101,7 +101,7 @@ def _index(points: np.ndarray, exact: bool, search: int, report: Callable[[int],
     index = faiss.IndexHNSWFlat(points.shape[1], HNSW_LINKS, faiss.METRIC_INNER_PRODUCT)
     index.hnsw.efConstruction, index.hnsw.efSearch = HNSW_BUILD, search
     threads = faiss.omp_get_max_threads()
-    faiss.omp_set_num_threads(1)  # several threads link the graph in another order every time
+    faiss.omp_set_num_threads(1)  # with several threads the graph differs from run to run
     try:
         for start in range(0, len(points), ROWS_AT_ONCE):
             index.add(points[start : start + ROWS_AT_ONCE])

@@ -1,7 +1,7 @@
-"""Cluster image-caption pairs by spherical k-means (faiss), after training and independent of it.
+"""Cluster image-caption pairs by spherical k-means (faiss), after training and independently of it.
 
-The units are CODER's (eq. 7): one vector v + w for every caption and its image. Every image and every caption then gets
-the label of its nearest centroid, which shows where the two modalities disagree.
+As in CODER (eq. 7), a sample is one vector v + w for every caption with its image. Every image and every caption then
+gets the label of its nearest centroid, which shows where the two modalities disagree.
 """
 
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from coder_core.geometry.settings import ClusterSettings
 from coder_core.geometry.text_space import unit_rows
 
 ITERATIONS = 25
-MOST_PAIRS_A_CENTROID = 2_048  # beyond, the centroids come from a random part; the labels are given to all
+MOST_PAIRS_A_CENTROID = 2_048  # with more pairs, a random part gives the centroids; all pairs get labels
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ def cluster_pairs(
     pairs = unit_rows(texts[drawn] + images[np.asarray(image_of_text)[drawn]])
     model = faiss_kmeans(pairs, settings.clusters, iterations=1, seed=settings.seed, plus_plus=True)
     centroids: Array | None = None
-    for done in range(ITERATIONS):  # one at a time: faiss reports nothing before the last one
+    for done in range(ITERATIONS):  # one at a time: faiss reports progress only at the end
         model.train(pairs, init_centroids=centroids)
         centroids = np.array(model.centroids)
         progress(done + 1, ITERATIONS + 1, f"k-means, pass {done + 1} of {ITERATIONS}")
@@ -55,8 +55,8 @@ def cluster_pairs(
 
 
 def faiss_kmeans(rows: Array, count: int, *, iterations: int, seed: int, plus_plus: bool = False) -> Any:
-    """Return faiss's spherical k-means of (n, D) unit rows, all used, with `count` centroids; `train` runs
-    `iterations`. `plus_plus` starts by k-means++ instead of from random rows."""
+    """Return faiss's spherical k-means for (n, D) unit rows, all of which it uses, with `count` centroids; its `train`
+    runs `iterations`. `plus_plus` starts from k-means++ instead of random rows."""
     import faiss  # a quarter of a second to import
 
     options = {"init_method": faiss.ClusteringInitMethod_KMEANS_PLUS_PLUS} if plus_plus else {}
@@ -65,7 +65,7 @@ def faiss_kmeans(rows: Array, count: int, *, iterations: int, seed: int, plus_pl
 
 
 def nearest_centroid(samples: Array, centroids: Array) -> Array:
-    """(Q,) int32 centroid with the largest cosine to each of (Q, D) samples."""
+    """Return (Q,) int32, the centroid with the largest cosine to each of (Q, D) samples."""
     labels = np.empty(len(samples), dtype=np.int32)
     step = max(1, TILE_ELEMENTS // len(centroids))
     for start in range(0, len(samples), step):

@@ -1,10 +1,10 @@
 """Lay out a joint space on a plane by PCA, UMAP (McInnes et al. 2018, arXiv:1802.03426) or t-SNE (van der Maaten 2008),
 images and captions together, alone or aligned to a run.
 
-Layouts of two runs differ by a rotation, a reflection and by where each group happens to land, none of which comes from
-the runs. So the second layout starts from the first, moves more gently than one that starts from nothing, and is
-turned, mirrored and shifted onto it (Procrustes). AlignedUMAP, the alternative, ties both layouts together while it
-computes them: a run without structure borrows some of the other's.
+Layouts of two runs differ by a rotation, a reflection and the place where each group happens to land, none of which is
+due to the runs. So the second layout starts from the first, moves its points more gently than an independent layout,
+and is then rotated, mirrored and shifted onto the first (Procrustes). AlignedUMAP, the alternative, couples both
+layouts while it computes them, so that a run without structure would inherit some of the other's.
 """
 
 import contextlib
@@ -22,35 +22,35 @@ from coder_core.console.progress import Progress, silent, within
 from coder_core.geometry.points import TILE_ELEMENTS, Array, Points, stratified
 from coder_core.geometry.settings import LayoutSettings, Method
 
-MOST_FITTED = 50_000  # beyond, UMAP is fitted to a random part and the rest is placed among it
+MOST_FITTED = 50_000  # with more points, UMAP is fitted to a random part and the others are placed among it
 FEWEST = 4
 COMPILING = "compiling UMAP: numba takes up to a minute the first time"
-GENTLE = 0.5  # learning rate from another layout's start: at 1 whole groups leave the places they were given
+GENTLE = 0.5  # learning rate when starting from another layout: at 1 whole groups leave their places
 _NEIGHBOURS, _COMPILED = 0.15, 0.4  # share of the work after which these phases are over
 MOST_TSNE = 6_000
 ITERATIONS = 1_000
-EXAGGERATION = 12.0  # scikit-learn's own, for a start from nothing
-GENTLE_EXAGGERATION = 4.0  # for a start from another layout: 12 tears groups from the places they were given
+EXAGGERATION = 12.0  # scikit-learn's default, for an independent layout
+GENTLE_EXAGGERATION = 4.0  # when starting from another layout: 12 moves groups away from their places
 
 
 @dataclass(frozen=True)
 class Layout:
     """A finished layout."""
 
-    plane: Array  # (N, 2) float32, images first, then captions; of one modality only its own
-    notes: tuple[str, ...] = ()  # settings that were changed, as sentences
-    # difference from the layout it is aligned to (0 the same, 1 nothing in common); None alone
+    plane: Array  # (N, 2) float32, images first, then captions; only one of them if the settings say so
+    notes: tuple[str, ...] = ()  # sentences about changed settings
+    # difference from the layout it is aligned to (0 the same, 1 nothing in common); None if not aligned
     disparity: float | None = None
-    shares: tuple[float, float] | None = None  # of the variance on each axis; PCA only
+    shares: tuple[float, float] | None = None  # share of the variance on each axis; PCA only
 
 
 def lay_out(
     points: Points, settings: LayoutSettings, *, reference: Array | None = None, progress: Progress = silent
 ) -> Layout:
-    """Lay out a joint space on a plane. InputError: no point; for UMAP and t-SNE fewer than four points or
-    all points the same; too many for t-SNE. `points`: n images and m captions; `settings.modalities` says
-    which of them are laid out, and how. `reference`: (N, 2) the layout of another run on the same samples, to
-    be aligned to."""
+    """Lay out a joint space on a plane. `points`: n images and m captions; `settings.modalities` selects those to
+    lay out, and whether to centre them. `reference`: (N, 2) layout of another run on the same samples, to align
+    to. InputError: no points; for UMAP and t-SNE fewer than four points, or all points identical; too many points
+    for t-SNE."""
     points = points.only(settings.modalities)
     fewest = 1 if settings.method == "pca" else FEWEST
     if len(points) < fewest:
@@ -82,8 +82,8 @@ def _refuse_collapsed(points: Points) -> None:
 def _tsne(
     points: Points, settings: LayoutSettings, init: Array | None, notes: list[str], progress: Progress
 ) -> Array:
-    """(N, 2) by cosine distance; `init` is a finished layout to start from, at its own size, None the principal plane.
-    InputError: more points than scikit-learn's t-SNE handles in reasonable time."""
+    """Lay out by t-SNE on cosine distances, (N, 2). `init`: a finished layout to start from, at its own scale; None: the
+    principal plane. InputError: more points than scikit-learn's t-SNE handles in reasonable time."""
     if len(points) > MOST_TSNE:
         way_out = "take UMAP or PCA, which take any number"
         raise InputError.at("t-SNE", f"has {len(points):,} points", f"at most {MOST_TSNE:,}", way_out)
@@ -111,7 +111,7 @@ def _tsne(
 
 
 def usable_perplexity(perplexity: float, points: int) -> float:
-    """At most a third of the other points: beyond, the neighbourhoods are the whole cloud; from n on it is an error."""
+    """Limit the perplexity to a third of the other points: above, a neighbourhood covers all points; n is an error."""
     return max(1.0, min(perplexity, (points - 1) / 3))
 
 
@@ -142,17 +142,17 @@ def _umap(
 def _fit_umap(
     points: Array, neighbours: int, settings: LayoutSettings, init: Array | None, progress: Progress
 ) -> Array:
-    """(N, 2) of (N, D) unit rows, N ≥ 4, from exact neighbours, fewer than N; without a layout to start from, from the
-    spectral one."""
+    """Lay out (N, D) unit rows by UMAP, (N, 2), N ≥ 4, from their exact nearest neighbours (fewer than N). `init`: a
+    layout to start from; None: the spectral one."""
     rows, distances = nearest(points, points, neighbours, progress=within(progress, 0.0, _NEIGHBOURS))
     progress(_NEIGHBOURS, 1, COMPILING)
     with warnings.catch_warnings():
-        # UMAP warns of what is intended: one thread because of the seed, no search index beside the neighbours,
-        # a random start where the neighbour graph falls into pieces.
+        # UMAP warns about intended behaviour: one thread because of the seed, no search index besides the neighbours,
+        # a random start if the neighbour graph is not connected.
         warnings.simplefilter("ignore")
         import numba
 
-        # The search index stays in Python: unused here, it would take numba twenty seconds to compile.
+        # The search index is not compiled: it is unused here, and numba would need twenty seconds for it.
         unset, numba.config.DISABLE_JIT = numba.config.DISABLE_JIT, True
         import pynndescent  # noqa: F401
 
@@ -177,11 +177,10 @@ def _fit_umap(
 
 
 def principal_plane(points: Points) -> tuple[Array, tuple[float, float]]:
-    """Coordinates on the first two principal axes, and the share of the variance each one holds.
+    """Return (N, 2) float32 coordinates on the first two principal axes, and each axis's share of the total variance.
 
-    The covariance (D, D) of any number of points: products of tiles in float32, summed in float64. An axis points to
-    where its largest loading is positive, so that the same data always give the same picture. Returns (N, 2) float32
-    and two shares of the total variance.
+    The (D, D) covariance is computed from tiles, multiplied in float32 and summed in float64. The sign of an axis makes
+    its largest loading positive, so that the same data always give the same picture.
     """
     count, width = len(points), points.width
     mean = np.zeros(width)
@@ -206,13 +205,13 @@ def principal_plane(points: Points) -> tuple[Array, tuple[float, float]]:
 
 
 def onto(layout: Array, reference: Array) -> tuple[Array, float]:
-    """Turn, mirror and shift `layout` onto `reference`, at the reference's size. Gower 1975, orthogonal Procrustes.
+    """Rotate, mirror and shift `layout` onto `reference`, at the reference's size. Gower 1975, orthogonal Procrustes.
 
-    Procrustes' own best scale is below 1 wherever the two differ, and 0 where they have nothing in common: a run
-    would look the more crowded the less it agrees with the other. So the root mean square distance from the centre is
-    made equal instead, and only the disparity is measured at the best scale: the share of the reference's variance that
-    is left between the two, from 0 (the same picture) to 1 (nothing in common). Both are (N, 2), the same samples in the
-    same order. ValueError: they hold different numbers of points.
+    The best scale of Procrustes is below 1 if the two differ, and 0 if they have nothing in common: the less a run
+    agrees with the other, the more crowded it would look. So the root mean square distances from the centre are made
+    equal instead. Only the disparity is measured at the best scale: the share of the reference's variance that remains
+    between the two, from 0 (the same picture) to 1 (nothing in common). Both are (N, 2), the same samples in the same
+    order. ValueError: they have different numbers of points.
     """
     if layout.shape != reference.shape:
         raise ValueError(f"layouts of {len(layout):,} and {len(reference):,} points cannot be aligned")
@@ -221,16 +220,16 @@ def onto(layout: Array, reference: Array) -> tuple[Array, float]:
     if size == 0 or layout_size == 0:  # a single spot
         return (layout - layout.mean(0) + centre).astype(np.float32), float(size != layout_size)
     _, moved, disparity = procrustes(reference, layout)
-    shrunk = np.linalg.norm(moved)  # `procrustes` gives the reference length 1
+    shrunk = np.linalg.norm(moved)  # `procrustes` scales the reference to norm 1
     if shrunk > 0:
         moved = moved / shrunk
     return (moved * size + centre).astype(np.float32), float(disparity)
 
 
 def nearest(queries: Array, points: Array, count: int, *, progress: Progress = silent) -> tuple[Array, Array]:
-    """Find the nearest points of every query by cosine; where queries are the points, each comes first
-    itself, at 0. Returns (Q, count) int32 rows and (Q, count) float32 cosine distances 1 − cos ≥ 0, nearest
-    first. `queries`: (Q, D), points: (N, D) float32 unit rows. `count`: ≤ N."""
+    """Find the nearest points of every query by cosine; if `queries` is `points`, each is its own first
+    neighbour, at distance 0. Return (Q, count) int32 rows and (Q, count) float32 cosine distances 1 − cos ≥ 0,
+    nearest first. `queries`: (Q, D), `points`: (N, D) float32 unit rows. `count`: ≤ N."""
     rows = np.empty((len(queries), count), dtype=np.int32)
     distances = np.empty((len(queries), count), dtype=np.float32)
     step = max(1, TILE_ELEMENTS // max(len(points), 1))
@@ -258,8 +257,8 @@ def place_by_neighbours(queries: Array, points: Array, layout: Array, neighbours
 
 
 class PrintedProgress(io.TextIOBase):
-    """A stream that finds numbers in what is printed to it and reports them. `pattern`: of a progress
-    message, its numbers in groups. `report`: called with these numbers."""
+    """A stream that finds progress in text printed to it and reports it. `pattern`: of a progress message, with
+    its numbers as groups. `report`: called with these numbers."""
 
     def __init__(self, pattern: str, report: Callable[..., None]) -> None:
         self._pattern, self._report = re.compile(pattern), report
@@ -271,18 +270,18 @@ class PrintedProgress(io.TextIOBase):
         return len(text)
 
 
-# Points → processor seconds of one layout, 512 numbers a point, on one core of a two-core machine, UMAP compiled
+# Points → processor seconds of one layout of 512 dimensions on one core of a two-core machine, UMAP already compiled
 MEASURED: dict[Method, dict[int, float]] = {
     "pca": {120: 0.01, 20_000: 0.3},
     "umap": {120: 0.13, 600: 0.6, 2_000: 2.0, 6_000: 6.1, 20_000: 16.0, 50_000: 77.0},
     "tsne": {120: 2.5, 600: 8.6, 2_000: 25.0, 6_000: 57.0},
 }
-STARTING = 5.0  # seconds until a process has imported what it needs
+STARTING = 5.0  # seconds that a process needs for its imports
 
 
 def layout_seconds(method: Method, points: int) -> float:
-    """Seconds that a layout of so many points takes, the start of its process included. Between and beyond the
-    measured sizes a power law holds: a straight line through the nearest two, both logarithmic."""
+    """Estimate the seconds that a layout of so many points takes, including the start of its process. Interpolate and
+    extrapolate the measured sizes by a power law: a line through the nearest two on logarithmic axes."""
     measured = np.log(list(MEASURED[method].items()))
     sizes, seconds = measured.T
     at = float(np.log(max(points, 1)))

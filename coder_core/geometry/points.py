@@ -1,4 +1,4 @@
-"""Images and captions as one cloud of points, read in tiles that fit the cache, and the gap between the two."""
+"""Images and captions as one set of points, read in tiles that fit the cache, and the gap between the two."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class Points:
 
     images: Array  # (n, D) unit rows, usually memory-mapped
     texts: Array  # (m, D) unit rows
-    # (2, D) mean image and mean caption, subtracted from every row before it gets length 1 again, or None
+    # (2, D) mean image and mean caption, subtracted from every row before it is normalised again, or None
     centres: Array | None = None
 
     def only(self, modalities: Modalities) -> Points:
-        """The images or the captions alone, or each centred on its mean. "both" changes nothing."""
+        """Return only the images or only the captions, or both, each centred on its mean. "both" changes nothing."""
         if modalities == "images":
             return replace(self, texts=self.texts[:0])
         if modalities == "captions":
@@ -38,11 +38,11 @@ class Points:
 
     @property
     def width(self) -> int:
-        """D."""
+        """Dimension of the space, D."""
         return int(self.images.shape[1])
 
     def tiles(self) -> Iterator[tuple[slice, Array]]:
-        """All points in order, (t, D) at a time, with the rows they are."""
+        """Yield all points in order, (t, D) at a time, each with the slice of rows that it covers."""
         rows = max(1, TILE_ELEMENTS // max(self.width, 1))
         start = 0
         for modality, part in enumerate((self.images, self.texts)):
@@ -52,7 +52,7 @@ class Points:
                 start += len(tile)
 
     def take(self, rows: Array) -> Array:
-        """(k, D) float32 copy of some points, in the order asked for."""
+        """Return a (k, D) float32 copy of some points, in the order of `rows`."""
         rows = np.asarray(rows)
         taken = np.empty((len(rows), self.width), dtype=np.float32)
         image = rows < len(self.images)
@@ -69,9 +69,8 @@ class Points:
 
 
 def stratified(counts: tuple[int, ...], most: int, seed: int) -> Array:
-    """Draw at most `most` rows at random, from every stratum in proportion. Returns (min(most, sum),)
-    ascending rows, without repetition. `counts`: how many samples each stratum has; stratum 0 has the first
-    rows, and so on."""
+    """Draw at most `most` rows at random, in proportion to the strata. Return (min(most, sum),) ascending rows
+    without repetition. `counts`: number of samples in each stratum; stratum 0 has the first rows, and so on."""
     total = sum(counts)
     if total <= most:
         return np.arange(total)
@@ -87,7 +86,7 @@ def stratified(counts: tuple[int, ...], most: int, seed: int) -> Array:
 
 
 def modality_gap(images: np.ndarray, texts: np.ndarray) -> float:
-    """Distance between the mean of (n, D) images and of (m, D) texts. Liang et al. 2022, "Mind the gap", section 2.
+    """Return the distance between the means of (n, D) images and (m, D) texts. Liang et al. 2022, section 2.
 
     >>> round(modality_gap(np.array([[1.0, 0.0]]), np.array([[0.0, 1.0], [0.6, 0.8]])), 4)
     1.1402

@@ -1,4 +1,4 @@
-"""Settings of layouts and of offline clusters, which the commands read as flags."""
+"""Settings of layouts and of offline clusters, which are also flags of the commands."""
 
 from dataclasses import dataclass, fields
 from typing import Any, Literal, get_type_hints
@@ -11,7 +11,7 @@ Modalities = Literal["both", "images", "captions", "centred"]
 
 
 class _Checked:
-    """Settings that are in range. InputError: names those that are not."""
+    """Settings that check their ranges. InputError: names the settings out of range."""
 
     def __post_init__(self) -> None:
         hints = get_type_hints(type(self))
@@ -39,7 +39,7 @@ class LayoutSettings(_Checked):
     """both, images or captions alone, or both centred on the mean of their modality, which closes the modality gap."""
 
     def parameters(self) -> dict[str, Any]:
-        """The settings the method uses. Results are looked up by these, so that other changes recompute nothing."""
+        """Return the settings that the method uses. They identify results, so other changes recompute nothing."""
         umap = {"neighbours": self.neighbours, "min_distance": float(self.min_distance), "seed": self.seed}
         tsne = {"perplexity": float(self.perplexity), "seed": self.seed}
         of_method: dict[str, Any] = {"umap": umap, "tsne": tsne, "pca": {}}[self.method]
@@ -56,5 +56,5 @@ class ClusterSettings(_Checked):
     seed: int = setting(0, "[0, 2_147_483_648)")  # Random seed of the initial centroids.
 
     def parameters(self) -> dict[str, Any]:
-        """The settings results are looked up by."""
+        """Return the settings that identify results."""
         return {"clusters": self.clusters, "seed": self.seed}

@@ -1,7 +1,7 @@
-"""Encode captions as unit vectors of a fixed text space, which training does not move.
+"""Encode captions as unit vectors of a fixed text space, which does not change during training.
 
-TF-IDF with truncated SVD needs nothing but the train captions. A sentence-embedding model (`model.sentence_space`) also
-brings captions together that say the same in other words.
+TF-IDF with truncated SVD needs only the train captions. A sentence-embedding model (`model.sentence_space`) also places
+captions with the same meaning in different words close together.
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ from coder_core.console.progress import Progress, silent
 
 FORMAT = "coder-text-space-1"
 NAMES, ARRAYS = "text_space.json", "text_space.safetensors"
-FEWEST_CAPTIONS = 2  # a word of one caption only relates it to no other
+FEWEST_CAPTIONS = 2  # a word in a single caption relates it to no other
 CAPTIONS_AT_ONCE = 4096
-SEED = 0  # of the randomised SVD: the space does not change with a run's seed
+SEED = 0  # of the randomised SVD: the space does not depend on a run's seed
 
 
 class TextSpace(Protocol):
-    """A space captions are compared in."""
+    """A space in which captions are compared."""
 
     @property
     def name(self) -> str:
-        """For people to read."""
+        """Name for display."""
 
     def encode(self, captions: Sequence[str], progress: Progress = silent) -> np.ndarray:
-        """(m, S) float32 unit rows; a zero row for a caption without a known word."""
+        """Encode captions as (m, S) float32 unit rows; a caption without a known word is a zero row."""
 
     def to_files(self) -> dict[str, bytes | str]:
-        """Files of a run that restore it: name → content."""
+        """Return the files in a run folder that restore it: name → content."""
 
 
 @dataclass(frozen=True)
 class TfidfSpace:
-    """TF-IDF (log counts, smoothed idf, unit rows) projected on its first right singular vectors."""
+    """TF-IDF (log counts, smoothed idf, unit rows), projected onto its first right singular vectors."""
 
     terms: tuple[str, ...]  # T words, in the order of the columns
     idf: np.ndarray  # (T,) float64
@@ -49,11 +49,11 @@ class TfidfSpace:
 
     @property
     def name(self) -> str:
-        """For people to read."""
+        """Name for display."""
         return f"TF-IDF of {len(self.terms):,} words, SVD to {len(self.components)}"
 
     def encode(self, captions: Sequence[str], progress: Progress = silent) -> np.ndarray:
-        """(m, S) float32 unit rows; a caption without any known word is a zero row."""
+        """Encode captions as (m, S) float32 unit rows; a caption without any known word is a zero row."""
         vectorizer = _vectorizer(vocabulary=list(self.terms))
         vectorizer.idf_ = self.idf
         rows = np.empty((len(captions), len(self.components)), np.float32)
@@ -64,7 +64,7 @@ class TfidfSpace:
         return unit_rows(rows)
 
     def to_files(self) -> dict[str, bytes | str]:
-        """text_space.json and text_space.safetensors."""
+        """Return text_space.json and text_space.safetensors: name → content."""
         document = {"format": FORMAT, "terms": list(self.terms)}
         arrays = {"idf": self.idf, "components": self.components}
         return {NAMES: json.dumps(document, ensure_ascii=False, indent=0), ARRAYS: save(arrays)}
@@ -96,7 +96,7 @@ class TfidfSpace:
 
 
 def fit_tfidf(captions: Sequence[str], size: int) -> TfidfSpace:
-    """Fit the space to a data set's train captions; `size` is S, fewer where captions and words do not suffice.
+    """Fit the space to a data set's train captions. `size`: S, reduced if there are too few captions or words.
     InputError: hardly any word is in two captions."""
     from sklearn.decomposition import TruncatedSVD
     from threadpoolctl import threadpool_limits
@@ -110,12 +110,12 @@ def fit_tfidf(captions: Sequence[str], size: int) -> TfidfSpace:
         fix = "name a sentence-embedding model with --text-space"
         problem = f"hardly a word is in {FEWEST_CAPTIONS} of the {len(captions)} train captions"
         raise InputError.at("--text-space", f"is empty, and {problem}", "captions that share words", fix)
-    # The share of the variance, which nothing reads here, is 0 / 0 where captions are alike. Several threads would
+    # The share of the variance, which is not used here, is 0 / 0 if captions are identical. Several threads would
     # wait for each other on busy cores.
     with np.errstate(invalid="ignore"), threadpool_limits(1):
         svd = TruncatedSVD(min(size, min(weighted.shape) - 1), random_state=SEED).fit(weighted)
     terms = tuple(str(term) for term in vectorizer.get_feature_names_out())
-    components = np.ascontiguousarray(svd.components_, dtype=np.float32)  # as a file gives it back
+    components = np.ascontiguousarray(svd.components_, dtype=np.float32)  # as loaded from a file
     return TfidfSpace(terms, np.asarray(vectorizer.idf_), components)
 
 
@@ -126,6 +126,6 @@ def _vectorizer(**options: Any) -> Any:
 
 
 def unit_rows(rows: np.ndarray) -> np.ndarray:
-    """(m, S) rows scaled to length 1; a row of zeros stays."""
+    """Scale (m, S) rows to length 1; a row of zeros stays zero."""
     length = np.linalg.norm(rows, axis=1, keepdims=True)
     return np.divide(rows, length, out=np.zeros_like(rows), where=length > 1e-8)
