@@ -1,8 +1,8 @@
-"""The current selection: runs, split, slice, and every value that lives in the URL.
+"""The current selection: runs, split, slice, and every value in the URL.
 
 Only this module moves values between Streamlit's session state and the URL. A control of a page is bound to the query
 parameter of its own name (`bound`), so a copied link opens the same view; Streamlit ignores and removes unknown values.
-`followed` is for values that stay in the URL although they are defaults or unknown, `set_value` for those without a
+`followed` is for values that stay in the URL even if they are defaults or unknown, and `set_value` for values without a
 control.
 """
 
@@ -37,10 +37,10 @@ _LINKED, _REFUSED, _SEEN = "parameters-of-the-link", "refused", "of-the-url"
 
 @dataclass(frozen=True)
 class Choice:
-    """The runs and the split of the sidebar, and the slice that narrows every page. The first run is the baseline, the
-    second the one in question; up to four more are between them. `names` are all runs that the sidebar holds and links
-    carry on, those that the page does not show included. The slice is its expression, "" for the whole split, the mask
-    (m,) bool of its captions; `slice_run` is the run that its clusters, ranks and diversity belong to."""
+    """The runs and the split chosen in the sidebar, and the slice that narrows every page. `first` is the baseline and
+    `second` the run in question; up to four more are `between` them. `names` are all runs in the sidebar, which links
+    preserve, including runs that the page does not show. `slice` is an expression, "" for the whole split, and `mask`
+    (m,) bool its captions; `slice_run` is the run whose clusters, ranks and diversity the expression uses."""
 
     first: RunSummary
     second: RunSummary | None
@@ -62,15 +62,15 @@ class Choice:
         return self.second or self.first
 
     def alone(self, run: RunSummary) -> Choice:
-        """The same split and slice of one run."""
+        """Return the same split and slice with only one run."""
         return replace(self, first=run, second=None, between=())
 
     def ask(self, question: Question[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        """`ask` about the run in question and the split."""
+        """Do `ask` about the run in question and the split."""
         return ask(question, self.last, self.split, *args, **kwargs)
 
     def ask_each(self, question: Question[P, T], /, *args: P.args, **kwargs: P.kwargs) -> dict[str, T]:
-        """`ask` about every run and the split: name → answer."""
+        """Do `ask` about every run and the split; return name → answer."""
         return {run.name: ask(question, run, self.split, *args, **kwargs) for run in self.runs}
 
     @property
@@ -79,7 +79,7 @@ class Choice:
         return self.samples("text")
 
     def members(self, modality: Modality) -> np.ndarray:
-        """Captions of the slice, or images with such a caption."""
+        """Return the captions of the slice, or the images with such a caption."""
         assert self.mask is not None
         captions = np.flatnonzero(self.mask)
         if modality == "text":
@@ -87,21 +87,21 @@ class Choice:
         return np.unique(ask(Run.image_of_text, self.slice_run or self.last, self.split)[captions])
 
     def samples(self, modality: Modality) -> np.ndarray | None:
-        """`members` of the slice; None without a slice."""
+        """Return `members` of the slice; None without a slice."""
         return self.members(modality) if self.slice else None
 
     def inside(self, modality: Modality, numbers: np.ndarray | pd.Series) -> np.ndarray:
-        """Bool for every number: True if the sample is in the slice, or there is no slice."""
+        """Return a bool for every number: True if the sample is in the slice, or there is no slice."""
         if not self.slice:
             return np.ones(len(numbers), dtype=bool)
         return np.isin(np.asarray(numbers), self.members(modality))
 
 
 def _columns(run: RunSummary, split: str) -> tuple[str, slices.Columns]:
-    """A key that changes with the reviews, and the values that expressions read of every caption, their tags
-    included."""
+    """Return a key that changes with the reviews, and the values of every caption that expressions use, including
+    tags."""
     file, tags, key = judging.file_of(run), None, ""
-    with suppress(InputError):  # the Reviews page names it
+    with suppress(InputError):  # the Reviews page reports it
         reviews = judging.load(file)
         if reviews.lines:
             tags = ask(judging.ReviewedSplit.of, run, split).tags(reviews)
@@ -110,35 +110,35 @@ def _columns(run: RunSummary, split: str) -> tuple[str, slices.Columns]:
 
 
 def slice_mask(run: RunSummary, split: str, expression: str) -> np.ndarray:
-    """(m,) bool: the captions of a slice, by plain words or an expression; InputError where it is neither."""
+    """Return (m,) bool: the captions of a slice, given by plain words or an expression. InputError: it is neither."""
     return ask(questions.slice_mask, run, split, expression, keyed(*_columns(run, split)))
 
 
 def plain_words(run: RunSummary, split: str, text: str) -> str:
-    """The plain words that captions of the slice hold, as “dog” and “on the grass”; "" for an expression."""
+    """Return the plain words that define a slice, as “dog” and “on the grass”; "" for an expression."""
     return str(slices.plain_words(text, _columns(run, split)[1].names) or "")
 
 
 def usual_slices(run: RunSummary, split: str) -> list[str]:
-    """The expressions that the field of a slice completes."""
+    """List the expressions that the slice field offers as completions."""
     return [entry.expression for entry in slices.usual_slices(_columns(run, split)[1])]
 
 
 def slice_table(runs: Sequence[RunSummary], split: str, direction: Direction, at: int) -> pd.DataFrame:
-    """Recall of the usual slices; clusters, diversity and tags are those of the last run and its data."""
+    """Compute recall of the usual slices; clusters, diversity and tags are those of the last run and its data."""
     return ask_all(questions.slice_table, runs, split, direction, at, keyed(*_columns(runs[-1], split)))
 
 
 def neighbours(choice: Choice, modality: Modality, number: int) -> str:
-    """The slice of the samples most similar to one; "" for a run that scores pairs and has no neighbours."""
+    """Return the slice of the samples most similar to one; "" for a run that scores pairs and has no neighbours."""
     name = "neighbours" if modality == "text" else "image_neighbours"
     has_embeddings = ask(Run.scores, choice.slice_run or choice.last, choice.split) is None
     return f"{number} in {name}" if has_embeddings else ""
 
 
 def named_runs(values: Callable[[str], Sequence[str]], usual: Sequence[str]) -> list[str]:
-    """The runs that an address names, given its values of a parameter, the baseline first; [] where it names none. The
-    usual ones stand in where an older address names others only."""
+    """Return the runs that an address names, baseline first; [] if it names none. `values` returns the values of one of
+    its parameters. If an older address names only other runs, the usual runs precede them."""
     runs, last, also, curves = (list(values(key)) for key in (RUNS, *FORMER))
     if not any((*runs, *last, *also, *curves)):
         return []
@@ -148,12 +148,12 @@ def named_runs(values: Callable[[str], Sequence[str]], usual: Sequence[str]) -> 
 
 
 def bound(key: str) -> dict[str, Any]:
-    """Widget arguments that keep its value in the URL under `key`."""
+    """Return the widget arguments that keep its value in the URL under `key`."""
     return {"key": key, "bind": "query-params"}
 
 
 def bound_number(key: str) -> dict[str, Any]:
-    """`bound` for a number, unless the URL holds no finite number: Streamlit 1.67 fails on an infinite one."""
+    """Do `bound` for a number, unless the URL has something else there: Streamlit 1.67 fails on an infinite number."""
     return bound(key) if NUMBER.fullmatch(st.query_params.get(key, "0")) else {"key": key}
 
 
@@ -163,14 +163,14 @@ def put(key: str, value: Any) -> None:
 
 
 def value_of(key: str, default: str = "") -> str:
-    """The value of a widget, or that of the URL before the widget is drawn."""
+    """Return the value of a widget, or the URL's before the widget is drawn."""
     return str(st.session_state.get(key, st.query_params.get(key, default)))
 
 
 def followed(key: str, in_url: T | None, default: T, accept: Callable[[T], T] = lambda value: value) -> T:
-    """The value of a widget that is not bound, because Streamlit removes a bound one from the URL if it is the default
-    or unknown. Of the URL's value, `in_url` (None: none), and the widget's, the one that changed since the last script
-    run; a default that no link named and nobody changed follows the default. `accept` makes it one that may be."""
+    """Return the value of a widget that is not bound, because Streamlit removes bound defaults and unknown values from
+    the URL. It is the URL's, `in_url` (None: none), or the widget's, whichever changed since the last script run. An
+    old default that neither a link nor a person set becomes the new `default`. `accept` makes the value valid."""
     seen, usual = f"{key}-{_SEEN}", f"{key}-default"
     before, value = st.session_state.get(usual, default), st.session_state.get(key, default)
     if in_url is not None and in_url != st.session_state.get(seen, default):
@@ -193,8 +193,8 @@ def set_value(key: str, value: str) -> None:
 
 
 def opened(key: str, rows: Sequence[int] | np.ndarray) -> bool:
-    """Open the first of `rows` once they change, unless one of them was chosen since; returns True if one is open. A
-    number in the address stays open until the rows change, also if there are none."""
+    """Open the first of `rows` when they change, unless one of them was chosen in the meantime. Return True if one is
+    open. A number in the address stays open until the rows change, even if there are none."""
     shown = hash(np.sort(np.asarray(rows, dtype=np.int64)).tobytes())
     number, state = st.session_state.get(key), f"{key}-rows"
     before, from_link, last = st.session_state.get(state, (None, key in st.query_params, number))
@@ -212,12 +212,12 @@ def remember_link() -> None:
 
 
 def linked() -> tuple[str, ...]:
-    """The parameters of the address this session began with."""
+    """Return the parameters of the address that this session began with."""
     return tuple(st.session_state.get(_LINKED, ()))
 
 
 def attempt(failure: str, action: Callable[..., object], *arguments: Any) -> None:
-    """Do something that may be refused; what was not done ("Nothing was started.") and why are kept for `refused`."""
+    """Call `action`. If it is refused, keep `failure` ("Nothing was started.") and the reason for `refused`."""
     try:
         action(*arguments)
     except (InputError, OSError) as error:
@@ -225,17 +225,17 @@ def attempt(failure: str, action: Callable[..., object], *arguments: Any) -> Non
 
 
 def refused() -> tuple[str, str] | None:
-    """The refused action of the last click and the reason, once; None if it was done."""
+    """Return the refused action of the last click and the reason, once; None if it succeeded."""
     reason: tuple[str, str] | None = st.session_state.pop(_REFUSED, None)
     return reason
 
 
 def tone() -> charts.Tone:
-    """The colours of figures on the page as the browser shows it, light or dark."""
+    """Return the colours of figures for the theme in the browser, light or dark."""
     return charts.tone(st.context.theme.type)
 
 
 def reviewer_link() -> dict[str, str]:
-    """The reviewer's name as a query parameter, if one was given: it follows from page to page."""
+    """Return the reviewer's name as a query parameter, if one was given, so that links between pages keep it."""
     name = value_of(REVIEWER)
     return {REVIEWER: name} if name else {}

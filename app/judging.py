@@ -1,7 +1,7 @@
-"""Statements of people about the data: reviews written here, judgements beside a data set, and reports with both.
+"""People's opinions on the data: reviews written here, judgements beside a data set, and reports with both.
 
 Reviews go to the file in CODER_REVIEWS, to that of a cleaned run, or to reviews.jsonl beside the data or the runs.
-Judgements say which captions fit which images: files beside a run's data, or COCO's from eccv-caption.
+Judgements list captions and images that fit: files beside a run's data, or COCO's from eccv-caption.
 """
 
 import os
@@ -30,12 +30,12 @@ QUEUES = {"ambiguous": "Most ambiguous", "near": "Near misses", "likely": "Likel
 
 
 def data_of(run: RunSummary) -> str:
-    """The data that a run's configuration names; "" for none."""
+    """Return the data named in a run's configuration; "" for none."""
     return str(run.config.get("data", {}).get("data", ""))
 
 
 def file_of(run: RunSummary) -> Path:
-    """File of the verdicts on a run's samples: of a cleaned run those it was trained with, beside the runs."""
+    """Return the file of verdicts on a run's samples; for a cleaned run, that of its training, beside the runs."""
     used = Path(str(run.config.get("data", {}).get("reviews", ""))).name
     cleaned = bool(run.config.get("cleaning", {}).get("clean")) and not os.environ.get("CODER_REVIEWS")
     file = runs_root() / used  # a run's configuration may name any folder
@@ -43,27 +43,27 @@ def file_of(run: RunSummary) -> Path:
 
 
 def of_data(data: str) -> Path:
-    """File of the verdicts on a data set: the one in CODER_REVIEWS, or reviews.jsonl beside the data or the runs."""
+    """Return the file of verdicts on a data set: CODER_REVIEWS, or reviews.jsonl beside the data or the runs."""
     named = os.environ.get("CODER_REVIEWS")
     return Path(named) if named else _data_folder(data, str(runs_root())) / api.FILE
 
 
 @st.cache_data(ttl=30, max_entries=64, show_spinner=False)
 def _data_folder(data: str, root: str) -> Path:
-    """The folder of a run's data, where that is one of the data sets that the app offers; else that of the runs."""
+    """Return the folder of a run's data if it is a data set that the app offers, else that of the runs."""
     folders = [Path(entry.path) for entry in data_sets() if entry.path != "demo"]
     return api.data_folder(data, folders, Path(root))
 
 
 def same_data(entry: starting.DataSet, data: str) -> bool:
-    """True if a run's configuration names this data set."""
+    """True if `data`, as named in a run's configuration, is this data set."""
     if entry.path == "demo" or data == "demo":
         return entry.path == data
     return Path(entry.path).resolve() == Path(data).resolve()
 
 
 def load(path: Path) -> Reviews:
-    """Read the file as it is now; a missing one is empty. InputError where it holds something else."""
+    """Read the current contents of the file; a missing one is empty. InputError: it contains something else."""
     return _load(path, _state(path))
 
 
@@ -73,7 +73,7 @@ def _load(path: Path, state: State) -> Reviews:
 
 
 def verdicts_on_train(data: str, path: Path) -> int:
-    """Number of verdicts in a file that concern the train pairs of a data set, as a configuration names it."""
+    """Count the verdicts in a file on train pairs of a data set, which is named as in a configuration."""
     return _verdicts_on_train(data, path, _state(path))
 
 
@@ -84,7 +84,7 @@ def _verdicts_on_train(data: str, path: Path, state: State) -> int:
 
 
 def _state(path: Path) -> State:
-    """Time of a file's last change, its size and inode; () if it does not exist."""
+    """Return time of a file's last change, its size and inode; () if it does not exist."""
     try:
         status = path.stat()
     except FileNotFoundError:
@@ -93,23 +93,23 @@ def _state(path: Path) -> State:
 
 
 def give(run: RunSummary, review: Review) -> None:
-    """Append a verdict; InputError where a text is too long or the file cannot be written."""
+    """Append a verdict. InputError: a text is too long, or the file cannot be written."""
     api.append_review(file_of(run), review)
 
 
 def undo(run: RunSummary, review: Review) -> None:
-    """Take a verdict back."""
+    """Undo a verdict."""
     api.append_undo(file_of(run), review.id, review.reviewer)
 
 
 def own_verdicts(run: RunSummary, reviewer: str) -> dict[tuple[str, str], Review]:
-    """Pair → what this reviewer says of it now, the last verdict last."""
+    """Return pair → this reviewer's current verdict, the newest last."""
     return load(file_of(run)).by_reviewer.get(reviewer, {})
 
 
 def queue(run: RunSummary, split: str, kind: str, captions: np.ndarray | None = None) -> list[Pair]:
-    """(image, caption) of at most 50 pairs to judge by one of `QUEUES`, best first and every text once; among these
-    captions, or all."""
+    """Return (image, caption) of at most 50 pairs to judge by one of `QUEUES`, best first and each text once; only of
+    `captions` (None: all)."""
     sample, texts = ask(Run.sample, run, split), ask(Run.captions, run, split)
     captions = np.arange(len(texts)) if captions is None else captions
     if kind == "ambiguous":
@@ -126,7 +126,7 @@ def queue(run: RunSummary, split: str, kind: str, captions: np.ndarray | None = 
 
 
 def reviewed_recall(run: RunSummary, split: str, captions: np.ndarray | None = None) -> pd.DataFrame:
-    """Recall by the labels and by the file of reviews as it is now, over these captions (None: all)."""
+    """Compute recall by the labels and by the current file of reviews, over `captions` (None: all)."""
     reviews = load(file_of(run))
     names = keyed("", ask(ReviewedSplit.of, run, split))
     return ask(api.reviewed_recall, run, split, names, keyed(reviews.fingerprint(), reviews), captions)
@@ -134,8 +134,8 @@ def reviewed_recall(run: RunSummary, split: str, captions: np.ndarray | None = N
 
 @dataclass(frozen=True)
 class Source:
-    """Judgements about a run's split: file name, or "eccv" or "cxc"; label, as people know it; path of the file, or the
-    key; what it holds, or the fault for which it cannot be read; and the judgements as an argument of `ask`."""
+    """Judgements about a run's split: file name, or "eccv" or "cxc"; label to display; path of the file, or the key; a
+    summary, or the fault that prevents reading; and the judgements as an argument of `ask`."""
 
     key: str
     label: str
@@ -146,10 +146,10 @@ class Source:
 
 
 def sources(run: RunSummary, split: str) -> list[Source]:
-    """Every source that speaks about this split of the run, the damaged ones with their fault."""
+    """List the sources of judgements about this split of the run, damaged ones with their fault."""
     files = retrieval.judgement_files(_data_folder(data_of(run), str(runs_root())))
     of_files = [(file.name, file.name, str(file), _state(file)) for file in files]
-    entries = [entry for entry in of_files if entry[-1]]  # the other files went meanwhile
+    entries = [entry for entry in of_files if entry[-1]]  # the other files were removed in the meantime
     entries += [(key, label, key, ()) for key, label in retrieval.judgement_packages().items()]
     described = []
     for key, label, path, state in entries:
@@ -157,13 +157,13 @@ def sources(run: RunSummary, split: str) -> list[Source]:
         if isinstance(judged, Judgements):
             judgements = keyed(f"{path} {state}", judged)
             described.append(Source(key, label, path, judged.fact, judgements=judgements))
-        elif judged is not None and state:  # a package of other images than COCO's has nothing to say
+        elif judged is not None and state:  # the package is only about COCO's images
             described.append(Source(key, label, path, fault=judged))
     return described
 
 
 def _read(run: Run, split: str, path: str, state: State) -> Judgements | str | None:
-    """The judgements; the fault of their file; None if they are about other splits."""
+    """Return the judgements, or the fault of their file, or None if they are about other splits."""
     try:
         return retrieval.run_judgements(run, split, Path(path) if state else path)
     except OtherSplitError:
@@ -173,7 +173,7 @@ def _read(run: Run, split: str, path: str, state: State) -> Judgements | str | N
 
 
 def report_page(runs: Sequence[RunSummary], split: str) -> str:
-    """One HTML file about runs of the same samples: the first is the baseline, the last is in question."""
+    """Return one HTML file about runs of the same samples: the first is the baseline, the last the run in question."""
     path = file_of(runs[-1])
     reviews = load(path)
     positives = [source.path for source in sources(runs[-1], split) if not source.fault]

@@ -1,4 +1,4 @@
-"""Questions about a run that combine several of `coder_core.api`; pages put them through `ask` like those."""
+"""Questions about a run that combine several functions of `coder_core.api`; pages pass them to `ask` like those."""
 
 import io
 from collections.abc import Sequence
@@ -41,7 +41,7 @@ Scaled = similarity.Scaled
 def clusters_of(
     run: Run, split: str, settings: clusters.ClusterSettings | None
 ) -> StoredResult[clusters.Clusters]:
-    """Stored offline clusters with these settings; None asks for the run's prototypes."""
+    """Return stored offline clusters with these settings, or for None the run's prototypes."""
     if settings is not None:
         return clusters.offline_clusters(run, split, settings)
     prototypes = clusters.prototypes(run, split)
@@ -49,21 +49,21 @@ def clusters_of(
 
 
 def cluster_labels(run: Run, split: str) -> np.ndarray | None:
-    """(n + m,) cluster of every sample: the run's prototypes, else its offline clusters with default settings."""
+    """Return (n + m,) the cluster of every sample: by prototypes, else by offline clusters with default settings."""
     settings = None if clusters.prototypes(run, split) else clusters.ClusterSettings()
     result = clusters_of(run, split, settings).value
     return None if result is None else np.concatenate([result.images, result.texts])
 
 
 def agreement(run: Run, split: str, result: clusters.Clusters) -> tuple[float, float]:
-    """Share (%) of pairs whose image and caption carry the same label, and the share expected by chance."""
+    """Return the share (%) of pairs whose image and caption have the same label, and the share expected by chance."""
     owner = run.image_of_text(split)
     shares = clusters.agreement(result, owner).mean(), clusters.chance_agreement(result, owner)
     return 100 * float(shares[0]), 100 * float(shares[1])
 
 
 def concept_table(run: Run, split: str) -> pd.DataFrame:
-    """`ConceptView.table` with the attention (%) every concept gets: image, text, and read, their mean."""
+    """Return `ConceptView.table` with the attention (%) to every concept: image, text, and read, their mean."""
     images, texts = (100 * concept_attention.attention_of(run, split, modality).mean for modality in BOTH)
     table = concept_attention.view_of(run, split).table()
     return table.assign(image=images, text=texts, read=(images + texts) / 2)
@@ -72,8 +72,8 @@ def concept_table(run: Run, split: str) -> pd.DataFrame:
 def concept_graph(
     run: Run, split: str, concept: int | None, *, around: bool, by: concepts.Strength, kind: str, count: int
 ) -> tuple[concepts.ConceptGraph, int]:
-    """The strongest concepts and the chosen one, if it is of the kind, or (`around`) its neighbourhood; and how many
-    there were to choose from."""
+    """Return the graph of the strongest concepts and the chosen one, if it is of the kind, or (`around`) of its
+    neighbourhood; and the number of concepts to choose from."""
     view = concept_attention.view_of(run, split)
     if around and concept is not None:
         neighbourhood = concepts.neighbourhood(view.edges(), concept, len(view.words))
@@ -86,7 +86,7 @@ def concept_graph(
 
 
 def caption_facts(run: Run, split: str) -> pd.DataFrame:
-    """Words, content words and diversity of every caption of the split, or of its sample."""
+    """Return words, content words and diversity of every caption of the split, or of its sample."""
     captions = run.captions(split)
     anchors = run.diversity(split, modality="text", sample=run.sample(split))
     table = data_quality.caption_table([captions[row] for row in anchors["anchor"].tolist()])
@@ -94,7 +94,7 @@ def caption_facts(run: Run, split: str) -> pd.DataFrame:
 
 
 def why_not_cross_fitted(first: Run, second: Run) -> str:
-    """Why two runs cannot judge each other's train pairs; "" if they can."""
+    """Explain why two runs cannot judge each other's train pairs; "" if they can."""
     try:
         data_quality.unseen_images(first, second)
     except InputError as error:
@@ -105,21 +105,21 @@ def why_not_cross_fitted(first: Run, second: Run) -> str:
 def principal_maps(
     runs: Sequence[Run], split: str, sample: Sample | None, modalities: joint_space.Modalities
 ) -> list[joint_space.Layout]:
-    """The PCA map of every run, the second aligned to the first."""
+    """Compute the PCA map of every run, aligned to the first."""
     of_points: dict[str, Any] = {"sample": sample, "modalities": modalities}
     first = joint_space.principal_layout(runs[0], split, **of_points)
     return [first, *(joint_space.principal_layout(run, split, first, **of_points) for run in runs[1:])]
 
 
 def answers(runs: Sequence[Run], split: str, direction: Direction, at: int, queries: Rows) -> np.ndarray:
-    """(runs, queries) bool: which of these queries (None: all) with a match each answers within the first `at`."""
+    """Return (runs, queries) bool: which queries (None: all) with a match each run answers within the first `at`."""
     ranks = np.stack([run.ranks(split)[direction] for run in runs])
     ranks = ranks if queries is None else ranks[:, queries]
     return np.asarray((ranks < at)[:, ranks[0] >= 0])
 
 
 def text_vectors(run: Run, split: str) -> np.ndarray | retrieval.TfidfSpace | None:
-    """TF-IDF vectors of the captions, of a large split those of its sample; None if captions share no words."""
+    """Return TF-IDF vectors of the captions, for a large split a space from its sample; None if they share no words."""
     sample = run.sample(split)
     if sample is None:
         return retrieval.text_vectors(run, split)
@@ -127,26 +127,26 @@ def text_vectors(run: Run, split: str) -> np.ndarray | retrieval.TfidfSpace | No
 
 
 def search_picture(run: Run, split: str, content: bytes, top: int = 10) -> pd.DataFrame:
-    """The captions nearest to a new picture, for a run that `reads_pictures`."""
+    """Find the captions nearest to a new picture, for a run that `reads_pictures`."""
     query = run.encode_picture(decode(content, UPLOAD), split=split)
     return run.search(query, split=split, modality="image", top=top)
 
 
 def look_alike(run: Run, split: str, content: bytes) -> retrieval.LookAlike:
-    """The picture of the split whose pixels are most similar to a new picture."""
+    """Find the picture of the split whose pixels are most similar to a new picture."""
     return retrieval.look_alike(run, decode(content, UPLOAD), split=split)
 
 
 def word_regions(
     run: Run, split: str, text: str, image: int | bytes, way: heat_maps.Way
 ) -> heat_maps.HeatMap:
-    """Heat map of a text and an image of the split, or an uploaded picture."""
+    """Compute the heat map of a text and an image of the split, or an uploaded picture."""
     picture = decode(image, UPLOAD) if isinstance(image, bytes) else image
     return heat_maps.heat_map(run, split, text, picture, way)
 
 
 def picture_of(run: Run, split: str, image: int | bytes) -> tuple[bytes, float] | None:
-    """An image of the split, or an uploaded picture, as JPEG bytes with height ÷ width; None if there is none."""
+    """Return an image of the split, or an uploaded picture, as JPEG bytes with height ÷ width; None if unavailable."""
     upload = jpeg(decode(image, UPLOAD, size=SIZE)) if isinstance(image, bytes) else None
     if (content := run.picture(split, image, SIZE) if isinstance(image, int) else upload) is None:
         return None
@@ -155,13 +155,13 @@ def picture_of(run: Run, split: str, image: int | bytes) -> tuple[bytes, float] 
 
 
 def best_candidates(run: Run, split: str, modality: Modality) -> np.ndarray:
-    """The best candidates of every query of a modality, best first."""
+    """Return the best candidates of every query of a modality, best first."""
     analysis = run.analysis(split)
     return np.asarray(analysis.text_best if modality == "text" else analysis.image_best)
 
 
 def analysis_fault(run: Run, split: str) -> str:
-    """Fault of the analysis of a split; "" if every byte is as it was written."""
+    """Return the fault of the analysis of a split; "" if every byte is as it was written."""
     try:
         analysis = run.analysis(split)
         _ = analysis.captions, analysis.image_names, analysis.packed_pictures
@@ -171,16 +171,16 @@ def analysis_fault(run: Run, split: str) -> str:
 
 
 def gain_of_ranks(run: Run, split: str, recall: str, after: Ranks, row: str, captions: Rows) -> str:
-    """A recall by other ranks of a run, `row`, against that by its own, in words."""
+    """Describe a recall by other ranks of a run, called `row`, against that by its own ranks."""
     change = retrieval.rank_gains(run.ranks(split), after, run.image_of_text(split), captions)[recall]
     return retrieval.in_words(recall, change, row, "that without")
 
 
 @dataclass(frozen=True)
 class MatrixSettings:
-    """Settings of a matrix; two runs with the same settings show the same samples in the same order. Those of the
-    samples are as `choose_samples` takes them; the direction is that of the anchors, the loss holds μ, γ, ε and the
-    measure of diversity."""
+    """Settings of a matrix; two runs with the same settings show the same samples in the same order. Settings of
+    samples are those of `choose_samples`; the direction is that of the anchors; the loss has μ, γ, ε and the measure of
+    diversity."""
 
     split: str
     source: similarity.Source
@@ -193,18 +193,18 @@ class MatrixSettings:
     within: np.ndarray | None = None
 
     def without_sliders(self) -> Self:
-        """The same with the default μ, γ and ε: batch, order and spread do not depend on the sliders."""
+        """Return the same with default μ, γ and ε, because batch, order and spread do not depend on the sliders."""
         measure = Loss(function=self.loss.function, entropy_temperature=self.loss.entropy_temperature)
         return replace(self, loss=measure)
 
 
 def starting_loss(run: Run, split: str) -> Loss:
-    """The values the sliders start at: those of training; for imported embeddings, from their own similarities."""
+    """Return the sliders' initial values: those of training or, for imported embeddings, from their similarities."""
     return similarity.values_from_similarities(run, split).loss if run.summary.imported else run.loss
 
 
 def matrix_batch(run: Run, settings: MatrixSettings) -> Samples:
-    """The samples as this run orders them; InputError for fewer than two pairs. Ask with `without_sliders`."""
+    """Return the samples in this run's order. InputError: fewer than two pairs. Pass `settings.without_sliders()`."""
     s = settings
     sizes = {"size": s.size, "seed": s.seed}
     batch = similarity.choose_samples(run, s.split, s.source, chosen=s.chosen, within=s.within, **sizes)
@@ -212,7 +212,7 @@ def matrix_batch(run: Run, settings: MatrixSettings) -> Samples:
 
 
 def matrix_spread(run: Run, settings: MatrixSettings, batch: Samples) -> np.ndarray:
-    """Spread of every anchor's similarities over a batch; ask with `without_sliders`."""
+    """Return the spread of every anchor's similarities over a batch. Pass `settings.without_sliders()`."""
     return similarity.spread_over(_sides(run, settings, batch), settings.loss)
 
 
@@ -221,14 +221,14 @@ def _sides(run: Run, settings: MatrixSettings, batch: Samples) -> Sides:
 
 
 def pair_at(run: Run, settings: MatrixSettings, batch: Samples, scaled: Scaled, cell: Cell) -> Cell:
-    """The image and the caption (rows of the split) of a cell; for a block, those of its most similar negative."""
+    """Return the image and caption (rows of the split) of a cell; for a block, those of its most similar negative."""
     pair = similarity.hardest_in_cell(_sides(run, settings, batch), scaled, *cell)
     image, text = pair if settings.direction == "i2t" else pair[::-1]
     return int(batch.images[image]), int(batch.texts[text])
 
 
 def hardest_negative(run: Run, settings: MatrixSettings, batch: Samples, scaled: Scaled) -> tuple[int, int]:
-    """The image and the caption of the most similar negative (for blocks: in the most similar block)."""
+    """Return the image and caption of the most similar negative (for blocks: in the most similar block)."""
     negatives = np.where(np.isnan(scaled.exponent), -np.inf, scaled.similarity)
     row, column = np.unravel_index(int(negatives.argmax()), negatives.shape)
     return pair_at(run, settings, batch, scaled, (int(row), int(column)))
@@ -237,18 +237,18 @@ def hardest_negative(run: Run, settings: MatrixSettings, batch: Samples, scaled:
 def pair_numbers(
     run: Run, settings: MatrixSettings, batch: Samples, scaled: Scaled, cell: Cell
 ) -> similarity.Pair:
-    """Every number of one pair."""
+    """Return every number of one pair."""
     numbers = (scaled.spread, scaled.loss, *cell)
     return similarity.open_pair(_sides(run, settings, batch), *numbers, paired=batch.paired)
 
 
 def slice_mask(run: Run, split: str, expression: str, columns: slices.Columns) -> np.ndarray:
-    """(m,) bool: captions of an expression or of plain words."""
+    """Return (m,) bool: captions selected by an expression or by plain words."""
     return slices.search(expression, columns)
 
 
 def slice_table(
     runs: Sequence[Run], split: str, direction: Direction, at: int, columns: slices.Columns
 ) -> pd.DataFrame:
-    """Recall of the usual slices."""
+    """Compute recall of the usual slices."""
     return slices.slice_table(runs, split, direction, at, slices.usual_slices(columns), columns)

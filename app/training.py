@@ -1,5 +1,5 @@
-"""Start, stop and resume training, and list what is training. Every run has its own job, named after it. All state lies
-in files, so every tab and a restarted app see the same."""
+"""Start, stop and resume training, and list what is training. Every run has its own job, named after it. All state is
+stored in files, so every tab and a restarted app show the same."""
 
 import hashlib
 import os
@@ -21,8 +21,8 @@ LONGEST = 84  # hexadecimal digits; a job name has at most 100 letters
 
 @dataclass(frozen=True)
 class TrainingRun:
-    """A run as it is listed, the last job started for it here, or both: a run started elsewhere has no job; a job that
-    was refused has no run."""
+    """A listed run, the last job started for it here, or both: a run started elsewhere has no job, and a refused job
+    has no run."""
 
     name: str
     run: RunSummary | None
@@ -31,30 +31,30 @@ class TrainingRun:
 
     @property
     def alive(self) -> bool:
-        """It runs, wherever it was started."""
+        """True if it is running, wherever it was started."""
         return self.stoppable or (self.run is not None and self.run.state == "running")
 
     @property
     def stoppable(self) -> bool:
-        """It runs and was started here."""
+        """True if it is running and was started here."""
         return self.job is not None and self.job.running
 
 
 def data_sets() -> list[starting.DataSet]:
-    """The built-in data, and the data sets in the folders of CODER_DATA (separated as in PATH), or in data/."""
+    """List the built-in data, and the data sets in the folders of CODER_DATA (separated as in PATH), or in data/."""
     folders = os.environ.get("CODER_DATA")
     return starting.find_data_sets(folders.split(os.pathsep) if folders else [Path.cwd() / "data"])
 
 
 def job_name(run: str, prefix: str = PREFIX) -> str:
-    """The job of a run: its name in hexadecimal digits, or a checksum where that is too long."""
+    """Return the name of a run's job: the run's name in hexadecimal digits, or a checksum if that is too long."""
     digits = run.encode().hex()
     return prefix + (digits if len(digits) <= LONGEST else f"x{hashlib.sha256(run.encode()).hexdigest()}")
 
 
 def training_runs() -> list[TrainingRun]:
-    """Every run and every job, running ones first, then by name. A run may belong to another one's job: one job trains
-    all demo runs in turn, and a cleaned run's job starts the processes of its judges."""
+    """List every run and every job, running ones first, then by name. A run may belong to another run's job: one job
+    trains all demo runs in turn, and a cleaned run's job starts the processes of its judges."""
     by_name = {run.name: run for run in all_runs() if not run.imported}
     names = {name: job_name(name) for name in dict.fromkeys([*by_name, *_started()])}
     found = {key: jobs.current(key) for key in (jobs.TRAINING, *names.values())}
@@ -69,7 +69,7 @@ def training_runs() -> list[TrainingRun]:
 
 
 def _processes(run: RunSummary) -> tuple[int, ...]:
-    """The process that trains or trained a run, and its parent."""
+    """Return the process that trains or trained a run, and its parent."""
     pid = run.status.get("pid", 0)
     try:
         return pid, psutil.Process(pid).ppid()
@@ -78,7 +78,7 @@ def _processes(run: RunSummary) -> tuple[int, ...]:
 
 
 def _started() -> list[str]:
-    """The runs that jobs were started for, decoded from their folders' names."""
+    """List the runs that jobs were started for, decoded from the names of the jobs' folders."""
     names = []
     for folder in sorted((runs_root() / ".work").glob(f"{PREFIX}*")):
         try:
@@ -89,14 +89,14 @@ def _started() -> list[str]:
 
 
 def free_name(name: str) -> str:
-    """The name itself, shortened, or with the first number appended that no run or job has."""
+    """Return the name, shortened, or with the first number appended that makes it unique among runs and jobs."""
     taken, name = {run.name for run in all_runs()} | set(_started()), name[: starting.LONGEST_NAME - 3]
     names = (name if number == 1 else f"{name}-{number}" for number in range(1, len(taken) + 2))
     return next(candidate for candidate in names if candidate not in taken)
 
 
 def start(preset: str, name: str, *settings: Any) -> None:
-    """Start a run in a process of its own; InputError as from `arguments`, OSError where it cannot be started."""
+    """Start a run in its own process. InputError: as from `arguments`. OSError: it cannot be started."""
     values, _ = starting.arguments(preset, name, *settings)
     jobs.start_work(jobs.module_command(jobs.TRAIN, *values, f"--root={runs_root()}"), job_name(name))
 
@@ -107,11 +107,11 @@ def resume(run: RunSummary) -> None:
 
 
 def evaluate(run: RunSummary, split: str) -> None:
-    """Evaluate the best model of a run on "dev" or "train" in a process of its own; `run` comes from the list of runs."""
+    """Evaluate a run's best model on "dev" or "train" in its own process; `run` comes from the list of runs."""
     command = jobs.module_command("coder_core.evaluate", str(run.path), "--split", split)
     jobs.start(command, job_name(run.name, f"{EVALUATION}{split}-"))
 
 
 def evaluation(run: RunSummary, split: str) -> jobs.Job | None:
-    """The last job of `evaluate`, running or ended."""
+    """Return the last job of `evaluate`, running or ended."""
     return jobs.current(job_name(run.name, f"{EVALUATION}{split}-"))

@@ -20,15 +20,15 @@ ROW_HEIGHT = 27
 
 
 def kind_colour(kind: str, colours: Tone) -> str:
-    """Blue objects, vermilion properties, green motions."""
+    """Return the colour of a kind: blue for objects, vermilion for properties, green for motions."""
     return colours.runs[KINDS[kind][0]] if kind in KINDS else colours.faint
 
 
 def concept_graph(nodes: pd.DataFrame, edges: pd.DataFrame, opened: int | None, colours: Tone) -> go.Figure:
-    """Concepts as marks (size: captions that hold them), arrows to the concepts they read, which end where the mark
-    begins; `opened` has a ring. Nodes and edges are those of `ConceptGraph`."""
+    """Draw concepts as marks (size: captions that contain them) with arrows to the concepts they read, which end at the
+    mark's edge; `opened` has a ring. Nodes and edges are those of `ConceptGraph`."""
     counts = nodes["count"].to_numpy(dtype=float)
-    sizes = 9 + 21 * np.sqrt(counts / max(counts.max(initial=1.0), 1.0))  # pixels, areas as the counts
+    sizes = 9 + 21 * np.sqrt(counts / max(counts.max(initial=1.0), 1.0))  # pixels; areas grow with counts
     size_of = dict(zip(nodes["concept"], sizes, strict=True))
     traces = []
     touching = (edges["concept"] == opened) | (edges["neighbour"] == opened)
@@ -53,7 +53,7 @@ def concept_graph(nodes: pd.DataFrame, edges: pd.DataFrame, opened: int | None, 
 
 
 def _marks(concepts: pd.DataFrame, label: str, colour: str, colours: Tone) -> Part:
-    """Concepts of one kind with their words; a selection fades none."""
+    """Draw concepts of one kind with their words; a selection does not fade the others."""
     words = [draw.plain(word) for word in concepts["word"]]
     numbers = zip(words, concepts["count"], concepts["reads"], concepts["read_by"], strict=True)
     hover = [f"{w}: in {n:,} training captions, reads {reads}, read by {by}" for w, n, reads, by in numbers]
@@ -78,8 +78,8 @@ def _arrows(nodes: pd.DataFrame, edges: pd.DataFrame, size_of: Mapping[int, floa
 
 
 def concepts_read(samples: Mapping[str, Mapping[str, np.ndarray]], colours: Tone) -> list[go.Figure]:
-    """Share of samples by the effective number of concepts they read: unit → run → numbers; a figure for each unit, on
-    one scale."""
+    """Draw the share of samples by the effective number of concepts they attend to: unit → run → numbers. Return one
+    figure per unit, on a common scale."""
     labels = [f"{low:g}–{high:g}" if np.isfinite(high) else f"over {low:g}" for low, high in pairwise(BANDS)]
     figures = []
     for unit, numbers in samples.items():
@@ -98,7 +98,7 @@ def concepts_read(samples: Mapping[str, Mapping[str, np.ndarray]], colours: Tone
 
 
 def side_by_side(concepts: pd.DataFrame, colours: Tone) -> go.Figure:
-    """Concepts that an image (left) and its caption (right) read: word, kind, image, text; first on top."""
+    """Draw the concepts an image (left) and its caption (right) attend to: word, kind, image, text; first on top."""
     shown = concepts.iloc[::-1].reset_index(drop=True)
     words = [draw.plain(word) for word in shown["word"]]
     traces = []
@@ -127,7 +127,7 @@ def _word_axis(colours: Tone) -> dict[str, Any]:
 
 
 def cluster_map(table: pd.DataFrame, opened: int | None, colours: Tone) -> go.Figure:
-    """Every cluster as a dot: how many pairs it holds, and in how many of them image and caption agree."""
+    """Draw every cluster as a dot, by its number of pairs and the share of them whose image and caption agree."""
     number, size, agreement = (table[name].to_numpy() for name in ("cluster", "size", "agreement"))
     texts = [f"cluster {c}: {draw.plain(words)}" for c, words in zip(number, table["words"], strict=True)]
     opacity = {"marker": {"opacity": 0.75}}
@@ -144,7 +144,7 @@ def cluster_map(table: pd.DataFrame, opened: int | None, colours: Tone) -> go.Fi
 
 
 def word_bars(words: pd.DataFrame, colours: Tone) -> go.Figure:
-    """The words that mark a cluster, the strongest on top."""
+    """Draw the distinctive words of a cluster, the strongest on top."""
     shown = words.iloc[::-1]
     scores, names = shown["score"].to_numpy(), [draw.plain(word) for word in shown["word"]]
     hover = "%{y}: z %{x:.1f}, %{customdata} times here"

@@ -10,13 +10,13 @@ from app.charts import figure as draw
 from app.charts.figure import ROOM, ROUNDING, Part, Tone
 
 ANCHOR_HEIGHT, SIMILARITY_HEIGHT = 280, 300
-GRID = 44  # cells a side of a density
-Values = Mapping[str, np.ndarray]  # of every run
+GRID = 44  # cells per side of a density
+Values = Mapping[str, np.ndarray]  # run → values
 Counts = Sequence[np.ndarray]
 
 
 def histogram(values: Values, x: str, unit: str, colours: Tone, bins: int = 50) -> go.Figure:
-    """Distributions of several runs over one set of bins, medians as dashed lines; more than two runs are lines."""
+    """Draw distributions of runs over the same bins, medians as dashed lines; more than two runs as lines."""
     everything = np.concatenate([np.zeros(0), *(np.asarray(v, dtype=float) for v in values.values())])
     everything = everything[np.isfinite(everything)]
     if not len(everything):
@@ -36,14 +36,14 @@ def histogram(values: Values, x: str, unit: str, colours: Tone, bins: int = 50) 
 
 
 def margin_histogram(margins: Values, colours: Tone) -> go.Figure:
-    """Margins of all queries; left of the line a wrong candidate ranks first."""
+    """Draw the margins of all queries; left of the line a wrong candidate ranks first."""
     chart = histogram(margins, "margin of the true match", "queries", colours)
     chart.layout.shapes = [*chart.layout.shapes, draw.vertical_line(0.0, colours.ink, 1.2, "dot")]
     return chart
 
 
 def recall_by_diversity(recalls: Mapping[str, pd.DataFrame], at: int, colours: Tone) -> go.Figure:
-    """Recall at `at` by tenth of the anchors' diversity (columns `tenth`, `recall`)."""
+    """Draw recall at `at` by tenth of the anchors' diversity (columns `tenth`, `recall`)."""
     hover = "tenth %{x}: %{y:.1f} %"
     traces = []
     for name, frame, colour in draw.coloured(recalls, colours):
@@ -57,7 +57,7 @@ def recall_by_diversity(recalls: Mapping[str, pd.DataFrame], at: int, colours: T
 def density(
     x: np.ndarray, y: np.ndarray, x_label: str, y_label: str, unit: str, colours: Tone, diagonal: bool = False
 ) -> go.Figure:
-    """Number of anchors with each pair of values, as a grid of counts; `diagonal`: one scale, and the line x = y."""
+    """Draw the number of anchors with each pair of values as a grid; `diagonal`: one scale, and the line x = y."""
     finite = np.isfinite(x) & np.isfinite(y)
     x, y = np.asarray(x, dtype=float)[finite], np.asarray(y, dtype=float)[finite]
     if not len(x):
@@ -75,7 +75,7 @@ def density(
 
 
 def _range(values: np.ndarray) -> tuple[float, float]:
-    """The ends of the values; values that differ by rounding alone are one, which gets an axis around it."""
+    """Return the ends of the values, with room on both sides if they differ only by rounding."""
     low, high = float(values.min()), float(values.max())
     return (low, high) if high - low > ROUNDING else (low - ROOM, high + ROOM)
 
@@ -83,8 +83,8 @@ def _range(values: np.ndarray) -> tuple[float, float]:
 def similarity_histograms(
     anchors: Mapping[str, tuple[np.ndarray, np.ndarray]], gamma: float, colours: Tone
 ) -> list[go.Figure]:
-    """One anchor's similarities to all negatives and to its own matches (diamonds) in every run, γ as a line: a figure
-    for each run, with the same bins and axes."""
+    """Draw one anchor's similarities to all negatives and to its own matches (diamonds), γ as a line: one figure per
+    run, with common bins and axes, as by `common_ends`."""
     ends = [_range(np.concatenate([*values, [gamma]])) for values in anchors.values()]
     ends, note = draw.common_ends(ends)
     bins = [np.histogram(of_run[0], 40, end) for of_run, end in zip(anchors.values(), ends, strict=True)]
@@ -107,7 +107,7 @@ def similarity_histograms(
 
 
 def negative_weights(nearest: Sequence[pd.DataFrame], colours: Tone) -> list[go.Figure]:
-    """The nearest negatives' shares of the loss, without and with diversity: a figure for each run, on one scale."""
+    """Draw the nearest negatives' shares of the loss, without and with diversity: one figure per run."""
     kinds = {"plain": ("without diversity", colours.faint), "diversity": ("with diversity", colours.mark)}
     hover = "negative %{x}, similarity %{customdata:.3f}: %{y:.1f} %"
     shares = [{kind: 100 * table[f"weight_{kind}"].to_numpy() for kind in kinds} for table in nearest]
@@ -125,7 +125,7 @@ def negative_weights(nearest: Sequence[pd.DataFrame], colours: Tone) -> list[go.
 
 
 def similarity_curves(runs: Mapping[str, Counts], edges: np.ndarray, colours: Tone) -> go.Figure:
-    """Matching pairs (filled) and all others (line) of every run: share of the pairs in each bin."""
+    """Draw matching pairs (filled) and all others (line) of every run: share of the pairs in each bin."""
     styles, traces = (("matching", "tozeroy", "solid"), ("others", None, "dot")), []
     for name, of_run, colour in draw.coloured(runs, colours):
         for counts, (kind, fill, dash) in zip(of_run, styles, strict=True):

@@ -17,8 +17,8 @@ T = TypeVar("T")
 Ends = tuple[float, float]
 Part = dict[str, Any]  # a trace, a shape or a part of the layout
 HIDDEN: Part = {"visible": False, "showgrid": False}  # an axis
-ROUNDING, ROOM = 1e-5, 0.05  # values that differ by rounding alone, and the axis on either side of one value
-SQUEEZED = 0.1  # a figure that fills less of a common axis keeps its own
+ROUNDING, ROOM = 1e-5, 0.05  # largest difference due to rounding; room on either side of a single value
+SQUEEZED = 0.1  # if a figure would fill less of a common axis, all keep their own
 OWN_SCALE = " · scale of its own"
 
 
@@ -48,30 +48,30 @@ DARK = Tone(runs=_DARK_RUNS, ramp=("#1A232D", "#56B4E9"), **_DARK_PAGE, **_DARK_
 
 
 def tone(theme: str | None) -> Tone:
-    """The colours of "light" or "dark"; anything else is light."""
+    """Return the colours of "light" or "dark"; anything else is light."""
     return DARK if theme == "dark" else LIGHT
 
 
 def plain(text: object) -> str:
-    """Text escaped for Plotly: no link, no markup, no template variable."""
+    """Escape text for Plotly: no link, no markup, no template variable."""
     return html.escape(str(text)).replace("%{", "%&#123;").replace("$", "&#36;")
 
 
 def run_colour(position: int, runs: int, colours: Tone) -> str:
-    """The first of several runs is vermilion, the last, or one alone, is blue."""
+    """Return a run's colour: the first of several is vermilion, the last, or a single one, is blue."""
     if position == runs - 1:
         return colours.runs[1]
     return colours.runs[(position + (position > 0)) % len(colours.runs)]
 
 
 def coloured(runs: Mapping[str, T], colours: Tone) -> Iterator[tuple[str, T, str]]:
-    """Name, values and colour of every run."""
+    """Yield name, values and colour of every run."""
     for position, (name, values) in enumerate(runs.items()):
         yield name, values, run_colour(position, len(runs), colours)
 
 
 def mixed(first: str, second: str, share: float) -> str:
-    """The colour `share` of the way from one "#RRGGBB" to another."""
+    """Return the colour `share` of the way from one "#RRGGBB" to another."""
     ends = [[int(colour[start : start + 2], 16) for start in (1, 3, 5)] for colour in (first, second)]
     return "#" + "".join(f"{round(a + share * (b - a)):02X}" for a, b in zip(*ends, strict=True))
 
@@ -88,8 +88,8 @@ def figure(
     yaxis: Mapping[str, Any] | None = None,
     **layout: Any,
 ) -> go.Figure:
-    """Traces with the common layout; a legend of more than two `runs` adds to the height. Built in one step, because
-    Plotly's update_* methods take ten times as long."""
+    """Draw traces with the common layout; a legend of more than two `runs` adds to the height. The figure is built in
+    one step, because Plotly's update_* methods take ten times as long."""
     faint = {"color": colours.faint}
     axis = {"gridcolor": colours.grid, "zeroline": False, "automargin": True, "tickfont": faint}
     shared = {
@@ -109,13 +109,13 @@ def figure(
 
 
 def bar(x: Any, y: Any, name: str, colour: str, hover: str, **more: Any) -> Part:
-    """Bars of one run or kind; `hover` is Plotly's template for a bar."""
+    """Draw bars of one run or kind; `hover` is Plotly's template for a bar."""
     marker = {"color": colour, "cornerradius": 3}
     return _trace("bar", x, y, name, hover, plain(name), {"marker": marker, **more})
 
 
 def line(x: Any, y: Any, name: str, colour: str, hover: str, *, dots: bool = False, **style: Any) -> Part:
-    """A line of one run or kind, with dots at its points; `style` is Plotly's for lines."""
+    """Draw a line of one run or kind, with `dots` at its points if wanted; `style` is Plotly's for lines."""
     mode = "lines+markers" if dots else "lines"
     style = {"color": colour, "width": 2, **style}
     more = {"mode": mode, "line": style, "marker": {"size": 6}}
@@ -123,30 +123,30 @@ def line(x: Any, y: Any, name: str, colour: str, hover: str, *, dots: bool = Fal
 
 
 def points(x: Any, y: Any, name: str, hover: str, marker: Mapping[str, Any], **more: Any) -> Part:
-    """Marks of one run or kind; `marker` is Plotly's."""
+    """Draw marks of one run or kind; `marker` is Plotly's."""
     return _trace("scatter", x, y, name, hover, "", {"mode": "markers", "marker": marker, **more})
 
 
 def cells(z: Any, x: Any, y: Any, hover: str, stops: Sequence[Any], **more: Any) -> Part:
-    """A heat map without a colour bar; cells without a number show the background."""
+    """Draw a heat map without a colour bar; cells without a number show the background."""
     bare = {"z": z, "colorscale": stops, "showscale": False, "hoverongaps": False}
     return _trace("heatmap", x, y, "", hover, "", bare | more)
 
 
 def _trace(kind: str, x: Any, y: Any, name: str, hover: str, beside: str, more: Mapping[str, Any]) -> Part:
-    """A trace with `beside` next to its hover text; an empty template has no hover text."""
+    """Make a trace with `beside` next to its hover text; an empty template means no hover text."""
     template = {"hovertemplate": f"{hover}<extra>{beside}</extra>"} if hover else {"hoverinfo": "skip"}
     return {"type": kind, "x": x, "y": y, "name": plain(name), **template, **more}
 
 
 def rings(x: Any, y: Any, colours: Tone, size: Any) -> Part:
-    """Rings around points; they show no hover text."""
+    """Draw rings around points, without hover text."""
     marker = {"color": colours.ink, "size": size, "symbol": "circle-open", "line": {"width": 2.5}}
     return points(x, y, "", "", marker, showlegend=False)
 
 
 def histogram_bars(edges: np.ndarray, y: Any, name: str, colour: str, opacity: float, unit: str) -> Part:
-    """The bars of a histogram."""
+    """Draw the bars of a histogram."""
     marker = {"color": colour, "line": {"width": 0}}
     hover = "%{x:.3f}: %{y} " + unit
     more: Part = {"width": np.diff(edges), "opacity": opacity, "marker": marker}
@@ -154,8 +154,8 @@ def histogram_bars(edges: np.ndarray, y: Any, name: str, colour: str, opacity: f
 
 
 def common_ends(ends: Sequence[Ends]) -> tuple[list[Ends], str]:
-    """The ends of one axis for figures beside each other, and what to add to its title: where a common axis would
-    squeeze one of them into a tenth, every figure keeps its own ends and says so."""
+    """Return the axis ends of figures beside each other, and a note for the axis title. The ends are common, unless
+    that would squeeze a figure into a tenth: then each keeps its own, and the note states it."""
     low, high = min(end for end, _ in ends), max(end for _, end in ends)
     if min(b - a for a, b in ends) < SQUEEZED * (high - low):
         return list(ends), OWN_SCALE
@@ -163,29 +163,29 @@ def common_ends(ends: Sequence[Ends]) -> tuple[list[Ends], str]:
 
 
 def middles(edges: np.ndarray) -> np.ndarray:
-    """Middles of bins."""
+    """Return the middles of bins."""
     return np.asarray((edges[:-1] + edges[1:]) / 2)
 
 
 def segment(x: Ends, y: Ends, colour: str, width: float, dash: str, **more: Any) -> Part:
-    """A straight line from (x[0], y[0]) to (x[1], y[1])."""
+    """Draw a straight line from (x[0], y[0]) to (x[1], y[1])."""
     style = {"color": colour, "width": width, "dash": dash}
     return {"type": "line", "x0": x[0], "x1": x[1], "y0": y[0], "y1": y[1], "line": style, **more}
 
 
 def vertical_line(x: float, colour: str, width: float, dash: str) -> Part:
-    """A line over the whole height at `x`."""
+    """Draw a line over the whole height at `x`."""
     return segment((x, x), (0, 1), colour, width, dash, yref="y domain")
 
 
 def frame(left: float, top: float, right: float, bottom: float, colour: str, width: float) -> Part:
-    """The outline of a rectangle."""
+    """Draw the outline of a rectangle."""
     style = {"color": colour, "width": width}
     return {"type": "rect", "x0": left, "y0": top, "x1": right, "y1": bottom, "line": style}
 
 
 def colour_bar(colours: Tone, **more: Any) -> dict[str, Any]:
-    """A flat colour bar above the figure."""
+    """Draw a flat colour bar above the figure."""
     font = {"color": colours.faint, "size": 11}
     above = {"x": 0.5, "y": 1.0, "yanchor": "bottom", "ypad": 6, "thickness": 8}
     return {"orientation": "h", "outlinewidth": 0, "tickfont": font, **above, **more}

@@ -1,4 +1,4 @@
-"""The joint space: one or two maps in one figure, so that a lasso on either is a lasso on both."""
+"""The joint space: one or two maps in one figure, so that a lasso on one selects on both."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -30,9 +30,9 @@ class Map:
 
 @dataclass(frozen=True)
 class Marks:
-    """Marks and lines drawn over the maps: (N,) bool of what is selected (None: nothing); (k, 2) pairs of points to be
-    joined by a line; a point with a large ring around it; map and corners of every selected area; (k,) points with a
-    small ring around them, those a search found."""
+    """Marks and lines drawn over the maps: (N,) bool, the selected points (None: no selection); (k, 2) pairs of points
+    to join by a line; a point to mark by a large ring; map and corners of every selected area; (k,) points found by a
+    search, to mark by small rings."""
 
     selected: np.ndarray | None = None
     pairs: np.ndarray | None = None
@@ -44,8 +44,8 @@ class Marks:
 def joint_map(
     maps: Sequence[Map], images: int, plotted: np.ndarray, labels: Sequence[str], marks: Marks, colours: Tone
 ) -> go.Figure:
-    """Images as diamonds, captions as dots, on one or two maps; what is not selected fades. Points below `images` are
-    images; `plotted` are those that are plotted, ascending, with hover texts in `labels`."""
+    """Draw images as diamonds and captions as dots on one or two maps; unselected points fade. Points below `images`
+    are images; `plotted` are the points to draw, ascending, with hover texts in `labels`."""
     traces: list[Part] = []
     for number, panel in enumerate(maps):
         suffix = str(number + 1) if number else ""
@@ -70,7 +70,7 @@ def _points(
     colouring, size = panel.colouring, np.asarray(SIZES[len(plotted) > MANY])
     is_caption = (plotted >= images).astype(int)
     symbols, texts = np.asarray(SYMBOLS, dtype=object), np.asarray(labels, dtype=object)
-    # what comes last lies on top: the most frequent kind ("other" is the last kind), or the few images
+    # groups are drawn in reverse order, so that the most frequent kind, or the few images, are on top
     groups = colouring.codes[plotted] if isinstance(colouring, Kinds) else is_caption
     traces = []
     for group in np.unique(groups)[::-1].tolist():
@@ -96,7 +96,7 @@ def _points(
 
 
 def _density(plane: np.ndarray, colours: Tone) -> Part:
-    """Density of all points, for maps with more points than are plotted."""
+    """Draw the density of all points, for maps with more points than are plotted."""
     counts, x, y = np.histogram2d(plane[:, 0], plane[:, 1], bins=GROUND_CELLS)
     stops = [[0, colours.grid], [1, colours.faint]]
     heights = np.where(counts > 0, np.log1p(counts), np.nan).T

@@ -1,4 +1,4 @@
-"""Heat maps: similarity matrices with one rule of colours, and the regions of a picture that a word reads."""
+"""Heat maps: similarity matrices with common colours, and the regions of a picture that a word attends to."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,15 +14,15 @@ HEIGHT, PICTURE_HEIGHT, BARS_HEIGHT = 400, 420, 240
 MOST_TICKS, TICK_ROOM = 5, 0.2  # two runs side by side leave a bar of 150 pixels each
 SHARP_HEIGHT = 520  # more than 128 cells a side: a cell should be two pixels or more
 MARGIN = {"l": 8, "r": 8, "t": 48, "b": 8, "pad": 0}
-VEIL = [[0.0, "rgba(10,14,20,0.88)"], [1.0, "rgba(10,14,20,0)"]]  # the lit picture keeps its own colours
+VEIL = [[0.0, "rgba(10,14,20,0.88)"], [1.0, "rgba(10,14,20,0)"]]  # lit regions keep the picture's colours
 Laid = tuple[np.ndarray, np.ndarray, np.ndarray]  # values of regions, and the edges between which they lie
 GREYS = [[0.0, "#1C2026"], [1.0, "#FFFFFF"]]  # the same on the colour bar, which is not over a picture
 
 
 @dataclass(frozen=True)
 class HeatScale:
-    """Meaning of the colours, common to all matrices beside each other: from low to high, blue below the centre and
-    vermilion above, or a single ramp for None. The colour bar calls the centre by its name, "" like any other value."""
+    """Colour scale shared by matrices beside each other: from low to high, blue below the centre and vermilion above,
+    or a single ramp without a centre. The colour bar labels the centre with its name, unless that is ""."""
 
     low: float
     high: float
@@ -31,8 +31,8 @@ class HeatScale:
 
 
 def heat_scale(matrices: Sequence[np.ndarray], centre: float | None = 0.0, name: str = "") -> HeatScale:
-    """A scale that ends where the values end; without a centre it begins at 0. The ends hold 99.8 % of the cells, so
-    that a single cell does not bleach the rest."""
+    """Fit a scale to the values; without a centre it begins at 0. It covers 99.8 % of the cells, so that a single cell
+    does not bleach the rest."""
     cells = np.concatenate([matrix[np.isfinite(matrix)].ravel() for matrix in matrices] or [np.zeros(0)])
     if not len(cells):
         return HeatScale(0.0, 1.0, centre, name)
@@ -42,9 +42,9 @@ def heat_scale(matrices: Sequence[np.ndarray], centre: float | None = 0.0, name:
 
 
 def colour_stops(scale: HeatScale, colours: Tone) -> list[list[float | str]]:
-    """Colours from the lower end to the upper one, as strong as the value is far from the centre, and full at the end
-    that is further away. A centre beyond an end counts as that end: the values on its one side then share all shades of
-    one colour."""
+    """Return colours from the lower end to the upper one: stronger with distance from the centre, and full at the end
+    that is further away. A centre beyond an end is treated as that end, so that all values share the shades of one
+    colour."""
     ground, blue, vermilion = colours.ramp[0], colours.runs[1], colours.runs[0]
     if scale.centre is None:
         return [[0.0, ground], [1.0, colours.ramp[1]]]
@@ -56,7 +56,7 @@ def colour_stops(scale: HeatScale, colours: Tone) -> list[list[float | str]]:
 
 
 def _ticks(scale: HeatScale) -> dict[str, Any]:
-    """Round numbers on the colour bar, and the centre by its name; an arrow where it lies beyond an end."""
+    """Place round numbers on the colour bar, and the centre's name, with an arrow if it is beyond an end."""
     low, high, centre = scale.low, scale.high, scale.centre
     steps = 10 ** np.floor(np.log10(high - low) - 1) * np.array([1, 2, 5, 10, 20, 50, 100])
     step = next(step for step in steps if (high - low) / step <= MOST_TICKS)
@@ -83,8 +83,8 @@ def heat_map(
     column_name: str,
     marked: tuple[int, int] | None = None,
 ) -> go.Figure:
-    """One matrix (R, C), the first row on top; missing cells show the background. `rows`, `columns` and `unit` say what
-    a cell and its value are called on hover; `marked` is the selected cell."""
+    """Draw a matrix (R, C), the first row on top; missing cells show the background. `rows`, `columns` and `unit` name
+    a cell and its value on hover; `marked` is the selected cell."""
     hover = "%{y} · %{x}<br>" + draw.plain(unit) + " = %{z:.4f}"
     above = draw.colour_bar(colours, len=0.9, tickangle=0, **_ticks(scale))
     ends: Part = {"zmin": scale.low, "zmax": scale.high, "showscale": True, "colorbar": above}
@@ -94,7 +94,7 @@ def heat_map(
     y = _named_axis(rows, [tall - 0.5, -0.5])  # the first row on top
     if max(tall, wide) <= 2 * min(tall, wide):
         y |= {"scaleanchor": "x", "scaleratio": wide / tall, "constraintoward": "top"}
-    # a title of the axis would lie over the cells: Plotly places it before the matrix has its proportions
+    # an axis title would overlap the cells: Plotly places it before the matrix has its proportions
     below = {"text": column_name, "x": 0.5, "y": 0, "xref": "x domain", "yref": "y domain", "yshift": -6}
     below |= {"yanchor": "top", "showarrow": False, "font": {"color": colours.faint}}
     height = SHARP_HEIGHT if max(tall, wide) > 128 else HEIGHT
@@ -111,7 +111,7 @@ def heat_map(
 
 
 def _named_axis(names: Sequence[str], ends: list[float]) -> dict[str, Any]:
-    """An axis without labels; the texts of its ticks are what %{x} shows, without a table of them for every cell."""
+    """Make an axis without labels. Its tick texts supply %{x} on hover, so that not every cell needs a text."""
     texts = [draw.plain(name) for name in names]
     ticks = {"tickmode": "array", "tickvals": list(range(len(names))), "ticktext": texts}
     hidden = {"showticklabels": False, "ticks": "", "showgrid": False, "constrain": "domain"}
@@ -121,9 +121,9 @@ def _named_axis(names: Sequence[str], ends: list[float]) -> dict[str, Any]:
 def regions_over_picture(
     laid: Laid, picture: tuple[str, float], box: np.ndarray, unit: str, scale: tuple[Ends, str], colours: Tone
 ) -> go.Figure:
-    """Regions `laid` over a picture (a data URL, height ÷ width) as light: low values are dark. They are values (rows,
-    columns), NaN where no region lies, between the edges x (columns + 1,) and y (rows + 1,) as shares of the picture's
-    sides; `box` (4,) is framed; `scale` holds the ends of the colour bar and what follows the unit above it."""
+    """Draw regions over a `picture` (a data URL, height ÷ width) as light: low values are dark. `laid` holds values
+    (rows, columns), NaN outside the regions, and edges x (columns + 1,) and y (rows + 1,) as shares of the picture's
+    sides. `box` (4,) is framed; `scale` holds the ends of the colour bar and a note to append to the unit above it."""
     (values, x, y), (source, aspect), ((low, high), note) = laid, picture, scale
     left, top, right, bottom = box.tolist()
     hover = draw.plain(unit) + " = %{z:.3f}, %{x:.0%} from the left, %{y:.0%} from the top"
@@ -143,7 +143,7 @@ def regions_over_picture(
 
 
 def region_bars(values: np.ndarray, unit: str, scale: tuple[Ends, str], colours: Tone) -> go.Figure:
-    """(L,) regions as bars, where it is not known where they lie."""
+    """Draw values (L,) of regions as bars, if their positions are unknown."""
     numbers = np.arange(1, len(values) + 1)
     bars = draw.bar(numbers, values, unit, colours.runs[1], f"region %{{x}}: {draw.plain(unit)} = %{{y:.3f}}")
     (low, high), note = scale

@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 from app.charts import figure as draw
 from app.charts.figure import Part, Tone
 
-Values = Mapping[str, np.ndarray]  # of every run
+Values = Mapping[str, np.ndarray]  # run → values
 LINE_STYLES = ("solid", "dash", "dot", "dashdot")
 MOST_NUMBERED = 3  # runs whose bars have room for their numbers
 CURVE_HEIGHT, RANK_HEIGHT = 250, 360
@@ -24,7 +24,7 @@ OCCURRENCE_LABELS = ("none", "1–5", "6–10", "11–20", "21–50", "51–100"
 
 
 def recall_bars(metrics: Mapping[str, Mapping[str, float]], colours: Tone) -> go.Figure:
-    """R@1, R@5, R@10 of both directions, one bar per run."""
+    """Draw R@1, R@5, R@10 of both directions, one bar per run."""
     directions = (("i2t", "image → text"), ("t2i", "text → image"))
     recalls = [(f"{d}_r{k}", label, f"R@{k}") for d, label in directions for k in (1, 5, 10)]
     groups = [[label for _, label, _ in recalls], [k for _, _, k in recalls]]
@@ -39,12 +39,12 @@ def recall_bars(metrics: Mapping[str, Mapping[str, float]], colours: Tone) -> go
 
 
 def _numbers(texts: Any, runs: int) -> Part:
-    """Numbers above bars, while there is room."""
+    """Place numbers above bars, if there is room."""
     return {"text": texts if runs <= MOST_NUMBERED else None, "textposition": "outside", "cliponaxis": False}
 
 
 def training_curves(frames: Mapping[str, pd.DataFrame], column: str, label: str, colours: Tone) -> go.Figure:
-    """One line per run over the epochs; `frames` hold the columns "epoch" and `column`."""
+    """Draw one line per run over the epochs; `frames` have the columns "epoch" and `column`."""
     traces: list[Part] = []
     last = 0.0
     for position, (name, frame, colour) in enumerate(draw.coloured(frames, colours)):
@@ -56,14 +56,14 @@ def training_curves(frames: Mapping[str, pd.DataFrame], column: str, label: str,
         x, y = values["epoch"].to_numpy(), values[column].to_numpy()
         dots = len(values) <= 60
         traces.append(draw.line(x, y, name, colour, "epoch %{x}: %{y:.4g}", dots=dots, dash=dash))
-    # steps of the first epoch lie between whole epochs
+    # steps of the first epoch are fractions of an epoch
     ticks = {"tick0": 0, "dtick": max(1, round(last / EPOCH_TICKS))} if last >= 2 else {"nticks": EPOCH_TICKS}
     size: Part = {"height": CURVE_HEIGHT, "runs": len(traces)}
     return draw.figure(colours, traces, "epoch", draw.plain(label), xaxis=ticks, **size)
 
 
 def slice_recalls(slices: Sequence[str], recalls: Values, x: str, colours: Tone) -> go.Figure:
-    """A row per slice, a dot and an interval per run: run → (slices, 3) recall, low and high end in percent."""
+    """Draw a row per slice, a dot and an interval per run: run → (slices, 3) recall, low and high end in percent."""
     labels = [draw.plain(label) for label in slices]
     hover = "%{customdata[0]}: %{x:.1f} [%{customdata[1]}, %{customdata[2]}]"
     traces = []
@@ -82,12 +82,12 @@ def slice_recalls(slices: Sequence[str], recalls: Values, x: str, colours: Tone)
 
 
 def rank_band(ranks: Sequence[int] | np.ndarray) -> np.ndarray:
-    """Ranks from 1 → index into RANK_LABELS."""
+    """Map ranks, which count from 1, to indices into RANK_LABELS."""
     return np.searchsorted(RANK_EDGES, ranks)
 
 
 def rank_matrix(changes: pd.DataFrame, name_a: str, name_b: str, colours: Tone) -> go.Figure:
-    """Number of queries that moved from one band of ranks (rows, first run) to another (columns, second run)."""
+    """Draw the number of queries that moved from a band of ranks (rows, first run) to another (columns, second run)."""
     size = len(RANK_LABELS)
     counts = np.zeros((size, size), dtype=int)
     np.add.at(counts, (rank_band(changes["rank_a"].to_numpy()), rank_band(changes["rank_b"].to_numpy())), 1)
@@ -108,19 +108,19 @@ def rank_matrix(changes: pd.DataFrame, name_a: str, name_b: str, colours: Tone) 
 
 
 def rank_distribution(ranks: Mapping[str, Sequence[int] | np.ndarray], colours: Tone) -> go.Figure:
-    """Number of queries in each band of ranks, one bar per run; ranks count from 1."""
+    """Draw the number of queries in each band of ranks, one bar per run; ranks count from 1."""
     bands = {name: rank_band(numbers) for name, numbers in ranks.items()}
     hover = "rank %{x}: %{y} queries"
     return _bands(bands, RANK_LABELS, "rank of the best true match", hover, "queries", colours)
 
 
 def occurrence_band(counts: np.ndarray) -> np.ndarray:
-    """Occurrences → index into OCCURRENCE_LABELS."""
+    """Map occurrences to indices into OCCURRENCE_LABELS."""
     return np.searchsorted(OCCURRENCE_EDGES, counts)
 
 
 def occurrence_bands(counts: Values, k: int, colours: Tone) -> go.Figure:
-    """Number of candidates by their k-occurrences, one bar per run."""
+    """Draw the number of candidates by their k-occurrences, one bar per run."""
     bands = {name: occurrence_band(numbers) for name, numbers in counts.items()}
     label = f"queries with the candidate among their first {k}"
     hover = "retrieved by %{x} queries: %{y} candidates"

@@ -1,4 +1,4 @@
-"""Hover texts of a figure as rows: for readers by keyboard, touch or voice."""
+"""Hover texts of a figure as rows, for users of a keyboard, a touch screen or a screen reader."""
 
 import html
 import re
@@ -19,8 +19,8 @@ MOST = 2_000
 
 
 def hover_texts(figure: go.Figure, most: int = MOST) -> pd.DataFrame:
-    """The hover text of every point, bar or cell, and the series it belongs to; the first `most` of them. A text that
-    does not say where its point lies follows the point's place on the x axis."""
+    """List the hover text and the series of every point, bar or cell; the first `most` of them. A text that does not
+    contain its point's position begins with the position on the x axis."""
     return pd.DataFrame(islice(_rows(figure), most), columns=["series", "value"])
 
 
@@ -47,7 +47,7 @@ def _filled(point: dict[str, Any], field: re.Match[str]) -> str:
 
 
 def _points(trace: Any) -> Iterator[dict[str, Any]]:
-    """Points of a line or a cloud, and bars; a place of two levels is joined, "image → text, R@1"."""
+    """Yield points of a line or scatter plot, and bars; a position of two levels is joined: "image → text, R@1"."""
     x, y = trace.x, trace.y
     if len(x) and isinstance(x[0], (list, tuple, np.ndarray)):
         x = [", ".join(map(str, levels)) for levels in zip(*x, strict=True)]
@@ -58,7 +58,7 @@ def _points(trace: Any) -> Iterator[dict[str, Any]]:
 
 
 def _cells(trace: Any, layout: Any) -> Iterator[dict[str, Any]]:
-    """Cells of a heat map that hold a number; without places of their own they are called as the ticks of the axes."""
+    """Yield the cells of a heat map that have a number; without positions they are named by the axes' tick texts."""
     z = np.asarray(trace.z, dtype=float)
     y, x = trace.y, trace.x
     y = layout.yaxis.ticktext or range(z.shape[0]) if _absent(y) else y

@@ -1,7 +1,7 @@
 """Cards, notes and metrics.
 
-Captions, names and messages are data: they leave only through `html.escape`, or through `literal` in labels, headings
-and options, which Streamlit renders as Markdown. A metric's value is a number.
+Captions, names and messages are data: they are drawn only through `html.escape`, or through `literal` in labels,
+headings and options, which Streamlit renders as Markdown. A metric's value is a number.
 """
 
 import base64
@@ -45,9 +45,9 @@ class Metric:
 class Result:
     """One ranked candidate: a picture (JPEG bytes), a text, or both, with its ids in small print.
 
-    `match` is a label's, `judged` one of people. A click on the picture enlarges `image`, which `hover` describes.
-    A click on the text opens `sample`. `term` names the score. `review` is HTML
-    from `app.components.reviewing`.
+    `match`: a labelled match; `judged`: a match judged by people. A click on the picture enlarges `image`, which
+    `hover` describes. A click on the text opens `sample`. `term` names the score. `review` is HTML from
+    `app.components.reviewing`.
     """
 
     rank: int
@@ -66,17 +66,17 @@ class Result:
 
 
 def tip(term: str) -> str:
-    """The explanation of a term of the glossary, which must have it."""
+    """Return the explanation of a term, which must be in the glossary."""
     return str(TERMS[term])
 
 
 def data_url(picture: bytes | None) -> str:
-    """JPEG bytes as a data URL; "" where there is no picture."""
+    """Convert JPEG bytes to a data URL; "" if there is no picture."""
     return "" if picture is None else "data:image/jpeg;base64," + base64.b64encode(picture).decode()
 
 
 def results_html(results: Sequence[Result]) -> str:
-    """Ranked candidates: pictures as a grid, texts as a list; true and judged matches carry a mark and a green edge."""
+    """Return ranked candidates as HTML: pictures as a grid, texts as a list; matches have a mark and a green edge."""
     tips = [
         f'<details class="cl-tip"><summary>Score: {html.escape(term)}</summary>{html.escape(TERMS[term])}</details>'
         for term in dict.fromkeys(result.term for result in results)
@@ -98,7 +98,7 @@ def _card(result: Result) -> str:
 
 
 def opening_html(text: str, *sample: Any) -> str:
-    """A text, cut to a few lines; with a modality and a number a button that opens that sample in the panel."""
+    """Return a text cut to a few lines; with a modality and a number, as a button that opens that sample."""
     title = html.escape(text, quote=True)
     shown = f'<span class="cl-text">{title.replace("_", "_<wbr>")}</span>'  # long file names break there
     if not sample:
@@ -107,13 +107,13 @@ def opening_html(text: str, *sample: Any) -> str:
 
 
 def _scrolls(texts: Sequence[str]) -> str:
-    """The attribute that lets the keyboard scroll a box with these texts, where they may be longer than it."""
+    """Return the attribute that lets the keyboard scroll a box with these texts, if they may not fit into it."""
     lines = sum(1 + len(line) // SHORT_LINE for text in texts for line in text.splitlines())
     return ' tabindex="0"' if lines > LINES_SHOWN else ""
 
 
 def picture_html(picture: bytes | None, image: int | None, description: str) -> str:
-    """A picture, "" without one; with the number of its image a button that enlarges it (`app.components.enlarged`)."""
+    """Return a picture, or ""; with an image number, as a button that enlarges it (`app.components.enlarged`)."""
     if picture is None:
         return ""
     text = html.escape(description, quote=True)
@@ -124,7 +124,7 @@ def picture_html(picture: bytes | None, image: int | None, description: str) -> 
 
 
 def links_html(links: Links) -> str:
-    """Links to other pages of the app: labels with addresses from `app.components.links`."""
+    """Return links to other pages of the app: labels with addresses from `app.components.links`."""
     texts = [(html.escape(address, quote=True), html.escape(label)) for label, address in links]
     anchors = "".join(f'<a href="{address}" target="_self">{label}</a>' for address, label in texts)
     return f'<div class="cl-links">{anchors}</div>' if anchors else ""
@@ -138,7 +138,7 @@ def sample_html(
     image: int | None = None,
     more: str = "",
 ) -> str:
-    """One sample: its picture (if there is one) beside its captions, the highlighted one in bold; `more` is HTML."""
+    """Return a sample's picture (if there is one) beside its captions, the highlighted one in bold; `more` is HTML."""
     lines = "".join(
         f'<li class="{"cl-query" if position == highlighted else ""}">{html.escape(caption)}</li>'
         for position, caption in enumerate(captions)
@@ -150,7 +150,7 @@ def sample_html(
 
 
 def metrics(items: Iterable[Metric]) -> None:
-    """A row of numbers."""
+    """Draw a row of numbers."""
     shown = list(items)
     for item, column in zip(shown, st.columns(len(shown), gap="small"), strict=True):
         look: dict[str, Any] = {"delta_arrow": item.arrow, "height": "stretch", "border": True}
@@ -163,19 +163,19 @@ def results(items: Sequence[Result]) -> None:
 
 
 def note(text: str) -> None:
-    """A sentence in small print."""
+    """Draw a sentence in small print."""
     st.html(f'<p class="cl-how cl-small">{html.escape(text)}</p>')
 
 
 def question(title: str, how: str = "") -> None:
-    """The head of every page: the question it answers and how to read its picture, as in `heading`."""
+    """Draw the head of a page: the question it answers and how to read it, as in `heading`."""
     st.title(literal(title), anchor=False)
     st.html(f'<p class="cl-how">{html.escape(how or HOW_TO_READ[title])}</p>')
 
 
 def heading(text: str, how: str = "", *, detail: bool = False, **values: object) -> None:
-    """A section: its name, and how to read it: `how`, or what headings.toml says of it, filled in with `values`. The
-    links of a sample lead to the section of a page that is its `detail`."""
+    """Draw a section's name, and how to read it: `how`, or its text in headings.toml, filled in with `values`. The
+    links of a sample lead to the section of a page that is marked as `detail`."""
     with st.container(key="detail") if detail else nullcontext():
         st.header(literal(text), anchor=False)
     if how := how or HOW_TO_READ.get(text, "").format(**values):
@@ -183,17 +183,17 @@ def heading(text: str, how: str = "", *, detail: bool = False, **values: object)
 
 
 def literal(text: str) -> str:
-    """Text for a heading, a label, an option or a button, where Streamlit renders Markdown: every mark is escaped.
+    """Escape text for a heading, a label, an option or a button, where Streamlit renders Markdown.
 
-    An underscore inside a word is no mark, so usual names stay as they are, also in the URL. Streamlit makes addresses
-    and `:icons:` of plain text, after Markdown: an invisible joiner behind the colon prevents it.
+    An underscore inside a word is not escaped, so usual names stay as they are, also in the URL. After Markdown,
+    Streamlit converts addresses and `:icons:` in plain text; an invisible joiner after the colon prevents it.
     """
     line = _LIST.sub(r"\1\\\2", _MARKS.sub(r"\\\g<0>", " ".join(text.split())))
     return _ADDRESS.sub("\\g<0>\u2060", line)
 
 
 def label(text: str, note: str = "") -> None:
-    """A name above a column, never rendered as Markdown; with a `note` below it, the name is cut to one line."""
+    """Draw a name above a column, never rendered as Markdown; with a `note` below it, the name is cut to one line."""
     if not note:
         st.html(f'<div class="cl-name">{html.escape(text)}</div>')
         return
@@ -202,7 +202,7 @@ def label(text: str, note: str = "") -> None:
 
 
 def empty(fact: str, fix: str) -> None:
-    """Nothing to show, and what to do about it."""
+    """Explain why there is nothing to show, and what to do about it."""
     st.html(f'<div class="cl-empty"><b>{html.escape(fact)}</b><br>{html.escape(fix)}</div>')
 
 
@@ -213,7 +213,7 @@ def refusal() -> None:
 
 
 def faults(items: Iterable[tuple[str, str]]) -> None:
-    """Damaged runs, where there are any: name and what is wrong with each."""
+    """List damaged runs, if there are any: name and what is wrong with each."""
     lines = "".join(f"<li><b>{html.escape(name)}</b> — {html.escape(fault)}</li>" for name, fault in items)
     if not lines:
         return

@@ -17,21 +17,21 @@ Option = TypeVar("Option", bound=str)
 T = TypeVar("T")
 Failed = np.ndarray | None  # a bool for every sample of the split
 MODALITIES: dict[Modality, str] = {"text": "Captions", "image": "Images"}
-FIRST = {"1": "1", "5": "5", "10": "10"}  # numbers of results to look at
+FIRST = {"1": "1", "5": "5", "10": "10"}  # numbers of results to consider
 
 
 def row(align: Literal["top", "center", "bottom"] = "bottom") -> DeltaGenerator:
-    """A row of controls."""
+    """Open a row of controls."""
     return st.container(horizontal=True, vertical_alignment=align, gap="medium")
 
 
 def advanced() -> DeltaGenerator:
-    """A menu of the controls that only an author of the paper needs."""
+    """Open a menu for controls that only experts on the paper need."""
     return st.popover("Advanced", icon=":material/tune:", width=140)
 
 
 def side_by_side(items: Iterable[T], gap: Literal["small", "medium", "large"] = "large") -> Iterator[T]:
-    """The items, while a column of their own is open for each: what the loop draws goes there."""
+    """Yield the items, each with its own column open, so that the loop's body draws into it."""
     items = list(items)
     for item, column in zip(items, st.columns(len(items), gap=gap), strict=True):
         with column:
@@ -39,8 +39,8 @@ def side_by_side(items: Iterable[T], gap: Literal["small", "medium", "large"] = 
 
 
 def step_through(label: str, key: str, order: np.ndarray, count: int, tip: str, failed: Failed = None) -> int:
-    """A sample's number, with buttons and arrow keys to the previous and next one of `order`, or (Shift) of the
-    `failed`."""
+    """Draw a sample's number with buttons and arrow keys to the previous and next sample of `order`, or (Shift) of the
+    `failed`; return the number."""
     opened(key, order)
     first = int(order[0]) if len(order) else 0
     if int(st.session_state.get(key) or 0) >= count:  # the user has switched to a smaller split
@@ -60,36 +60,36 @@ def step_through(label: str, key: str, order: np.ndarray, count: int, tip: str, 
 
 
 def whole_number(label: str, low: int, high: int, start: int, key: str, width: int, **more: Any) -> int:
-    """A whole number that the URL holds."""
+    """Draw a field for a whole number, kept in the URL, and return its value."""
     return int(st.number_input(label, low, high, start, width=width, **bound_number(key), **more) or 0)
 
 
 def button(label: str, key: str, icon: str, action: Callable[..., None], *args: Any, **more: Any) -> None:
-    """A button that calls `action` with `args`; `icon` is the name of a Material symbol, "" for none."""
+    """Draw a button that calls `action` with `args`; `icon` is the name of a Material symbol, "" for none."""
     symbol = f":material/{icon}:" if icon else None
     st.button(label, key=key, icon=symbol, on_click=action, args=args, **more)
 
 
 def pick(label: str, options: Iterable[T], key: str, width: int | None = None, **more: Any) -> T:
-    """One of many options, in a list; the URL holds it."""
+    """Draw a list of options, and return the chosen one, which is kept in the URL."""
     size: dict[str, Any] = {} if width is None else {"width": width}
     return cast(T, st.selectbox(label, list(options), **size, **bound(key), **more))
 
 
 def switch(label: str, key: str, term: str = "") -> bool:
-    """A switch, off to begin with, explained by a term of the glossary; the URL holds it."""
+    """Draw a switch, initially off, explained by a glossary term; its value is kept in the URL."""
     return st.toggle(label, False, help=cards.tip(term) if term else None, **bound(key))
 
 
 def choose_one(label: str, options: Mapping[Option, str], key: str, tip: str = "", **more: Any) -> Option:
-    """One of a few options, as buttons: value → label. The URL holds the label as it is escaped for Streamlit."""
+    """Draw buttons for a few options (value → label); return the chosen value. The URL holds the escaped label."""
     names = {name: cards.literal(text) for name, text in options.items()}
     look = {"default": next(iter(names)), "required": True, "help": tip or None, **bound(key), **more}
     return cast(Option, st.segmented_control(label, list(names), format_func=names.__getitem__, **look))
 
 
 def choose_run(label: str, runs: Sequence[RunSummary], key: str) -> RunSummary:
-    """One of the runs, the last to begin with; no control for a single one."""
+    """Draw a choice of one run, initially the last; nothing for a single run."""
     if len(runs) == 1:
         return runs[0]
     by_name = {run.name: run for run in reversed(runs)}
@@ -97,8 +97,8 @@ def choose_run(label: str, runs: Sequence[RunSummary], key: str) -> RunSummary:
 
 
 def show_work(name: str, command: tuple[str, ...], label: str, note: str, fault: str = "") -> None:
-    """A button that starts something that is computed once, or its progress. The job's name holds the key of its
-    result; the progress file is appended to the command; `fault` is that of the stored result."""
+    """Draw a button that starts a computation whose result is stored, or its progress. The job's name contains the key
+    of its result; the progress file is appended to the command; `fault` is that of the stored result."""
     job = jobs.current(name)
     if job is not None and job.running:
         _watch_work(name)

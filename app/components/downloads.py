@@ -26,7 +26,7 @@ _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
 
 def table(frame: pd.DataFrame, name: str, *, paper: bool = False) -> None:
-    """One control that offers a whole table as CSV, as Parquet, and for a paper as LaTeX."""
+    """Draw a control that offers a whole table as CSV, as Parquet and, for a paper, as LaTeX."""
     kinds: dict[str, tuple[Make, str, str]] = {
         "CSV": (partial(csv, frame), "csv", "text/csv"),
         "Parquet": (partial(frame.to_parquet, index=False), "parquet", "application/vnd.apache.parquet"),
@@ -39,13 +39,13 @@ def table(frame: pd.DataFrame, name: str, *, paper: bool = False) -> None:
 
 
 def offer(label: str, make: Make, name: str, kind: str, icon: str = "", **more: Any) -> bool:
-    """A button that makes a file of this MIME type when clicked, and spins meanwhile; `icon` names a Material symbol."""
+    """Draw a button that makes a file of MIME type `kind` when clicked; `icon` names a Material symbol."""
     symbol = f":material/{icon}:" if icon else None
     return st.download_button(label, make, name, kind, icon=symbol, on_click="ignore", **more)
 
 
 def chart(figure: go.Figure, key: str, alt: str, **arguments: Any) -> Any:
-    """A figure whose camera button saves the format chosen in the sidebar; `figures` offers it as HTML."""
+    """Draw a figure whose camera button saves the format chosen in the sidebar; `figures` offers it as HTML."""
     st.session_state.setdefault(FIGURES, {})[alt] = figure
     kind = str(st.session_state.get(FORMAT, FORMATS[0])).lower()
     camera = {"format": kind, "filename": file_name(alt), "scale": 2}
@@ -66,7 +66,7 @@ def begin() -> None:
 
 
 def figures() -> None:
-    """In the sidebar, after the page: figures as tables, the format that cameras save, and figures as HTML files."""
+    """Draw, in the sidebar after the page, options for values of figures, the camera's format, and HTML files."""
     shown: dict[str, go.Figure] = st.session_state.get(FIGURES, {})
     if not shown:
         return
@@ -82,7 +82,7 @@ def figures() -> None:
 
 
 def csv(frame: pd.DataFrame) -> bytes:
-    """UTF-8 CSV. An apostrophe precedes text that a spreadsheet would run as a formula."""
+    """Write UTF-8 CSV. Text that a spreadsheet would run as a formula is preceded by an apostrophe."""
 
     def safe(cell: object) -> object:
         return f"'{cell}" if isinstance(cell, str) and cell.startswith(_FORMULA_STARTS) else cell
@@ -91,7 +91,7 @@ def csv(frame: pd.DataFrame) -> bytes:
 
 
 def latex(frame: pd.DataFrame) -> str:
-    """A booktabs table; text is escaped, missing values are a dash, numbers have the `decimals` of their column."""
+    """Write a booktabs table; text is escaped, missing values are a dash, numbers have their column's `decimals`."""
     table = frame.map(lambda cell: " ".join(cell.split()) if isinstance(cell, str) else cell).style
     numbers = frame.select_dtypes("number")
     formats: dict[Any, Any] = {name: f"{{:.{decimals(name, numbers[name])}f}}" for name in numbers}
@@ -101,8 +101,8 @@ def latex(frame: pd.DataFrame) -> str:
 
 
 def decimals(name: object, numbers: pd.Series) -> int:
-    """Decimals of a column of a paper's table: one for a recall or a percentage, none for whole numbers, and four
-    significant digits of the largest number, at least one decimal, for everything else."""
+    """Return the decimals of a column of a paper's table: one for a recall or a percentage, none for whole numbers, and
+    otherwise at least one, with four significant digits for the largest number."""
     if _PERCENT.search(str(name)):
         return 1
     sizes = pd.to_numeric(numbers, errors="coerce").abs()
@@ -113,12 +113,12 @@ def decimals(name: object, numbers: pd.Series) -> int:
 
 
 def file_name(text: str) -> str:
-    """Letters, digits and dashes: "recall of the runs" becomes "recall-of-the-runs"."""
+    """Convert to letters, digits and dashes: "recall of the runs" becomes "recall-of-the-runs"."""
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-") or "figure"
 
 
 def html_page(figure: go.Figure, paper: str) -> bytes:
-    """One HTML file that includes Plotly and needs nothing else. `paper` is the background colour."""
+    """Write one HTML file that includes Plotly and needs nothing else. `paper` is the background colour."""
     opaque = go.Figure(figure).update_layout(paper_bgcolor=paper, plot_bgcolor=paper, height=None)
     options = {"displaylogo": False, "toImageButtonOptions": {"format": "svg"}}
     return str(opaque.to_html(include_plotlyjs=True, full_html=True, config=options)).encode()

@@ -1,4 +1,4 @@
-"""The large picture of a sample: a click on any thumbnail opens it, with everything known of the image."""
+"""The large picture of a sample: a click on any thumbnail opens it, with the image's ranks and captions."""
 
 import html
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ SIZE = 1000
 
 
 def open_clicked(choice: Choice) -> None:
-    """At the end of a page: open the picture whose thumbnail was clicked, here or in a table."""
+    """Open the picture whose thumbnail was clicked, here or in a table. Called at the end of a page."""
 
     def enlarge(value: Mapping[str, Any]) -> None:
         if events.is_index(value.get("image"), ask(Run.count, choice.last, choice.split, "image")):
@@ -29,7 +29,7 @@ def open_clicked(choice: Choice) -> None:
 
 
 def show_image(choice: Choice, image: int) -> None:
-    """The picture, its ranks and captions in every run; the image and its captions open in the panel."""
+    """Draw the picture, with ranks and captions in every run; the image and its captions can be opened in the panel."""
     run, split = choice.last, choice.split
     numbers, captions = ask(Run.captions_of, run, split, image), ask(Run.captions, run, split)
     picture = ask(Run.picture, run, split, image, SIZE)
@@ -47,7 +47,7 @@ def show_image(choice: Choice, image: int) -> None:
 
 
 def captions_html(choice: Choice, image: int) -> str:
-    """A table: the image and each of its captions with rank and score in every run."""
+    """Return a table of the image and each of its captions with rank and score in every run."""
     split, last = choice.split, choice.last
     numbers, captions = ask(Run.captions_of, last, split, image), ask(Run.captions, last, split)
     heads, columns = "<td>query</td>", []

@@ -1,7 +1,7 @@
 """Clicks that Streamlit does not report: on thumbnails, on verdicts of cards, on cells of heat maps and bars.
 
-One listener a page. A kind of click ("image", "verdict", or the key of a chart) has one handler. What the browser
-reports is checked before use.
+There is one listener per page and one handler per kind of click ("image", "verdict", or the key of a chart). Values
+from the browser are checked before use.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -39,7 +39,7 @@ def on_cell(charts: Sequence[str], shape: Cell, handler: Callable[[Cell], None])
 
 
 def listen() -> None:
-    """Draw the listener, which shows nothing, at the end of a page."""
+    """Draw the invisible listener at the end of a page."""
     handlers: dict[str, Handler] = dict(st.session_state.get(_HANDLERS, {}))
 
     def report() -> None:
@@ -53,11 +53,11 @@ def listen() -> None:
 
 
 def clicked_cell(value: object, shape: Cell) -> Cell | None:
-    """The cell (or bar) that a browser reports, if it exists."""
+    """Return the cell (or bar) that a browser reports, if it exists."""
     cell = (value.get("row"), value.get("column")) if isinstance(value, dict) else (None, None)
     return cell if all(map(is_index, cell, shape)) else None  # type: ignore[return-value]
 
 
 def is_index(value: object, count: int) -> bool:
-    """True if a value from the browser is a position among `count` things."""
+    """True if a value from the browser is an index below `count`."""
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < count

@@ -1,4 +1,4 @@
-"""Addresses inside the app. A widget bound to the URL reads its label there, so these words equal those on buttons."""
+"""Addresses inside the app. Labels in an address must equal those of widgets, which read them from the URL."""
 
 from urllib.parse import urlencode
 
@@ -10,14 +10,14 @@ from app.choice import RUNS, SLICE, UNITS, Choice, reviewer_link
 from app.components import opened
 
 Links = tuple[tuple[str, str], ...]  # labels and addresses
-PAGES = "pages-by-name"  # in the session: those that Streamlit has registered
-CONFUSED = 12  # results that the matrix of a caption begins with
+PAGES = "pages-by-name"  # session key of the pages that Streamlit has registered
+CONFUSED = 12  # results from which the matrix of a caption is built
 DIRECTIONS: dict[Modality, str] = {"text": "Caption → images", "image": "Image → captions"}
 
 
 def address(page: str, choice: Choice, **values: str | int | list[str]) -> str:
-    """A page's address, relative to the app, with the chosen runs and these values, or else the opened sample; "" is
-    the page that is open."""
+    """Return a page's address, relative to the app, with the chosen runs and these values, or else the opened sample;
+    "" means the current page."""
     state: dict[str, object] = {RUNS: choice.names or [run.name for run in choice.runs]}
     optional = {"split": choice.split, **reviewer_link(), SLICE: choice.slice}
     state |= {key: value for key, value in optional.items() if value}
@@ -25,18 +25,18 @@ def address(page: str, choice: Choice, **values: str | int | list[str]) -> str:
 
 
 def page_link(page: str, label: str, **values: str) -> None:
-    """A link with the page's icon, and these values as parameters of the address."""
+    """Draw a link with the page's icon, and these values as parameters of the address."""
     st.page_link(st.session_state[PAGES][page], label=label, query_params=values or None)
 
 
 def followed(page: str) -> dict[str, str]:
-    """The parameters that open on a page the sample that a person opened on another; {} without one."""
+    """Return the parameters that open, on this page, the sample that a person opened on another; {} without one."""
     sample = opened.state().shared
     return opening(page, *sample) if sample else {}
 
 
 def opening(page: str, modality: Modality, number: int) -> dict[str, str]:
-    """The parameters that open a sample on a page: those of its own fields, or of the panel alone."""
+    """Return the parameters that open a sample on a page: those of the page's own fields, or only that of the panel."""
     name = opened.name_of(modality, number)
     fields: dict[str, dict[str, str]] = {
         "diversity": {"anchors": UNITS[modality].capitalize(), name.partition("-")[0]: str(number)},
@@ -49,7 +49,7 @@ def opening(page: str, modality: Modality, number: int) -> dict[str, str]:
 
 
 def of_sample(choice: Choice, modality: Modality, number: int) -> Links:
-    """Links from a sample to the pages that show more of it, without the page that is about it."""
+    """Return links from a sample to the pages that show more of it, without a page that shows it already."""
     sample, has_embeddings = (modality, number), choice.ask(Run.scores) is None
     labels = {"diversity": "diversity", "retrieval": "query"}
     labels |= {"joint": "map"} if has_embeddings else {}
@@ -68,7 +68,7 @@ def of_sample(choice: Choice, modality: Modality, number: int) -> Links:
 
 
 def _cluster_of(choice: Choice, modality: Modality, number: int) -> int | None:
-    """The cluster of an image, or of a caption with its image, that the Clusters page shows first; None without any."""
+    """Return the cluster, as the Clusters page shows it first, of an image or of a caption with its image; or None."""
     learned = [run for run in choice.runs if ask(clusters.prototypes, run, choice.split) is not None]
     settings = None if learned else clusters.ClusterSettings()
     run = opened_run(learned[-1] if learned else choice.last)
@@ -77,7 +77,7 @@ def _cluster_of(choice: Choice, modality: Modality, number: int) -> int | None:
 
 
 def _matrix_of(choice: Choice, caption: int) -> str:
-    """The matrix of a caption, its image, and the first captions of the images most similar to it."""
+    """Return the address of a matrix of a caption, its image, and first captions of the images most similar to it."""
     results = ask(Run.search, choice.last, caption, split=choice.split, modality="text", top=CONFUSED)
     image, images = int(choice.ask(Run.image_of_text)[caption]), results["candidate"].to_numpy()
     confused = choice.ask(Run.first_captions)[images[images != image]]

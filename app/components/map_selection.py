@@ -26,7 +26,7 @@ _NUMBERED = re.compile(r"(?:(image|caption)\s*)?#?(\d{1,9})")
 
 @dataclass(frozen=True)
 class Area:
-    """A polygon on a map. map: 0 or 1. corners: (k, 2), k ≥ 3, closed by itself."""
+    """A polygon on a map. map: 0 or 1. corners: (k, 2), k ≥ 3; the last corner is joined to the first."""
 
     map: int
     corners: tuple[tuple[float, float], ...]
@@ -44,7 +44,7 @@ class Selection:
 
 
 def to_text(selection: Selection) -> str:
-    """The selection as text for a URL."""
+    """Convert the selection to text for a URL."""
     parts = []
     for area in selection.areas:
         numbers = ",".join(f"{value:g}" for corner in area.corners for value in corner)
@@ -55,7 +55,7 @@ def to_text(selection: Selection) -> str:
 
 
 def from_text(text: str | None) -> Selection:
-    """The selection behind a text; parts that cannot be parsed are ignored."""
+    """Parse a selection; parts that cannot be parsed are ignored."""
     areas, clicked = [], []
     for part in (text or "").split("!")[: MOST_AREAS + 1]:
         if _AREA.fullmatch(part):
@@ -68,7 +68,7 @@ def from_text(text: str | None) -> Selection:
 
 
 def from_chart(state: Mapping[str, Any] | None) -> Selection:
-    """The selection a chart reports: {"selection": {"lasso": […], "box": […], "points": […]}}; areas before points."""
+    """Convert a chart's report, {"selection": {"lasso": […], "box": […], "points": […]}}; areas take precedence."""
     reported = (state or {}).get("selection", {})
     shapes = [_area(shape, shape.get("x", []), shape.get("y", [])) for shape in reported.get("lasso", [])]
     for shape in reported.get("box", []):
@@ -85,7 +85,7 @@ def _area(shape: Mapping[str, Any], x: Sequence[Any], y: Sequence[Any]) -> Area 
     if not np.isfinite(corners).all():
         return None
     extent = float(np.ptp(corners, axis=0).max()) or 1.0
-    digits = max(3 - int(np.floor(np.log10(extent))), 0)  # a thousandth of the area: less than a point's size
+    digits = max(3 - int(np.floor(np.log10(extent))), 0)  # a thousandth of the extent, below a point's size
     corners = np.round(corners, min(digits, 5))
     if len(corners) > MOST_CORNERS:
         corners = corners[np.linspace(0, len(corners) - 1, MOST_CORNERS).round().astype(int)]
@@ -93,7 +93,7 @@ def _area(shape: Mapping[str, Any], x: Sequence[Any], y: Sequence[Any]) -> Area 
 
 
 def inside(plane: np.ndarray, corners: Sequence[tuple[float, float]]) -> np.ndarray:
-    """(N,) bool: points of (N, 2) inside a polygon, by the even-odd rule."""
+    """Return (N,) bool: points of (N, 2) inside a polygon, by the even-odd rule."""
     polygon = np.asarray(corners, dtype=np.float64)
     low, high = polygon.min(0), polygon.max(0)
     mask = np.zeros(len(plane), dtype=bool)
@@ -110,7 +110,7 @@ def inside(plane: np.ndarray, corners: Sequence[tuple[float, float]]) -> np.ndar
 
 
 def points_in(selection: Selection, planes: Sequence[np.ndarray]) -> np.ndarray:
-    """The selected points, ascending: inside any area on its own map (N, 2), and the clicked ones."""
+    """Return the selected points, ascending: inside any area on its own map (N, 2), and the clicked ones."""
     mask = np.zeros(len(planes[0]), dtype=bool)
     for area in selection.areas:
         if area.map < len(planes):
@@ -120,7 +120,7 @@ def points_in(selection: Selection, planes: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def focus_point(text: str | None, images: int, captions: int) -> int | None:
-    """The point behind "image-3" or "caption-7"; None for anything else."""
+    """Return the point named "image-3" or "caption-7"; None for anything else."""
     modality, number = opened.parse(text) or ("text", captions)
     if modality == "image":
         return number if number < images else None
@@ -128,14 +128,14 @@ def focus_point(text: str | None, images: int, captions: int) -> int | None:
 
 
 def focus_name(point: int, images: int) -> str:
-    """ "image-3" or "caption-7"."""
+    """Name a point "image-3" or "caption-7"."""
     return opened.name_of(*(("image", point) if point < images else ("text", point - images)))
 
 
 def matching_points(table: pd.DataFrame, image_names: Sequence[str], query: str) -> np.ndarray:
-    """The samples a search asks for, as ascending rows of the table. "image 12", "caption 7" and "12" are numbers of
-    samples. Other text matches an image by its file name (of all images of the split), and a caption, and the image it
-    belongs to, when the caption holds every word of it; captions of images that are not in the table do not count."""
+    """Return the samples that match a search, as ascending rows of the table. "image 12", "caption 7" and "12" are
+    numbers of samples. Other text matches an image by its file name (`image_names`: of all images of the split), and a
+    caption with its image, if the caption contains every word; only images and captions in the table count."""
     words = query.strip()
     query = words.casefold()
     if not query:
@@ -152,8 +152,8 @@ def matching_points(table: pd.DataFrame, image_names: Sequence[str], query: str)
 
 
 def pairs_of(points: np.ndarray, owner: np.ndarray, images: int, most: int) -> tuple[np.ndarray, int]:
-    """The image-caption pairs that touch these points, at most so many, spread over all: (k, 2) points of image and
-    caption, and how many there are. `owner` is (m,) the image of each caption."""
+    """Return the image-caption pairs that include these points, (k, 2) points of image and caption, and their total
+    number. Of more than `most`, an even selection is returned. `owner` is (m,) the image of each caption."""
     selected = np.zeros(images + len(owner), dtype=bool)
     selected[points] = True
     captions = np.flatnonzero(selected[images:] | selected[:images][owner])

@@ -1,6 +1,6 @@
-"""The opened sample: the one that was opened last, on whatever page; the panel of every page shows it.
+"""The opened sample, which was opened last on any page; the panel of every page shows it.
 
-A page that shows a sample of its own `tell`s its number. Where another sample is open, the address holds it as `sample`.
+A page that is about a sample reports its number by `tell`. If another sample is open, the address has it as `sample`.
 """
 
 import re
@@ -19,8 +19,8 @@ _NAME = re.compile(r"(image|caption)-(\d{1,9})")
 
 @dataclass
 class State:
-    """The page and the data that are shown; the sample that a person opened (`shared`), that of the page (`own`), and
-    those of its fields, by field; `sample` of the address; `drawn` once the panel is."""
+    """The current page and data; the sample that a person opened (`shared`), that of the page (`own`), and those of its
+    fields, by field; the address's `sample` (`in_url`); `drawn`: the panel has been drawn."""
 
     page: str = ""
     data: object = None
@@ -32,24 +32,24 @@ class State:
 
 
 def state() -> State:
-    """The state of this session."""
+    """Return the state of this session."""
     return cast(State, st.session_state.setdefault(_STATE, State()))
 
 
 def name_of(modality: Modality, number: int) -> str:
-    """ "caption-12" or "image-3"."""
+    """Name a sample "caption-12" or "image-3"."""
     return f"{'caption' if modality == 'text' else 'image'}-{number}"
 
 
 def parse(name: object) -> Sample | None:
-    """The sample of a name such as "caption-12"; None for anything else."""
+    """Parse a name such as "caption-12"; None for anything else."""
     match = _NAME.fullmatch(name) if isinstance(name, str) else None
     return None if match is None else ("image" if match[1] == "image" else "text", int(match[2]))
 
 
 def begin(page: str, data: object) -> None:
-    """At the start of a script run: open the sample of the address, or that of a field which a person changed.
-    Another page forgets the fields and lists of the last one, another data set (`data`) the sample."""
+    """Open, at the start of a script run, the sample in the address, or in a field that a person changed. A change of
+    page forgets the fields and lists of the last page; a change of `data` forgets the sample."""
     now, named = state(), st.query_params.get(SAMPLE, "")
     if page != now.page:
         for key in [key for key in st.session_state if str(key).endswith("-rows")]:
@@ -68,30 +68,30 @@ def begin(page: str, data: object) -> None:
 
 
 def tell(target: str, modality: Modality, number: int, *, own: bool = True) -> None:
-    """Tell the panel the number in the field `target`: it opens the sample once the number changes, or if the address
-    named it. `own`: the page is about this sample, which the panel shows while no other is open."""
+    """Report the number in the field `target` to the panel, which opens the sample when the number changes, or if it
+    was in the address. `own`: the page is about this sample, which the panel shows while no other is open."""
     now, sample, name = state(), (modality, number), "" if own else target
     before = now.fields.get(name)
     now.fields[name] = target, sample
     now.own = sample if own else now.own
     if (target, sample) != before and (before is not None or target in st.query_params):
         again, now.shared = now.drawn and sample != now.shared, sample
-        if again:  # a fragment: the panel is drawn
+        if again:  # in a fragment, after the panel was drawn
             st.rerun()
 
 
 def show(sample: Sample | None) -> None:
-    """Open a sample; None closes it, and a page that is about one shows that."""
+    """Open a sample; None closes it, so that the panel shows the page's own sample, if any."""
     state().shared = sample
 
 
 def current() -> Sample | None:
-    """The sample in the panel."""
+    """Return the sample in the panel."""
     return state().shared or state().own
 
 
 def end() -> None:
-    """At the end of a page: keep the sample in the address, unless a field of the page does."""
+    """Keep the sample in the address, unless a field of the page does. Called at the end of a page."""
     now = state()
     now.in_url = name_of(*now.shared) if now.shared and now.shared != now.own else ""
     now.drawn = True

@@ -20,7 +20,7 @@ from app.components.table import ENLARGED
 
 LONGEST_REVIEWER = judging.LONGEST["reviewer"]
 NOT_RECORDED = "The verdict was not recorded."
-# Verdict → its label on a pair of the labels, on any other pair, and its key. Streamlit keeps C and R for itself.
+# Verdict → its label on a labelled pair, on any other pair, and its key. Streamlit itself uses C and R.
 LABELS: dict[str, tuple[str, str, str]] = {
     "also-matches": ("", "Also matches", "M"),
     "wrong-caption": ("Wrong caption", "Wrong caption", "W"),
@@ -38,33 +38,33 @@ Review = judging.Review
 
 @cache
 def login() -> str:
-    """The login name of the person who started the app: the reviewer until another is given."""
+    """Return the login name of the person who started the app: the reviewer until another name is given."""
     with suppress(OSError, KeyError, ImportError):
         return getpass.getuser()[:LONGEST_REVIEWER]
     return "reviewer"
 
 
 def reviewer() -> str:
-    """The reviewer's name: in the field, in the address, or the login name."""
+    """Return the reviewer's name: from the field, the address, or the login name."""
     return value_of(REVIEWER).strip()[:LONGEST_REVIEWER] or login()
 
 
 def reviewer_field() -> None:
-    """The field for the reviewer's name; it stays in the address from page to page."""
+    """Draw the field for the reviewer's name, which the address keeps from page to page."""
     help_text = "Stored with every verdict. The default is the login name of the person who started the app."
     field = {"placeholder": login(), "width": 220, **bound(REVIEWER)}
     st.text_input("Reviewer", max_chars=LONGEST_REVIEWER, help=help_text, **field)
 
 
 def offered(choice: Choice, image: int, caption: int | None) -> dict[str, str]:
-    """The verdicts that can be given on a pair, with their labels; an image with all its captions is a labelled pair."""
+    """Return the possible verdicts on a pair and their labels; an image with all its captions is a labelled pair."""
     owner = choice.ask(judging.ReviewedSplit.of).image_of_text
     column = 0 if caption is None or int(owner[caption]) == image else 1
     return {verdict: labels[column] for verdict, labels in LABELS.items() if labels[column]}
 
 
 def current(choice: Choice, image: int, caption: int | None) -> Review | None:
-    """This reviewer's present verdict on a pair; InputError where the file of reviews cannot be read."""
+    """Return this reviewer's current verdict on a pair. InputError: the file of reviews cannot be read."""
     run = choice.last
     pair = choice.ask(judging.ReviewedSplit.of).pair(image, caption)
     return judging.own_verdicts(run, reviewer()).get(pair)
@@ -73,7 +73,7 @@ def current(choice: Choice, image: int, caption: int | None) -> Review | None:
 def give(
     choice: Choice, image: int, caption: int | None, verdict: str, tags: tuple[str, ...] = (), note: str = ""
 ) -> None:
-    """Record a verdict, or take the present one back. "Wrong caption" and "too vague" are about a caption with its own
+    """Record a verdict, or undo the current one. "Wrong caption" and "too vague" are about a caption with its own
     image, whatever image it is shown with."""
     run, split = choice.last, choice.ask(judging.ReviewedSplit.of)
     if verdict == UNDO:
@@ -88,12 +88,12 @@ def give(
 
 
 def in_words(review: Review) -> str:
-    """The verdict and its caption or image, such as "wrong caption: a dog runs"."""
+    """Describe a verdict with its caption or image, such as "wrong caption: a dog runs"."""
     return f"{WORDS[review.verdict]}: {review.caption or review.image}"
 
 
 def show_toast() -> None:
-    """The verdict given last on this page, in the corner of the window, with a button to undo it, while it stands."""
+    """Show the last verdict on this page in the corner of the window, with an undo button, unless it was undone."""
     page, given, run, review = st.session_state.get(GIVEN, ("", 0.0, None, None))
     if page != opened.state().page or time.monotonic() - given > TOAST_SECONDS:
         st.session_state.pop(GIVEN, None)
@@ -105,9 +105,9 @@ def show_toast() -> None:
 
 
 def judge(choice: Choice, image: int, caption: int | None, key: str, *, keys: bool = False) -> DeltaGenerator:
-    """Buttons for the verdicts on a pair, or without a caption on the image with all its captions, what takes one back,
-    tags and a note; returns their row, for more buttons. `key` is that of the widgets; `keys`: shortcuts give the
-    verdicts, on the Reviews page alone, which has an undo of its own."""
+    """Draw buttons for verdicts on a pair (without a caption: on the image with all its captions), an undo, tags and a
+    note. Return their row, for more buttons. `key` is that of the widgets. `keys` adds shortcuts for the verdicts, only
+    on the Reviews page, which has its own undo."""
     try:
         review = current(choice, image, caption)
     except InputError as error:
@@ -148,8 +148,8 @@ def _remarks(choice: Choice, image: int, caption: int | None, review: Review | N
 
 
 def menu_html(choice: Choice, image: int, caption: int, *, enlarged: bool = False) -> str:
-    """The same verdicts as a menu on a card, with Undo of a present one; `enlarged`: in the dialog of the large picture,
-    which stays open."""
+    """Return the same verdicts as a menu on a card, with Undo if one was given; `enlarged`: in the dialog of the large
+    picture, which stays open."""
     try:
         review = current(choice, image, caption)
     except InputError:
@@ -164,7 +164,7 @@ def menu_html(choice: Choice, image: int, caption: int, *, enlarged: bool = Fals
 
 
 def record_clicked(choice: Choice) -> None:
-    """At the end of a page: record the verdict that a card's menu reports."""
+    """Record the verdict that a card's menu reports. Called at the end of a page."""
 
     def report(value: Mapping[str, Any]) -> None:
         verdict, pair = value.get("verdict"), value.get("pair")

@@ -1,4 +1,4 @@
-"""Chart and table selections, filters and orders → sample ids. Pure functions: a browser is not needed to test them."""
+"""Chart and table selections, filters and orders → sample ids. Pure functions, tested without a browser."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -8,7 +8,7 @@ import pandas as pd
 
 
 def selected_points(state: Mapping[str, Any] | None) -> list[int]:
-    """Sample ids of a chart selection. Ids travel in customdata; a point's index changes with every trace."""
+    """Return the sample ids of a chart selection, from customdata, because a point's index depends on its trace."""
     values = []
     for point in (state or {}).get("selection", {}).get("points", []):
         data = point.get("customdata")
@@ -19,7 +19,7 @@ def selected_points(state: Mapping[str, Any] | None) -> list[int]:
 
 
 def neighbour(ids: np.ndarray, current: int, step: int) -> int:
-    """The id `step` positions after `current`, clamped to the ends; the first id when `current` is not in `ids`."""
+    """Return the id `step` positions after `current`, clamped to the ends; the first if `current` is not in `ids`."""
     if not len(ids):
         return current
     position = np.flatnonzero(np.asarray(ids) == current)
@@ -27,7 +27,7 @@ def neighbour(ids: np.ndarray, current: int, step: int) -> int:
 
 
 def next_failure(ids: Sequence[int] | np.ndarray, failed: np.ndarray, current: int, step: int) -> int:
-    """The next (step 1) or previous (−1) id that `failed` (a bool for every id of the split); `current` without one."""
+    """Return the next (step 1) or previous (−1) id with `failed` (a bool for each id of the split), else `current`."""
     order = np.asarray(ids, dtype=np.int64)
     position = np.flatnonzero(order == current)
     start = int(position[0]) if len(position) else (-1 if step > 0 else len(order))
@@ -37,14 +37,14 @@ def next_failure(ids: Sequence[int] | np.ndarray, failed: np.ndarray, current: i
 
 
 def by_outcome(changes: pd.DataFrame, outcome: str | None) -> pd.DataFrame:
-    """The queries of one outcome (None: all), the largest change of rank first."""
+    """Return the queries of one outcome (None: all), the largest change of rank first."""
     queries = changes if outcome is None else changes[changes["outcome"] == outcome]
     return queries.iloc[np.argsort(-queries["change"].abs().to_numpy(), kind="stable")]
 
 
 def recall_by_tenth(spread: np.ndarray, ranks: np.ndarray, at: int) -> pd.DataFrame:
-    """Recall (%) at `at` by tenth of the anchors' diversity: columns `tenth`, `recall`, `anchors`. Any (Q,) value that
-    orders the anchors by diversity, and (Q,) ranks from 0."""
+    """Compute recall (%) at `at` by tenth of the anchors' diversity: columns `tenth`, `recall`, `anchors`. `spread`:
+    any (Q,) values that order the anchors by diversity. `ranks`: (Q,) from 0."""
     if not len(spread):
         return pd.DataFrame({"tenth": [], "recall": [], "anchors": []})
     tenth = np.empty(len(spread), dtype=int)
@@ -55,6 +55,6 @@ def recall_by_tenth(spread: np.ndarray, ranks: np.ndarray, at: int) -> pd.DataFr
 
 
 def matching(captions: Sequence[str], words: str) -> np.ndarray:
-    """Numbers of the captions that hold every word of a search, ignoring case; all of them for an empty search."""
+    """Return the numbers of captions that contain every word of a search, ignoring case; all for an empty search."""
     terms = words.lower().split()
     return np.array([i for i, c in enumerate(captions) if all(t in c.lower() for t in terms)], dtype=np.int64)

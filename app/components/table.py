@@ -1,8 +1,8 @@
 """A table whose rows open something, by mouse, keyboard, touch and screen reader, 50 rows at a time.
 
-Streamlit 1.67's own table is drawn on a canvas that exists only while it is in view, hides pictures and widths on touch,
-and takes 1.5 MB of scripts; this one is an HTML table that `table.js` fills with text, never with markup. What the browser
-reports is checked before use.
+Streamlit 1.67's own table is drawn on a canvas that exists only while it is in view, hides pictures and widths on touch
+screens, and takes 1.5 MB of scripts. This one is an HTML table that `table.js` fills with text, never with markup.
+Values from the browser are checked before use.
 """
 
 import tomllib
@@ -24,14 +24,14 @@ from app.components.events import is_index
 PAGE = 50
 HERE = Path(__file__)
 NAME = "coder-table"
-SORTS = {None: "descending", "descending": "ascending", "ascending": None}  # by clicks on a column's name
-ENLARGED = "enlarged-image"  # the image whose large picture the frame shows next
+SORTS = {None: "descending", "descending": "ascending", "ascending": None}  # order → next after a click
+ENLARGED = "enlarged-image"  # session key of the image to enlarge next
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table: its label, how a number is printed (a format such as ",d" or "+.1f"; "" is text), and the
-    glossary's term behind it. `suffix` follows every number; `right` sets a text as numbers are set."""
+    """A column of a table: its label, the format of its numbers (such as ",d" or "+.1f"; "" for text), and the glossary
+    term that explains it. `suffix` follows every number; `right` aligns text like numbers."""
 
     label: str
     digits: str = ""
@@ -57,21 +57,21 @@ _TABLES = tomllib.loads(HERE.with_name("columns.toml").read_text(encoding="utf-8
 
 
 def columns_of(table: str) -> dict[str, Column]:
-    """The columns of a table in columns.toml: name in its frame → label, format, term of the glossary and suffix."""
+    """Return the columns of a table in columns.toml: name in the frame → label, format, glossary term and suffix."""
     return {name: Column(*fields) for name, fields in _TABLES[table].items()}
 
 
 def picking_table(
     frame: pd.DataFrame, columns: Columns, ids: np.ndarray, target: str, key: str, label: str, **more: Any
 ) -> np.ndarray:
-    """`rows_table` whose opened row is the value of the number widget `target`."""
+    """Draw a `rows_table` whose opened row is the value of the number widget `target`."""
     value = value_of(target)
     current = int(value) if value.isdecimal() and len(value) < 12 else None
     return rows_table(frame, columns, ids, key, label, current, partial(put, target), **more)
 
 
 def plain_table(frame: pd.DataFrame, columns: Columns, key: str, label: str) -> None:
-    """`rows_table` whose rows open nothing, in its full height."""
+    """Draw a `rows_table` whose rows open nothing, in its full height."""
     rows_table(frame, columns, np.arange(len(frame)), key, label, height=None)
 
 
@@ -88,16 +88,16 @@ def rows_table(
     samples: Samples | None = None,
     address: Callable[[int], str] | None = None,
 ) -> np.ndarray:
-    """A table in which a click on a row, Enter or Space calls `on_pick` with the row's id before the page reruns;
-    returns the row positions in the order shown, over all pages. `current` is the open id (None: the first), `label`
-    names the rows in the plural. Rows scroll above `height` in pixels; `samples` makes their first cells;
-    `address` the page of the app that a row leads to, instead of `on_pick`."""
+    """Draw a table in which a click on a row, Enter or Space calls `on_pick` with the row's id before the page reruns.
+    Return the row positions in the order shown, over all pages. `current` is the open id (None: the first); `label`
+    names the rows in the plural. Above `height` in pixels, rows scroll. `samples` makes their first cells; `address`
+    returns the page of the app that a row leads to, instead of `on_pick`."""
     ids, names = np.asarray(ids), list(columns)
     view: dict[str, Any] = st.session_state.setdefault(f"{key}-view", {"page": 0, "sort": None})
     sort = view["sort"] if view["sort"] and view["sort"][0] in names else None
     order = _sorted_rows(frame, sort)
     opened = (hash(ids.tobytes()), current)
-    if view.get("opened") != opened:  # other rows, or opened from elsewhere: the page with the open row
+    if view.get("opened") != opened:  # other rows, or opened elsewhere: turn to the page with the open row
         position = np.flatnonzero(ids[order] == current)
         view.update(opened=opened, page=int(position[0]) // PAGE if len(position) else 0)
     pages = max(1, -(-len(ids) // PAGE))
@@ -153,7 +153,7 @@ def _cells(frame: pd.DataFrame, columns: Mapping[str, Column], parts: Sequence[S
 
 
 def _range(page: int, total: int, label: str) -> str:
-    """ "51–100 of 5,000 captions"; without a second page "7 captions", or "one row"."""
+    """Describe the rows shown: "51–100 of 5,000 captions"; without a second page "7 captions", or "one row"."""
     if total <= PAGE:
         return "one row" if total == 1 else f"{total:,} {label}"
     return f"{page * PAGE + 1:,}–{min((page + 1) * PAGE, total):,} of {total:,} {label}"

@@ -27,7 +27,7 @@ class Problem:
 
 
 def run(name: str, summary: RunSummary | None) -> Problem:
-    """A run that a link names: there is none, it is damaged, or not evaluated yet."""
+    """Explain why a run named by a link cannot be shown: it does not exist, is damaged, or is not evaluated yet."""
     short = name if len(name) <= LONGEST else f"{name[:LONGEST]}…"
     if summary is None:
         fix = "It was deleted or renamed, or the link comes from another folder of runs."
@@ -44,7 +44,7 @@ def run(name: str, summary: RunSummary | None) -> Problem:
 
 
 def split(summary: RunSummary, name: str) -> Problem | None:
-    """A split that a link names and the run was not evaluated on, or whose analysis is damaged; None if it is sound."""
+    """Explain why a split named by a link cannot be shown: not evaluated, or a damaged analysis; None if it can."""
     known = name in summary.splits
     if fault := ask(questions.analysis_fault, summary, name) if known else summary.damaged.get(name):
         again = f"Evaluate it again: {_evaluate(summary, name)}"
@@ -63,9 +63,9 @@ def _evaluate(summary: RunSummary, split: str) -> str:
 
 
 def runs_with(choice: Choice, has: Has, *, trained: str, imported: str, fix: str, preset: str = "") -> Runs:
-    """The chosen runs that have it, after naming those that do not: trained (for example "without a concept branch"),
-    or imported ("which have no concept branch"). Where none has it, `fix`, a button to another run that does, and a
-    link to the Train page, with a preset on the built-in pictures that has it."""
+    """Return the chosen runs for which `has` is true, after naming the others: `trained` (such as "without a concept
+    branch") or `imported` ("which have no concept branch"). If none has it, draw `fix`, a button to another run that
+    does, and a link to the Train page, with a preset on the built-in pictures that has it."""
     matches = [run for run in choice.runs if has(run, choice.split)]
     without = [run for run in choice.runs if run not in matches]
     kinds = {True: f"holds imported embeddings, {imported}", False: f"was trained {trained}"}
@@ -84,11 +84,11 @@ def runs_with(choice: Choice, has: Has, *, trained: str, imported: str, fix: str
 
 
 def _offer_another(choice: Choice, has: Has) -> None:
-    """A button that chooses another run that has it: beside the first one where both are of the same samples."""
+    """Draw a button that chooses another run for which `has` is true, beside the first run if it has equal samples."""
     split = choice.split
     candidates = [run for run in all_runs() if run.usable and split in run.splits and run not in choice.runs]
     for run in sorted(candidates, key=lambda run: not comparable(choice.first, run, split)):
-        with suppress(InputError):  # damaged: named on the Overview
+        with suppress(InputError):  # damaged, which the Overview reports
             if has(run, split):
                 break
     else:
@@ -101,7 +101,7 @@ def _offer_another(choice: Choice, has: Has) -> None:
 
 
 def embedded(choice: Choice) -> Choice | None:
-    """The runs with one embedding per sample, after naming those without; None where no run has them."""
+    """Return the runs with one embedding per sample, after naming those without; None if no run has them."""
     without = [run for run in choice.runs if ask(Run.scores, run, choice.split) is not None]
     if not without:
         return choice

@@ -9,17 +9,17 @@ from app.ask import RunSummary
 
 
 def count(number: int, noun: str, plural: str = "") -> str:
-    """A number with its noun: "1 image", "2,000 images", "3 queries"."""
+    """Format a number with its noun: "1 image", "2,000 images", "3 queries"."""
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
 def number(value: float, form: str = ".3f") -> str:
-    """A number in a format; "–" for none."""
+    """Format a number; "–" for NaN."""
     return "–" if value != value else f"{value:{form}}"
 
 
 def duration(seconds: float) -> str:
-    """A rough duration: "a few seconds", "about 20 seconds", "about 4 minutes"."""
+    """Format a rough duration: "a few seconds", "about 20 seconds", "about 4 minutes"."""
     if seconds < 5:
         return "a few seconds"
     if seconds < 95:
@@ -28,7 +28,7 @@ def duration(seconds: float) -> str:
 
 
 def gain_cell(mean: float, low: float, high: float) -> str:
-    """ "+1.2 [-0.4, +2.8] may be noise": a gain with its interval, marked where that holds zero; "0" for no change."""
+    """Format a gain: "+1.2 [-0.4, +2.8] may be noise", if the interval contains zero; "0" for no change."""
     if low == high == 0:
         return "0"
     return f"{mean:+.1f} [{low:+.1f}, {high:+.1f}]{'' if low > 0 or high < 0 else ' may be noise'}"
@@ -36,13 +36,13 @@ def gain_cell(mean: float, low: float, high: float) -> str:
 
 RSUM_COLUMNS = ("metrics.rsum", "rsum")
 NOT_PLOTTED = {"time", "step", "epoch", "event"}
-RECENT = 50  # records of steps that the time left follows from
+RECENT = 50  # records of steps from which the time left is estimated
 GROUPS, CURVES = {"losses": "loss"}, {"rsum": "R@sum", "md": "mean distance MD"}
 OF_WAY = {"r1": "R@1", "r5": "R@5", "r10": "R@10", "mrr": "MRR", "ndcg10": "nDCG@10"}
 
 
 def steps_done(run: RunSummary) -> tuple[float, str]:
-    """Share of all steps done, and the state in words (HTML). Unknown numbers count as nothing done."""
+    """Return the share of steps done, and the state in words (HTML). Unknown numbers count as nothing done."""
     step, steps = run.status.get("step"), run.status.get("steps")
     if run.state == "finished":
         return 1.0, "finished"
@@ -52,8 +52,8 @@ def steps_done(run: RunSummary) -> tuple[float, str]:
 
 
 def time_left(run: RunSummary, steps: pd.DataFrame) -> str:
-    """ " · about 0:03:20 left": steps to go at the pace of the newest ones of this process, evaluations included; ""
-    before it is known."""
+    """Estimate " · about 0:03:20 left" from the pace of this process's newest steps, including evaluations; "" before
+    it is known."""
     step, of = run.status.get("step"), run.status.get("steps")
     if run.state != "running" or not isinstance(step, int) or not isinstance(of, int):
         return ""
@@ -65,8 +65,8 @@ def time_left(run: RunSummary, steps: pd.DataFrame) -> str:
 
 
 def latest(epochs: pd.DataFrame) -> str:
-    """The newest dev R@sum and that of the best epoch so far, whose weights are saved; "" before the first evaluation.
-    A half of dev may have chosen the epoch (`--choose-on half`), so the best need not have the highest of all."""
+    """Return the newest dev R@sum and that of the best epoch, whose weights are saved; "" before the first evaluation.
+    The epoch may be chosen on half of dev (`--choose-on half`), so the best need not have the highest R@sum on dev."""
     for column in RSUM_COLUMNS:
         if column in epochs and epochs[column].notna().any():
             evaluated = epochs[epochs[column].notna()]
@@ -81,7 +81,7 @@ def latest(epochs: pd.DataFrame) -> str:
 
 
 def curves(frames: list[pd.DataFrame]) -> list[str]:
-    """The columns that can be plotted, R@sum first, then losses."""
+    """List the columns that can be plotted, R@sum first, then losses."""
     names: dict[str, None] = {}
     for frame in frames:
         numbers = map(str, frame.select_dtypes("number"))
@@ -90,7 +90,7 @@ def curves(frames: list[pd.DataFrame]) -> list[str]:
 
 
 def curve_label(column: str) -> str:
-    """ "metrics.i2t_r1" → "i2t R@1", "losses.instance" → "loss: instance"."""
+    """Label a column: "metrics.i2t_r1" → "i2t R@1", "losses.instance" → "loss: instance"."""
     group, _, name = column.rpartition(".")
     if name in CURVES:
         return CURVES[name]

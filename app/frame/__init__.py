@@ -1,4 +1,4 @@
-"""The frame around pages: navigation, sidebar, saved views, the server and its guard. `PAGES`: what pages.toml says."""
+"""The frame around pages: navigation, sidebar, saved views, the server and its guard. `PAGES`: from pages.toml."""
 
 import tomllib
 from pathlib import Path

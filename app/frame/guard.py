@@ -1,8 +1,8 @@
 """Reject requests from foreign pages, and forbid browsers what the app's own pages do not need.
 
-A foreign page opened in the same browser may call this server under a name of its own (DNS rebinding), under ours (a
-foreign Origin, which another port of this machine is too), or show our pages in a frame and lead a click onto a button.
-Streamlit rejects foreign names on its socket; this rejects all of that everywhere.
+A foreign page opened in the same browser may call this server under its own name (DNS rebinding) or under ours (with a
+foreign Origin, such as another port of this machine), or show our pages in a frame and direct a click to a button.
+Streamlit rejects foreign names only on its socket; this module rejects all of these on every request.
 """
 
 import base64
@@ -21,7 +21,7 @@ SCHEME = "http://"
 REFUSED = "Refused: this server answers its own pages at localhost and 127.0.0.1 only.\n"
 _INLINE = re.compile(rb"<script>(.*?)</script>", re.DOTALL)
 # 'unsafe-eval' is for the WebAssembly in Streamlit's protobuf.js, inline styles for the style elements it writes, data:
-# for a font and the pictures on cards. Whether blob: and the socket's address can go was not shown.
+# for a font and the pictures on cards. It was not tested whether blob: and the socket's address can be removed.
 _POLICY = (
     "default-src 'self'; script-src 'self' 'unsafe-eval' blob: {hashes}; style-src 'self' 'unsafe-inline'; "
     "img-src 'self' data: blob:; font-src 'self' data:; connect-src 'self' ws://{host}; worker-src 'self' blob:; "
@@ -31,7 +31,7 @@ _BEGINNINGS = ("http.response.start", "websocket.accept", "websocket.http.respon
 
 
 def is_allowed(headers: list[tuple[bytes, bytes]]) -> bool:
-    """True if a request has exactly one Host, this machine's, and its Origin (if any) is the same host and port."""
+    """True if a request has exactly one Host, this machine, and its Origin (if any) has the same host and port."""
     hosts = [value.decode("latin-1") for name, value in headers if name == b"host"]
     origins = [value.decode("latin-1") for name, value in headers if name == b"origin"]
     ours = [_address(host) for host in hosts]
@@ -40,7 +40,7 @@ def is_allowed(headers: list[tuple[bytes, bytes]]) -> bool:
 
 
 def _address(host: str) -> tuple[str, int] | None:
-    """Name and port of this machine's; None for any other."""
+    """Return name and port of a host that is this machine; None for any other."""
     match = _HOST.fullmatch(host)
     return None if match is None else (match["name"].lower(), int(match["port"] or 80))
 
@@ -53,7 +53,7 @@ def _hashes() -> str:
 
 
 def protection(host: str) -> dict[str, str]:
-    """The headers of every answer: no frame, no foreign script, picture or connection, no guessed type, no referrer."""
+    """Return the headers of every answer, which forbid frames, foreign content, type sniffing and referrers."""
     return {
         "content-security-policy": _POLICY.format(hashes=_hashes(), host=host),
         "x-frame-options": "DENY",

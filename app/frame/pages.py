@@ -15,14 +15,14 @@ from app.frame import PAGES
 APP = Path(__file__).parents[1]
 CHOSEN = "chosen-runs"
 READY, AWAITED = "frame-ready", "frame-awaited"
-START = ("Start", "Demo training")  # without and with a run to look at
+START = ("Start", "Demo training")  # titles without and with a run to show
 APP_TITLE = "CODER Lab"
 _HISTORY = Path(__file__).with_name("history.js").read_text("utf-8")
 
 
 def page_list() -> dict[str, st.Page]:
-    """All pages; that of no name is the first one. The start page is visible while there is no run, or while the demo is
-    training."""
+    """Return all pages by name; the first one has the name "". The start page is visible while there is no run, or
+    while the demo is training."""
     usable, job = any(run.usable for run in all_runs()), jobs.current()
     hidden = () if not usable or (job is not None and job.running) else ("start",)
 
@@ -37,8 +37,8 @@ def page_list() -> dict[str, st.Page]:
 
 
 def configure() -> None:
-    """Title, icon and width; the address a session begins with is kept. The icon is a file: a Material icon as favicon
-    would be fetched from the internet."""
+    """Set title, icon and width, and remember the address that the session begins with. The icon is a file, because a
+    Material icon as favicon would be fetched from the internet."""
     remember_link()
     st.set_page_config(page_title=APP_TITLE, page_icon=APP / "icon.png", layout="wide")
 
@@ -50,8 +50,8 @@ def mark_ready() -> None:
 
 
 def require() -> None:
-    """Rerun through streamlit_app.py if this script run did not go through it: when a link to a page is the first
-    request to a fresh server, Streamlit 1.67 runs that file of pages/ alone. st.navigation registers the pages."""
+    """Rerun through streamlit_app.py if this script run did not go through it: if a link to a page is the first request
+    to a new server, Streamlit 1.67 runs only that file of pages/. st.navigation registers the pages."""
     if st.session_state.pop(READY, False):
         return
     if st.session_state.get(AWAITED):
@@ -73,8 +73,8 @@ def one_step() -> None:
 
 
 def _leave_page(parameters: QueryParams, address: str, pages: set[str] | None = None) -> None:
-    """Forget the controls of the page that is left: Streamlit 1.67 removes parameters of their names from the address
-    of the next page, also where it has such a control."""
+    """Forget the controls of the page that is left, because Streamlit 1.67 removes parameters of their names from the
+    address of the next page, even if that page has such a control."""
     for control in [*parameters._bindings_by_widget] if pages is not None else []:
         parameters.unbind_widget(control)
     _read_address(parameters, address)

@@ -1,4 +1,4 @@
-"""Server tasks around pages: complete addresses, and load what the first page needs."""
+"""Server tasks around pages: complete addresses, and load the modules and runs that the first page needs."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ PATHS = {HOME, *(f"/{name}" for name in PAGES)} - {START}
 
 
 def complete(path: str, query: str, runs: Sequence[RunSummary] | None = None) -> str | None:
-    """The address with runs and split, where one is missing or the runs are written as formerly; None where it is
-    complete, or no page's. "/" leads to the overview, or to the start page while there is no run. Unknown names stay
+    """Return the address with runs and split, if one is missing or the runs have the former syntax; None if it is
+    complete, or not a page. "/" leads to the overview, or to the start page while there is no run. Unknown names stay
     as they are."""
     from app.ask import all_runs
     from app.choice import FORMER, RUNS, named_runs
@@ -41,7 +41,7 @@ def complete(path: str, query: str, runs: Sequence[RunSummary] | None = None) ->
     given = parse_qs(query, keep_blank_values=True)
     usual = default_runs([*usable.values()])
     names = named_runs(lambda key: given.get(key, []), usual) or usual
-    sole = len(usable) == 1 and names == usual  # a second run may be on its way, and will be the default then
+    sole = len(usable) == 1 and names == usual  # a second run may appear, and will then be the default
     state = {} if sole else {RUNS: names}
     if names[0] in usable and not any(given.get("split", [])):
         state["split"] = [default_split([usable[name] for name in names if name in usable])]
@@ -72,15 +72,15 @@ MODULES = ("frame.sidebar", "components.downloads", "views.overview", "views.ret
 
 @asynccontextmanager
 async def prepare(app: Any) -> AsyncIterator[None]:
-    """While the server runs: answers leave at once, and what the first page needs is loaded beside it."""
+    """Prepare the server at its start: send answers without delay, and load what the first page needs in a thread."""
     send_at_once()
     Thread(target=load, daemon=True).start()
     yield
 
 
 def load() -> None:
-    """Import what pages need, draw a figure, with which Plotly loads its parts, and list and open the default runs.
-    Modules with caches are imported here and not at the top: Streamlit's caches warn where there is no server yet."""
+    """Import the modules of pages, draw a figure, so that Plotly loads its parts, and list and open the default runs.
+    Modules with caches are imported here and not at the top, because Streamlit's caches warn before a server exists."""
     for name in MODULES:
         import_module(f"app.{name}")
     from app import charts, questions
@@ -97,8 +97,8 @@ def load() -> None:
 def send_at_once() -> None:
     """Set TCP_NODELAY on this process's listening sockets, whose connections inherit it.
 
-    Streamlit 1.67 opens its socket in a way that asyncio does not set it for. Without it the body of an answer waits up
-    to 40 ms for the browser's acknowledgement of the head, for each of the 130 files of a first visit.
+    Streamlit 1.67 opens its socket in a way that prevents asyncio from setting it. Without it the body of an answer
+    waits up to 40 ms for the browser's acknowledgement of the head, for each of the 130 files of a first visit.
     """
     for connection in psutil.Process().net_connections("tcp"):
         if connection.status == psutil.CONN_LISTEN and connection.fd >= 0:

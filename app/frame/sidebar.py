@@ -1,4 +1,4 @@
-"""Links to the pages, pickers of runs and split, and saved views: the sidebar and head of all pages."""
+"""The sidebar and head of all pages: links to the pages, pickers of runs and split, and saved views."""
 
 import html
 from collections.abc import Mapping, Sequence
@@ -37,15 +37,15 @@ from app.jobs import runs_root
 from app.views import samples
 
 PROBLEMS, VIEW_NAME = "problems-of-the-link", "view-name"
-OFFERED = 12  # runs listed where the one that a link names cannot be shown
+OFFERED = 12  # runs offered if the one that a link names cannot be shown
 RUNS_HELP = f"Up to {MOST_RUNS} runs. The first is the baseline, the last the run in question: pages on two runs compare these."
 Query = dict[str, str | list[str]]
 ByName = Mapping[str, RunSummary]
 
 
 def default_runs(runs: Runs) -> list[str]:
-    """The runs to show first: "x-baseline" and the run "coder-x" or "x"; else a zero-shot run, or the oldest one, and
-    the next, if there is one."""
+    """Return the runs to show first: "x-baseline" and the run "coder-x" or "x"; else a zero-shot run, or the oldest
+    one, and the next one, if any."""
     names = [run.name for run in runs]
     for name in names:
         stem = name.removesuffix("-baseline")
@@ -58,18 +58,18 @@ def default_runs(runs: Runs) -> list[str]:
 
 
 def default_split(runs: Runs) -> str:
-    """The first run's first split that every run has, else its first; "" where it has none."""
+    """Return the first run's first split that every run has, else its first; "" if it has none."""
     shared = [split for split in runs[0].splits if all(split in run.splits for run in runs)]
     return (shared or [*runs[0].splits, ""])[0]
 
 
 def draw(page: st.Page, pages: Mapping[str, st.Page]) -> Choice | None:
-    """Draw links to the pages and the pickers. The frame does this and not the page: widgets belong to a page, and the
-    runs that a link names would be forgotten on the way to the next one."""
+    """Draw links to the pages and the pickers. The frame draws them instead of the page, because a page's widgets are
+    forgotten on the next page, and with them the runs that a link names."""
     with st.sidebar:
         navigation = st.container(key="pages", gap="xsmall")
         query, choice, problems = _pick(st.container())
-    if page.title == "Overview" and choice is not None:  # it shows what there is of them
+    if page.title == "Overview" and choice is not None:  # it shows what exists of them
         problems = [problem for problem in problems if problem.name not in choice.names]
     opened.begin(page.url_path, choice and choice.first.samples.get(choice.split))
     query |= reviewer_link()
@@ -89,7 +89,7 @@ def draw(page: st.Page, pages: Mapping[str, st.Page]) -> Choice | None:
 
 
 def _entries(page: st.Page, pages: Mapping[str, st.Page], query: Query, choice: Choice | None) -> None:
-    """Links to the pages, those about weights and concepts while a chosen run has them."""
+    """Draw links to the pages; those about weights and concepts only if a chosen run has them."""
     documents = {document for run in choice.runs for document in run.documents} if choice else set()
     for name, entry in PAGES.items():
         lacking = "needs" in entry and entry["needs"] not in documents and name != page.url_path
@@ -101,7 +101,7 @@ def _entries(page: st.Page, pages: Mapping[str, st.Page], query: Query, choice: 
 
 
 def _tabs(page: st.Page, query: Query) -> None:
-    """Links to the pages of one entry of the sidebar, above the question of each."""
+    """Draw links to the pages that share one entry of the sidebar, above the question of each."""
     first = PAGES.get(page.url_path, {}).get("tab_of", page.url_path)
     names = [name for name, entry in PAGES.items() if first in (name, entry.get("tab_of"))]
     if len(names) > 1:
@@ -112,14 +112,14 @@ def _tabs(page: st.Page, query: Query) -> None:
 
 
 def named(runs: Runs) -> str:
-    """ "a", "a and b", "a, b and c"."""
+    """Join names of runs: "a", "a and b", "a, b and c"."""
     *names, last = [run.name for run in runs]
     return f"{', '.join(names)} and {last}" if names else last
 
 
 def _pick(search: DeltaGenerator) -> tuple[Query, Choice | None, list[Problem]]:
-    """The pickers, that of a slice in `search`; what they hold as query parameters, the runs to show, and why others
-    that are named cannot be."""
+    """Draw the pickers, with that of a slice in `search`. Return their values as query parameters, the runs to show,
+    and the problems of the others that are named."""
     runs = {run.name: run for run in all_runs()}
     usable = [run for run in runs.values() if run.usable]
     usual = default_runs(usable) if usable else []
@@ -129,7 +129,7 @@ def _pick(search: DeltaGenerator) -> tuple[Query, Choice | None, list[Problem]]:
     names = followed(RUNS, in_url or None, usual)
     above = st.container()
     problems = [unavailable.run(name, runs.get(name)) for name in names if runs.get(name) not in usable]
-    sole = len(usable) == 1 and names == usual  # a second run may be on its way
+    sole = len(usable) == 1 and names == usual  # a second run may appear
     query: Query = {} if sole else {RUNS: names}
     sound = [runs[name] for name in names if runs.get(name) in usable]
     first, split = sound[0] if sound and sound[0].name == names[0] else None, st.query_params.get("split", "")
@@ -154,13 +154,13 @@ def _pick(search: DeltaGenerator) -> tuple[Query, Choice | None, list[Problem]]:
 
 
 def _search(shown: Choice | None) -> str:
-    """The field for a slice, which the browser completes from the usual slices (history.js); without spaces around it
-    the slice is in the URL while there is one."""
+    """Draw the field for a slice, which the browser completes from the usual slices (history.js). Return the slice
+    without surrounding spaces."""
     in_url = st.query_params.get(SLICE, "")[:LONGEST_SLICE].strip()
     expression = followed(SLICE, in_url, "", str.strip)
     look: dict[str, Any] = {"placeholder": "dog frisbee, or length > 15", "help": cards.tip("slice")}
     st.text_input("Search or slice", key=SLICE, disabled=shown is None, **look)
-    with suppress(InputError):  # the page names it
+    with suppress(InputError):  # the page reports it
         slices = usual_slices(shown.last, shown.split) if shown is not None else []
         options = "".join(f'<option value="{html.escape(text, quote=True)}"></option>' for text in slices)
         st.html(f'<datalist id="usual-slices">{options}</datalist>')
@@ -168,8 +168,8 @@ def _search(shown: Choice | None) -> str:
 
 
 def _pick_runs(runs: ByName, names: list[str], first: RunSummary | None, split: str) -> None:
-    """The picker of runs: those on the samples of the first come first; a name of the address stays where there is no
-    such run."""
+    """Draw the picker of runs: those on the same samples as the first run come first; names in the address stay even if
+    no such run exists."""
     known = [name for name, run in runs.items() if run.usable or (first and _waits(run, first, split))]
     same = [name for name in known if first is None or _same_data(runs[name], first, split)]
     elsewhere = [name for name in known if name not in same]
@@ -183,19 +183,19 @@ def _pick_runs(runs: ByName, names: list[str], first: RunSummary | None, split: 
 
 
 def _same_data(run: RunSummary, first: RunSummary, split: str) -> bool:
-    """True if a run was evaluated on the samples of another, or will be."""
+    """True if a run was evaluated, or will be, on the same samples as `first`."""
     same = split in run.samples and run.samples[split] == first.samples.get(split)
     return same or (split not in run.samples and _waits(run, first, split))
 
 
 def _waits(run: RunSummary, first: RunSummary, split: str) -> bool:
-    """True if a run trains on the data of another and is not evaluated on the split yet."""
+    """True if a run has the data of `first` and is not evaluated on the split yet."""
     evaluated = split in run.splits or split in run.damaged
     return not run.fault and not evaluated and listing.facts(run)["data"] == listing.facts(first)["data"]
 
 
 def _sliced(shown: Choice, expression: str) -> Choice:
-    """Report the slice's size and recall below the field; returns the choice narrowed to it, unless it is wrong."""
+    """Report the slice's size and recall below the field. Return the choice narrowed to it, unless it is invalid."""
     run, split = shown.last, shown.split
     try:
         inside = slice_mask(run, split, expression)
@@ -213,7 +213,7 @@ def _sliced(shown: Choice, expression: str) -> Choice:
 
 
 def _shown(runs: Runs, split: str) -> tuple[Choice | None, list[Problem]]:
-    """The chosen runs that can be shown on the split, and the problems of the others."""
+    """Return the chosen runs that can be shown on the split, and the problems of the others."""
     sound, problems = list[RunSummary](), list[Problem]()
     for run in runs:
         problem = unavailable.split(run, split)
@@ -225,7 +225,7 @@ def _shown(runs: Runs, split: str) -> tuple[Choice | None, list[Problem]]:
             sound.append(run)
         else:
             problems.append(problem)
-    damaged = runs[0] not in sound and split in runs[0].splits  # nothing is shown in its place
+    damaged = runs[0] not in sound and split in runs[0].splits  # no other run replaces it
     if not sound or damaged:
         return None, problems
     second = sound[-1] if len(sound) > 1 else None
@@ -258,7 +258,7 @@ def page(name: str) -> None:
 
 
 def _about(entry: Mapping[str, Any], choice: Choice | None) -> Choice | None:
-    """The runs that a page shows, after naming those that it cannot; None where nothing is left, and how to go on."""
+    """Return the runs that a page shows, after naming those that it cannot; None, after an explanation, for none."""
     problems: list[Problem] = st.session_state.get(PROBLEMS, [])
     verb = "is" if choice and choice.second is None else "are"
     only = f" Only {named(choice.runs)} {verb} shown." if choice else ""
@@ -280,8 +280,8 @@ def _about(entry: Mapping[str, Any], choice: Choice | None) -> Choice | None:
 
 
 def _offer_others(problems: Sequence[str]) -> None:
-    """Links to runs that can be shown, without those with problems, each in front of the others that are chosen;
-    without any, how to get one."""
+    """Draw links to runs that can be shown, each before the other chosen runs without problems; if there are none,
+    explain how to get one."""
     runs = [run for run in all_runs() if run.usable and run.name not in problems]
     if runs:
         cards.label("Runs that can be shown:" if len(runs) <= OFFERED else f"{OFFERED} of {len(runs)} runs:")
@@ -300,7 +300,7 @@ def _offer_others(problems: Sequence[str]) -> None:
 
 
 def saved_views_menu(page: str) -> None:
-    """Save the open view under a name; open or remove a saved one. `page` is the path of the open page."""
+    """Draw the menu to save the current view under a name, and to open or remove saved ones. `page` is its path."""
     with st.sidebar.popover("Saved views", icon=":material/bookmark:", width="stretch"):
         with st.form("view", border=False):
             st.text_input("Save this view as", key=VIEW_NAME, max_chars=saved_views.LONGEST_NAME)

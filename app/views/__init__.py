@@ -1,1 +1,1 @@
-"""Sections that pages are made of: each draws one part of a page from the chosen runs."""
+"""The sections of pages; each draws one part of a page from the chosen runs."""
