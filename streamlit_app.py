@@ -1,4 +1,4 @@
-"""CODER Lab: see why image-text retrieval fails and what diversity changes. `streamlit run streamlit_app.py`.
+"""CODER Lab: see why image-text retrieval fails, and the effect of diversity. `streamlit run streamlit_app.py`.
 
 `streamlit run` finds `app` and serves it; the server then runs this same file as the script of every page view.
 """
@@ -19,7 +19,7 @@ app = App(Path(__file__).name, lifespan=prepare, middleware=[Middleware(Guard), 
 
 
 def draw() -> None:
-    """The frame, and in it the requested page."""
+    """Draw the frame, and in it the requested page."""
     from app.choice import tone
     from app.components import downloads, events, links
     from app.frame import pages as frame
@@ -41,7 +41,7 @@ def draw() -> None:
     frame.one_step()
     downloads.figures()
     if st.session_state[frame.CHOSEN] is not None and page.url_path != "start":
-        sidebar.saved_views_menu(page.url_path or "overview")  # the first page has no path of its own
+        sidebar.saved_views_menu(page.url_path or "overview")  # the first page has no path
 
 
 if get_script_run_ctx(suppress_warning=True) is not None:

@@ -2,8 +2,8 @@
 
     Trainer(callbacks=[LogSplit("my-run", "dev", captions)]).fit(module, train_batches, dev_batches)
 
-`validation_step` returns the (B, D) embeddings of images and of captions, then (B,) integers for each: their numbers in the
-split. The loss of `training_step` may be `coder_core.objectives.CoderLoss` as in plain_pytorch.py.
+`validation_step` returns the (B, D) embeddings of images and of captions, then (B,) the images' and (B,) the captions'
+numbers in the split. The loss of `training_step` may be `coder_core.objectives.CoderLoss`, as in plain_pytorch.py.
 """
 
 import torch

@@ -62,7 +62,7 @@ def show(choice: Choice) -> None:
 
 
 def choose_settings(choice: Choice) -> Settings | None:
-    """Settings of the clusters; None for the prototypes."""
+    """Draw the controls; return the settings of offline clusters, or None for the prototypes."""
     if any(ask(clusters.prototypes, run, choice.split) for run in choice.runs):
         kinds = {"learned": "Prototypes", "offline": "Offline k-means"}
         if choose_one("Clusters", kinds, "clusters-of", cards.tip("prototype")) == "learned":
@@ -164,7 +164,7 @@ def show_cluster(run: RunSummary, choice: Choice, result: clusters.Clusters, tab
 
 
 def _concepts(table: pd.DataFrame) -> None:
-    """The concepts that mark a cluster."""
+    """Draw the concepts that distinguish a cluster."""
     cards.label("Distinctive concepts, by attention")
     percent = {"image": "its images", "text": "its captions", "elsewhere": "everywhere"}
     columns = {name: Column(name) for name in table.columns if name not in (*percent, "gain")}
@@ -203,7 +203,7 @@ def _members(run: RunSummary, choice: Choice, result: Clusters, number: int, nea
 
 
 def _cards(run: RunSummary, choice: Choice, pairs: pd.DataFrame, score: str, notes: Sequence[str]) -> None:
-    """The images of these pairs, each once with its captions, in the order of their first pairs."""
+    """Draw the images of these pairs, each once with its captions, in the order of their first pairs."""
     captions = ask(Run.captions, run, choice.split)
     texts = pairs["caption"].map(captions.__getitem__)
     lines = pairs[score].map("{:.3f} · ".format) + texts + pd.Series(notes, pairs.index, dtype=object)

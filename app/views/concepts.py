@@ -1,4 +1,4 @@
-"""The Concepts page: the graph, how many concepts are read, disagreements, one pair, top readers."""
+"""The Concepts page: the graph, numbers of concepts per sample, disagreements, one pair, top readers."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -52,7 +52,7 @@ def names_of(run: RunSummary, split: str) -> list[str]:
 
 
 def graphs(runs: Sequence[RunSummary], split: str) -> str:
-    """The concept graph of every run, once when they share it; returns the chosen concept."""
+    """Draw the concept graph of every run, once if they share it; return the chosen concept."""
     cards.heading("Concept graph")
     by: concepts.Strength = "captions"
     kind = ""
@@ -109,7 +109,7 @@ def _pick(key: str, names: list[str]) -> None:
 
 
 def amounts(runs: Sequence[RunSummary], choice: Choice) -> None:
-    """Number of concepts that images and captions (of the slice) read, and the attention they share."""
+    """Draw the number of concepts that images and captions (of the slice) attend to, and the attention they share."""
     cards.heading("How many concepts does a sample read?")
 
     def attention(run: RunSummary, side: Modality) -> concepts.AttentionSummary:
@@ -147,7 +147,7 @@ def _typical(attention: concepts.AttentionSummary) -> str:
 
 
 def disagreements(runs: Sequence[RunSummary], choice: Choice) -> np.ndarray:
-    """Captions ranked by the attention they share with their image; returns the order of all captions."""
+    """Draw captions ranked by the attention they share with their image; return the order of all captions."""
     cards.heading("Where an image and its caption disagree")
     with row():
         run = choose_run("Run", runs, "pairs-of")

@@ -26,7 +26,7 @@ VIEWS |= {"captions": "Duplicate captions", "bad": "Bad pictures", "empty": "Emp
 BOTH = "+"  # no run has this name
 PAIR, CAPTION = "pair-caption-number", "empty-caption"
 MEMBERS_SHOWN, PICTURE = 12, 280
-KEY_SECONDS = 30  # after which pictures are looked up again, in case one has changed
+KEY_SECONDS = 30  # seconds until pictures are checked for changes again
 Split = api.CaptionedSplit
 Splits = Sequence[Split]
 Report = StoredResult[api.ContentReport]
@@ -56,8 +56,8 @@ def show(choice: Choice) -> None:
 
 
 def mismatched_pairs(choice: Choice, run: RunSummary, cross_fitted: Judges) -> None:
-    """Every caption with its image, the most suspicious first; one of them opened. Two runs can judge in the place of
-    one, each the images it did not train on."""
+    """Draw every caption with its image, the most suspicious first, and one of them in detail. Two runs can judge
+    instead of one, each the images that it did not train on."""
     if choice.split == "train" and not cross_fitted:
         trained = "may have trained" if run.imported else "trained"
         cards.note(cards.HOW_TO_READ["pairs trained on"].format(run=run.name, trained=trained))
@@ -87,7 +87,7 @@ def mismatched_pairs(choice: Choice, run: RunSummary, cross_fitted: Judges) -> N
 
 
 def _offer_cleaning(choice: Choice, run: RunSummary, judges: Judges, probability: np.ndarray) -> None:
-    """A threshold of the probability (m,) that a pair is wrong, what it leaves out, and a link to such a training."""
+    """Draw a threshold of the `probability` (m,) that a pair is wrong, its effect, and a link to such a training."""
     label = "Leave out pairs that are wrong with this probability or more"
     above = round(slider(label, "clean-above", 0.05, 1.0, 0.05, 0.5, "clean above"), 2)
     out = probability >= above
@@ -123,7 +123,7 @@ def empty_captions(choice: Choice, run: RunSummary) -> None:
 
 
 def _judges(choice: Choice, run: RunSummary) -> str:
-    """Name the run that judges, and those that can instead."""
+    """Name the run that judges, and the other runs that can judge."""
     choices = [f"“Judged by” also offers {other.name}." for other in choice.runs if other != run]
     return " ".join([f"By {run.name}.", *choices])
 
@@ -153,7 +153,7 @@ def split_named(splits: Splits, name: str) -> Split:
 
 
 def content_report(run: RunSummary) -> tuple[Splits, Report]:
-    """The splits of the data behind a run, and the report on their content, as far as there is one."""
+    """Return the splits of a run's data, and the report on their content, if it exists."""
     splits = ask(api.splits_of_run, run)
     result = _stored_report(_content_key(run))
     job = jobs.current(result.name) if result.value is None else None
@@ -176,7 +176,7 @@ def _report(key: str) -> Report:
 
 
 def findings(choice: Choice, run: RunSummary, view: str) -> None:
-    """Duplicates or bad pictures of all splits of the data; where they were not looked for yet, a button."""
+    """Draw duplicates or bad pictures of all splits of the data, or a button to search for them."""
     splits, result = content_report(run)
     if result.value is None:
         command = jobs.module_command("coder_core.check_data", str(run.path), "--content")
@@ -231,7 +231,7 @@ def _show_findings(
 
 
 def _member(choice: Choice, run: RunSummary, split: Split, number: int, modality: Modality) -> None:
-    """One sample of a finding: picture, captions, and links where the run was evaluated on its split."""
+    """Draw a sample of a finding: picture, captions, and links if the run was evaluated on its split."""
     name, images = split.name, split.image_of_text
     image = int(images[number]) if modality == "text" else number
     title = f"{name} · {samples.ids_text(modality, number, image, split.image_names[image])}"

@@ -20,7 +20,7 @@ from app.views.heat_maps import show_heat_maps
 from app.views.retrieval.queries import review_menu
 
 NEAREST = 10
-MOST_ACROSS = 3  # runs beside one another
+MOST_ACROSS = 3  # most runs beside each other
 RECALL_AT = 10
 RHO = "+.2f"  # format of a correlation
 SAME_ORDER = 0.995  # correlation of measures that rank alike
@@ -72,7 +72,7 @@ def show(choice: Choice) -> None:
 
 
 def choose_settings(choice: Choice) -> tuple[Settings, Loss]:
-    """The controls of the page: which anchors, and under Advanced which measure over which candidates; μ, γ, ε and τ."""
+    """Draw the controls: anchors and, under Advanced, measure, candidates, μ, γ, ε and τ; return their values."""
     last = choice.last
     settings: Settings = {}
     with row():
@@ -135,7 +135,7 @@ def _correlations(tables: Tables, column: str) -> str:
 
 
 def two_measures(name: str, table: pd.DataFrame, unit: str) -> None:
-    """Standard deviation against entropy; they rank in opposite order."""
+    """Draw standard deviation against entropy, which rank in opposite order."""
     rho = retrieval.rank_correlation(table["SD"], table["entropy"])
     cards.heading("Standard deviation and entropy", correlation=number(rho, RHO), name=name)
     if abs(rho) > SAME_ORDER:
@@ -161,7 +161,7 @@ def percentile_changes(choice: Choice, changes: pd.DataFrame, unit: str) -> None
 
 
 def ranked_anchors(choice: Choice, tables: Tables, changes: Changes, modality: Modality) -> np.ndarray:
-    """The ranked table; returns the order of all anchors in it."""
+    """Draw the ranked table; return the order of all anchors in it."""
     first, last, unit = choice.first.name, choice.last.name, UNITS[modality]
     orders = {"second": f"Lowest in {last}", "first": f"Lowest in {first}"}
     orders |= {"fell": "Largest decrease", "rose": "Largest increase"}
@@ -185,7 +185,7 @@ def ranked_anchors(choice: Choice, tables: Tables, changes: Changes, modality: M
 
 
 def _fits(choice: Choice, tables: Tables, anchors: np.ndarray) -> np.ndarray | None:
-    """Number of images that each anchor would fit, by its words; says what they have to do with diversity."""
+    """Return the number of images that each anchor would fit, by its words; print its correlation with diversity."""
     sample = choice.ask(Run.sample)
     fits = choice.ask(retrieval.fitting_images, sample)
     if fits is None:
@@ -198,7 +198,7 @@ def _fits(choice: Choice, tables: Tables, anchors: np.ndarray) -> np.ndarray | N
 
 
 def _numbers(choice: Choice, tables: Tables, changes: Changes) -> tuple[pd.DataFrame, dict[str, Column]]:
-    """Every number of every anchor, each run's under its name, and how they are shown."""
+    """Return all numbers of every anchor, with each run's under its name, and their columns in a table."""
     values, columns = {}, {}
     for run in (choice.last, *choice.runs[:-1]):
         shown = {"diversity"} if choice.between else {"diversity", "rank"}
@@ -213,7 +213,7 @@ def _numbers(choice: Choice, tables: Tables, changes: Changes) -> tuple[pd.DataF
 
 
 def show_anchor(choice: Choice, number: int, settings: Settings, loss: Loss) -> None:
-    """Draw it for every chosen run, side by side, more than three in two rows, with the loss of the sliders."""
+    """Draw an anchor in every chosen run, side by side, more than three runs in two rows, with the sliders' loss."""
     modality, spread = settings["modality"], SYMBOLS[settings["function"]]
     runs, split, sample = choice.runs, choice.split, choice.ask(Run.sample)
     of_anchor = {"split": split, "loss": loss, "sample": sample, **settings}
@@ -258,5 +258,5 @@ def _nearest(choice: Choice, run: RunSummary, anchor: diversity.Anchor, number: 
 
 
 def _percent(share: float) -> str:
-    """A share as percent with two significant digits."""
+    """Format a share as percent, with one decimal below 10 %."""
     return f"{100 * share:.0f}" if share >= 0.0995 else f"{100 * share:.1f}"

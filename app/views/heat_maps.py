@@ -1,4 +1,4 @@
-"""Heat maps: the regions that each word of a text reads, over the picture and as a table."""
+"""Heat maps: the regions that each word of a text attends to, over the picture and as a table."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -22,7 +22,7 @@ Pair = tuple[str, int | bytes]  # a text, and the number of an image or an uploa
 
 @dataclass(frozen=True)
 class Drawn:
-    """A heat map of a run: its pair, its values, and how they were measured."""
+    """A run's heat map: its pair, its values, the way of measuring them, and its words, made unique."""
 
     pair: Pair
     heat: heat_maps.HeatMap
@@ -41,7 +41,7 @@ Query = tuple[Modality, str | int | bytes]  # a sample's number, a free text, or
 
 
 def _pairs(choice: Choice, run: RunSummary, query: Query, candidates: list[int], match: str) -> Pairs:
-    """The query with each of a run's candidates, by their ranks from 1; the true match first, where `match` names it."""
+    """Pair the query with each of a run's candidates, by rank from 1; first the true match, if `match` names it."""
     modality, content = query
     captions = ask(Run.captions, run, choice.split)
     numbers = {str(rank): candidate for rank, candidate in enumerate(candidates, start=1)}
@@ -58,7 +58,7 @@ def _pairs(choice: Choice, run: RunSummary, query: Query, candidates: list[int],
 
 
 def show_heat_maps(choice: Choice, label: str, query: Query, search: Search, match: str = "") -> None:
-    """Every run's heat map of one word and one of the results that `search` finds, or the `match`, side by side."""
+    """Draw, side by side, every run's heat map of one word and one of the results of `search`, or the `match`."""
     if not any(choice.ask_each(heat_maps.heat_map_ways).values()):
         return
     cards.heading("Which regions does each word read?")
@@ -85,7 +85,7 @@ def show_heat_maps(choice: Choice, label: str, query: Query, search: Search, mat
 
 
 def _maps(choice: Choice, label: str, pairs: dict[str, Pairs], reasons: dict[str, str]) -> dict[str, Drawn]:
-    """Choose a pair and how to measure it; returns the map of every run that has one, and adds to the `reasons`."""
+    """Let the user choose a pair and a measure; return the map of every run that has one, and add to `reasons`."""
     labels = list(dict.fromkeys(name for named in pairs.values() for name in named))
     if not labels:
         return {}
@@ -112,7 +112,7 @@ def _maps(choice: Choice, label: str, pairs: dict[str, Pairs], reasons: dict[str
 
 
 def numbered(words: list[str]) -> list[str]:
-    """The words, each a second time with its count: "a", "a (2)"."""
+    """Make repeated words unique by their count: "a", "a (2)"."""
     seen: Counter[str] = Counter()
     names = []
     for word in words:
@@ -122,7 +122,7 @@ def numbered(words: list[str]) -> list[str]:
 
 
 def _choose_word(maps: list[Drawn]) -> str:
-    """One of the words of all runs; the last run's first word with a content to begin with."""
+    """Let the user choose one of all runs' words; the initial one is the last run's first content word."""
     options = list(dict.fromkeys(name for drawn in maps for name in drawn.words[:MOST_WORDS]))
     if not options:
         return ""
@@ -138,7 +138,7 @@ def _choose_word(maps: list[Drawn]) -> str:
 def _show(
     choice: Choice, run: RunSummary, position: int, drawn: Drawn, word: str, scale: tuple[charts.Ends, str]
 ) -> None:
-    """Draw the map of a word on a scale: its ends, and a note about them."""
+    """Draw the map of a word on `scale`: its ends, and a note about them."""
     heat, names, unit = drawn.heat, drawn.words, "cosine" if drawn.way == "cosine" else "attention"
     index = names.index(word) if word in names else 0 if drawn.way == "tower" else None
     if index is None:

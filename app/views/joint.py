@@ -1,4 +1,4 @@
-"""The Joint space page: which map to draw, how it is computed, and the modality gap."""
+"""The Joint space page: the choice of a map, its computation, and the modality gap."""
 
 from dataclasses import asdict, replace
 from typing import Any
@@ -57,8 +57,8 @@ def drawn_sample(choice: Choice) -> Sample | None:
 
 
 def choose_settings() -> joint_space.LayoutSettings:
-    """The switch between the modalities (one alone, both, or both centred) and the method of the map; its parameters are
-    in a popover. A selection belongs to one map, so either switch clears it."""
+    """Draw the choice of modalities (one alone, both, or both centred) and of the map's method, whose parameters are in
+    a popover; return the settings. A selection belongs to one map, so a change of either clears it."""
     clear: dict[str, Any] = {"on_change": set_value, "args": (AREA, "")}
     modalities = choose_one("Points", MODALITIES, "modalities", cards.tip("modalities"), **clear)
     method = choose_one("Map", METHODS, "map", cards.tip("map"), **clear)
@@ -93,7 +93,7 @@ def remark(choice: Choice, layouts: Layouts) -> str:
 
 
 def stored_layouts(choice: Choice, settings: joint_space.LayoutSettings, points: int) -> Layouts:
-    """The stored maps of all runs; while one is missing, none, and a button that computes them."""
+    """Return the stored maps of all runs; if one is missing, draw a button that computes them, and return none."""
     first, *others = (opened_run(run) for run in choice.runs)
     layouts_of = joint_space.stored_layout  # every byte is checked; the second map is aligned to the first
     stored = [layouts_of(first, choice.split, settings)]
@@ -118,7 +118,7 @@ def stored_layouts(choice: Choice, settings: joint_space.LayoutSettings, points:
 
 
 def why_not(method: joint_space.Method, points: int) -> str:
-    """Why this method cannot lay out so many points; "" where it can."""
+    """Explain why this method cannot lay out so many points; "" if it can."""
     if method == "tsne" and points > joint_space.MOST_TSNE:
         return f"t-SNE takes at most {joint_space.MOST_TSNE:,} points, and this map has {points:,}."
     if method != "pca" and points < joint_space.FEWEST:

@@ -1,4 +1,4 @@
-"""The maps of the Joint space page with one shared selection, its table and pictures, one sample."""
+"""The maps of the Joint space page with one shared selection, its table and pictures, and one sample."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ Modalities = joint_space.Modalities
 
 
 def tables_of(choice: Choice, sample: Sample | None) -> list[pd.DataFrame]:
-    """All samples of every run, or a random sample; with two runs also the gain in rank."""
+    """Return a table of all samples, or of a random sample, for every run; for two runs also the gain in rank."""
     tables = list(choice.ask_each(joint_space.samples, sample=sample).values())
     if len(tables) == 2:
         tables = [table.assign(gain=tables[0]["rank"] - tables[1]["rank"]) for table in tables]
@@ -44,7 +44,7 @@ def tables_of(choice: Choice, sample: Sample | None) -> list[pd.DataFrame]:
 
 
 def point_rows(choice: Choice, table: pd.DataFrame) -> np.ndarray:
-    """The rows of a table's samples among all points of the split, images first; ascending."""
+    """Return the rows of a table's samples among all points of the split, images first; ascending."""
     images = choice.ask(Run.count, "image")
     return np.asarray(table["number"].to_numpy() + np.where(table["modality"] == "image", 0, images))
 
@@ -76,7 +76,7 @@ class Shown:
 
     @cached_property
     def rows(self) -> np.ndarray:
-        """Numbers of the points among all of the split."""
+        """Numbers of the points among all points of the split."""
         return point_rows(self.choice, self.tables[0])
 
     @property
@@ -91,7 +91,7 @@ class Shown:
 
 @st.fragment
 def explore(choice: Choice, planes: Planes, tables: Tables, modalities: Modalities, remark: str) -> None:
-    """Draw the maps of the points that `modalities` shows, and `remark` how they were made; the tables are every run's
+    """Draw the maps of the points of `modalities`, with the `remark` on how they were made; `tables` are every run's
     samples of both modalities. Only this part of the page reruns after a lasso."""
     points = points_shown(tables[0], modalities)
     shown = Shown(choice, planes, [table.iloc[points] for table in tables], tables[0], points)
@@ -133,7 +133,7 @@ def explore(choice: Choice, planes: Planes, tables: Tables, modalities: Modaliti
 
 
 def _selected(shown: Shown, selection: map_selection.Selection, query: str) -> tuple[np.ndarray, np.ndarray]:
-    """The points selected on the maps, and those that the search, or the slice, marks."""
+    """Return the points selected on the maps, and those to mark for the search or the slice."""
     choice = shown.choice
     selected = map_selection.points_in(selection, shown.planes)
     marked = map_selection.matching_points(shown.whole, choice.ask(Run.image_names), query)
@@ -147,7 +147,7 @@ def _selected(shown: Shown, selection: map_selection.Selection, query: str) -> t
 
 
 def _pairs(shown: Shown, selected: np.ndarray, focus: int | None) -> tuple[np.ndarray, int]:
-    """The pairs of the selected points and of the open one, and how many there are."""
+    """Return the pairs of the selected points and of the open one, at most `MOST_LINES`, and their total number."""
     numbers, image = shown.tables[0]["number"].to_numpy(), shown.tables[0]["image"].to_numpy()
     owner = np.searchsorted(numbers[: shown.images], image[shown.images :])  # positions among the images
     with_lines = np.union1d(selected, [] if focus is None else [focus]).astype(np.int64)
@@ -155,7 +155,7 @@ def _pairs(shown: Shown, selected: np.ndarray, focus: int | None) -> tuple[np.nd
 
 
 def selection_table(shown: Shown, selected: np.ndarray) -> pd.DataFrame:
-    """The selected samples as one table: what all runs share, then every run's numbers under "column (run)"."""
+    """Return the selected samples as one table: shared columns, then every run's numbers under "column (run)"."""
     shared = [name for name in SHARED if name in shown.tables[0]]
     selection = shown.tables[0].iloc[selected][shared].reset_index(drop=True)
     for run, table, plane in zip(shown.choice.runs, shown.tables, shown.planes, strict=True):
@@ -170,7 +170,7 @@ def _suffix(choice: Choice, name: str) -> str:
 
 
 def _matched(shown: Shown, query: str, matches: np.ndarray) -> str:
-    """Number of samples that a search found on the map, in words."""
+    """Describe the number of samples that a search found on the map."""
     if not len(matches):
         return f"Nothing on the map matches “{query}”: no number, file name, or caption with all these words."
     parts = [part for part in shown.counted(matches) if not part.startswith("0 ")]

@@ -14,7 +14,7 @@ PAPER = Loss()
 
 
 def slider(label: str, key: str, low: float, high: float, step: float, start: float, term: str = "") -> float:
-    """A slider bound to the URL. At its start, which the bounds include, it follows to the start of the next run."""
+    """Draw a slider bound to the URL, with `start` within its bounds. At `start`, it follows to the next run's start."""
     former = f"{key}-start"
     if former in st.session_state and st.session_state.get(key) == st.session_state[former]:
         put(key, start)
@@ -24,8 +24,8 @@ def slider(label: str, key: str, low: float, high: float, step: float, start: fl
 
 
 def choose_loss(choice: Choice) -> Loss:
-    """The sliders, and for imported embeddings buttons to the paper's μ and γ and back to the run's fit; the rest of the
-    loss is that of the last run."""
+    """Draw the sliders and, for imported embeddings, buttons for the paper's μ and γ and for those fitted to the run;
+    return the last run's loss with these values."""
     run = choice.last
     start = ask(questions.starting_loss, run, choice.split)
     mu = slider("μ", "mu", 0.005, 0.5, 0.005, start.temperature)
@@ -41,7 +41,7 @@ def choose_loss(choice: Choice) -> Loss:
 
 
 def in_words(choice: Choice, loss: Loss) -> str:
-    """The values that scale the loss of every run here, and those of each run."""
+    """Describe the values used for every run here, and each run's own."""
     start = ask(questions.starting_loss, choice.last, choice.split)
     same = all(getattr(loss, name) == getattr(start, name) for name in ("temperature", "gamma", "epsilon"))
     source = f"those of {choice.last.name}" if same else "set under Advanced"
@@ -57,7 +57,7 @@ def _values(loss: Loss) -> str:
 
 
 def _own_values(run: RunSummary, split: str, derived: bool) -> str:
-    """The values that a run was trained with, or those that stand for them, and with `derived` where they come from."""
+    """Describe the values that a run was trained with, or their substitutes, and with `derived` the origin of these."""
     usual = "so the paper’s values are used instead"
     if not run.imported:
         loss = opened_run(run).loss

@@ -36,7 +36,7 @@ from app.views.samples import cells_of
 
 Runs = list[listing.RunSummary]
 Metrics = Mapping[str, Mapping[str, float]]  # run → metric → value
-Texts = Mapping[str, Sequence[str]]  # column → a text for every run
+Texts = Mapping[str, Sequence[str]]  # column → one text per run
 
 METRICS = {f"{a}2{b}_{key}": f"{a}→{b} {name}" for a, b in ("it", "ti") for key, name in OF_WAY.items()}
 METRICS = {"rsum": "R@sum", **METRICS, "md": "MD"}
@@ -91,7 +91,7 @@ def show(choice: Choice) -> None:
 
 
 def show_changed(choice: Choice) -> None:
-    """The captions that the last run answers and the first does not, and the other way round; a row opens the query."""
+    """Draw the captions that the last run answers but not the first, and vice versa; a row opens the query."""
     changes = ask_both(retrieval.compare, choice.first, choice.last, choice.split)
     changes = changes[changes["direction"] == "t2i"]
     changes = changes[choice.inside("text", changes["query"])]
@@ -117,7 +117,7 @@ def _changed_table(choice: Choice, rows: pd.DataFrame, outcome: str) -> None:
 
 
 def metrics_by_run(runs: Runs, choice: Choice) -> Metrics:
-    """The metrics of the runs evaluated on the split: the stored ones, or those of the captions of the slice."""
+    """Return the metrics of the runs evaluated on the split: the stored ones, or those on the slice."""
     split, captions = choice.split, choice.captions
     evaluated = [run for run in runs if split in run.metrics]
     if captions is None:
@@ -185,7 +185,7 @@ def show_curves(runs: Runs) -> None:
 
 
 def show_table(choice: Choice) -> None:
-    """One row per run, and one table per data set: what it is and how good it is on this split."""
+    """Draw one row per run, in one table per set of samples: its origin and its metrics on this split."""
     split, of_choice = choice.split, choice.first.samples[choice.split]
     cards.heading("All runs", queries=f"the whole of {split}" if choice.slice else split)
     groups: dict[listing.SplitSamples | None, list[dict[str, Any]]] = {of_choice: []}
@@ -220,7 +220,7 @@ def _row(run: listing.RunSummary, split: str) -> dict[str, Any]:
 
 
 def show_judged(choice: Choice) -> None:
-    """A table per qrels file that these runs were evaluated against (`evaluate --qrels`), several in tabs."""
+    """Draw a table per qrels file that these runs were evaluated against (`evaluate --qrels`), several in tabs."""
     split, read = choice.split, retrieval.graded_evaluations
     evaluations, faults = read_each(choice.runs, lambda run: read(opened_run(run), split))
     cards.faults(faults)
@@ -262,8 +262,8 @@ def show_differences(runs: Runs) -> None:
 
 
 def show_gains(choice: Choice, recalls: Mapping[str, str], more: Texts | None = None) -> None:
-    """Report whether gains over the first run are noise, on the slice if there is one: a sentence per recall (key of
-    the metrics → its name as a column) for two runs, a table for more, with a text for every run in the columns of
+    """Report whether gains over the first run may be noise, on the slice if there is one: for two runs a sentence per
+    recall (`recalls`: key of the metrics → name of the column), for more runs a table, with further columns from
     `more`."""
     first, *compared = choice.runs
     split, captions = choice.split, choice.captions
@@ -283,9 +283,9 @@ def show_gains(choice: Choice, recalls: Mapping[str, str], more: Texts | None = 
 
 
 def show_answers(runs: Runs, choice: Choice) -> None:
-    """Queries that one run answers and another does not, for every two of them."""
+    """Draw the number of queries that one run answers and another does not, for every two runs."""
     runs = [run for run in runs if choice.split in run.splits and comparable(choice.first, run, choice.split)]
-    if len(runs) < 3:  # of two the outcomes above say it
+    if len(runs) < 3:  # for two, the outcomes above show it
         return
     cards.heading("Who answers what?")
     modality = choose_one("Direction", links.DIRECTIONS, "answers-of")
@@ -301,7 +301,7 @@ def show_answers(runs: Runs, choice: Choice) -> None:
 
 
 def show_separation(runs: Runs, split: str) -> None:
-    """Draw it for those of the runs that were evaluated on the split; damaged ones are named."""
+    """Draw the separation of pairs for the runs evaluated on the split, and name damaged ones."""
     evaluated = [run for run in runs if split in run.splits]
     counted, faults = read_each(evaluated, lambda run: ask(joint_space.score_distributions, run, split))
     cards.faults(faults)

@@ -1,4 +1,4 @@
-"""The Reviews page: a queue of pairs to judge, what was judged, what it changes, how reviewers agree."""
+"""The Reviews page: a queue of pairs to judge, the verdicts, their effect on recall, agreement of reviewers."""
 
 from functools import partial
 from typing import Any
@@ -21,7 +21,7 @@ from app.views.training import offer_evaluation
 from app.views.training.form import data_set, show_link
 
 SKIPPED = "review-skipped"
-Skipped = dict[tuple[int, int], str]  # image and caption → id of the verdict that was the last one then
+Skipped = dict[tuple[int, int], str]  # image and caption → id of the last verdict before the skip
 RECALLS = columns_of("reviewed-recall")
 AGREEMENT = columns_of("agreement")
 
@@ -36,7 +36,7 @@ def show(choice: Choice) -> None:
 
 
 def show_queue(choice: Choice) -> None:
-    """The next pair of the chosen queue that this reviewer has not judged; a verdict brings the one after it."""
+    """Draw the next pair of the chosen queue that this reviewer has not judged; each verdict shows the next pair."""
     run, of_slice = choice.last, " in the slice" if choice.slice else ""
     cards.heading("Judge", run=run.name, of_slice=of_slice)
     with row():
@@ -67,7 +67,7 @@ def show_queue(choice: Choice) -> None:
 
 
 def _offer_undo(choice: Choice, skipped: Skipped, given: list[judging.Review]) -> None:
-    """A button that takes back the last verdict given, or the skip after it."""
+    """Draw a button that undoes the last verdict, or the skip after it."""
     pair = next(reversed(skipped), None)
     if pair is not None and skipped[pair] == (given[-1].id if given else ""):
         undo: Any = partial(skipped.pop, pair)
@@ -82,7 +82,7 @@ def _offer_undo(choice: Choice, skipped: Skipped, given: list[judging.Review]) -
 
 
 def _is_judged(choice: Choice, image: int, caption: int) -> bool:
-    """This reviewer has judged the pair, or the caption as wrong or too vague."""
+    """True if this reviewer has judged the pair, or the caption as wrong or too vague."""
     split = choice.ask(judging.ReviewedSplit.of)
     given = judging.own_verdicts(choice.last, reviewing.reviewer())
     of_caption = given.get(split.pair(int(split.image_of_text[caption]), caption))
@@ -92,7 +92,7 @@ def _is_judged(choice: Choice, image: int, caption: int) -> bool:
 
 
 def _show_pair(choice: Choice, image: int, caption: int) -> None:
-    """The caption with the image to judge; beside it, where that is another one, the caption's own image."""
+    """Draw the caption with the image to judge and, if that is another image, the caption's own image beside it."""
     captions, owner = choice.ask(Run.captions), int(choice.ask(Run.image_of_text)[caption])
     titles = {image: "The pair"}
     if owner != image:
@@ -107,7 +107,7 @@ def _show_pair(choice: Choice, image: int, caption: int) -> None:
 
 
 def show_judged(choice: Choice, reviews: judging.Reviews) -> None:
-    """Every standing verdict, filtered, with a file of them."""
+    """Draw the verdicts that were not undone, with filters and a download."""
     of_slice = " with a caption of the slice, or an image that one describes" if choice.slice else ""
     cards.heading("Verdicts", of_slice=of_slice)
     if not reviews.standing:
@@ -132,7 +132,7 @@ def show_judged(choice: Choice, reviews: judging.Reviews) -> None:
 
 
 def _of_slice(choice: Choice, reviews: tuple[judging.Review, ...]) -> list[judging.Review]:
-    """The verdicts on captions of the slice, or on images with such a caption."""
+    """Return the verdicts on captions of the slice, or on images with such a caption."""
     if not choice.slice:
         return list(reviews)
     pairs = choice.ask(judging.ReviewedSplit.of).rows([review.pair for review in reviews])
@@ -158,7 +158,7 @@ def _filtered(reviews: list[judging.Review]) -> list[judging.Review]:
 
 
 def _pair_cell(choice: Choice, review: judging.Review, pair: tuple[int, int] | None) -> SampleCell:
-    """The first cell of a verdict's row; without a picture where the pair is of another split."""
+    """Return the first cell of a verdict's row; without a picture if the pair is in another split."""
     text = review.caption or f"all captions of {review.image}"
     if pair is None:
         return SampleCell(-1, "the pair", text, "elsewhere")
@@ -170,7 +170,7 @@ def _pair_cell(choice: Choice, review: judging.Review, pair: tuple[int, int] | N
 
 
 def show_recall(choice: Choice, reviews: judging.Reviews) -> None:
-    """R@K of the chosen runs by the labels and by the reviewed labels."""
+    """Draw R@K of the chosen runs by the labels and by the reviewed labels."""
     of_slice = " Queries are those of the slice." if choice.slice else ""
     cards.heading("Recall with and without the verdicts", of_slice=of_slice)
     within = choice.captions
@@ -202,7 +202,7 @@ def show_agreement(reviews: judging.Reviews) -> None:
 
 
 def show_training(choice: Choice, reviews: judging.Reviews) -> None:
-    """The verdicts that training would use, and a link that trains the judged run anew with them."""
+    """Draw the number of verdicts that training would use, and a link that trains the judged run again with them."""
     run = choice.last
     cards.heading("Use them")
     path, entry = judging.file_of(run), data_set(run)

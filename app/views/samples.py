@@ -1,4 +1,4 @@
-"""Samples wherever they appear: ids, rows of a table, columns of a file, cards, and one opened as an anchor."""
+"""Samples on all pages: their ids, rows of a table, columns of a file, cards, and the panel of the opened one."""
 
 import html
 from collections.abc import Iterable, Mapping
@@ -29,22 +29,22 @@ def name_of(modality: Modality, number: int) -> str:
 
 
 def ids_text(modality: Modality, number: int, image: int, file: str) -> str:
-    """ "caption 185 · image 37 · 37.jpg"; an image imported without an id has only its number."""
+    """Join ids: "caption 185 · image 37 · 37.jpg"; an image imported without an id has only its number."""
     return " · ".join(dict.fromkeys((name_of(modality, number), name_of("image", image), file)))
 
 
 def of_run(choice: Choice, quantity: str, run: RunSummary) -> str:
-    """ "rank in demo" beside another run; "rank" alone."""
+    """Label a quantity: "rank in demo" if there is another run, else "rank"."""
     return quantity if choice.second is None else f"{quantity} in {run.name}"
 
 
 def images_of(run: RunSummary, split: str, modality: Modality, numbers: np.ndarray) -> np.ndarray:
-    """The images of captions, or the images themselves."""
+    """Return the images of captions, or the images themselves."""
     return ask(Run.image_of_text, run, split)[numbers] if modality == "text" else np.asarray(numbers)
 
 
 def texts_of(run: RunSummary, split: str, modality: Modality, numbers: np.ndarray) -> list[str]:
-    """The captions, or the first caption of every image; "" for an image without captions."""
+    """Return the captions, or the first caption of every image; "" for an image without captions."""
     captions = ask(Run.captions, run, split)
     rows = numbers if modality == "text" else ask(Run.first_captions, run, split)[numbers]
     return [captions[row] if row >= 0 else "" for row in rows.tolist()]
@@ -53,8 +53,8 @@ def texts_of(run: RunSummary, split: str, modality: Modality, numbers: np.ndarra
 def sample_card(
     choice: Choice, run: RunSummary, modality: Modality, number: int, rank: int, score: float, **more: Any
 ) -> cards.Result:
-    """A card of a sample: an image by its picture, or by its captions where there is none; a caption by its text and
-    its image's picture. `more` holds other fields of the card; pictured=False leaves the picture out."""
+    """Return a card of a sample: an image with its picture, or its captions if it has none; a caption with its text and
+    its image's picture. `more` has other fields of the card; pictured=False leaves the picture out."""
     split, numbers = choice.split, np.array([number])
     image = int(images_of(run, split, modality, numbers)[0])
     picture = ask(Run.picture, run, split, image, CARD_PICTURE) if more.pop("pictured", True) else None
@@ -73,7 +73,7 @@ def search_words(key: str, of: str = "in captions and file names") -> str:
 
 
 def holding(choice: Choice, modality: Modality, numbers: np.ndarray, words: str) -> np.ndarray:
-    """Positions of the samples of the slice whose caption (of an image: any of them) or file holds every word."""
+    """Return the positions of samples in the slice whose captions and file name together contain every word."""
     inside = choice.inside(modality, numbers)
     if not words.split():
         return np.flatnonzero(inside)
@@ -90,7 +90,7 @@ def holding(choice: Choice, modality: Modality, numbers: np.ndarray, words: str)
 
 
 def note_sample(run: RunSummary, split: str, how: str = "compared") -> None:
-    """Note that a large split is looked at through a sample: `how`, as headings.toml describes it."""
+    """Note that only a sample of a large split is used, with the text for `how` in headings.toml."""
     sample = ask(Run.sample, run, split)
     if sample is not None:
         numbers = vars(sample) | {"images": len(sample.images), "texts": len(sample.texts)}
@@ -105,14 +105,14 @@ def note_slice(choice: Choice, modality: Modality) -> None:
 
 
 def similar_button(choice: Choice, modality: Modality, number: int, key: str) -> None:
-    """A button that makes the samples most similar to this one the slice, for a run that has such."""
+    """Draw a button that makes the samples most similar to this one the slice, if the run has embeddings."""
     if similar := neighbours(choice, modality, number):
         label, look = f"Similar {UNITS[modality]}", {"type": "tertiary", "help": cards.tip("similar")}
         button(label, f"{key}-similar", "join_inner", put, SLICE, similar, **look)
 
 
 def cells_of(run: RunSummary, split: str, rows: Iterable[tuple[Modality, int, int, str]]) -> list[SampleCell]:
-    """The first cells of a table's rows: the modality, number, image and text of every sample as a cell."""
+    """Return the first cells of a table's rows, from the modality, number, image and text of every sample."""
     cells, names = [], ask(Run.image_names, run, split)
     for modality, number, image, text in rows:
         picture = cards.data_url(ask(Run.picture, run, split, image, TABLE_PICTURE))
@@ -134,9 +134,9 @@ def sample_table(
     height: int = 420,
     nothing: tuple[str, str] = (NO_WORDS, FEWER_WORDS),
 ) -> np.ndarray:
-    """The samples (`numbers`) of the slice that hold the words, with their values, paged, with one download of all
-    columns under their labels; a click on a row opens the sample in the number widget `target`. Returns the samples in
-    the order shown; where none remains, `nothing` says so, and what to do."""
+    """Draw a table of the samples (`numbers`) of the slice that contain the words, with their values and one download
+    of all columns under their labels; a click on a row opens the sample in the number widget `target`. Return the
+    samples in the order shown. `nothing`: the notice if none remains, and what to do."""
     run, split = choice.last, choice.split
     rows = holding(choice, modality, numbers, words)
     if not len(rows):
@@ -164,7 +164,7 @@ def sample_table(
 
 
 def _enter(target: str, modality: Modality) -> None:
-    """Begin with the opened sample where neither the address nor a person put a number into the field."""
+    """Begin with the opened sample, unless the address or a person put a number into the field."""
     sample = opened.state().shared
     if sample and sample[0] == modality and target not in st.session_state and target not in st.query_params:
         put(target, sample[1])
@@ -173,7 +173,7 @@ def _enter(target: str, modality: Modality) -> None:
 def step_samples(
     choice: Choice, modality: Modality, target: str, order: np.ndarray, failed: Failed = None
 ) -> int:
-    """The number in the field `target`, with buttons to others, and its sample as `show_sample` shows it."""
+    """Draw the number field `target` with buttons to other samples, and `show_sample`; return the number."""
     _enter(target, modality)
     label = "Caption number" if modality == "text" else "Image number"
     count, help_text = choice.ask(Run.count, modality), "Its row in the split, counted from 0."
@@ -183,8 +183,8 @@ def step_samples(
 
 
 def show_sample(choice: Choice, modality: Modality, number: int, target: str, *, own: bool = True) -> None:
-    """Tell the panel which sample this part of the page is about, by the field `target`; name it while the panel shows
-    another one."""
+    """Report to the panel the sample that this part of the page is about, by the field `target`; name it here while the
+    panel shows another one."""
     opened.tell(target, modality, number, own=own)
     if opened.current() != (modality, number):
         [text] = texts_of(choice.last, choice.split, modality, np.array([number]))
@@ -210,7 +210,7 @@ def show_opened(choice: Choice, panel: DeltaGenerator) -> None:
 
 
 def _panel(choice: Choice, modality: Modality, number: int) -> None:
-    """Picture, captions with the query first, its rank and its image's in every run, links, and verdicts."""
+    """Draw picture, captions with the query first, ranks of query and image in every run, links, and verdicts."""
     image = number if modality == "image" else int(choice.ask(Run.image_of_text)[number])
     numbers, captions = choice.ask(Run.captions_of, image).tolist(), choice.ask(Run.captions)
     title, highlighted, ways = f"Image {image}", None, {"image → captions": ("i2t", image)}

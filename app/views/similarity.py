@@ -40,7 +40,7 @@ STEP_COLUMNS |= {"value": Column("value", right=True)}
 
 @dataclass(frozen=True)
 class Matrices:
-    """The matrices of every run over one batch, which the last run chose and ordered."""
+    """The matrices of every run over one batch, chosen and ordered by the last run."""
 
     choice: Choice
     settings: MatrixSettings
@@ -123,7 +123,7 @@ def choose_settings(choice: Choice) -> MatrixSettings:
 
 
 def choose_pair(shown: Matrices) -> Cell:
-    """The pair to show, as its cell in the batch; for a pair outside the batch the hardest negative."""
+    """Let the user choose a pair; return its cell in the batch, or the hardest negative's for a pair outside it."""
     choice, settings, batch = shown.choice, shown.settings, shown.batch
     hardest = ask(questions.hardest_negative, choice.last, settings, batch, shown.last)
     images, captions = (choice.ask(Run.count, modality) for modality in BOTH)
@@ -142,8 +142,8 @@ def choose_pair(shown: Matrices) -> Cell:
 
 
 def draw_matrices(shown: Matrices, marked: Cell) -> list[str]:
-    """The matrices of the chosen kind of every run, on one colour scale; returns the keys of the charts. `marked` is
-    open."""
+    """Draw the matrices of the chosen kind of every run, on one colour scale; return the keys of the charts. `marked`
+    is the open cell."""
     scaled, settings = shown.scaled, shown.settings
     captions = shown.choice.ask(Run.captions)
     names = similarity.labels(next(iter(scaled.values())), shown.batch, settings.direction, captions)
@@ -184,7 +184,7 @@ def draw_matrices(shown: Matrices, marked: Cell) -> list[str]:
 
 
 def steps(pair: similarity.Pair, function: str) -> list[Step]:
-    """(symbol, formula with numbers, value), from S to the loss."""
+    """Return (symbol, formula with numbers, value) of every step from S to the loss."""
     has_partner = pair.positive == pair.positive
     parts = {"pair": True, "match": pair.own, "negative": not pair.own, "partner": has_partner}
     numbers: dict[str, Any] = {"pair": pair, "loss": pair.loss, "spread": "SD" if function == "std" else "H"}

@@ -1,4 +1,4 @@
-"""The Slices page: groups of captions by misses beyond the expected ones."""
+"""The Slices page: groups of captions, ordered by misses beyond the expected ones."""
 
 import pandas as pd
 import streamlit as st
@@ -16,7 +16,7 @@ PAGES = {"Failures of this slice": "retrieval", "Its diversity": "diversity", "O
 
 
 def show(choice: Choice) -> None:
-    """A table of slices; a click makes one the slice of all pages."""
+    """Draw a table of slices; a click makes one the slice of all pages."""
     runs = choice.runs
     with row():
         modality = choose_one("Queries", MODALITIES, "queries")
@@ -34,7 +34,7 @@ def show(choice: Choice) -> None:
     kinds = {"all": "All", **{kind: kind.capitalize() for kind in dict.fromkeys(table["kind"])}}
     kind = choose_one("Show", kinds, "kind")
     table = table if kind == "all" else table[table["kind"] == kind]
-    worst = table[table["excess"] > 0]  # of one kind all are shown
+    worst = table[table["excess"] > 0]  # for one kind, the first are shown
     pictured, label = (worst if kind == "all" and len(worst) else table).head(PICTURED), f"R@{at}, %"
     names = [[f"{name}_{number}" for name in ("recall", "low", "high")] for number in range(len(runs))]
     recalls = {run.name: pictured[of_run].to_numpy() for run, of_run in zip(runs, names, strict=True)}

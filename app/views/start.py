@@ -64,10 +64,9 @@ def watch() -> None:
 
 
 def demo_progress(job: jobs.Job, runs: Mapping[str, RunSummary], now: float) -> tuple[float, float | None]:
-    """Percent done of everything, and the seconds left; None before they can be estimated.
+    """Return the percentage of work done, and the seconds left; None before they can be estimated.
 
-    The pace is that of the drawing while it lasts; then the time of this job between its first and last measured steps
-    over the work between them.
+    The pace is that of the drawing while it lasts, and then that of this job between its first and last recorded steps.
     """
     work, points = 0.0, list[tuple[float, float]]()
     if runs or (job.progress is not None and job.progress.phase != DRAWING):
@@ -91,7 +90,7 @@ def demo_progress(job: jobs.Job, runs: Mapping[str, RunSummary], now: float) -> 
 
 
 def show_demo(job: jobs.Job) -> None:
-    """Draw the bar, the run that trains now with those after it, and those that are finished."""
+    """Draw the progress bar, the run that trains now, those after it, and those that are finished."""
     runs = {run.name: run for run in all_runs() if run.name in DEMO_RUNS and run.status}
     work, seconds = demo_progress(job, runs, time.time())
     st.progress(min(work / 100, 1.0), f"{work:.0f} %{f' · {duration(seconds)} left' if seconds else ''}")

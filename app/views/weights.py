@@ -39,7 +39,7 @@ def show(choice: Choice) -> None:
 
 
 def distribution(runs: Runs, split: str, tables: Mapping[str, pd.DataFrame], captions: Rows) -> None:
-    """Distribution of the weights of these captions (None: all pairs), and statistics of the raw scores of all."""
+    """Draw the distribution of the weights of `captions` (None: all pairs), and statistics of all raw scores."""
     left, right = st.columns([3, 2], gap="large")
     with left:
         mean = "Their mean is 1" if captions is None else "Their mean over all pairs is 1"
@@ -81,7 +81,7 @@ def extremes(run: RunSummary, choice: Choice, table: pd.DataFrame) -> None:
 
 
 def measures(run: RunSummary, split: str, captions: Rows) -> pd.DataFrame:
-    """Spearman's ρ of every two measures over the pairs of these captions, two as a figure; returns all pairs."""
+    """Draw Spearman's ρ of every two measures over the pairs of `captions`, and two as a figure; return all pairs."""
     cards.heading("Do the measures agree?", run=run.name)
     side = choose_one("Measured on", MODALITIES, "side", cards.tip("side"))
     table = ask(sample_weights.weight_table, run, split, side)

@@ -1,4 +1,4 @@
-"""Failures of the split's own queries: rank changes, near misses, matches by judgements. Sections return an order of queries."""
+"""Failures of the split's own queries: rank changes, near misses, judged matches. Sections return orders of queries."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ RECALLS = columns_of("judged-recall")
 
 @dataclass(frozen=True)
 class Queries:
-    """The queries of one modality that a section is about; one is answered within the first `at` results."""
+    """The queries of one modality in a section; a query counts as answered within the first `at` results."""
 
     choice: Choice
     modality: Modality
@@ -40,7 +40,7 @@ class Queries:
         return QUERIES[self.modality]
 
     def columns(self, quantity: str, digits: str, names: dict[str, str], term: str = "") -> dict[str, Column]:
-        """A column of each of these runs: `names` maps names of runs to those of the columns."""
+        """Return a column for each of these runs; `names` maps names of runs to names of columns."""
         runs = [run for run in self.choice.runs if run.name in names]
         labels = {names[run.name]: of_run(self.choice, quantity, run) for run in runs}
         return {name: Column(label, digits, term or quantity) for name, label in labels.items()}
@@ -48,7 +48,7 @@ class Queries:
     def table(
         self, rows: pd.DataFrame, columns: Columns, words: str, file: str, fact: str = NO_MATCH, **more: Any
     ) -> np.ndarray:
-        """The queries that hold the words, as a table; returns their order. `fact`: the notice where there is none."""
+        """Draw the queries that contain the words as a table; return their order. `fact`: the notice if none does."""
         if not len(rows):
             cards.empty(fact, "Show others, or choose another number of results.")
             return np.zeros(0, dtype=np.int64)
@@ -105,7 +105,7 @@ def compare_runs(shown: Queries) -> np.ndarray:
 
 
 def ranks_of_runs(shown: Queries) -> np.ndarray:
-    """One run, or more than two: the ranks of the true matches, and the queries behind them."""
+    """Draw the ranks of the true matches, for one run or more than two, and their queries; return the order of these."""
     choice, several = shown.choice, shown.choice.second is not None
     ranks = {name: ranks[shown.direction] + 1 for name, ranks in choice.ask_each(Run.ranks).items()}
     names = list(ranks)
@@ -142,7 +142,7 @@ def ranks_of_runs(shown: Queries) -> np.ndarray:
         return shown.table(queries, columns, words, shown.file("ranks", answer), fact)
 
 
-# Name of the choice, a bool for every query of a table, and the run whose ranks count
+# Name of the choice, a bool for every query of a table, and the name of the run whose ranks count
 Filter = tuple[str, np.ndarray, str]
 
 
@@ -166,7 +166,7 @@ def choose_answered(shown: Queries, table: pd.DataFrame) -> Filter:
 
 
 def count_answers(shown: Queries, table: pd.DataFrame) -> None:
-    """Count the queries that all, some or none of several runs answer, and report whether gains are noise."""
+    """Count the queries that all, some or none of several runs answer, and report whether gains may be noise."""
     right = table[[run.name for run in shown.choice.runs]].to_numpy() <= shown.at
     every, none = int(right.all(1).sum()), int((~right.any(1)).sum())
     numbers = {"by all": every, "by some": len(table) - every - none, "by none": none}
@@ -176,18 +176,18 @@ def count_answers(shown: Queries, table: pd.DataFrame) -> None:
 
 
 def note_gains(shown: Queries, more: Mapping[str, Sequence[str]] | None = None) -> None:
-    """Report whether gains in recall over the first run are noise, over the slice if there is one."""
+    """Report whether gains in recall over the first run may be noise, on the slice if there is one."""
     recall = {f"{shown.direction}_r{shown.at}": f"{DIRECTIONS[shown.direction]} R@{shown.at}"}
     show_gains(shown.choice, recall, more)
 
 
 def figure_and_table(choice: Choice) -> Sequence[DeltaGenerator]:
-    """Containers for a figure and a table: side by side, or of more than two runs one below the other."""
+    """Open containers for a figure and a table: side by side or, for more than two runs, one below the other."""
     return [st.container(), st.container()] if choice.between else st.columns([2, 3], gap="large")
 
 
 def only_right(shown: Queries, queries: pd.DataFrame) -> pd.DataFrame:
-    """The queries, or, when asked for, those that are right although no label says so: probably, or by the judgements."""
+    """Return the queries or, if asked for, those with an unlabelled match: a likely one, or one by the judgements."""
     queries, source = only_guessed(shown, queries), source_of(shown.choice)
     label = f"Only judged right in {cards.literal(shown.choice.last.name)}"
     if source is None or not switch(label, "judged", "judged"):
@@ -198,7 +198,7 @@ def only_right(shown: Queries, queries: pd.DataFrame) -> pd.DataFrame:
 
 
 def only_guessed(shown: Queries, queries: pd.DataFrame) -> pd.DataFrame:
-    """The queries, or, when asked for, those that are probably right in the last run though no label says so."""
+    """Return the queries or, if asked for, those with a likely unlabelled match in the last run."""
     choice, at = shown.choice, shown.at
     if not switch(f"Only probably right in {cards.literal(choice.last.name)}", "likely", "likely"):
         return queries
@@ -221,20 +221,20 @@ def only_guessed(shown: Queries, queries: pd.DataFrame) -> pd.DataFrame:
 
 
 def choose_band(label: str, key: str) -> str:
-    """A band of ranks; "" for all."""
+    """Let the user choose a band of ranks; "" for all."""
     band = pick(cards.literal(label), ["all", *charts.RANK_LABELS], key, 150)
     return "" if band == "all" else band
 
 
 def in_band(ranks: np.ndarray, band: str) -> np.ndarray:
-    """Bool for every rank (from 1): True inside the band; all True for ""."""
+    """Return a bool for every rank (from 1): True inside the band; all True for ""."""
     if not band:
         return np.ones(len(ranks), dtype=bool)
     return np.asarray(charts.rank_band(ranks) == charts.RANK_LABELS.index(band))
 
 
 def near_misses(shown: Queries) -> np.ndarray:
-    """Queries whose match loses, or wins, by a small margin."""
+    """Draw queries whose match loses, or wins, by a small margin; return their order."""
     choice, direction, last = shown.choice, shown.direction, shown.choice.last
     samples, tables = choice.ask_each(Run.sample), {}
     for run in choice.runs:
@@ -278,7 +278,7 @@ def near_misses(shown: Queries) -> np.ndarray:
 
 
 def unlabelled_matches(shown: Queries, source: judging.Source) -> np.ndarray:
-    """Recall by the judgements, and the failures of the last run that are none by them; returns their order."""
+    """Draw recall by the judgements, and the last run's failures that are matches by them; return their order."""
     choice, last = shown.choice, shown.choice.last
     show_recall(choice, source)
     how = cards.HOW_TO_READ["judged right"].format(at=shown.at)
@@ -295,7 +295,7 @@ def unlabelled_matches(shown: Queries, source: judging.Source) -> np.ndarray:
 
 
 def choose_source(choice: Choice, controls: DeltaGenerator) -> judging.Source | None:
-    """The source of judgements: a control where there is more than one; says which are damaged."""
+    """Return the source of judgements; draw a control if there is more than one, and name damaged ones."""
     sources = judging.sources(choice.last, choice.split)
     sound = {source.key: source.label for source in sources if not source.fault}
     if len(sound) > 1:
@@ -306,14 +306,14 @@ def choose_source(choice: Choice, controls: DeltaGenerator) -> judging.Source | 
 
 
 def source_of(choice: Choice) -> judging.Source | None:
-    """The chosen source of judgements; None where no sound one speaks of this split."""
+    """Return the chosen source of judgements; None if no intact one is about this split."""
     sound = [source for source in judging.sources(choice.last, choice.split) if not source.fault]
     key = st.session_state.get(KEY)
     return next((source for source in sound if source.key == key), sound[0] if sound else None)
 
 
 def judged_candidates(choice: Choice, run: RunSummary, modality: Modality, query: int | None) -> set[int]:
-    """The results of a sample that were judged to be matches though no label names them."""
+    """Return the results of a sample that are matches by the judgements, but not by the labels."""
     source = source_of(choice) if query is not None else None
     if source is None:
         return set()
@@ -323,14 +323,14 @@ def judged_candidates(choice: Choice, run: RunSummary, modality: Modality, query
 
 
 def judged_right(source: judging.Source, shown: Queries) -> np.ndarray:
-    """(Q,) bool: the last run has no label among the first `at` results, but a judged match."""
+    """Return (Q,) bool: the last run has no labelled match among the first `at` results, but a judged one."""
     judged = shown.choice.ask(retrieval.judged_results, shown.direction, source.judgements)
     missed = shown.choice.ask(Run.ranks)[shown.direction] >= shown.at
     return np.asarray(missed & judged[:, : shown.at].any(1))
 
 
 def show_recall(choice: Choice, source: judging.Source) -> None:
-    """Recall of all runs by the labels and by the judgements, both directions."""
+    """Draw recall of all runs by the labels and by the judgements, in both directions."""
     cards.heading(f"By the judgements of {source.label}", cards.HOW_TO_READ["judged recall"])
     queries = None
     if choice.slice:

@@ -1,4 +1,4 @@
-"""Hubs of a split, the queries that retrieve them wrongly, and what a correction of their scores fixes."""
+"""Hubs of a split, the queries that retrieve them wrongly, and the queries that a correction of scores fixes."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -22,7 +22,7 @@ Tables = Mapping[str, pd.DataFrame]  # run → occurrences of every candidate
 
 
 def show_hubs(shown: Queries) -> np.ndarray:
-    """Candidates that rank high for too many queries, and the queries that retrieve them wrongly."""
+    """Draw candidates that rank high for too many queries, and those that retrieve them wrongly; return the latter."""
     choice, direction = shown.choice, shown.direction
     k = int(choose_one("Among the first", dict(reversed(FIRST.items())), "k", cards.tip("occurrences")))
     tables = choice.ask_each(retrieval.occurrences, direction, k=k, queries=choice.samples(shown.modality))
@@ -59,7 +59,7 @@ def show_hubs(shown: Queries) -> np.ndarray:
 
 
 def _hub_table(shown: Queries, kind: Modality, target: str, tables: Tables, k: int) -> int:
-    """The hubs as pictures or captions, the largest first; returns the chosen one. A bar of the figure opens one, too."""
+    """Draw the hubs as pictures or captions, largest first; return the chosen one. A bar of the figure opens one."""
     choice = shown.choice
     beside = {name: f"count {name}" for name in list(tables)[:-1]}
     table = tables[choice.last.name].assign(**{key: tables[name]["count"] for name, key in beside.items()})
@@ -85,7 +85,7 @@ def _hub_table(shown: Queries, kind: Modality, target: str, tables: Tables, k: i
 
 
 def _corrected(shown: Queries, k: int, correction: retrieval.HubCorrection, kind: str) -> np.ndarray:
-    """The queries whose answer among the first k comes ("mended") or goes with the correction for hubs."""
+    """Draw the queries whose answer enters ("mended") or leaves the first k with the correction for hubs."""
     choice, direction, name = shown.choice, shown.direction, shown.choice.last.name
     table = choice.ask(retrieval.corrected_queries, direction, correction, k)
     table = table[choice.inside(shown.modality, table["query"])]

@@ -1,4 +1,4 @@
-"""The Retrieval page: which queries to look at, then one with its results: a sample of the split, a text, a picture."""
+"""The Retrieval page: a choice of queries, then one with its results: a sample of the split, a text or a picture."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -52,7 +52,7 @@ def show(choice: Choice) -> None:
 
 
 def query_from_split(choice: Choice, modality: Modality, controls: DeltaGenerator) -> None:
-    """The split's own queries: which failed and why, then one of them in detail."""
+    """Draw the split's own queries: which failed and why, then one of them in detail."""
     source = failures.choose_source(choice, controls)
     with controls:
         at = int(choose_one("Answered within the first", FIRST, "at", cards.tip("R@K")))
@@ -80,7 +80,7 @@ def query_from_split(choice: Choice, modality: Modality, controls: DeltaGenerato
 
 
 def one_query(choice: Choice, modality: Modality, number: int) -> None:
-    """A sample of the split, its results in every run, and heat maps of it with them."""
+    """Draw the results of a sample of the split in every run, and heat maps of the sample with them."""
     all_ranks = choice.ask_each(Run.ranks).items()
     ranks = {name: int(of_run[QUERIES[modality]][number]) for name, of_run in all_ranks}
     notes = {name: "match at rank " + ("–" if rank < 0 else f"{rank + 1:,}") for name, rank in ranks.items()}
@@ -96,8 +96,8 @@ def one_query(choice: Choice, modality: Modality, number: int) -> None:
 def show_results(
     choice: Choice, modality: Modality, search: Search, notes: Mapping[str, str], query: int | None = None
 ) -> None:
-    """Every run's ten best candidates; `notes` are below the runs' names. `search` returns None where it has said why
-    there are none. Results of a sample of the split, `query`, can be judged."""
+    """Draw every run's ten best candidates; `notes` are below the runs' names. `search` returns None if it has
+    explained why there are none. If `query`, a sample of the split, is given, its results can be judged."""
     for run in side_by_side(choice.runs, "small"):
         cards.label(run.name, notes.get(run.name, ""))
         try:
@@ -130,7 +130,7 @@ def _likely(choice: Choice, run: RunSummary, modality: Modality, query: int) -> 
 
 
 def review_menu(choice: Choice, modality: Modality, query: int | None, candidate: int) -> str:
-    """The menu that judges a query with a candidate; nothing without a query of the split."""
+    """Return the menu that judges a query with a candidate; "" without a query of the split."""
     if query is None:
         return ""
     return menu_html(choice, *((candidate, query) if modality == "text" else (query, candidate)))
@@ -153,7 +153,7 @@ def query_with_text(choice: Choice) -> None:
 
 
 def _saved_queries(saved: list[str], query: str) -> None:
-    """The texts whose embeddings were imported; a click on a row asks one."""
+    """Draw the texts whose embeddings were imported; a click on a row queries with one."""
     cards.heading("Saved queries")
     rows = matching(saved, search_words("query-words", "in the queries"))
     if not len(rows):
@@ -166,7 +166,7 @@ def _saved_queries(saved: list[str], query: str) -> None:
 
 
 def _pictures_of(choice: Choice, run: RunSummary, query: str) -> pd.DataFrame:
-    """The pictures nearest to a text, after naming the words that the run does not know."""
+    """Find the pictures nearest to a text; name the words that the run does not know."""
     saved = query in ask(Run.saved_queries, run, choice.split)
     if not saved:
         ask(heat_maps.load_encoders, run, choice.split)
@@ -179,7 +179,7 @@ def _pictures_of(choice: Choice, run: RunSummary, query: str) -> pd.DataFrame:
 
 
 def query_with_picture(choice: Choice) -> None:
-    """Rank captions by a picture, encoded where a run can; else by a nearly equal picture of the split, if any."""
+    """Rank captions by a picture, if a run can encode it; else by a nearly equal picture of the split, if any."""
     upload = st.file_uploader("Picture", type=FORMATS, key="picture", max_upload_size=MOST_MEGABYTES)
     cards.note("The picture stays on this machine and is not part of a copied link.")
     if upload is None:
@@ -202,8 +202,8 @@ def query_with_picture(choice: Choice) -> None:
 
 
 def _captions_of(choice: Choice, run: RunSummary, content: bytes) -> pd.DataFrame | None:
-    """The captions nearest to a picture; where a run cannot encode one, those nearest to a nearly equal picture of the
-    split, which match that picture and not the user's. None where there is no such picture."""
+    """Find the captions nearest to a picture or, if a run cannot encode it, to a nearly equal picture of the split, for
+    which no matches are marked. None if there is no such picture."""
     split = choice.split
     if ask(Run.reads_pictures, run, split):
         cards.note("This run encodes the picture from its pixels.")

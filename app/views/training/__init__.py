@@ -1,4 +1,4 @@
-"""The Train page: start a run; one while it trains, with progress, curves, output, Stop and Resume."""
+"""The Train page: the form that starts a run, and one run with progress, curves, output, Stop and Resume."""
 
 import html
 
@@ -40,7 +40,7 @@ def find(name: str) -> training.TrainingRun | None:
 
 
 def show_training(name: str) -> None:
-    """Draw it, every two seconds while it runs."""
+    """Draw a run, every two seconds while it is running."""
     entry = find(name)
     busy = entry is not None and entry.alive
 
@@ -88,7 +88,7 @@ def _draw(entry: training.TrainingRun) -> None:
 
 
 def _state(entry: training.TrainingRun, run: RunSummary, text: str) -> str:
-    """The sentence of `steps_done`, completed from the job's output (HTML)."""
+    """Complete the sentence of `steps_done` from the job and the run's message (HTML)."""
     if run.state == "finished" and entry.stoppable:
         return "finished, evaluating"
     if entry.alive and not entry.stoppable:
@@ -121,7 +121,7 @@ def _dismiss(entry: training.TrainingRun) -> None:
 
 
 def offer_evaluation(run: RunSummary, split: str) -> None:
-    """A button that evaluates a run on dev or train; while it runs, and until its result is listed, a note on it."""
+    """Draw a button that evaluates a run on dev or train, or a note while that is running; nothing if it is done."""
     if not run.has_best or split in run.splits:
         return
     started = training.evaluation(run, split)

@@ -1,4 +1,4 @@
-"""The form that starts a run: preset, data set, name, changed values, and why they are refused."""
+"""The form that starts a run: preset, data set, name, changed values, and the reasons for a refusal."""
 
 import re
 import shlex
@@ -36,7 +36,7 @@ def words(key: str) -> str:
 
 
 def in_words(message: str) -> str:
-    """A message of the command line with the form's labels in the place of flags."""
+    """Return a message of the command line with the form's labels instead of flags."""
 
     def label(flag: re.Match[str]) -> str:
         return "“Run name”" if flag[1] == "name" else f"“{flag[1].replace('-', ' ')}”"
@@ -46,7 +46,7 @@ def in_words(message: str) -> str:
 
 @dataclass
 class Form:
-    """The settings of a run as far as they are chosen: `values` are those that differ from the preset's."""
+    """The settings of a run that are chosen so far: `values` are those with a field in the form."""
 
     preset: str
     name: str
@@ -64,7 +64,7 @@ class Form:
         return self.preset, self.name, self.data, self.values, self.teacher, self.reviews, self.judges
 
     def choose(self, key: str, option: starting.Option | None = None) -> None:
-        """The widget of one value. Its key contains the preset, so that another preset starts with its own values."""
+        """Draw the widget of one value. Its key contains the preset, so that each preset starts with its own values."""
         option = option or self.options[key]
         label, of_preset = words(key), f"{self.preset}-{key}"
         more: dict[str, Any] = {"help": option.about or None}
@@ -82,7 +82,7 @@ class Form:
             self.values[key] = number(value)
 
     def choose_section(self, name: str, label: str) -> None:
-        """A picker for the settings of a section that have no field yet, and their widgets."""
+        """Draw a picker for the settings of a section that have no field yet, and the widgets of the picked ones."""
         apart = (*self.values, SCENARIO, START)
         keys = [key for key, option in self.options.items() if option.section == name and key not in apart]
         look: dict[str, Any] = {"format_func": words, "placeholder": NONE_CHANGED}
@@ -157,14 +157,14 @@ def _reviews(data: starting.DataSet) -> Path | None:
 
 
 def judges_among(runs: Iterable[RunSummary]) -> dict[str, Judges]:
-    """Every two runs that trained on complementary halves of the same images, by their names."""
+    """Return, by their names, every two runs that trained on complementary halves of the same images."""
     halves = [run for run in runs if run.config.get("data", {}).get("train_part", 1) != 1]
     pairs = [pair for pair in combinations(halves, 2) if not ask_both(questions.why_not_cross_fitted, *pair)]
     return {" and ".join(sorted(run.name for run in pair)): pair for pair in pairs}
 
 
 def data_set(run: RunSummary) -> starting.DataSet | None:
-    """The data set that a run's configuration names, if the app offers it."""
+    """Return the data set that a run's configuration names, if the app offers it."""
     data = judging.data_of(run)
     return next((entry for entry in training.data_sets() if data and judging.same_data(entry, data)), None)
 
@@ -172,9 +172,9 @@ def data_set(run: RunSummary) -> starting.DataSet | None:
 def show_link(
     label: str, choice: Choice, run: RunSummary, ending: str, judges: str = "", **more: Any
 ) -> None:
-    """Draw a link that fills the form with a run's configuration and these changes, the reviews of the data, the judges,
-    and a new name with this ending: settings by their labels, as widgets read them. Nothing if the app does not offer
-    the run's data."""
+    """Draw a link that fills the form with a run's configuration and the changes in `more`, the reviews of the data,
+    the judges, and a new name with this ending. Settings are given by their labels, as widgets read them. Draw nothing
+    if the app does not offer the run's data."""
     if (data := data_set(run)) is None:
         return
     preset, changes = starting.like_run(run, data)
@@ -196,7 +196,7 @@ def show_link(
 
 
 def _boosting(form: Form) -> None:
-    """The settings of boosting; an offline teacher is one of the finished runs that fit, where there are any."""
+    """Draw the settings of boosting; an offline teacher is one of the finished runs that fit, if there are any."""
     runs = {run.name: run for run in starting.teacher_runs(all_runs(), form.preset, form.data, form.values)}
     form.choose("boosting")
     if form.values["boosting"] == "none":
@@ -219,7 +219,7 @@ def _boosting(form: Form) -> None:
 
 
 def _offer(form: Form) -> None:
-    """The command, and the button that starts it; what is wrong with the settings where they cannot be trained."""
+    """Draw the command and the button that starts it, or the reason that these settings cannot be trained."""
     name = form.name
     try:
         arguments, warnings = starting.arguments(*form.settings)
