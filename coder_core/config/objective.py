@@ -120,7 +120,7 @@ class BoostingConfig:
     boosting_split: float = setting(0.5, "[0, 1]")
     """α of as and am: the positive's share of γ, the negative's is the rest (DBL: 0.5)."""
     boosting_soft: bool = setting(False)
-    """Shrink γ where the teacher's score leaves less room (DBL eq. 14-20; its paper keeps γ fixed)."""
+    """Shrink γ if the teacher's score leaves less room (DBL eq. 14-20; its paper keeps γ fixed)."""
     boosting_scenario: Literal["offline", "online", "momentum"] = setting("momentum")
     """The teacher: a finished run (offline), branches from other seeds that train in the same step (online), or
     a moving average of the model itself (momentum)."""
@@ -136,7 +136,7 @@ class BoostingConfig:
     """The same for the teacher in dino and dino-reversed, to sharpen it (DINO: 0.04)."""
     boosting_teacher: str = setting("")  # Folder of the finished run that is the offline teacher.
     boosting_start: Literal["teacher", "scratch"] = setting("teacher")
-    """Offline: training starts from the teacher's weights, as DBL's program does, or from scratch, as its text says."""
+    """Offline: training starts from the teacher's weights, as in DBL's program, or from scratch, as in its text."""
 
     @property
     def online(self) -> bool:

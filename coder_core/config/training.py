@@ -24,7 +24,7 @@ class TrainingConfig:
     weight_decay: float = setting(1e-4, "[0, inf)")  # AdamW's weight decay (vse_infty: 1e-4).
     schedule: Literal["step", "cosine", "constant", "plateau"] = setting("step")
     """Step: divide the rate by ten after the share decay-at of all steps (CODER: after 15 of 30 epochs). Cosine: let it
-    fall to zero. Plateau: divide it by ten whenever R@sum has not improved for as many evaluations as plateau says."""
+    fall to zero. Plateau: divide it by ten whenever R@sum has not improved for the evaluations given by plateau."""
     decay_at: float = setting(0.5, "(0, 1]")  # Share of all steps after which step divides the rate by ten.
     plateau: int = setting(5, "[1, inf)")
     """Evaluations in a row without a better R@sum after which the plateau schedule divides the rate by ten (Thomas and
@@ -45,7 +45,7 @@ class TrainingConfig:
     """Auto: bfloat16 autocast on a GPU, float32 on a CPU. Losses are always float32."""
     twin_precision: Literal["auto", "float32", "bfloat16"] = setting("auto")
     """Precision of the passes without gradients: the momentum encoder's and a boosting teacher's. Auto: as precision;
-    where that is auto too, bfloat16 on AMD processors that can multiply it."""
+    if that is auto too, bfloat16 on AMD processors that can multiply it."""
     device: str = setting("auto", suggestions=("auto", "cpu", "cuda"))  # "auto", "cpu", "cuda", "cuda:1" …
     threads: int = setting(0, "[0, 1024]")  # CPU threads; 0: all cores. It affects the last bits of results.
     compile: bool = setting(False)  # Compile the model with torch.compile (faster only on a GPU).

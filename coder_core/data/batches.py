@@ -158,7 +158,7 @@ class TrainingBatches:
         return np.sort(order[:, : max(1, regions - left_out)], axis=1)
 
     def _changes(self, step: int, text_ids: np.ndarray, part: slice) -> list[Change] | None:
-        """Draw the changes to the global batch's pictures, return those of this process; None without augmentation."""
+        """Draw the changes to the global batch's pictures, and return this process's; None without augmentation."""
         if self.augment == "none":
             return None
         random = np.random.default_rng((self.seed, AUGMENTED, step))

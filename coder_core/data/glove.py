@@ -89,7 +89,7 @@ def read_word_vectors(
 
 
 def _lines(path: Path, faults: list[Fault]) -> Iterator[tuple[int, bytes]]:
-    """Yield (number, line without its end, where fastText leaves a space). InputError: an empty or binary file."""
+    """Yield (number, line), without line end and trailing spaces (fastText has one). InputError: empty or binary."""
     with plain_file(path, faults).open("rb") as file:
         number = 0
         for number, line in enumerate(iter(lambda: file.readline(LONGEST_LINE), b""), start=1):

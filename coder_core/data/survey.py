@@ -28,13 +28,13 @@ class Survey:
 
     splits: list[Split | CaptionedSplit] = field(default_factory=list)  # that could be read, train first
     faults: list[Fault] = field(default_factory=list)  # of all splits and files, errors first
-    vocabulary: Vocabulary | None = None  # of the train captions, or None when there are none
+    vocabulary: Vocabulary | None = None  # of the train captions, or None if there are none
     tokens: dict[str, Tokens] = field(default_factory=dict)  # split name → its captions as numbers
-    vectors: WordVectors | None = None  # of the vocabulary's words, when a file was given and could be read
+    vectors: WordVectors | None = None  # of the vocabulary's words, if a file was given and could be read
 
     @property
     def usable(self) -> bool:
-        """False when training or evaluation would refuse the data."""
+        """False if training or evaluation would refuse the data."""
         return all(fault.severity != "error" for fault in self.faults)
 
 

@@ -33,8 +33,8 @@ NAMES_TRIED = 20
 
 
 def dealt_split(name: str, reading: ReadingArguments) -> str:
-    """Assign an image of data without splits to one, by a hash of the seed and its name, so adding pictures moves none.
-    Folder and ending are ignored, so packing the pictures into another container moves none either."""
+    """Assign an image to a split, for data without splits, by a hash of the seed and its name, so that adding pictures
+    moves none. Folder and ending are ignored, so packing the pictures into another container moves none either."""
     base = composed(name).rpartition("/")[2]
     stem, dot, ending = base.rpartition(".")
     identity = stem if f"{dot}{ending}".lower() in ENDINGS else base

@@ -10,7 +10,7 @@ import numpy as np
 
 HASH_DISTANCE = 14
 PICTURE_LIKENESS = 0.88
-"""Two pictures are near-duplicates when at most 14 of 64 bits of their hashes differ and the correlation of their tiny
+"""Two pictures are near-duplicates if at most 14 of 64 bits of their hashes differ and the correlation of their tiny
 images is at least this. Flickr8k's 7,000 train and dev pictures have five such pairs: one copy and four bursts."""
 SPELLED_ALIKE = 80.0  # of 100, least similarity of a word and a possible misspelling of it
 SHORTEST_WORD, FEWEST_WORDS, MOST_WORDS = 4, 3, 100

@@ -47,7 +47,7 @@ def write_parquet(vectors: Vectors, folder: Path, progress: Progress) -> None:
         images     id int64, name string, file string, split string, embedding fixed_size_list<float>[D]
         captions   id int64, image_id int64, caption string, name string, file string, split string, embedding
 
-    `file` is the path of the picture, "" when it is not known. The folder appears when both tables are complete.
+    `file` is the path of the picture, "" if unknown. The folder appears when both tables are complete.
     InputError: the folder exists, or the disk has no room.
     """
     analysis = vectors.analysis
