@@ -1,4 +1,4 @@
-"""The towers of a run: load them by its configuration, make them encoders, describe them in its folder."""
+"""The towers of a run: load them by its configuration, turn them into encoders, describe them in its folder."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -4,7 +4,7 @@
                                                          BoostingLoss, SampleWeights, NeighbourWeights
     functions, scores in, one value per query out:
 
-    losses of a query                        against a teacher, (Q, C) scores of its own
+    losses of a query                        against a teacher's (Q, C) scores
       triplet_sum, triplet_hardest  BTR        relative_sum, relative_max   boosting: RS, RM
       info_nce                      InfoNCE    absolute_sum, absolute_max   boosting: AS, AM
       diversity_contrastive         CODER DCL  mutual_learning              DML

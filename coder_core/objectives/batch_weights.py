@@ -59,7 +59,7 @@ def hub_weights(scores: Tensor, negatives: Tensor, *, scale: float) -> Tensor:
 
 
 def rank_weights(scores: Tensor, negatives: Tensor, *, scale: float) -> Tensor:
-    """Weigh pairs by MITHUN, more the worse the positive ranks. Mithun et al. 2018, "Webly Supervised Joint Embedding".
+    """Weigh pairs by MITHUN: more if the positive ranks worse. Mithun et al. 2018, "Webly Supervised Joint Embedding".
 
     L(r) = 1 + 1/(N − r + 1) for rank r (1 is first) among N candidates: just above 1 for the first, 2 for the last. The
     authors' program uses it in each direction; a pair's weight is the mean of both. Equal scores rank above the
@@ -79,7 +79,7 @@ def rank_weights(scores: Tensor, negatives: Tensor, *, scale: float) -> Tensor:
 
 
 def density_weights(images: Tensor, captions: Tensor, negatives: Tensor, *, scale: float) -> Tensor:
-    """Weigh pairs by AMRANI, more if image and caption are both in dense clusters. Amrani et al., arXiv:2003.03186.
+    """Weigh pairs by AMRANI: more if image and caption are both in dense clusters. Amrani et al., arXiv:2003.03186.
 
     The method takes the density around a pair as the probability that it is not noise. The similarity of two pairs is
     the smaller one of their two modalities, so both must agree. The density is the mean similarity to the k nearest

@@ -90,7 +90,7 @@ def start_that_leaves(share: float, steps: int) -> float:
 
 
 class CoupledBank(nn.Module):
-    """Ring buffers of momentum keys, one per modality: slot k of both holds a pair's keys, with its image id."""
+    """Ring buffers of momentum keys with shared slots: slot k has a pair's image key, text key and image id."""
 
     images: Tensor
     texts: Tensor

@@ -1,6 +1,6 @@
 """Negatives of every anchor, the two directions of a batch, and helpers for the scores of a query's candidates.
 
-A batch holds pairs of an image and one of its captions, so the positive of row i is in column i, or, when the
+A batch consists of pairs of an image and one of its captions, so the positive of row i is in column i, or, when the
 candidates were gathered from several processes, in column i + offset.
 """
 

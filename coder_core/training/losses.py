@@ -68,8 +68,8 @@ def instance_dcl(
 
 
 def concept_dcl(anchors: Anchors, objective: ObjectiveConfig) -> Tensor:
-    """Return (B,) L_DCL^C (section 3.3): a symmetric DCL on (V^C, W^C) with batch-level diversity, for any loss of the
-    instance branch except dcl-i, which gives DCL_I."""
+    """Return (B,) L_DCL^C (section 3.3): a symmetric DCL on (V^C, W^C) with batch-level diversity, regardless of the
+    instance branch's loss; only dcl-i turns it into DCL_I."""
     return batch_dcl(anchors, dcl_settings(objective))
 
 

@@ -23,7 +23,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from coder_core.model.encoders.dropout import Dropout
 from coder_core.model.products import factor_type, rounded_rows
 
-PADDING = 16  # unused floats after each row of a weight: rows a power of two apart share cache lines
+PADDING = 16  # unused floats after each row of a weight: rows a power of two apart conflict in the cache
 STEP_ROWS, TABLE_ROWS = 8, 64  # units of `rounded_rows`, for a step's sequences and a batch's words
 
 
@@ -78,7 +78,7 @@ class Packing:
     """Position of every word of a padded batch (B, T) in the packed, time-major order that both directions share."""
 
     words: Tensor
-    """(2, N) flat indices b·T + t into the padded batch, step by step; the second row is for the backward direction."""
+    """(2, N) flat indices b·T + t into the padded batch, step by step; the second row starts at the sequences' ends."""
     rows: Tensor
     """(2, B·T) for each direction, the packed row of each position of the padded batch; N, a zero row, for padding."""
     previous: Tensor

@@ -47,7 +47,7 @@ class TowerChoice:
         return f"restore the model the run was trained with, or name its folder: --resume RUN {flag} FOLDER"
 
     def load(self, *, pictures: bool = True) -> Pretrained:
-        """Load the whole model from transformers; without `pictures` it may be a model of texts alone. Errors as for
+        """Load the whole model from transformers; without `pictures` it may be a text-only model. Errors as for
         `load_pretrained`."""
         settings: dict[str, Any] = {"revision": self.revision, "expected": self.expected, "fix": self.fix}
         unread = "" if pictures or self.pooled else POOLER
@@ -181,7 +181,7 @@ class TextModule(nn.Module):
         return features if self.projection is None else self.projection(features)
 
     def _rotated(self, steps: Tensor) -> Tensor:
-        """Return (B, padded_to) positions rotated by `steps`; by a text's length, which moves padding to the front."""
+        """Return (B, padded_to) positions rotated by `steps`: a text's length moves its padding to the front."""
         positions = torch.arange(self.padded_to, device=steps.device)
         return (positions + steps[:, None].to(positions)) % self.padded_to
 
