@@ -17,7 +17,7 @@ def check_values(
     """Check the types of a JSON object's values. Missing keys are skipped.
 
     Numbers must be finite, at least `least` and below 2⁶³; true is not a number; `type(None)` allows null. InputError:
-    not an object, or values of other types, with all of their keys.
+    not an object, or values of other types; names all their keys.
     """
     if not isinstance(record, dict):
         raise InputError.at(place, f"holds {shown(record)}", "an object", "restore the file")

@@ -63,7 +63,7 @@ def read_embeddings(
 
     Embeddings are floats in a .npy or any file that `read_matrix` reads: (n, D) images, possibly repeated once per
     caption, (m, D) captions and (q, D) queries (texts that are not captions). `captions` has m lines, `query_texts` q
-    different lines, `ids` one id per image or per caption, as in the precomp layout; `pictures` is their folder.
+    different lines, `ids` one id per image or per caption, as in the precomp layout; in `pictures` the ids are files.
     """
     faults: list[Fault] = []
     image_file = collect(lambda: open_matrix(images, faults), faults)
@@ -207,8 +207,8 @@ def check_names(folder: Path | None, names: list[str] | None) -> list[Fault]:
 def read_clip_retrieval(folder: str | Path, *, pictures: str | Path | None = None) -> Embeddings:
     """Read a folder of clip-retrieval's `inference`; rows with the same image_path are one image with several captions.
     InputError: parts are missing or do not match; up to 20 faults with file, rows and how to fix it. `folder`: with
-    img_emb, text_emb and metadata. `pictures`: folder that relative image paths start from; by default, if all image
-    paths are absolute, their common folder."""
+    img_emb, text_emb and metadata. `pictures`: folder in which the image paths are files; by default, if all are
+    absolute, their common folder."""
     faults: list[Fault] = []
     folder = Path(folder)
     names: list[str] = []

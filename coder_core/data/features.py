@@ -1,7 +1,7 @@
 """Features in .npy files: headers are checked, and nothing is unpickled or loaded as a whole.
 
 Access to a mapped page beyond the end of its file kills the process (SIGBUS), which Python cannot catch. So features
-are mapped only for their shape and type and their values are read: a file that became shorter raises an ordinary error.
+are mapped only for shape and type, and values are read: a file that became shorter then raises an ordinary error.
 """
 
 import math
@@ -179,8 +179,8 @@ def _position_in_file(array: np.ndarray) -> tuple[int, str]:
 def scan_values(file: FeatureFile, rows: tuple[int, int]) -> tuple[np.ndarray, list[Fault]]:
     """Read every value of rows[0]…rows[1] once, in pieces, and report NaN, Inf, values above 1e15 and all-zero rows.
 
-    Works on bits: without the sign bit, a float's bits form an integer that grows with its magnitude. 0 is zero, and
-    from the bits of Inf on it is Inf or NaN, so one integer maximum per region answers all questions. Returns (z, 2)
+    Works on bits: without the sign bit, a float's bits form an integer that grows with its magnitude. 0 is zero, and no
+    finite number reaches the integer of Inf, so one integer maximum per region answers all questions. Returns (z, 2)
     int64 pairs (row of the file, region) that are all zero, and the faults.
     """
     step, reader = max(1, SCAN_BYTES // file.row_bytes), FeatureRows(file.map())

@@ -77,7 +77,7 @@ def pair(
 
     - no ids: m must be a multiple of n; every m / n captions are one image;
     - k = n: one id per image, its name; every m / n captions are one image;
-    - k = m: one id per caption; equal ids are one image, numbered in order of first appearance; n ids must differ;
+    - k = m: one id per caption, n different ones; equal ids are one image, numbered in order of first appearance;
     - n = m, and every row (and id, if given) is repeated r times: images are stored once per caption, and every r-th
       row is read.
     """

@@ -44,8 +44,8 @@ class Qrels:
 
 
 class SampleIds:
-    """Rows of the n images and m captions of a split by their ids. Folders in the name of an image are ignored unless
-    they match, and `x.jpg#2` is the third caption of x.jpg. `caption_ids`: (m,) numbers in the data set, if known."""
+    """Rows of the n images and m captions of a split by their ids. An image is found by its name, or else by that
+    without folders; `x.jpg#2` is the third caption of x.jpg. `caption_ids`: (m,) numbers in the data set, if known."""
 
     def __init__(
         self, image_names: Sequence[str], image_of_text: np.ndarray, caption_ids: np.ndarray | None = None

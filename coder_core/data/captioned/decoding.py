@@ -94,7 +94,7 @@ def in_workers(make: Callable[[int], Any], numbers: Sequence[int], workers: int)
 
 
 def _begin_worker(parent: int, worker: int) -> None:
-    """Make a worker exit with the command: if that is killed, the worker would wait for ever for its results to be
+    """Make a worker exit with the command: if that is killed, the worker would wait forever for its results to be
     taken. Ignore Ctrl-C and a closed terminal, which reach every process of the group: the command handles them."""
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -16,7 +16,7 @@ from coder_core.runs.analysis.import_embeddings import check_trained
 from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.load import best_save, load_model, read_config
 
-FLEXIBLE = "siglip2_vision_model"  # its picture tower needs the pictures' shapes, which no other passes on
+FLEXIBLE = "siglip2_vision_model"  # needs the pictures' shapes, which VisionTextDualEncoderModel drops
 CARD_HEAD = """---
 library_name: transformers
 pipeline_tag: zero-shot-image-classification
