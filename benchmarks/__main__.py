@@ -72,9 +72,8 @@ class SpeedArguments:
 
     threads: int = 0  # of torch; 0 keeps its default
     rounds: int = 8  # measurements of a slow program; fast ones get more
-    # float32 products as in training, or as PyTorch does by default
-    products: Literal["quick", "default"] = "quick"
-    only: tuple[str, ...] = tuple(PARTS)
+    products: Literal["quick", "default"] = "quick"  # float32 products as in training, or PyTorch's default
+    only: tuple[str, ...] = tuple(PARTS)  # parts to measure
 
 
 def show(lines: list[Line], console: Console) -> None:

@@ -146,7 +146,7 @@ def answer(kind: str, run_folder: str, picture_file: str) -> dict[str, list[floa
         "heat map": lambda: heat_map(run, SPLIT, TEXT, decode(content, "the picture"), "cosine"),
     }
     first = clock(answers[kind])
-    model, tokenizer = run.towers.model, run.towers._tokenizer
+    model, tokenizer = run.towers.model, run.towers._tokeniser.tokenizer
     tokens = tokenizer([TEXT] if kind == "text" else TEXT.split(), padding=True, return_tensors="pt")
     pixels = torch.from_numpy(run.towers.prepare(decode(content, "the picture"))["pixel_values"][None])
 

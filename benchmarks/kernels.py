@@ -15,7 +15,7 @@ from coder_core.data.batches import TrainingBatches
 from coder_core.data.dataset import read_split
 from coder_core.data.words import Vocabulary
 from coder_core.evaluation.recall import retrieval_metrics
-from coder_core.model.encoders.pooling import LOWEST, GeneralisedPooling, position_codes
+from coder_core.model.encoders.pooling import LOWEST, TEMPERATURE, GeneralisedPooling, position_codes
 from coder_core.objectives.diversity import anchor_diversity
 from coder_core.objectives.diversity_contrastive import diversity_contrastive
 from coder_core.objectives.pairs import Negatives, all_except_same_image, same_image_negatives
@@ -134,7 +134,7 @@ class PlainPooling(GeneralisedPooling):
         states = self.gru(packed)[0]
         hidden, _ = nn.utils.rnn.pad_packed_sequence(states, batch_first=True, total_length=longest)
         both = (hidden[..., : self.code_size] + hidden[..., self.code_size :]) / 2
-        weights = torch.softmax(self.score(both).masked_fill(padding, LOWEST) / self.temperature, dim=1)
+        weights = torch.softmax(self.score(both).masked_fill(padding, LOWEST) / TEMPERATURE, dim=1)
         ranked = features.masked_fill(padding, LOWEST).sort(dim=1, descending=True).values
         return (ranked.masked_fill(padding, 0.0) * weights).sum(1)
 

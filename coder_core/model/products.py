@@ -2,8 +2,8 @@
 
 On a CPU PyTorch computes float32 products with MKL, which does not use the wide registers (AVX-512) of AMD processors.
 oneDNN, also part of PyTorch, uses them and takes about half the time. PyTorch calls it only if bfloat16 is allowed
-inside products. AMD processors so far have no units for that, so they still compute in float32. The setting is
-therefore made only on AMD processors, and only after products have been compared with float64.
+inside products. A processor that cannot multiply bfloat16 still computes in float32; a comparison with products in
+float64 makes sure of that. The setting is made only on AMD processors.
 """
 
 import platform

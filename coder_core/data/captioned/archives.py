@@ -117,8 +117,8 @@ def _parquet(files: list[Path], root: Path, faults: list[Fault]) -> Iterator[Rec
                 yield Record(name, text, where, split, (number, group, row))
 
 
-def _captions_beside(texts: Mapping[str, bytes], where: str, *, joined: bool) -> list[str]:
-    """Read a picture's captions from its .txt (one per line with `joined`, else all lines as one) or else its .json."""
+def _captions_beside(texts: Mapping[str, bytes], where: str, *, per_line: bool) -> list[str]:
+    """Read a picture's captions from its .txt (one per line with `per_line`, else all lines as one) or else its .json."""
     if ".txt" in texts:
         text = texts[".txt"]
         try:
@@ -128,7 +128,7 @@ def _captions_beside(texts: Mapping[str, bytes], where: str, *, joined: bool) ->
             at = f"{where}.txt, byte {error.start + 1}"
             raise InputError.at(at, problem, "UTF-8 text", "save it as UTF-8") from None
         lines = [line.strip() for line in content.split("\n")]
-        return [line for line in lines if line] if joined else [" ".join(content.split("\n"))]
+        return [line for line in lines if line] if per_line else [" ".join(content.split("\n"))]
     if ".json" in texts:
         file = f"{where}.json"
         value = parse_json(texts[".json"].decode("utf-8", "replace"), file)
@@ -159,7 +159,7 @@ def _find_folders(path: Path) -> list[Path]:
     return folders if any(_holds_pair(folder) for folder in folders[:3]) else []
 
 
-def _folders(folders: list[Path], root: Path, faults: list[Fault], *, joined: bool) -> Iterator[Record]:
+def _folders(folders: list[Path], root: Path, faults: list[Fault], *, per_line: bool) -> Iterator[Record]:
     strays: list[str] = []
     for folder in folders:
         files = sorted(folder.iterdir())
@@ -172,7 +172,7 @@ def _folders(folders: list[Path], root: Path, faults: list[Fault], *, joined: bo
                 strays.append(shown(prefix + name))
         for key, picture in pictures.items():
             beside = {end: texts[key + end] for end in TEXTS if key + end in texts}
-            read = partial(_captions_of_files, beside, str(folder / key), faults, joined=joined)
+            read = partial(_captions_of_files, beside, str(folder / key), faults, per_line=per_line)
             captions = collect(read, faults)
             for caption in captions or ([] if captions is None else [""]):
                 yield Record(prefix + picture.name, caption, str(picture), split)
@@ -180,11 +180,11 @@ def _folders(folders: list[Path], root: Path, faults: list[Fault], *, joined: bo
 
 
 def _captions_of_files(
-    beside: dict[str, Path], where: str, faults: list[Fault], *, joined: bool
+    beside: dict[str, Path], where: str, faults: list[Fault], *, per_line: bool
 ) -> list[str]:
     """Read the captions in the first of a picture's text files."""
     read = {end: plain_file(file, faults).read_bytes()[:LARGEST_TEXT] for end, file in [*beside.items()][:1]}
-    return _captions_beside(read, where, joined=joined)
+    return _captions_beside(read, where, per_line=per_line)
 
 
 def _find_tars(path: Path) -> list[Path]:
@@ -215,7 +215,7 @@ def _tars(files: list[Path], root: Path, faults: list[Fault]) -> Iterator[Record
                 continue
             if not once.add(folder + sample.key, str(file), where):
                 continue
-            captions = collect(partial(_captions_beside, sample.texts, where, joined=True), faults)
+            captions = collect(partial(_captions_beside, sample.texts, where, per_line=True), faults)
             ending, offset, size = sample.picture
             for caption in captions or ([] if captions is None else [""]):
                 yield Record(folder + sample.key + ending, caption, where, split, (number, offset, size))
@@ -285,6 +285,6 @@ ARCHIVES = (
     Layout("imagefolder", _find_imagefolder, _imagefolder),
     Layout("parquet", _find_parquet, _parquet, packed="parquet"),
     Layout("webdataset", _find_tars, _tars, packed="tar"),
-    Layout("img2dataset", _find_folders, partial(_folders, joined=False)),
+    Layout("img2dataset", _find_folders, partial(_folders, per_line=False)),
 )
-TEXT_FILES = Layout("text-files", _find_beside, partial(_folders, joined=True))
+TEXT_FILES = Layout("text-files", _find_beside, partial(_folders, per_line=True))

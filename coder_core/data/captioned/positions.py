@@ -298,7 +298,7 @@ def open_packed(
     if version != VERSION or kind not in KINDS or not kinds.keys() <= document.keys():
         problem = f"records packed pictures of version {version!r:.20}, kind {kind!r:.20}"
         expected = f"version {VERSION}, kind {' or '.join(KINDS)}"
-        raise InputError.at(where, problem, expected, "use a newer program")
+        raise InputError.at(where, problem, expected, "restore the file, or use the version that wrote it")
     folder, restore = Path(document["folder"]), "restore the file"
     if not folder.is_absolute():
         raise InputError.at(f"{where} key folder", f"is {shown(str(folder))}", "an absolute path", restore)
