@@ -141,12 +141,12 @@ def ask(question: OfOne[P, T], run: RunSummary, /, *args: P.args, **kwargs: P.kw
 
 
 def ask_both(question: OfTwo[P, T], a: RunSummary, b: RunSummary, /, *args: P.args, **kwargs: P.kwargs) -> T:
-    """Do `ask` about two runs."""
+    """Return the cached answer to a question about two runs, as `ask` does."""
     return cast(T, _ask(question, [a, b], args, kwargs, as_list=False))
 
 
 def ask_all(question: OfAll[P, T], runs: Runs, /, *args: P.args, **kwargs: P.kwargs) -> T:
-    """Do `ask` about a list of runs."""
+    """Return the cached answer to a question about a list of runs, as `ask` does."""
     return cast(T, _ask(question, runs, args, kwargs, as_list=True))
 
 

@@ -66,11 +66,11 @@ class Choice:
         return replace(self, first=run, second=None, between=())
 
     def ask(self, question: Question[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        """Do `ask` about the run in question and the split."""
+        """Call `ask` with the run in question and the split."""
         return ask(question, self.last, self.split, *args, **kwargs)
 
     def ask_each(self, question: Question[P, T], /, *args: P.args, **kwargs: P.kwargs) -> dict[str, T]:
-        """Do `ask` about every run and the split; return name → answer."""
+        """Call `ask` with every run and the split; return name → answer."""
         return {run.name: ask(question, run, self.split, *args, **kwargs) for run in self.runs}
 
     @property
@@ -153,7 +153,7 @@ def bound(key: str) -> dict[str, Any]:
 
 
 def bound_number(key: str) -> dict[str, Any]:
-    """Do `bound` for a number, unless the URL has something else there: Streamlit 1.67 fails on an infinite number."""
+    """Return `bound` for a number, but unbound if the URL's is not finite, on which Streamlit 1.67 fails."""
     return bound(key) if NUMBER.fullmatch(st.query_params.get(key, "0")) else {"key": key}
 
 

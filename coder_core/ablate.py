@@ -54,7 +54,7 @@ class AblateArguments:
     """The full model that the rows change (python -m coder_core.train --help lists the presets)."""
     seeds: tuple[int, ...] = (0,)  # Each row is run once with each seed.
     rows: tuple[str, ...] = ()  # Names or numbers of the rows to run; empty: all.
-    split: SplitName = "dev"  # Split the rows are compared on. Choose on dev; look at test once.
+    split: SplitName = "dev"  # Split to compare the rows on. Choose on dev; use test once.
     reference: str = ""  # Row the others are compared with; empty: the table's.
     root: Path | None = None  # Folder of the runs and results; empty: checkpoints/ablation-TABLE.
     jobs: int = 0

@@ -2,7 +2,7 @@
 
 Prints a table of the splits, one of the captions, the memory that training needs, and every fault with its file, its
 row and how to fix it. The exit status is 1 when training or evaluation would refuse the data, otherwise 0. With --content
-it also looks at every picture and compares all pictures and captions with each other.
+it also checks every picture and compares all pictures and captions with each other.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class CheckDataArguments:
 
     PATH is a folder with {split}_ims.npy, {split}_caps.txt and perhaps {split}_ids.txt (f30k_precomp, coco_precomp); or
     its parent (f30k with f30k/precomp in it); or a folder with Karpathy's dataset_*.json and the features beside it, or
-    that file itself; or "demo", the built-in data. Or PATH holds pictures with captions and no features: Flickr's and
+    that file itself; or "demo", the built-in data. Or PATH has pictures with captions and no features: Flickr's and
     COCO's own files, a table of any columns, a.jpg with a.txt, parquet, tar files. docs/data.md describes the formats.
     With --content it may be the folder of an evaluated run: the splits it was evaluated on, and the others of its data.
     """
@@ -63,11 +63,11 @@ class CheckDataArguments:
     batch_size: int = 128  # Pairs in a batch, for the memory estimate.
     reading: Annotated[ReadingArguments, tyro.conf.arg(name="")] = field(default_factory=ReadingArguments)
     values: bool = True
-    """Read every feature value, to find NaN, Inf and zero rows, or decode every picture; --no-values looks at headers,
-    names and captions only."""
+    """Read every feature value, to find NaN, Inf and zero rows, or decode every picture; --no-values reads only
+    headers, names and captions."""
     content: bool = False
-    """Also look at every picture (broken, tiny, blank) and find near-duplicate pictures and captions within and across
-    splits. The report is kept in $CODER_CACHE until the data changes."""
+    """Also find broken, tiny and blank pictures, and near-duplicate pictures and captions within and across splits. The
+    report is kept in $CODER_CACHE until the data changes."""
     progress: Path | None = None
     """Write the progress of --content into this file (JSON, replaced a few times a second)."""
     json: bool = False  # Print one JSON object instead of tables.

@@ -23,7 +23,7 @@ FAILED = 1  # exit status if a check of the gate fails; an error is 2
 class ReportArguments:
     """Write one self-contained HTML file about runs on a split, to send, open offline or print.
 
-    It holds the question, the data, recall with intervals, what changed from the first run to the last, typical failures
+    It contains the question, the data, recall with intervals, changes from the first run to the last, typical failures
     with pictures, slices, clusters, ambiguity, the settings that differ, and how to reproduce it. It loads nothing and
     runs no script. All runs need an analysis of the split: coder_core.evaluate or coder_core.embed writes it.
 

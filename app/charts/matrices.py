@@ -12,10 +12,10 @@ from app.charts.figure import HIDDEN, Ends, Part, Tone
 
 HEIGHT, PICTURE_HEIGHT, BARS_HEIGHT = 400, 420, 240
 MOST_TICKS, TICK_ROOM = 5, 0.2  # two runs side by side leave a bar of 150 pixels each
-SHARP_HEIGHT = 520  # more than 128 cells a side: a cell should be two pixels or more
+SHARP_HEIGHT = 520  # for more than 128 cells per side: a cell should be two pixels or more
 MARGIN = {"l": 8, "r": 8, "t": 48, "b": 8, "pad": 0}
 VEIL = [[0.0, "rgba(10,14,20,0.88)"], [1.0, "rgba(10,14,20,0)"]]  # lit regions keep the picture's colours
-Laid = tuple[np.ndarray, np.ndarray, np.ndarray]  # values of regions, and the edges between which they lie
+Laid = tuple[np.ndarray, np.ndarray, np.ndarray]  # values of regions, and the x and y edges of their cells
 GREYS = [[0.0, "#1C2026"], [1.0, "#FFFFFF"]]  # the same on the colour bar, which is not over a picture
 
 

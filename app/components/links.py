@@ -68,7 +68,7 @@ def of_sample(choice: Choice, modality: Modality, number: int) -> Links:
 
 
 def _cluster_of(choice: Choice, modality: Modality, number: int) -> int | None:
-    """Return the cluster, as the Clusters page shows it first, of an image or of a caption with its image; or None."""
+    """Return the cluster of an image, or of a caption with its image, that the Clusters page shows first; or None."""
     learned = [run for run in choice.runs if ask(clusters.prototypes, run, choice.split) is not None]
     settings = None if learned else clusters.ClusterSettings()
     run = opened_run(learned[-1] if learned else choice.last)

@@ -14,7 +14,7 @@ PAPER = Loss()
 
 
 def slider(label: str, key: str, low: float, high: float, step: float, start: float, term: str = "") -> float:
-    """Draw a slider bound to the URL, with `start` within its bounds. At `start`, it follows to the next run's start."""
+    """Draw a slider bound to the URL; its bounds include `start`. At `start`, it follows to the next run's start."""
     former = f"{key}-start"
     if former in st.session_state and st.session_state.get(key) == st.session_state[former]:
         put(key, start)

@@ -1,7 +1,7 @@
 """Run a table's rows and seeds, one after another or several at once, each in its own process.
 
-A process is an ordinary `python -P -m coder_core.train …`; `logs/<run>.log` holds its output. Ctrl-C or SIGTERM asks
-every process to save and exit. The same command continues later, even after kill -9: it first waits for processes that
+A process is an ordinary `python -P -m coder_core.train …`; `logs/<run>.log` contains its output. Ctrl-C or SIGTERM asks
+every process to save and exit. The same command continues later, even after kill -9, and also waits for processes that
 outlived an earlier command.
 """
 

@@ -6,8 +6,8 @@ halves of its images, and each judges the pairs that it did not see.
 
 Three pieces of evidence, each standardised over the split (median and median absolute deviation):
 
-1.  the pair's dissimilarity, relative to the nearest captions of the image and the nearest images of the caption, so
-    that dense neighbourhoods do not count as similar (CSLS of Conneau et al. 2018, eq. 4);
+1.  the mean of the image's similarity to its nearest other captions and the caption's similarity to its nearest other
+    images, minus the pair's own similarity (CSLS of Conneau et al. 2018, eq. 4);
 2.  the caption's dissimilarity to the image's other captions in the run's embeddings;
 3.  the same in a TF-IDF space, independent of the run.
 

@@ -157,7 +157,7 @@ class Run(StoredRun):
         return load_towers(self.noted_towers or {}, self.name)
 
     def region_tower(self, split: str) -> Any:
-        """The picture tower that made the features of a split, loaded once."""
+        """Load, once, the picture tower that made the features of a split."""
         from coder_core.runs.towers import load_region_tower  # as above
 
         if split not in self._region_towers:

@@ -17,7 +17,7 @@ _ADDRESS = re.compile(r"[a-z]*\?[A-Za-z0-9%&=_.~+*-]*")  # a page and its query,
 
 
 def saved_views(root: Path) -> dict[str, str]:
-    """Return name → address of every saved view, by name. InputError: the file holds something else."""
+    """Return name → address of every saved view, by name. InputError: the file contains something else."""
     file = root / FILE
     if not file.exists():
         return {}

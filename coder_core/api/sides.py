@@ -24,7 +24,7 @@ class Sides:
     anchors: Array  # (Q, D) unit rows
     candidates: Array  # (C, D) unit rows
     anchor_images: Array  # (Q,) the image each anchor shows or describes
-    candidate_images: Array  # (C,) likewise; an anchor's own image is never a negative
+    candidate_images: Array  # (C,) those of candidates; an anchor's own image is never a negative
     # (Q, C) of a model that scores pair by pair; its anchors and candidates are empty (D = 0)
     scores: Array | None = None
 

@@ -117,7 +117,7 @@ def option_faults(
 
 
 def draw(random: np.random.Generator, limits: np.ndarray, count: int) -> np.ndarray:
-    """Draw (Q, count) distinct whole numbers, row by row below `limits` (Q,) and in random order.
+    """Draw (Q, count) whole numbers: distinct and in random order in each row, and below its limit in `limits` (Q,).
 
     Floyd's algorithm (Bentley & Floyd 1987) on all rows at once takes `count` steps, whatever the limits.
 

@@ -105,7 +105,7 @@ def compare_runs(shown: Queries) -> np.ndarray:
 
 
 def ranks_of_runs(shown: Queries) -> np.ndarray:
-    """Draw the ranks of the true matches, for one run or more than two, and their queries; return the order of these."""
+    """Draw the ranks of the true matches, for one run or more than two, and their queries; return the queries."""
     choice, several = shown.choice, shown.choice.second is not None
     ranks = {name: ranks[shown.direction] + 1 for name, ranks in choice.ask_each(Run.ranks).items()}
     names = list(ranks)

@@ -18,7 +18,7 @@ from app.components import cards, links
 from app.components.controls import button, pick
 from app.training import NOT_STARTED, starting
 
-METHODS = ("boosting", "weighting")  # sections with fields of their own
+METHODS = ("boosting", "weighting")  # sections with their own fields
 SCENARIO, OFFLINE, START, WEIGHTS = "boosting_scenario", "offline", "boosting_start", "sample_weights"
 USUAL = ("epochs", "batch_size", "learning_rate", "seed")
 FIELDS = {"preset", "data", "name", "set", "set-boosting", "set-weighting"}

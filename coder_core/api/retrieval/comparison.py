@@ -63,7 +63,7 @@ def outcomes(ranks_a: Array, ranks_b: Array, at: int = 1) -> Array:
 
 
 def rank_changes(ranks_a: Ranks, ranks_b: Ranks, at: int = 1) -> pd.DataFrame:
-    """Do `compare` from ranks: "i2t" (n,) and "t2i" (m,) from 0; −1, an image without captions, is not a query."""
+    """Compute `compare` from ranks: "i2t" (n,), "t2i" (m,) from 0; −1, an image without captions, is not a query."""
     parts = []
     for direction in DIRECTIONS:
         a, b = np.asarray(ranks_a[direction]), np.asarray(ranks_b[direction])
@@ -154,7 +154,7 @@ def gains(first: Run, last: Run, split: str, captions: Array | None = None) -> d
 def rank_gains(
     before: Ranks, after: Ranks, image_of_text: Array, captions: Array | None = None
 ) -> dict[str, Difference]:
-    """Do `gains` from ranks: "i2t" (n,) and "t2i" (m,) from 0; image_of_text (m,), captions (c,) numbers or None."""
+    """Compute `gains` from ranks: "i2t" (n,), "t2i" (m,) from 0; image_of_text (m,), captions (c,) numbers or None."""
     rows = np.arange(len(image_of_text)) if captions is None else np.asarray(captions)
     owner = np.asarray(image_of_text)[rows]
     images = np.isin(np.arange(len(before["i2t"])), owner)

@@ -176,7 +176,7 @@ def look_alike(run: Run, picture: Image.Image, *, split: str, at_most: int = PIC
 
 @lru_cache(maxsize=8)
 def _tiny_pictures(run: Run, split: str, at_most: int) -> tuple[Array, Array]:
-    """Return (k,) rows of readable pictures among `at_most` of a split, and (k, 16 · 16 · 3) their pixels, unit rows."""
+    """Return (k,) rows of readable pictures among `at_most` of a split, and (k, 16 · 16 · 3) unit rows of pixels."""
     rows = np.arange(run.count(split, "image"))
     if len(rows) > at_most:
         rows = np.sort(np.random.default_rng(0).choice(rows, at_most, replace=False))
