@@ -139,7 +139,8 @@ def two_measures(name: str, table: pd.DataFrame, unit: str) -> None:
     rho = retrieval.rank_correlation(table["SD"], table["entropy"])
     cards.heading("Standard deviation and entropy", correlation=number(rho, RHO), name=name)
     if abs(rho) > SAME_ORDER:
-        cards.note("There is no figure: it would be a straight line, as both measures rank alike.")
+        order = "alike" if rho > 0 else "in exactly opposite order"
+        cards.note(f"There is no figure: it would be a single line, because the measures rank {order}.")
         return
     spreads = table["SD"].to_numpy(), table["entropy"].to_numpy()
     figure = charts.density(*spreads, "standard deviation", "entropy, bits", unit, tone())

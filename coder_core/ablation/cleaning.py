@@ -233,7 +233,8 @@ def _check_rule(file: Path, config: Config) -> None:
 
 def read_cleaning(folder: Path) -> Cleaned | None:
     """Return the cost and the accuracy of the cleaning before a finished run; None without --clean. All are NaN if the
-    judges were removed; precision and recall also if no caption was exchanged, or pairs were weighed."""
+    judges were removed; precision and recall also if no caption was exchanged or pairs were weighed, precision if none was
+    left out."""
     config, about = read_config(folder)
     settings, share = config.cleaning, config.data.wrong_captions
     if not settings.clean:
@@ -255,4 +256,4 @@ def read_cleaning(folder: Path) -> Cleaned | None:
     out = judge_split(reviews.verdicts, pairs.keys, pairs.captions, owner, n).labels == "wrong-caption"
     wrong = exchange_captions(owner, share, config.training.seed) != np.arange(len(owner))
     both = 100 * (out & wrong).sum()
-    return Cleaned(seconds, float(both / max(out.sum(), 1)), float(both / wrong.sum()))
+    return Cleaned(seconds, float(both / out.sum()) if out.any() else np.nan, float(both / wrong.sum()))

@@ -26,9 +26,11 @@ from coder_core.runs.analysis.tables import IMAGE_PARTS
 
 Way = Literal["cosine", "attention", "tower"]
 WHOLE_CAPTION = "every word"  # the one row of a tower's own attention, which does not depend on the text
-NO_GRID = "These towers do not say where their features lie in the picture."
-PARTS_ONLY = "The run's data is not at its place, so it is not known where the regions lie in the picture."
-NO_FILE = "There is no file of boxes beside these features, so it is not known where the regions lie in the picture."
+NO_GRID = "These towers do not say which parts of the picture their features describe."
+PARTS_ONLY = "The run's data was moved or deleted, so it is unknown where the regions are in the picture."
+NO_FILE = (
+    "There is no file of boxes beside these features, so it is unknown where the regions are in the picture."
+)
 IMS, BOXES = "_ims.npy", "_boxes.npy"
 
 
@@ -241,7 +243,7 @@ def _feature_files(run: Run, split: str) -> tuple[FeatureRows, FeatureRows | str
     where = f"the data of run {run.name}"
     if not folder or not Path(folder).exists():
         fix = "start the program in the same folder, or put the data back"
-        raise InputError.at(where, f"is not at its place, {folder!r:.200}", "its region features", fix)
+        raise InputError.at(where, f"was moved or deleted: {folder!r:.200}", "its region features", fix)
     data = read_split(folder, split, check_values=False)
     if data.captions != list(run.captions(split)):
         fact = f"holds other captions in {split} now"

@@ -142,7 +142,7 @@ def test_hub_correction_is_listed(roots, tmp_path, direction, opened):
     way = DIRECTIONS[direction]
     before, after = run.ranks("dev")[way], getattr(correction, f"{direction}_ranks")
     fixed, broken = (before > 0) & (after == 0), (before == 0) & (after > 0)
-    for option, queries in (("mended", fixed), ("broken", broken)):
+    for option, queries in (("fixed", fixed), ("broken", broken)):
         app.change(hub_queries=option)
         assert f"{correction.metrics[f'{way}_r1']:.1f} %" in app.headings()
         assert app.saying("R@1", "demo")

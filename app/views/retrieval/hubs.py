@@ -40,7 +40,7 @@ def show_hubs(shown: Queries) -> np.ndarray:
         hub = _hub_table(shown, kind, target, tables, k)
     correction = retrieval.stored_correction(opened_run(choice.last), choice.split)
     if correction.value is not None:
-        sources = {"hub": "Of this hub", "mended": "Fixed by hub correction", "broken": "Broken by it"}
+        sources = {"hub": "Of this hub", "fixed": "Fixed by hub correction", "broken": "Broken by it"}
         source = choose_one("Queries", sources, "hub-queries", cards.tip("hub correction"))
         if source != "hub":
             return _corrected(shown, k, correction.value, source)
@@ -85,11 +85,11 @@ def _hub_table(shown: Queries, kind: Modality, target: str, tables: Tables, k: i
 
 
 def _corrected(shown: Queries, k: int, correction: retrieval.HubCorrection, kind: str) -> np.ndarray:
-    """Draw the queries whose answer enters ("mended") or leaves the first k with the correction for hubs."""
+    """Draw the queries whose answer enters ("fixed") or leaves the first k with the correction for hubs."""
     choice, direction, name = shown.choice, shown.direction, shown.choice.last.name
     table = choice.ask(retrieval.corrected_queries, direction, correction, k)
     table = table[choice.inside(shown.modality, table["query"])]
-    gained = int(table["mended"].sum())
+    gained = int(table["fixed"].sum())
     corrected = {"i2t": correction.image_ranks, "t2i": correction.text_ranks}
     with_match = np.flatnonzero(corrected[direction] >= 0)
     with_match = with_match[choice.inside(shown.modality, with_match)]
@@ -101,6 +101,6 @@ def _corrected(shown: Queries, k: int, correction: retrieval.HubCorrection, kind
     cards.heading(f"R@{k} {raw:.1f} % → {after:.1f} % with scores corrected for hubs", how)
     recall, row = f"{direction}_r{k}", f"of {name} with the correction"
     cards.note(choice.ask(questions.gain_of_ranks, recall, corrected, row, choice.captions))
-    queries = table[table["mended"] == (kind == "mended")].drop(columns="mended")
+    queries = table[table["fixed"] == (kind == "fixed")].drop(columns="fixed")
     file = f"hub-correction-{kind}-{choice.split}-{direction}-{k}"
     return shown.table(queries, CORRECTED, search_words("words"), file, height=330)

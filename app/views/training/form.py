@@ -94,7 +94,7 @@ def show_form() -> None:
     form = _begin_form()
     if missing := starting.missing_models(form.preset):
         faults = " ".join(str(fault) for fault in missing)
-        cards.empty("A model of this preset is not on this machine.", faults)
+        cards.empty("This preset needs a model that is not on this machine.", faults)
         return
     keys = [key for key, option in form.options.items() if option.section not in METHODS]
     look: dict[str, Any] = {"format_func": words, "placeholder": NONE_CHANGED}

@@ -14,7 +14,7 @@ from coder_core.console.faults import InputError
 
 RULE = (
     "A check fails when the upper end of the 95% interval of the change (last run − first run, paired bootstrap over "
-    "images) is below the allowed change. Intervals of slices are not widened for the number of slices."
+    "images) is below the allowed change. Intervals are not corrected for the number of slices."
 )
 OF_CAPTIONS = ("length", "kind of word", "word")  # kinds of slices that depend on captions only
 

@@ -105,13 +105,13 @@ def corrected_queries(
     run: Run, split: str, direction: Direction, correction: HubCorrection, at: int
 ) -> pd.DataFrame:
     """List the queries whose answer enters or leaves the first `at` results with the correction. Return one row per
-    query, largest change first: query, rank and corrected (from 1), mended (True if the answer enters)."""
+    query, largest change first: query, rank and corrected (from 1), fixed (True if the answer enters)."""
     before = run.ranks(split)[direction]
     after = correction.text_ranks if direction == "t2i" else correction.image_ranks
     query = np.flatnonzero((before >= 0) & ((before < at) != (after < at)))
     query = query[np.argsort(-np.abs(before[query] - after[query]), kind="stable")]
     ranks = {"rank": before[query] + 1, "corrected": after[query] + 1}
-    return pd.DataFrame({"query": query, **ranks, "mended": after[query] < at})
+    return pd.DataFrame({"query": query, **ranks, "fixed": after[query] < at})
 
 
 def margins(run: Run, split: str, direction: Direction, *, sample: Sample | None = None) -> pd.DataFrame:
