@@ -79,7 +79,7 @@ def copied(table, tmp_path):
     return shutil.copytree(table, tmp_path / "copied")
 
 
-def test_every_row_and_seed_is_an_ordinary_run(table):
+def test_every_row_and_seed_trains_an_ordinary_run(table):
     runs = {path.name for path in table.iterdir() if (path / "config.toml").is_file()}
     assert runs == {"infonce-s0", "infonce-s1", "dcl-s0", "dcl-s1"}
     for name in runs:
@@ -91,7 +91,7 @@ def test_every_row_and_seed_is_an_ordinary_run(table):
     assert (table / "logs" / "infonce-s0.log").stat().st_size > 0
 
 
-def test_the_tables_hold_means_spreads_and_the_papers_rows(table):
+def test_result_tables_contain_means_spreads_and_paper_values(table):
     mean, spread = np.mean(sums(table, "infonce")), np.std(sums(table, "infonce"), ddof=1)
     with (table / "results.csv").open(encoding="utf-8", newline="") as file:
         rows = {row["row"]: row for row in csv.DictReader(file)}
@@ -124,14 +124,14 @@ def test_finished_runs_are_not_run_again(copied, data, capsys):
         assert f"{np.mean(sums(copied, row, f'{way}_{key}')):.1f}" in shown
 
 
-def test_a_run_with_other_values_is_refused(table, data, capsys):
+def test_an_existing_run_with_other_settings_is_refused(table, data, capsys):
     assert main([*command(data, table), "--temperature=0.5"]) == 1
     message = " ".join(capsys.readouterr().err.split())
     assert "objective.temperature 0.05 (now 0.5)" in message
     assert "--root" in message
 
 
-def test_another_split_is_evaluated_by_a_command_of_its_own(copied, data):
+def test_finished_runs_can_be_evaluated_on_another_split(copied, data):
     assert main([*command(data, copied)[:-2], "dcl", "--split=test"]) == 0
     assert is_evaluated(copied / "dcl-s0", "test")
     assert " on test" in (copied / "results.md").read_text("utf-8")
@@ -145,7 +145,7 @@ def interrupt(run, ended):
             return
 
 
-def test_an_interrupted_table_goes_on(data, tmp_path, capsys):
+def test_an_interrupted_table_can_be_continued(data, tmp_path, capsys):
     """The current run saves, the command prints how to continue, and running it again continues."""
     root, ended = tmp_path / "stopped", threading.Event()
     threading.Thread(target=interrupt, args=(root / "infonce-s0", ended), daemon=True).start()
@@ -163,7 +163,7 @@ def test_an_interrupted_table_goes_on(data, tmp_path, capsys):
     assert ["--resume" in commands(run, "dev")[0] for run in left] == [True, False]
 
 
-def test_a_process_that_outlives_its_command_is_waited_for(data, copied, tmp_path):
+def test_training_that_outlives_its_command_is_waited_for(data, copied, tmp_path):
     """A training survives SIGKILL of its command; here a process simulates it by moving the finished run into place."""
     run, log, go = copied / "infonce-s0", copied / "logs" / "infonce-s0.log", tmp_path / "go"
     aside = run.rename(tmp_path / "aside")
@@ -176,7 +176,7 @@ def test_a_process_that_outlives_its_command_is_waited_for(data, copied, tmp_pat
     assert not is_written(log)
 
 
-def test_a_run_that_fails_is_named_and_the_others_go_on(data, tmp_path, capsys):
+def test_a_failed_run_is_reported_and_the_others_continue(data, tmp_path, capsys):
     root, path = tmp_path / "failing", tmp_path / "mine.toml"
     rows = '[[rows]]\nname = "bad"\nword-vectors = "/nowhere/glove.txt"\n[[rows]]\nname = "good"\n'
     path.write_text(rows, "utf-8")
@@ -190,7 +190,7 @@ def test_a_run_that_fails_is_named_and_the_others_go_on(data, tmp_path, capsys):
     assert state_of(root / "good-s0") == "finished"
 
 
-def test_dry_run_writes_nothing_and_without_arguments_the_tables_are_shown(data, tmp_path, capsys):
+def test_dry_run_writes_nothing_and_no_arguments_list_the_tables(data, tmp_path, capsys):
     assert main(command(data, tmp_path / "none", "--dry-run")) == 0
     assert "--loss=infonce" in capsys.readouterr().out
     assert not (tmp_path / "none").exists()
@@ -210,12 +210,12 @@ def test_dry_run_writes_nothing_and_without_arguments_the_tables_are_shown(data,
         (["objectives", "--report", "--reference=none", "--root=/nowhere"], "one of btr-sum"),
     ],
 )
-def test_impossible_requests_name_possible_ones(arguments, message, capsys):
+def test_errors_for_invalid_requests_name_valid_ones(arguments, message, capsys):
     assert main(arguments) == 1
     assert message in " ".join(capsys.readouterr().err.split())
 
 
-def test_rows_are_compared_on_the_seeds_that_both_have(table, copied):
+def test_rows_are_compared_on_shared_seeds(table, copied):
     """If they share no seed, all seeds are used."""
     (first, second), (_, other) = sums(table, "dcl"), sums(table, "infonce")
     for left_out, shared in (("infonce-s0", second), ("dcl-s1", first)):

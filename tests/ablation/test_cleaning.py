@@ -113,7 +113,7 @@ def judged(tmp_path_factory):
     return root, config
 
 
-def test_most_exchanged_captions_are_left_out_and_few_others(judged, tmp_path):
+def test_cleaning_drops_most_exchanged_captions_and_few_others(judged, tmp_path):
     (root, config), wrong = judged, wrong_rows(5)
     for folder in halves(root):
         shutil.copytree(folder, tmp_path / folder.name)
@@ -132,7 +132,7 @@ def test_most_exchanged_captions_are_left_out_and_few_others(judged, tmp_path):
     assert main([*command(config, tmp_path), "--clean-above=0.9"]) == 1, "it began with another value"
 
 
-def test_pairs_are_weighed_by_their_probability(judged, tmp_path):
+def test_pairs_are_weighted_by_their_probability_of_being_right(judged, tmp_path):
     root, config = judged
     assert main([*command(config, tmp_path), "--clean-weigh", f"--clean-judges={root / 'mine'}"]) == 0
     trained, about = read_config(tmp_path / "mine")
@@ -155,7 +155,7 @@ def test_pairs_are_weighed_by_their_probability(judged, tmp_path):
     assert named_reviews(trained).weights == {name: w for name, w in used.weights.items() if name != pair}
 
 
-def test_with_one_caption_an_image_the_command_goes_on_after_one_judge(tmp_path):
+def test_cleaning_continues_after_one_judge_with_one_caption_per_image(tmp_path):
     config = tiny_config(
         write_told_data(tmp_path / "data", 1), "mine", **VALUES | {"epochs": 20, "batch_size": 12}
     )
@@ -193,7 +193,7 @@ def test_with_one_caption_an_image_the_command_goes_on_after_one_judge(tmp_path)
     assert row.minutes == pytest.approx(sum(seconds) / 60)
 
 
-def test_the_judges_of_a_second_round_learn_from_what_the_first_one_kept(judged):
+def test_judges_inherit_the_runs_settings_and_second_round_names_end_in_2(judged):
     config = changed(judged[1], reviews="first.jsonl", concepts=0, loss="infonce", temperature=0.05)
     first, second = (judge_runs(config, judged[0] / "new", ending) for ending in ("", "-2"))
     assert [judge.folder.name for judge in second] == ["new-half-2", "new-other-half-2"]
@@ -205,7 +205,7 @@ def test_the_judges_of_a_second_round_learn_from_what_the_first_one_kept(judged)
         assert not judge.config.cleaning.clean
 
 
-def test_small_losses_rank_the_exchanged_captions_last(judged):
+def test_small_loss_selection_ranks_exchanged_captions_first(judged):
     config = changed(judged[1], clean=True, clean_by="small-loss")
     [judge] = judge_runs(config, judged[0] / "mine", "")
     assert (judge.config.training.epochs, judge.config.data.train_part) == (2, 1.0)
@@ -234,7 +234,7 @@ def painted(tmp_path_factory):
 
 
 @pytest.mark.parametrize(("tuning", "rate"), [("lora", 1e-2), ("full", 3e-3)])
-def test_towers_train_without_what_judges_with_towers_suspect(painted, tmp_path, tuning, rate):
+def test_tower_judges_drop_exchanged_captions_at_twice_the_rate_of_others(painted, tmp_path, tuning, rate):
     values = {"image_tuning": tuning, "text_tuning": tuning, "learning_rate": rate, "epochs": 4}
     config = tower_config(painted, "mine", batch_size=12, wrong_captions=SHARE, **values)
     train_judges(config, tmp_path)
@@ -245,7 +245,7 @@ def test_towers_train_without_what_judges_with_towers_suspect(painted, tmp_path,
     assert gone[wrong].mean() > 2 * gone[~wrong].mean()
 
 
-def test_the_probability_is_that_of_a_known_mixture():
+def test_error_probability_is_calibrated_on_a_known_mixture():
     random = np.random.default_rng(0)
     wrong = np.arange(20_000) < 8_000
     share = np.where(wrong, random.uniform(0, 100, 20_000), np.minimum(random.exponential(4, 20_000), 100))
@@ -264,7 +264,7 @@ def test_the_probability_is_that_of_a_known_mixture():
 @pytest.mark.parametrize(
     "flags", ["--train-part=0.5", "--clean-above=0", "--temperature=0", "--clean-judges=a:b:c", "torchrun"]
 )
-def test_impossible_values_and_several_processes_are_refused(judged, tmp_path, flags, monkeypatch, capsys):
+def test_invalid_values_and_several_processes_are_refused(judged, tmp_path, flags, monkeypatch, capsys):
     if flags == "torchrun":
         monkeypatch.setenv("WORLD_SIZE", "2")
     given = [flags] if flags.startswith("--") else []

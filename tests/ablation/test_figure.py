@@ -22,7 +22,7 @@ def results(table, sums):
     return Results(table, "dev", table.reference, tuple(rows), ())
 
 
-def test_seeds_means_differences_and_the_papers():
+def test_the_figure_shows_seeds_means_and_the_papers_differences():
     drawing = figure(results(TABLES["components"], {"1-btr": (250.0, 254.0), "2-dcl": (262.0,)}))
     by_name = {trace.name: trace for trace in drawing.data}
     assert list(by_name["one seed"].x) == [250.0, 254.0, 262.0]
@@ -33,14 +33,14 @@ def test_seeds_means_differences_and_the_papers():
     assert list(by_name["the paper's difference (Flickr30K)"].x) == pytest.approx([514.5 - 503.7])
 
 
-def test_a_curve_has_a_line_for_every_group():
+def test_a_curve_figure_has_one_line_per_group():
     sums = {row.name: (200.0 + i,) for i, row in enumerate(TABLES["batch-size"].rows)}
     drawing = figure(results(TABLES["batch-size"], sums))
     lines = {trace.name: list(trace.y) for trace in drawing.data if trace.mode == "lines+markers"}
     assert lines == {"without M-DCL": [200, 201, 202], "with M-DCL": [203, 204, 205]}
 
 
-def test_lines_have_the_colour_of_a_loss_and_the_dash_of_a_way():
+def test_line_colour_encodes_the_loss_and_dash_the_cleaning():
     ways = "as-is", "cleaned", "oracle"
     rows = [f"{loss}-40-{way}" for loss in ("infonce", "coder") for way in ways]
     sums = dict.fromkeys(("coder-0-as-is", *rows), (200.0,))
@@ -52,7 +52,7 @@ def test_lines_have_the_colour_of_a_loss_and_the_dash_of_a_way():
     assert len({lines[f"CODER, {way}"].color for way in ("as it is", "cleaned", "true pairs only")}) == 1
 
 
-def test_names_from_a_file_are_text_and_not_markup(tmp_path):
+def test_names_from_a_file_are_escaped(tmp_path):
     evil = '<a href="http://x">&amp;</a>$\\alpha$_%'
     table = AblationTable("mine", evil, (Row("a", evil), Row("b", "b")), "a")
     table_results = results(table, {"a": (1.0,), "b": (2.0,)})

@@ -33,7 +33,7 @@ def errors(config):
 
 
 @pytest.mark.parametrize("table", TABLES)
-def test_every_row_of_every_table_is_a_possible_run(table):
+def test_every_row_of_every_table_is_a_valid_run(table):
     for preset in (FULL, "coder-f30k-bert", SMALL, "coder-coco-bert"):
         rows = built(table, preset)
         assert [name for name, config in rows.items() if errors(config) or not RUN_NAME.fullmatch(name)] == []
@@ -66,7 +66,7 @@ DIVERSITY += [(loss, 4096, 1.0, bank) for loss, bank in (("dcl-i", True), ("dcl"
         ("clusters", "prototypes", [(5_000,), (10_000,), (15_000,), (20_000,)]),
     ],
 )
-def test_rows_are_the_papers(table, keys, rows):
+def test_rows_match_the_papers(table, keys, rows):
     """CODER's table 2: BTR; DCL; + M-DCL; + the concept branch; + PGC. Table 3: IE, + EE, + MB without and with the
     bank loss. Clusters are multiples of the preset's."""
     configs = built(table).values()
@@ -74,7 +74,7 @@ def test_rows_are_the_papers(table, keys, rows):
     assert TABLES["components"].rows[4].reported == (83.2, 96.5, 98.0, 63.1, 87.1, 93.0)
 
 
-def test_a_row_starts_from_the_preset_tuned_for_its_loss_and_overrides_come_on_top():
+def test_overrides_apply_on_top_of_the_preset_tuned_for_a_rows_loss():
     table = TABLES["components"]
     overrides = {"epochs": 2, "word-dropout": 0.0}
     start, config = row_config(table, table.rows[0], SMALL, overrides, name="x", seed=0)
@@ -85,7 +85,7 @@ def test_a_row_starts_from_the_preset_tuned_for_its_loss_and_overrides_come_on_t
     assert (start, config.memory.bank_size) == (SMALL, 0)  # the row's changes come last
 
 
-def test_rows_of_the_noise_table_cross_losses_shares_and_ways_and_share_judges(tmp_path):
+def test_noise_table_crosses_losses_shares_and_cleanings_and_shares_judges(tmp_path):
     rows = {row.name: row for row in TABLES["noise"].rows}
     assert (len(rows), "coder-0-oracle" in rows, "coder-20-oracle" in rows) == (9 * (4 * 6 - 1), False, True)
     twice = rows["coder-40-twice"]
@@ -116,7 +116,7 @@ def test_an_override_that_every_row_replaces_is_refused(tmp_path):
     assert half.config.memory.prototypes == 25
 
 
-def test_a_row_that_needs_a_part_the_preset_lacks_names_the_flag():
+def test_a_row_whose_preset_lacks_a_needed_part_names_the_flag():
     table = TABLES["components"]
     with pytest.raises(
         InputError,
@@ -129,7 +129,7 @@ def test_a_row_that_needs_a_part_the_preset_lacks_names_the_flag():
     row_config(table, table.rows[4], "flickr8k", parts, name="x", seed=0)
 
 
-def test_the_flags_a_person_named_count_even_where_they_equal_the_preset():
+def test_explicit_flags_count_even_if_they_equal_the_preset():
     arguments = ["--epochs=6", "--no-diversity-gradient", "--bank_size", "512", "--seeds", "0", "1"]
     parsed = read_ablation([*arguments, f"--preset={SMALL}"])
     flags = {"epochs": 6, "diversity-gradient": False, "bank-size": 512}
@@ -151,7 +151,7 @@ def grid(folder, text):
     return read_grid(path)
 
 
-def test_a_grid_of_rows_or_of_lists_that_are_crossed(tmp_path):
+def test_a_grid_file_lists_rows_or_values_to_cross(tmp_path):
     table = grid(
         tmp_path,
         'about = "vectors"\nreference = "b"\n[[rows]]\nname = "a"\nword-vectors = "random"\n'
@@ -183,12 +183,12 @@ def test_a_grid_of_rows_or_of_lists_that_are_crossed(tmp_path):
         ("[grid]\nlearning-rate = [0.1]\nlearning_rate = [0.2]", "grid, learning-rate and learning_rate: "),
     ],
 )
-def test_a_grid_that_cannot_be_run_is_refused(tmp_path, text, message):
+def test_an_invalid_grid_is_refused(tmp_path, text, message):
     with pytest.raises(InputError, match=message):
         grid(tmp_path, text)
 
 
-def test_sample_weights_are_the_papers_rows():
+def test_sample_weight_rows_match_the_paper():
     """Table 2 of the complementary-samples paper; COMBINED-VAL chooses from nine pairs of shares."""
     configs = built("sample-weights")
     plain = {(c.objective.loss, c.memory.bank_size, c.model.concepts) for c in configs.values()}
@@ -209,7 +209,7 @@ def test_sample_weights_are_the_papers_rows():
     assert rows["recipe-combined-1-4"].weight_scale * recipe.batch_size == 196  # λ of table 1
 
 
-def test_a_row_reads_the_run_of_another_row_with_its_seed(tmp_path):
+def test_a_student_row_uses_the_teacher_with_its_seed(tmp_path):
     """The table itself trains the teacher of an offline row, for every seed."""
     table, (teacher, student) = TABLES["boosting-offline"], ("teacher-half", "am-offline-half")
     options = {"preset": "flickr8k-boosted", "overrides": {"data": "x"}, "root": tmp_path}

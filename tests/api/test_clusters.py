@@ -24,7 +24,7 @@ def offline(run):
     return stored.value
 
 
-def test_pairs_lie_at_their_nearest_centroid_and_are_counted_once(run, offline):
+def test_pairs_belong_to_their_nearest_centroid_and_are_counted_once(run, offline):
     owner = run.image_of_text("dev")
     v, w = (np.asarray(x, dtype=np.float64) for x in run.embeddings("dev"))
     for j in (0, 7, 149):
@@ -46,7 +46,7 @@ def test_pairs_lie_at_their_nearest_centroid_and_are_counted_once(run, offline):
     np.testing.assert_array_equal(rows["agree"], api.agreement(offline, owner)[rows["caption"].to_numpy()])
 
 
-def test_agreement_groups_and_log_odds_by_hand():
+def test_agreement_matched_groups_and_log_odds_match_hand_calculation():
     texts, owner = np.array([0, 0, 0, 1]), np.array([0, 0, 1, 1])
     clusters = Clusters("offline", np.eye(2), np.zeros(4, int), np.ones(4), np.array([0, 1]), texts)
     assert api.agreement(clusters, owner).tolist() == [True, True, False, True]
@@ -67,7 +67,7 @@ def test_agreement_groups_and_log_odds_by_hand():
     assert (marking.top(1)["word"][0], len(marking.top(2))) == ("cat", 0)
 
 
-def test_between_two_clusters_are_pairs_with_equal_cosines_and_prototypes_are_shown(run, offline, tmp_path):
+def test_borderline_pairs_have_the_smallest_margins_and_prototypes_are_clusters(run, offline, tmp_path):
     near = api.nearest_clusters(offline, 0)
     assert 0 not in near["cluster"].tolist()
     assert near["cosine"].is_monotonic_decreasing
@@ -88,7 +88,7 @@ def test_between_two_clusters_are_pairs_with_equal_cosines_and_prototypes_are_sh
     assert api.same_grouping(shown, offline) == pytest.approx(1.0)
 
 
-def test_concepts_that_mark_a_cluster(run, both, offline):
+def test_marking_concepts_are_ranked_by_attention_gain(run, both, offline):
     assert len(api.marking_concepts(run, "dev", offline, 0)) == 0  # no concept branch
     tables = both.analysis("dev").concepts
     make_clusters(both.path, "dev", ClusterSettings(3))
@@ -116,7 +116,7 @@ def a(root):
     return open_run(root / "a")
 
 
-def test_gap_and_distributions_agree_with_loops_and_samples_with_what_is_known(a):
+def test_modality_gap_score_counts_and_sample_table_match_direct_computation(a):
     v, w = (np.asarray(x, dtype=np.float64) for x in a.embeddings("dev"))
     gap = np.linalg.norm(v.mean(0) - w.mean(0))
     assert joint_space.modality_gap(a, "dev") == pytest.approx(gap, abs=1e-6)
@@ -138,7 +138,7 @@ def test_gap_and_distributions_agree_with_loops_and_samples_with_what_is_known(a
     np.testing.assert_array_equal(table["diversity"][14:], diversity)
 
 
-def test_a_stored_map_is_missing_then_there_then_damaged(a, root):
+def test_a_stored_map_is_missing_then_present_then_damaged(a, root):
     b, settings = open_run(root / "b"), LayoutSettings("pca")
     assert stored_layout(b, "dev", settings, a).state == "missing"
     folder = make_layouts([a.path, b.path], "dev", settings)[1][0]
@@ -150,7 +150,7 @@ def test_a_stored_map_is_missing_then_there_then_damaged(a, root):
     assert "plane.npy" in stored_layout(b, "dev", settings, a).fault
 
 
-def test_a_sample_of_a_large_split_reads_as_the_whole_of_its_rows(a):
+def test_rows_of_a_sampled_split_equal_those_of_the_whole(a):
     owner = a.image_of_text("dev")
     sample = draw_sample(14, owner, points=36, scores=100)
     assert (len(sample.images), len(sample.texts)) == (6, 30)

@@ -23,7 +23,7 @@ def view(both):
     return both.concepts("dev")
 
 
-def test_scores_searches_and_margins_are_those_of_the_mixture(both, run, scores):
+def test_scores_searches_and_margins_use_the_mixture_of_both_branches(both, run, scores):
     similarity = both.similarity([3, 0], [9, 4, 1], split="dev")
     np.testing.assert_allclose(similarity, scores[[3, 0]][:, [9, 4, 1]], atol=1e-6)
     v, w = both.scoring("dev")
@@ -47,7 +47,7 @@ def test_scores_searches_and_margins_are_those_of_the_mixture(both, run, scores)
     assert ((table["margin"] < 0) == (table["rank"] > 1)).all()
 
 
-def test_the_table_of_concepts_and_their_edges(view):
+def test_concept_table_and_edges_match_the_graph(view):
     assert view.beta == BETA
     table, edges = view.table(), view.edges()
     assert list(zip(table["word"], table["kind"], strict=True)) == NAMES
@@ -66,7 +66,7 @@ def test_the_table_of_concepts_and_their_edges(view):
     assert edges["weight"].is_monotonic_decreasing
 
 
-def test_where_two_samples_disagree_who_reads_a_concept_and_perplexity(view, monkeypatch):
+def test_disagreement_readers_and_perplexity_match_the_attention(view, monkeypatch):
     branches, _ = two_branches(30)
     differing = view.disagreement(3, 17)
     difference = np.subtract(branches.image_attention[3], branches.text_attention[17], dtype=np.float32)
@@ -91,7 +91,7 @@ def test_where_two_samples_disagree_who_reads_a_concept_and_perplexity(view, mon
     assert 1 <= summary.named <= 5
 
 
-def test_what_a_caption_shares_with_its_image(view, tmp_path):
+def test_attention_shared_by_a_caption_and_its_image(view, tmp_path):
     """Two images by hand: one reads a single concept, the other all five equally, and so do their captions."""
     owner = np.repeat(np.arange(30), 5)
     shared = shared_attention(view, owner)
@@ -110,7 +110,7 @@ def test_what_a_caption_shares_with_its_image(view, tmp_path):
     np.testing.assert_allclose(shared.other, 0.2)  # with two images, the other one is the random one
 
 
-def test_the_strongest_concepts_and_neighbourhoods_have_places_and_both_ends_of_every_edge(view):
+def test_graphs_show_the_strongest_or_neighbouring_concepts_apart_from_each_other(view):
     table = view.table().assign(read=[1.0, 5.0, 2.0, 4.0, 3.0])
     most_edges = (table["reads"] + table["read_by"]).idxmax()
     choices = {("captions", "", 2): [0, 1], ("read", "", 3): [1, 3, 4], ("captions", "motion", 9): [4]}

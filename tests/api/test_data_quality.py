@@ -47,7 +47,7 @@ def slow_scores(v, w, owner, spaces):
 
 
 @pytest.mark.parametrize("per_image", [1, 3])
-def test_the_score_is_that_of_a_slow_reference(per_image):
+def test_suspicion_matches_a_slow_reference(per_image):
     v, w, owner = synthetic(14, noise=1.0, per_image=per_image)
     keep = np.arange(len(w)) != 1  # one image has one caption fewer than the others
     w, owner = w[keep], owner[keep]
@@ -70,7 +70,7 @@ def exchanged(tmp_path_factory):
     return folder, wrong
 
 
-def test_exchanged_captions_head_the_list(exchanged):
+def test_exchanged_captions_are_listed_first(exchanged):
     from sklearn.metrics import roc_auc_score  # for few tests
 
     folder, wrong = exchanged
@@ -99,7 +99,7 @@ def changed(folder, to, **values):
     return open_run(to)
 
 
-def test_two_halves_judge_what_they_did_not_see(tmp_path):
+def test_each_half_judges_only_images_it_did_not_train_on(tmp_path):
     from sklearn.metrics import roc_auc_score  # for few tests
 
     folders, wrong = write_halves(tmp_path / "runs")
@@ -119,7 +119,7 @@ def test_two_halves_judge_what_they_did_not_see(tmp_path):
     assert sorted(data_quality.cross_fitted(first, second, sample=sample)["caption"]) == sample.texts.tolist()
 
 
-def test_two_runs_that_are_no_halves_of_one_train_split_do_not_judge_it(tmp_path):
+def test_runs_that_are_not_halves_of_one_train_split_cannot_judge_it(tmp_path):
     (half, other), _ = write_halves(tmp_path / "runs", images=8)
     first, runs = open_run(half), tmp_path / "others"
     without = changed(other, runs / "without")
@@ -140,7 +140,7 @@ def test_two_runs_that_are_no_halves_of_one_train_split_do_not_judge_it(tmp_path
             data_quality.cross_fitted(one, second)
 
 
-def test_one_image_is_no_evidence_and_captions_that_say_little_have_few_content_words(exchanged):
+def test_one_image_gives_no_suspicion_and_vague_captions_have_few_content_words(exchanged):
     score, random = data_quality.suspicion(whole_split(*synthetic(1, noise=1.0, per_image=1)), [])
     assert (score.tolist(), random.tolist()) == ([0.0], [])
     run = open_run(exchanged[0])
@@ -154,7 +154,7 @@ def test_one_image_is_no_evidence_and_captions_that_say_little_have_few_content_
     assert table[["content", "words"]].to_numpy().tolist() == [[0, 6], [1, 2], [4, 6], [0, 0]]
 
 
-def test_other_splits_are_read_if_they_are_the_runs(tmp_path, monkeypatch):
+def test_other_splits_are_read_only_if_they_match_the_run(tmp_path, monkeypatch):
     data = tmp_path / "demo-data"
     data.mkdir()
     monkeypatch.setenv("CODER_DEMO", str(data))

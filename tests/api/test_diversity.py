@@ -26,7 +26,7 @@ def uneven(images=23, seed=3):
 
 @both_modalities
 @pytest.mark.parametrize("tile", [70, None])
-def test_spread_over_a_split_is_the_objective(modality, tile, monkeypatch):
+def test_spread_over_a_split_matches_the_objective(modality, tile, monkeypatch):
     for name in ("TILE_ELEMENTS", "ENTROPY_TILE") if tile else ():
         monkeypatch.setattr(maths, name, tile)
     v, w, owner = uneven()
@@ -46,7 +46,7 @@ def test_spread_over_a_split_is_the_objective(modality, tile, monkeypatch):
 
 @both_modalities
 @pytest.mark.parametrize("size", [2, 7, 128])
-def test_batches_are_the_objective_batch_by_batch(modality, size):
+def test_spread_in_batches_uses_only_negatives_of_the_batch(modality, size):
     v, w, owner = uneven()
     part = whole_split(v, w, owner)
     settings = maths.DiversitySettings(modality, candidates="batch", batch_size=size, seed=5)
@@ -69,7 +69,7 @@ def test_batches_are_the_objective_batch_by_batch(modality, size):
         assert normalised[draw.batch_of == batch].max() == 1.0
 
 
-def test_an_anchor_that_sees_all_alike_has_the_smallest_diversity_and_weights_are_gradients():
+def test_zero_spread_gives_the_smallest_diversity_and_weights_are_gradients():
     """raw(SD = 0) is exactly 1, and there is no warning."""
     assert squash(np.array([0.0]), 0.1)[0] == 1.0
     v, w, owner = synthetic(40, noise=1.0)
@@ -95,7 +95,7 @@ def test_an_anchor_that_sees_all_alike_has_the_smallest_diversity_and_weights_ar
 
 @both_modalities
 @pytest.mark.parametrize("size", [1, 17, 10_000])
-def test_a_bank_is_a_random_part_of_the_pairs(run, modality, size):
+def test_bank_spread_uses_a_random_subset_of_pairs(run, modality, size):
     """Compare with loops over the pairs in the bank; pairs of the anchor's own image are not negatives."""
     v, w = run.embeddings("dev")
     owner = run.image_of_text("dev")
@@ -128,7 +128,7 @@ def test_a_sample_holds_all_captions_of_its_images_and_no_others():
 @both_modalities
 @pytest.mark.parametrize("candidates", CANDIDATES)
 @pytest.mark.parametrize("scores", [600, None])
-def test_an_opened_anchor_agrees_with_the_table_of_a_split_or_of_a_sample(run, modality, candidates, scores):
+def test_an_anchor_agrees_with_the_diversity_table_of_its_split_or_sample(run, modality, candidates, scores):
     """Rows keep their numbers in the split; the spread is of the sample's negatives only."""
     sample, is_image = run.sample("dev", scores=scores) if scores else None, modality == "image"
     settings = {"modality": modality, "candidates": candidates, "batch_size": 6, "bank_size": 20, "seed": 2}
@@ -153,7 +153,7 @@ def test_an_opened_anchor_agrees_with_the_table_of_a_split_or_of_a_sample(run, m
 
 @pytest.mark.parametrize("candidates", CANDIDATES)
 @pytest.mark.parametrize("function", ["std", "entropy"])
-def test_an_anchor_outside_the_sample_meets_it(run, candidates, function):
+def test_an_anchor_outside_the_sample_is_compared_with_the_sample(run, candidates, function):
     sample = run.sample("dev", scores=600)
     number = int(np.setdiff1d(np.arange(150), sample.texts)[0])
     sizes = {"batch_size": 6, "bank_size": 20, "temperature": 0.1}
@@ -170,7 +170,7 @@ def test_an_anchor_outside_the_sample_meets_it(run, candidates, function):
     assert len(anchor.positives) == 1
 
 
-def test_the_table_and_an_anchor_are_read_with_the_loss_they_are_given(run):
+def test_diversity_table_and_anchor_use_the_given_loss(run):
     table = run.diversity("dev", modality="image", epsilon=0.2)
     np.testing.assert_array_equal(table["rank"], run.ranks("dev")["i2t"] + 1)
     np.testing.assert_allclose(table["raw"], 1 + np.exp(-0.2 / table["spread"]))

@@ -34,7 +34,7 @@ def base(tmp_path_factory, own_threads):
     return write_heat_runs(tmp_path_factory.mktemp("heat"))
 
 
-def test_cosines_by_hand_the_attention_that_scores_and_regions_that_overlap():
+def test_cosines_scorer_attention_and_overlapping_regions_by_hand():
     """One of the regions is missing in the data."""
     torch.manual_seed(0)
     v, w = (torch.nn.functional.normalize(torch.randn(1, count, 6), dim=-1) for count in (4, 5))
@@ -58,7 +58,7 @@ def test_cosines_by_hand_the_attention_that_scores_and_regions_that_overlap():
 
 
 @pytest.mark.parametrize("name", ["plain", "words"])
-def test_a_trained_run_compares_its_words_with_its_regions(base, name):
+def test_heat_map_of_a_trained_run_compares_words_with_regions(base, name):
     run = open_run(base / "runs" / name)
     images, boxes = (np.load(base / "features" / f"dev_{part}.npy")[0] for part in ("ims", "boxes"))
     maps = {way: heat_map(run, "dev", CAPTION, 0, way) for way in heat_map_ways(run, "dev")}
@@ -76,7 +76,7 @@ def test_a_trained_run_compares_its_words_with_its_regions(base, name):
     np.testing.assert_allclose(new.boxes, boxes)
 
 
-def test_without_data_boxes_or_a_model_the_map_says_why(base, tmp_path):
+def test_heat_maps_without_data_boxes_or_model_explain_why(base, tmp_path):
     shutil.copytree(base / "runs", tmp_path / "runs")
 
     def heat_of(name):
@@ -113,7 +113,7 @@ def test_without_data_boxes_or_a_model_the_map_says_why(base, tmp_path):
     assert_refused("'tower'", heat_map, open_run(base / "runs" / "plain"), "dev", "a dog", 0, "tower")
 
 
-def test_pretrained_towers_compare_words_with_patches_that_follow_from_the_last_layer(base):
+def test_heat_maps_of_pretrained_towers_use_patches_of_the_last_layer(base):
     run, picture = open_run(base / "runs" / "clip"), read_picture(draw(6), "6.jpg")
     assert heat_map_ways(run, "dev") == ("cosine", "tower")
     heat, same = (heat_map(run, "dev", CAPTION, image, "cosine") for image in (picture, 0))
@@ -148,7 +148,7 @@ def test_pretrained_towers_compare_words_with_patches_that_follow_from_the_last_
     assert not again.attentions or again.attentions[-1] is None
 
 
-def test_the_patches_of_siglip_are_what_its_head_reads_of_each(tmp_path):
+def test_siglip_patch_features_are_its_head_applied_to_each_patch(tmp_path):
     towers, picture = DualEncoder(str(write_tiny_siglip(tmp_path, ["a"]))), read_picture(draw(2), "2.jpg")
     patches, vision = encode_patches(towers, picture), towers.model.vision_model
     prepared = towers.prepare(picture)
@@ -175,7 +175,7 @@ def runs(tmp_path_factory, own_threads):
     return folder / "runs"
 
 
-def test_probes_of_pictures_outside_the_split(runs, tmp_path):
+def test_probes_score_pictures_outside_the_split(runs, tmp_path):
     run = open_run(runs / "tuned")
     train = [name for name in NAMES if SPLITS[name] == "train"][:2]
     pictures = {name: draw(NAMES.index(name)) for name in (*train, DEV[0])}
@@ -191,7 +191,7 @@ def test_probes_of_pictures_outside_the_split(runs, tmp_path):
     assert_refused("none of the 2", probe_run, run, "dev", probes[:2], pictures=str(tmp_path / "empty"))
 
 
-def test_words_meet_the_patches_of_a_tower_that_is_pooled_here(runs):
+def test_heat_maps_of_a_tower_pooled_by_the_run_use_its_patches(runs):
     run, caption = open_run(runs / "pooled"), CAPTIONS[DEV[1]][1]
     assert heat_map_ways(run, "dev") == ("cosine",)
     picture = read_picture(draw(NAMES.index(DEV[1])), "new.jpg")

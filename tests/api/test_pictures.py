@@ -41,7 +41,7 @@ def png(picture):
 BOMB = png(Image.new("1", (10_000, 10_000)))
 
 
-def test_the_demo_makes_the_features_of_a_picture_and_names_a_damaged_standard(tmp_path):
+def test_demo_features_are_computed_from_pictures_and_a_damaged_standard_is_named(tmp_path):
     demo = make_demo(tmp_path / "demo", images=14)
     stored, names = np.load(demo / "dev_ims.npy"), (demo / "dev_ids.txt").read_text().split()
     folder = str(demo / "images")
@@ -56,7 +56,7 @@ def test_the_demo_makes_the_features_of_a_picture_and_names_a_damaged_standard(t
         assert_refused(r"standard\.json", features_of, str(copy / "images"), Image.new("RGB", (64, 64)))
 
 
-def test_the_look_alike_of_a_picture_of_the_split_is_itself(run, tmp_path):
+def test_a_picture_of_the_split_is_its_own_look_alike(run, tmp_path):
     pictured, red = open_run(write_run(tmp_path / "runs", "x", images=12)), Image.new("RGB", (9, 9), "red")
     for image in (0, 7):
         content = (tmp_path / "runs-pictures" / f"{image}.png").read_bytes()
@@ -72,7 +72,7 @@ def test_the_look_alike_of_a_picture_of_the_split_is_itself(run, tmp_path):
     assert_refused("region features come from files", run.encode_picture, red, split="dev")
 
 
-def test_what_is_no_picture_is_refused():
+def test_undecodable_or_oversized_pictures_are_refused():
     facts = dict.fromkeys((b"<html></html>", b"", b"GIF89a" + bytes(40)), "cannot be decoded")
     facts |= {png(Image.new("RGB", (40, 40)))[:60]: "cannot be decoded", b"x" * 10_000_001: "10,000,000"}
     for content, fact in (facts | {BOMB: "50,000,000"}).items():
@@ -123,7 +123,7 @@ def shows(content, number):
 
 
 @pytest.mark.parametrize("name", LAYOUT)
-def test_every_picture_is_read_where_it_lies(name, base):
+def test_pictures_are_read_directly_from_tar_and_parquet_files(name, base):
     run = open_run(base / "runs" / name)
     for image in (2, 0, 1, 0):
         content = run.picture("dev", image)
@@ -137,7 +137,7 @@ def test_every_picture_is_read_where_it_lies(name, base):
     assert [entry["name"] for entry in notes["files"]] == [file]
 
 
-def test_runs_that_are_trained_on_them_or_on_features_of_them_show_them(base, tmp_path):
+def test_runs_trained_on_packed_pictures_or_their_features_show_them(base, tmp_path):
     options = {"image_tuning": "frozen", "text_tuning": "frozen", "projection": "linear", "dimension": 8}
     options |= {"image_pooling": "mean", "text_pooling": "mean", "epochs": 1, "data": str(base / "parquet")}
     start_run(tower_config(base, "frozen", **options), root=tmp_path, console=quiet())
@@ -163,7 +163,7 @@ def refusal(run, image=0):
     return str(precomp_folders.refusal(open_run(run).open_picture, "dev", image))
 
 
-def test_what_leads_out_of_the_folder_or_is_another_file_is_refused(copied):
+def test_packed_files_that_are_missing_changed_or_outside_the_folder_are_refused(copied):
     run, tar = copied / "runs" / "tar", copied / "tar" / "dev" / "0.tar"
     outside = shutil.copy(tar, copied / "outside.tar")
     size = outside.stat().st_size
@@ -211,7 +211,7 @@ def test_what_leads_out_of_the_folder_or_is_another_file_is_refused(copied):
     assert "no such file" in refusal(run)
 
 
-def test_broken_containers_and_bombs_are_named(copied, monkeypatch):
+def test_broken_containers_and_decompression_bombs_are_named(copied, monkeypatch):
     tar, content = copied / "tar" / "dev" / "0.tar", (copied / "tar" / "dev" / "0.tar").read_bytes()
     half = len(content) // 2
     facts = {f"{half:,} bytes; expected {len(content):,}": content[:half]}

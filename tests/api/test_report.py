@@ -27,7 +27,7 @@ def folders(tmp_path_factory):
     return [write_run(root, name, noise=noise, images=80) for name, noise in noises.items()]
 
 
-def test_one_file_says_what_moved(folders, tmp_path, capsys):
+def test_the_report_is_one_file_with_all_changes(folders, tmp_path, capsys):
     out, judged, reviews = tmp_path / "report.html", tmp_path / "<i>.tsv", tmp_path / "reviews.jsonl"
     first, second = map(open_run, folders)
     append_review(reviews, Review(*ReviewedSplit.of(second, "dev").pair(1, 7), "wrong-caption", "anna <b>"))
@@ -64,7 +64,7 @@ def test_one_file_says_what_moved(folders, tmp_path, capsys):
     assert "exists" in capsys.readouterr().err
 
 
-def test_the_gain_in_words_is_that_of_the_bootstrap(folders):
+def test_the_gain_in_words_matches_the_bootstrap(folders):
     first, second = map(open_run, folders)
     ranks = [run.ranks("dev") for run in (first, second)]
     before, after = (count_hits(of["i2t"], of["t2i"], first.image_of_text("dev")) for of in ranks)
@@ -78,7 +78,7 @@ def test_the_gain_in_words_is_that_of_the_bootstrap(folders):
     assert f"R@1 of second against that of first: {change:+.1f} (" in sentence
 
 
-def test_hostile_text_is_only_text_and_nothing_is_loaded(tmp_path):
+def test_hostile_text_is_escaped_and_nothing_is_loaded(tmp_path):
     texts = [f"{HOSTILE[number % 5]}{number}" for number in range(60)]
     values = {"captions": texts, "pictures": False, "picture_names": texts[:12]}
     run = open_run(write_run(tmp_path, "evil", images=12, **values))
@@ -90,7 +90,7 @@ def test_hostile_text_is_only_text_and_nothing_is_loaded(tmp_path):
     assert "default-src &#39;none&#39;" in page
 
 
-def test_other_samples_and_splits_are_refused(folders, tmp_path, capsys):
+def test_runs_on_other_samples_and_missing_splits_are_refused(folders, tmp_path, capsys):
     other, out = write_run(tmp_path, "other", images=9, pictures=False), tmp_path / "r.html"
     for arguments, fact in (
         ([str(folders[0]), str(other)], "run first"),
@@ -109,7 +109,7 @@ def verdict(runs, folder, *flags):
     return status, json.loads(out.with_suffix(".json").read_text())
 
 
-def test_a_gate_fails_only_where_a_loss_exceeds_the_allowed_one_beyond_noise(folders, tmp_path, capsys):
+def test_a_gate_fails_only_if_a_drop_exceeds_the_limit_beyond_noise(folders, tmp_path, capsys):
     worse, better = map(open_run, folders)
     loss = gains(better, worse, "dev")["rsum"]
     assert loss.low < loss.mean < loss.high < -1
@@ -128,7 +128,7 @@ def test_a_gate_fails_only_where_a_loss_exceeds_the_allowed_one_beyond_noise(fol
     assert "<h2>Verdict</h2>" in (tmp_path / "report.html").read_text()
 
 
-def test_a_gate_checks_every_slice_of_enough_queries_by_all_its_queries(tmp_path, capsys):
+def test_a_gate_checks_all_queries_of_every_slice_with_enough(tmp_path, capsys):
     captions = [f"a {'red' if number % 2 else 'dog'} thing" for number in range(200)]
     values = {"images": 40, "captions": captions, "pictures": False}
     folders = [write_run(tmp_path, name, noise=noise, **values) for name, noise in (("a", 0.1), ("b", 3.0))]
@@ -146,7 +146,7 @@ def test_a_gate_checks_every_slice_of_enough_queries_by_all_its_queries(tmp_path
     assert verdict(folders, tmp_path, "--gate-slices", "-100", "--gate-queries", "100")[0] == 0
 
 
-def test_errors_of_a_gate_are_no_verdict(folders, tmp_path, capsys):
+def test_invalid_gates_give_an_error_and_no_verdict(folders, tmp_path, capsys):
     runs, out = [str(folder) for folder in folders], tmp_path / "report.html"
     for arguments, fact in (
         ([*runs, "--gate", "rsum"], "--gate rsum:"),
