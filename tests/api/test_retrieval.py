@@ -21,7 +21,7 @@ def scores_of(run, direction):
 
 @pytest.mark.parametrize("k", [1, 5, 10])
 @both_directions
-def test_occurrences_are_counted_one_by_one(run, direction, k):
+def test_occurrences_and_hubness_match_direct_counts(run, direction, k):
     scores, match = scores_of(run, direction)
     order = np.argsort(-scores, 1)
     count, right = np.zeros(scores.shape[1], int), np.zeros(scores.shape[1], int)
@@ -49,7 +49,7 @@ def test_occurrences_are_counted_one_by_one(run, direction, k):
 
 
 @both_directions
-def test_margins_are_those_of_the_whole_matrix(run, direction):
+def test_margins_match_the_full_score_matrix(run, direction):
     scores, match = scores_of(run, direction)
     table = retrieval.margins(run, "dev", direction)
     assert table["query"].tolist() == list(range(len(scores)))
@@ -64,7 +64,7 @@ def test_margins_are_those_of_the_whole_matrix(run, direction):
     pd.testing.assert_frame_equal(part, table.iloc[rows].reset_index(drop=True))
 
 
-def test_margins_where_ten_true_matches_come_first(tmp_path):
+def test_margins_if_the_ten_best_results_are_all_matches(tmp_path):
     """Twelve captions of one image, and one of another: the ten best of the first image are all its own."""
     folder = write_run(tmp_path, "many", images=1, pictures=False)
     v = np.eye(3, dtype=np.float32)[:2]
@@ -75,7 +75,7 @@ def test_margins_where_ten_true_matches_come_first(tmp_path):
     np.testing.assert_allclose(table["margin"][0], 1.0 - w[12, 0], atol=1e-6)
 
 
-def test_changes_of_diversity_rank_correlation_and_likely_results_by_hand():
+def test_diversity_changes_rank_correlation_and_likely_matches_by_hand():
     """Anchor 0 goes from the most to the least diverse of three. ρ is 1 − 6·Σd²/(n(n² − 1)) without ties; pairs with
     a missing value are left out."""
     anchors = pd.DataFrame({"anchor": [0, 1, 2], "image": [0, 0, 1]})
@@ -102,7 +102,7 @@ def test_changes_of_diversity_rank_correlation_and_likely_results_by_hand():
 
 
 @both_directions
-def test_likeness_is_the_largest_cosine_between_captions_of_both(run, direction):
+def test_likeness_is_the_largest_cosine_between_captions_of_query_and_result(run, direction):
     vectors, owner = retrieval.text_vectors(run, "dev"), run.image_of_text("dev")
     guesses = retrieval.likely_matches(run, "dev", direction, vectors)
     for query, results in enumerate(run.best("dev", direction)):
@@ -124,7 +124,7 @@ def test_likeness_is_the_largest_cosine_between_captions_of_both(run, direction)
 
 
 @both_directions
-def test_a_sample_of_the_queries_is_guessed_about_as_the_whole_is(run, direction, monkeypatch):
+def test_likely_matches_of_sampled_queries_equal_those_of_the_whole(run, direction, monkeypatch):
     """The text space is fitted to a sample of the captions; only captions that are compared are encoded."""
     assert run.query_sample("dev") is None
     monkeypatch.setattr(sampling, "SCORES_AT_MOST", 30 * 150 - 1)
@@ -156,7 +156,7 @@ def three(tmp_path):
     return open_run(folder)
 
 
-def test_recall_by_the_labels_and_by_the_judgements(three, tmp_path):
+def test_recall_by_labels_and_by_judgements_by_hand(three, tmp_path):
     (tmp_path / "CrowdFlowerAnnotations.txt").write_text("2.png\t0.png#0\t0\t0\t3\n")
     file = tmp_path / "positives.tsv"
     files = [path.name for path in retrieval.judgement_files(tmp_path)]
@@ -189,7 +189,7 @@ def test_recall_by_the_labels_and_by_the_judgements(three, tmp_path):
         assert {(query, best[query, column]) for query, column in judged} == no_label
 
 
-def test_judgements_lie_in_the_data_folder_and_those_that_do_not_fit_are_refused(three, tmp_path):
+def test_unfitting_judgements_are_refused_and_their_data_folder_is_found(three, tmp_path):
     file = tmp_path / "positives.tsv"
     file.write_text("elsewhere.png#0\t0.png\n")  # judgements of other splits only
     with pytest.raises(retrieval.OtherSplitError):

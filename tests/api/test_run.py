@@ -29,7 +29,7 @@ def root(tmp_path_factory):
     return root
 
 
-def test_runs_are_listed_by_name_and_damage_is_a_fault_of_its_run_alone(root, monkeypatch):
+def test_runs_are_listed_by_name_and_damage_affects_only_its_run(root, monkeypatch):
     """An invalid split name, a flipped bit, and an unexpected exception."""
     faults = {"a-baseline": "a-baseline: cannot be read (MemoryError: no room)", "b": ""}
     faults |= {"named": f"'{EVIL}' of named:", "torn": "config.toml"}
@@ -50,7 +50,7 @@ def test_runs_are_listed_by_name_and_damage_is_a_fault_of_its_run_alone(root, mo
     assert listing.list_runs(root / "nowhere") == []
 
 
-def test_a_link_out_of_the_root_is_named_and_not_followed(tmp_path):
+def test_a_link_out_of_the_root_is_reported_and_not_followed(tmp_path):
     write_run(tmp_path / "elsewhere", "x", images=6, pictures=False)
     write_run(tmp_path / "runs", "b", images=6, pictures=False)
     (tmp_path / "runs" / "a").symlink_to("b")
@@ -63,7 +63,7 @@ def test_a_link_out_of_the_root_is_named_and_not_followed(tmp_path):
     assert x.fault.endswith(f"CODER_CHECKPOINTS={tmp_path / 'elsewhere'}")
 
 
-def test_search_finds_what_a_full_matrix_finds(run):
+def test_search_matches_the_full_score_matrix(run):
     v, w = run.embeddings("dev")
     owner, scores = run.image_of_text("dev"), w @ v.T
     for number in (0, 7, 149):
@@ -77,7 +77,7 @@ def test_search_finds_what_a_full_matrix_finds(run):
         run.search(150, split="dev")
 
 
-def test_outcomes_by_hand_and_differences_name_only_what_differs(root):
+def test_outcomes_by_hand_and_only_differing_settings_are_listed(root):
     """The last image has no captions, so it is not a query."""
     before = {"i2t": np.array([0, 1, 5, 0, -1]), "t2i": np.array([0])}
     changes = comparison.rank_changes(before, {"i2t": np.array([0, 0, 9, 3, -1]), "t2i": np.array([2])})
@@ -118,7 +118,7 @@ assert 'torch' not in sys.modules
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
-def test_the_folder_of_a_run_tells_where_its_numbers_come_from():
+def test_the_origin_of_a_runs_numbers_follows_from_its_folder():
     clip, tuned = {"image_tower": "clip"}, {"text_tower": "clip", "text_tuning": "full"}
     for state, documents, towers, origin in (
         ("finished", "", {}, "features"),

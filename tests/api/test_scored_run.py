@@ -37,7 +37,7 @@ def close(first, second):
     pd.testing.assert_frame_equal(first, second, check_exact=False, atol=1e-5, rtol=1e-5)
 
 
-def test_the_two_are_read_alike_and_what_needs_embeddings_says_so(runs):
+def test_scored_and_embedded_runs_agree_and_embedding_questions_are_refused(runs):
     scored, plain = runs
     assert scored.metrics == plain.metrics == scored.summary.metrics != {}
     assert [scored.count("dev", kind) for kind in ("image", "text")] == [24, 48]
@@ -63,7 +63,7 @@ def test_the_two_are_read_alike_and_what_needs_embeddings_says_so(runs):
 @pytest.mark.parametrize("modality", ["image", "text"])
 @pytest.mark.parametrize("function", ["std", "entropy"])
 @pytest.mark.parametrize("choice", CHOICES)
-def test_diversity_is_the_same(runs, modality, function, choice):
+def test_diversity_of_a_scored_run_equals_that_of_embeddings(runs, modality, function, choice):
     settings = {"modality": modality, "function": function, **choice}
     close(*(run.diversity("dev", **settings) for run in runs))
     close(*(run.diversity("dev", sample=run.sample("dev", scores=200), **settings) for run in runs))
@@ -74,7 +74,7 @@ def test_diversity_is_the_same(runs, modality, function, choice):
 
 @pytest.mark.parametrize("direction", ["i2t", "t2i"])
 @pytest.mark.parametrize("source", ["seed", "hardest", "split"])
-def test_matrices_are_the_same(runs, direction, source):
+def test_matrices_of_a_scored_run_equal_those_of_embeddings(runs, direction, source):
     batches = [similarity.choose_samples(run, "dev", source, size=16) for run in runs]
     assert batches[0].texts.tolist() == batches[1].texts.tolist()
     batch, loss = batches[0], Loss()

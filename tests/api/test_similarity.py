@@ -23,7 +23,7 @@ def choose(run, source, **settings):
     return matrix_samples.choose_samples(run, "dev", source, **settings)
 
 
-def test_a_seed_draws_the_same_pairs_again_and_numbers_or_words_select(run):
+def test_a_seed_is_reproducible_and_numbers_or_words_select_pairs(run):
     one, same, other = (choose(run, "seed", size=20, seed=seed) for seed in (1, 1, 2))
     assert one.texts.tolist() == same.texts.tolist() != other.texts.tolist()
     assert len(set(one.texts.tolist())) == 20
@@ -40,7 +40,7 @@ def test_a_seed_draws_the_same_pairs_again_and_numbers_or_words_select(run):
 
 
 @pytest.mark.parametrize("within", [None, WITHIN])
-def test_the_hardest_come_with_the_images_that_beat_them(run, within):
+def test_the_hardest_pairs_include_the_images_that_beat_them(run, within):
     rows = np.arange(150) if within is None else within
     batch = choose(run, "hardest", size=20, within=within)
     v, w = run.embeddings("dev")
@@ -54,7 +54,7 @@ def test_the_hardest_come_with_the_images_that_beat_them(run, within):
 
 
 @pytest.mark.parametrize(("within", "shape", "most"), [(None, (30, 150), 500), (WITHIN, (4, 6), 12)])
-def test_a_whole_split_or_slice_is_sampled_when_it_is_too_large(run, within, shape, most, monkeypatch):
+def test_a_split_or_slice_that_is_too_large_is_sampled(run, within, shape, most, monkeypatch):
     batch, owner = choose(run, "split", within=within), run.image_of_text("dev")
     assert (len(batch.images), len(batch.texts), batch.paired) == (*shape, False)
     assert f"{shape[0]} images" in batch.about
@@ -67,7 +67,7 @@ def test_a_whole_split_or_slice_is_sampled_when_it_is_too_large(run, within, sha
 
 
 @pytest.mark.parametrize("source", ["seed", "hardest", "chosen", "split"])
-def test_a_slice_gives_its_own_pairs_alone(run, source):
+def test_samples_of_a_slice_are_pairs_of_the_slice(run, source):
     batch = choose(run, source, size=5, within=WITHIN, chosen="scene")
     assert set(batch.texts.tolist()) <= set(WITHIN.tolist())
     assert len(batch.texts) == (6 if source == "split" else 5)
@@ -84,7 +84,7 @@ def test_a_slice_gives_its_own_pairs_alone(run, source):
 @pytest.mark.parametrize("source", ["seed", "split"])
 @pytest.mark.parametrize("by", ["diversity", "cluster"])
 @pytest.mark.parametrize("direction", DIRECTIONS)
-def test_an_order_keeps_every_sample(run, source, by, direction):
+def test_ordering_keeps_every_sample(run, source, by, direction):
     batch = choose(run, source, size=25)
     ordered = similarity.ordered(run, "dev", batch, by, direction, LOSS)
     for before, after in ((batch.images, ordered.images), (batch.texts, ordered.texts)):
@@ -107,7 +107,7 @@ def test_an_order_keeps_every_sample(run, source, by, direction):
         np.testing.assert_array_equal(owner, np.repeat(ordered.images, 5))
 
 
-def test_alike_vectors_become_neighbours(monkeypatch):
+def test_similar_vectors_are_ordered_next_to_each_other(monkeypatch):
     """Three tight, shuffled groups: the order by tree and the order by angle keep each group together."""
     rng = np.random.default_rng(0)
     group = rng.permutation(np.repeat(np.arange(3), 10))
@@ -131,7 +131,7 @@ def pairs(count=12):
 
 
 @pytest.mark.parametrize("modality", ["image", "text"])
-def test_every_cell_agrees_with_the_loops(modality):
+def test_every_cell_matches_reference_loops(modality):
     s = problem(modality=modality)
     scaled = similarity.scale(s, similarity.anchor_diversity(s, LOSS), LOSS)
     scores = s.anchors.astype(np.float64) @ s.candidates.T.astype(np.float64)
@@ -170,7 +170,7 @@ def test_blocks_are_the_means_of_their_cells(images, cells, tile, monkeypatch):
             np.testing.assert_allclose(block[i, j], expected, rtol=1e-4, atol=1e-6)
 
 
-def test_a_large_matrix_is_never_held_whole(monkeypatch):
+def test_a_large_matrix_is_computed_in_tiles(monkeypatch):
     """No intermediate array is larger than a tile, a hundredth of the matrix."""
     s = problem(400)
     spread = similarity.anchor_diversity(s, LOSS)
@@ -184,7 +184,7 @@ def test_a_large_matrix_is_never_held_whole(monkeypatch):
     assert scaled.similarity.shape == (200, 250)
 
 
-def test_one_pair_by_hand_and_cells_and_pairs_that_add_up_to_the_training_loss():
+def test_one_pair_by_hand_and_diagonal_pairs_have_the_training_loss():
     """Anchor (1, 0) has the positive (1, 0) and negatives with cosines 0.6 and 0.0: mean 0.3, deviation 0.3."""
     v = np.array([[1.0, 0.0], [0.6, 0.8], [0.0, 1.0]], np.float32)
     s, loss = Sides(v, v, np.arange(3), np.arange(3)), Loss(temperature=0.1, gamma=0.3, epsilon=0.1)
@@ -219,7 +219,7 @@ def test_one_pair_by_hand_and_cells_and_pairs_that_add_up_to_the_training_loss()
 
 @pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize("source", ["seed", "split"])
-def test_the_cells_are_the_similarities_of_the_run(run, source, direction):
+def test_cells_match_the_similarities_of_the_run(run, source, direction):
     batch = choose(run, source, size=12)
     batch = similarity.ordered(run, "dev", batch, "diversity", direction, run.loss)
     scaled = similarity.scaled_matrix(run, "dev", batch, direction, run.loss)
@@ -239,7 +239,7 @@ def test_the_cells_are_the_similarities_of_the_run(run, source, direction):
     assert (scaled.spread.spread < 1).all()
 
 
-def test_a_block_opens_its_most_similar_negative(run):
+def test_a_block_opens_at_its_most_similar_negative(run):
     batch = choose(run, "split")
     in_order = similarity.matrix_sides(run, "dev", batch, "i2t")
     scaled = similarity.scaled_matrix(run, "dev", batch, "i2t", run.loss, cells=7)
@@ -255,7 +255,7 @@ BLOCKS = (7, ["first caption", "first image"], "captions {0} … {1} (2)")
 
 
 @pytest.mark.parametrize(("cells", "columns", "first"), [BLOCKS, (256, ["caption", "image"], "caption {0}")])
-def test_the_table_and_the_labels_name_every_cell(run, cells, columns, first):
+def test_table_and_labels_cover_every_cell(run, cells, columns, first):
     batch = choose(run, "seed", size=12)
     scaled = similarity.scaled_matrix(run, "dev", batch, "t2i", Loss(), cells=cells)
     table, labels = (make(scaled, batch, "t2i") for make in (similarity.matrix_table, similarity.labels))
@@ -269,7 +269,7 @@ def test_the_table_and_the_labels_name_every_cell(run, cells, columns, first):
     assert cells == 7 or labels[1][0] == f"image {batch.images[0]}"
 
 
-def test_starting_values_follow_from_quantiles_of_the_whole_matrix(tmp_path):
+def test_starting_values_follow_from_quantiles_of_the_similarities(tmp_path):
     """γ is between negatives and positives, μ a third of the distance between their medians."""
     run, alone = (open_run(import_clip(tmp_path / "runs", f"clip-{n}", images=n)) for n in (24, 1))
     v, w = (np.asarray(rows, np.float64) for rows in run.embeddings("dev"))

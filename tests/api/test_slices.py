@@ -26,7 +26,7 @@ COLUMNS = slices.Columns(
 CONDITION = "not a condition"
 
 
-def test_expressions_and_plain_words_select_captions_and_a_singular_leads_to_its_column():
+def test_expressions_and_words_select_captions_and_a_singular_suggests_its_column():
     nines = "9" + "0" * 400
     expressions = {
         (0,): ['"dog" in words'],
@@ -88,14 +88,14 @@ def test_expressions_and_plain_words_select_captions_and_a_singular_leads_to_its
         (CONDITION, ["not colors", "__import__", "'a' in " * 60 + "words", "not " * 120 + "x"]),
     ],
 )
-def test_everything_else_of_python_and_typing_errors_are_refused(fact, expressions):
+def test_other_python_and_typing_errors_are_refused(fact, expressions):
     for expression in expressions:
         assert fact in str(refusal(slices.search, expression, COLUMNS)), expression
         refusal(slices.select, expression, COLUMNS)
 
 
 @pytest.mark.parametrize("direction", ["t2i", "i2t"])
-def test_recall_by_slice_agrees_with_loops(tmp_path, direction, monkeypatch):
+def test_recall_by_slice_matches_reference_loops(tmp_path, direction, monkeypatch):
     words = ["cat", "dog", "man"] * 50
     captions = [f"{words[n // 5]} {'red ' * (n % 5 % 2)}scene {n // 5}" for n in range(750)]
     shared = {"images": 150, "captions": captions, "pictures": False}
@@ -139,7 +139,7 @@ def test_recall_by_slice_agrees_with_loops(tmp_path, direction, monkeypatch):
         assert gain == pytest.approx(after - before)
 
 
-def test_mrr_and_ndcg_of_a_slice_follow_the_loops(run):
+def test_mrr_and_ndcg_of_a_slice_match_reference_loops(run):
     owner, (images, texts) = run.image_of_text("dev"), run.scoring("dev")
     captions = np.arange(3, len(owner), 7)
     asked = {"i2t": np.unique(owner[captions]).tolist(), "t2i": captions.tolist()}
@@ -148,7 +148,7 @@ def test_mrr_and_ndcg_of_a_slice_follow_the_loops(run):
     assert {key: metrics[key] for key in expected} == pytest.approx(expected)
 
 
-def test_a_large_split_is_counted_by_a_sample(tmp_path, monkeypatch):
+def test_slices_of_a_large_split_are_counted_on_a_sample(tmp_path, monkeypatch):
     run = open_run(write_run(tmp_path, "run", noise=2.0, images=100, pictures=False))
     monkeypatch.setattr(table, "MOST_IMAGES", 60)
     images, columns = slices.images_counted(run, "dev"), slices.slice_columns(run, "dev")
@@ -160,7 +160,7 @@ def test_a_large_split_is_counted_by_a_sample(tmp_path, monkeypatch):
     assert row.recall_0 == pytest.approx(100 * right[reported].mean())
 
 
-def test_neighbours_are_those_nearest_to_a_caption_and_the_usual_slices_can_be_selected(run):
+def test_neighbours_are_the_nearest_samples_and_the_usual_slices_can_be_selected(run):
     columns, (images, texts) = slices.slice_columns(run, "dev"), run.scoring("dev")
     nearest = np.argsort(-(texts @ texts[12]))[:51]
     assert np.flatnonzero(slices.select("12 in neighbours", columns)).tolist() == sorted(nearest)
@@ -178,7 +178,7 @@ def test_neighbours_are_those_nearest_to_a_caption_and_the_usual_slices_can_be_s
     assert [np.flatnonzero(mask).tolist() for kind, mask in masks if kind == "tag"] == [[4], [3], [3]]
 
 
-def test_a_concept_is_the_one_that_a_caption_reads_most(tmp_path):
+def test_a_captions_concept_is_the_one_with_most_attention(tmp_path):
     words = [("run", "motion"), *((word, "object") for word in ("dog", "run", '<b>"', "x" * 600))]
     run = open_run(write_concept_run(tmp_path, "run", images=80, concepts=words))
     columns, most = slices.slice_columns(run, "dev"), run.concepts("dev").rows("text", slice(None)).argmax(1)

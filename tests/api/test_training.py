@@ -33,7 +33,7 @@ def preset_words(changes, *options, name="new", data=DATA):
     return starting.arguments("demo", name, data, changes, *options)[0]
 
 
-def test_an_unchanged_preset_takes_three_words_and_every_option_is_understood():
+def test_unchanged_presets_need_three_arguments_and_every_option_is_parsed():
     for preset in PRESETS:
         values = {option.key: option.value for option in starting.options(preset)}
         words, _ = starting.arguments(preset, "new", DATA, values)
@@ -59,7 +59,7 @@ def test_an_unchanged_preset_takes_three_words_and_every_option_is_understood():
         assert value == changes.get(option.key, option.value), option.key
 
 
-def test_what_training_would_refuse_is_refused_before_and_doubtful_values_are_warnings():
+def test_invalid_training_values_are_refused_and_doubtful_ones_give_warnings():
     for key, value, fact in (
         ("temperature", 0.0, "--temperature: is 0"),
         ("batch_size", 1, "--batch-size: is 1"),
@@ -79,7 +79,7 @@ def test_what_training_would_refuse_is_refused_before_and_doubtful_values_are_wa
     assert [fault.place for fault in warnings] == ["--momentum"]
 
 
-def test_data_sets_are_found_in_their_roots_and_nowhere_else(tmp_path):
+def test_data_sets_are_found_only_in_their_roots(tmp_path):
     inside, outside = tmp_path / "data", tmp_path / "elsewhere"
     for folder in ("data/one", "data/two/precomp", "data/.hidden", "elsewhere/three"):
         write_tiny_data(tmp_path / folder)
@@ -101,7 +101,7 @@ def test_data_sets_are_found_in_their_roots_and_nowhere_else(tmp_path):
 
 
 @pytest.mark.parametrize("layout", [flickr8k, coco, parquet, webdataset, img2dataset])
-def test_pictures_with_captions_are_data_too(layout, tmp_path):
+def test_pictures_with_captions_are_offered_as_data(layout, tmp_path):
     folder = tmp_path / "data" / "photographs"
     folder.mkdir(parents=True)
     layout(folder)
@@ -112,7 +112,7 @@ def test_pictures_with_captions_are_data_too(layout, tmp_path):
     assert not taken & set(starting.presets(DataSet("features", "")))
 
 
-def test_a_finished_run_that_reads_the_same_becomes_the_teacher(tmp_path):
+def test_finished_runs_with_the_same_inputs_are_offered_as_teachers(tmp_path):
     config, runs = tiny_config(tmp_path / "data", "first", epochs=1), tmp_path / "runs"
     for name, state in {"first": "finished", "undone": "stopped"}.items():
         write_status(write_configured(runs, replace(config, name=name)), state, step=1, steps=2)
@@ -151,7 +151,7 @@ def write_weights(root, kind, document, **arrays):
 
 
 @pytest.mark.parametrize("direction", [-1, 1])
-def test_every_pair_has_its_weight_and_its_measures(tmp_path, run, direction):
+def test_weight_table_contains_weights_and_measures_of_every_pair(tmp_path, run, direction):
     """A larger measure is more diverse, whatever Γ the raw scores include. Weights without neighbours have none."""
     names = "diversity", "discrepancy"
     raw = {name: np.random.default_rng(k).random((40, 2)).astype(np.float32) for k, name in enumerate(names)}

@@ -46,7 +46,7 @@ AGAIN = ("diversity?anchors", "retrieval?direction", "reviews?")
 
 
 @pytest.mark.parametrize("page", SECTIONS)
-def test_hostile_texts_stay_text_on_accessible_pages(visit, listener, page):
+def test_pages_escape_hostile_texts_and_are_accessible(visit, listener, page):
     port, requests = listener
     kinds = next((pair for kind, pair in PAIRS.items() if kind in page), ("run-baseline", "run"))
     first, second = (picture(port, kind) for kind in kinds)
@@ -87,7 +87,7 @@ def test_hostile_texts_stay_text_on_accessible_pages(visit, listener, page):
 
 
 @pytest.mark.skipif(given_runs() is None, reason="CODER_SCREENSHOT_RUNS names no folder of real runs")
-def test_pictures_for_the_documentation(browser, tmp_path):
+def test_screenshots_of_every_page(browser, tmp_path):
     with serve(given_runs(), tmp_path / "log") as port:
         real = Visit(browser, port)
         for page in (*PAGES, "train"):
@@ -147,7 +147,7 @@ ACROSS = """grids => grids.map(({children: [first, ...others]}) =>
 CUT = "groups => groups.filter(group => group.scrollWidth > group.clientWidth).map(group => group.innerText)"
 
 
-def test_results_fill_rows_choices_wrap_and_typed_words_are_not_lost(visit):
+def test_results_fill_rows_choices_wrap_and_typed_words_are_kept(visit):
     visit.open("retrieval?run=imported-blurred&run=imported")
     for width, across in ((1280, 5), (1440, 5), (390, 2)):
         visit.page.set_viewport_size(SIZE | {"width": width})
@@ -177,7 +177,7 @@ HIGHLIGHTED = """() => {
 }"""
 
 
-def test_a_lasso_on_either_map_fills_the_table_and_the_files(visit):
+def test_a_lasso_on_either_map_fills_the_table_and_downloads(visit):
     visit.open("joint?map=PCA")
     for pane in (0, 1):
         count = lasso(visit, pane)
@@ -197,7 +197,7 @@ def test_a_lasso_on_either_map_fills_the_table_and_the_files(visit):
             assert visit.page.get_by_text(" selected: ").count() == 0
 
 
-def test_hover_names_the_cell_and_a_click_opens_the_pair(visit):
+def test_hovering_describes_the_cell_and_a_click_opens_the_pair(visit):
     visit.open("similarity")
     plot = visit.page.locator(f".st-key-matrix-similarity-1 {CHART} .nsewdrag").first
     plot.scroll_into_view_if_needed()
@@ -241,7 +241,7 @@ def check_narrow(visit):
     return charts
 
 
-def test_tips_open_by_keyboard_and_columns_sort(visit):
+def test_tooltips_open_and_columns_sort_by_keyboard(visit):
     visit.open("clusters?run=demo-baseline&versus=demo")
     tooltip = visit.page.get_by_role("tooltip").or_(visit.page.locator("[data-testid=stTooltipContent]"))
     visit.page.get_by_role("button", name="Help for agreement").focus()
@@ -268,7 +268,7 @@ BALL = """chart => {
 }"""
 
 
-def test_a_click_on_a_mark_chooses_the_concept(visit):
+def test_a_click_on_a_graph_node_selects_the_concept(visit):
     visit.open("concepts?run=concepts&concept=dog")
     graph = visit.page.locator(f".st-key-concept-graph-0 {CHART}")
     graph.scroll_into_view_if_needed()
@@ -289,7 +289,7 @@ for step in range(1, 1_000_000):
 """
 
 
-def test_the_page_follows_a_run_on_its_own(visit, runs, monkeypatch):
+def test_the_train_page_follows_a_run_without_reloading(visit, runs, monkeypatch):
     """Follow a job that only counts steps, until it is stopped elsewhere, as in another tab."""
     monkeypatch.setenv("CODER_CHECKPOINTS", str(runs))
     mine = write_run(runs, "mine", images=8, pictures=False)

@@ -16,7 +16,7 @@ from tests.support.run_folders import write_run
 EVIL = "<img src=http://127.0.0.1:9/x onerror=alert(1)>![a](http://127.0.0.1:9/y)\"'"
 
 
-def test_nothing_from_outside_becomes_markup(tmp_path):
+def test_cards_escape_external_text(tmp_path):
     results = [cards.Result(1, 0.5, True, EVIL, b"", (EVIL,), ("image", 3), "rank", EVIL, 3, EVIL)]
     for markup in (
         cards.results_html(results),
@@ -49,7 +49,7 @@ def test_results_keep_their_order_and_show_text_and_ids_without_a_picture():
     assert "<img" not in markup + cards.sample_html(None, ["a dog"], "Image 3")
 
 
-def test_latex_is_escaped_and_rounded_as_each_quantity_needs():
+def test_latex_is_escaped_and_rounded_by_quantity():
     nan = float("nan")
     columns = {"run_name": ["a_b & 50%", "\\input{x}"], "R@1": [12.345, nan], "MD": [0.0123, -0.2]}
     columns |= {"seed": [0.0, 3.0], "σ": [nan, nan], "μ": [262.84, -1.0]}
@@ -59,7 +59,7 @@ def test_latex_is_escaped_and_rounded_as_each_quantity_needs():
     assert text.startswith("\\begin{tabular}{lrrrrr}\n\\toprule\nrun\\_name & R@1 & MD & seed")
 
 
-def test_csv_starts_no_formula():
+def test_csv_cells_cannot_start_formulas():
     text = downloads.csv(pd.DataFrame({"caption": ["=1+1", "plain", "@x"], "n": [-1.5, 2.0, 3.0]})).decode()
     assert text == "caption,n\n'=1+1,-1.5\nplain,2.0\n'@x,3.0\n"
 
@@ -69,7 +69,7 @@ MARKDOWN += ("1. a", "12) a", ":smile:", "www.evil.example")
 
 
 @pytest.mark.parametrize("text", MARKDOWN)
-def test_a_name_in_a_heading_is_no_markdown(text):
+def test_names_in_headings_are_escaped_for_markdown(text):
     escaped = cards.literal(text)
     assert not re.search(r"(?<!\\)[`*_\[\]()<>:$~!]|^\d*[-+.)]\s|:(?=[a-z/])|www\.", escaped)
     assert escaped.replace("\\", "").replace("\u2060", "") == text

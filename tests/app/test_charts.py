@@ -32,13 +32,13 @@ def figures(name):
     }
 
 
-def test_names_cannot_become_markup():
+def test_names_in_charts_are_escaped():
     for kind, figure in figures(EVIL).items():
         text = str(figure.to_plotly_json())
         assert ("<a" in text, "%{x}<" in text, "127.0.0.1:9" in text) == (False, False, True), kind
 
 
-def test_bands_of_ranks_and_occurrences():
+def test_ranks_and_occurrences_are_counted_in_bands():
     assert charts.rank_band(np.array([1, 2, 5, 6, 10, 11, 100, 101])).tolist() == [0, 1, 1, 2, 2, 3, 4, 5]
     changes = pd.DataFrame({"rank_a": [1, 200, 150, 1], "rank_b": [3, 40, 11, 1]})
     counts = charts.rank_matrix(changes, "a", "b", LIGHT).data[0].customdata
@@ -66,7 +66,7 @@ def test_histograms_and_densities_count_every_value_once():
 
 
 @pytest.mark.parametrize("theme", [None, "dark"])
-def test_colours_can_be_read_on_their_ground(theme):
+def test_colours_have_enough_contrast(theme):
     """WCAG contrast is at least 4.5 for text, 3 for marks; one run is blue, two are vermilion and blue."""
 
     def luminance(colour):
@@ -91,7 +91,7 @@ def test_colours_can_be_read_on_their_ground(theme):
         assert contrast(cells.textfont.color, shade) >= 4.5, shade
 
 
-def test_figures_beside_each_other_share_their_axes_unless_one_would_be_squeezed():
+def test_adjacent_figures_share_axes_unless_one_would_be_squeezed():
     wide, narrow = np.linspace(0.3, 0.5, 99), np.linspace(0.11, 0.3, 99)
     own = np.array([0.6])
     figures = charts.similarity_histograms({"a": (wide, own), "b": (narrow, own)}, 0.2, LIGHT)
@@ -113,7 +113,7 @@ def test_figures_beside_each_other_share_their_axes_unless_one_would_be_squeezed
     assert {chart.layout.yaxis.range for chart in read} == {(0, 105.0)}
 
 
-def test_axes_of_a_single_value_and_of_the_first_epoch_have_ticks_that_can_be_read():
+def test_axes_of_a_single_value_and_of_the_first_epoch_have_readable_ticks():
     same = np.array([1.0, 1.0000002])
     bars = charts.histogram({"a": same}, "diversity", "captions", LIGHT).data[0]
     assert (min(bars.x), max(bars.x)) == (pytest.approx(0.951), pytest.approx(1.049))
@@ -126,7 +126,7 @@ def test_axes_of_a_single_value_and_of_the_first_epoch_have_ticks_that_can_be_re
     assert "-0" not in heat.data[0].colorbar.ticktext
 
 
-def test_hover_texts_are_what_the_mouse_reads():
+def test_hover_texts_list_the_values_of_a_chart():
     recall = charts.recall_bars({"a": {"i2t_r1": 12.34}, "b <x>": {"i2t_r1": 50}}, LIGHT)
     rows = charts.hover_texts(recall).iloc[[0, 6]].to_numpy().tolist()
     assert rows == [["a", "image → text, R@1: 12.3 %"], ["b <x>", "image → text, R@1: 50.0 %"]]
@@ -143,7 +143,7 @@ def test_hover_texts_are_what_the_mouse_reads():
 PLANE = np.array([[0.0, 0.0], [1.0, 1.0], [2.0, 0.5], [3.0, 3.0]], dtype=np.float32)
 
 
-def test_two_maps_show_the_same_part_of_one_plane_and_share_the_choice():
+def test_two_maps_share_axes_and_selection():
     selected = np.array([True, False, True, False])
     areas = ((1, ((0.0, 0.0), (1.0, 0.0), (0.0, 1.0))),)
     marks = Marks(selected, np.array([[0, 2]]), 3, areas, np.array([1, 2]))
@@ -167,7 +167,7 @@ def test_two_maps_show_the_same_part_of_one_plane_and_share_the_choice():
     assert not unmarked.layout.shapes
 
 
-def test_more_points_than_are_drawn_stand_on_a_ground_of_all():
+def test_a_density_of_all_points_is_behind_the_drawn_ones():
     plane = np.random.default_rng(0).normal(size=(500, 2))
     drawn = np.arange(0, 500, 10)
     ramp = charts.ramp("similarity", plane[:, 0], LIGHT)
@@ -176,14 +176,14 @@ def test_more_points_than_are_drawn_stand_on_a_ground_of_all():
     assert sum(len(trace.customdata) for trace in figure.data[1:]) == 50
 
 
-def test_many_kinds_leave_one_grey_for_the_rest():
+def test_kinds_beyond_the_most_frequent_share_one_colour():
     colouring = charts.kinds(pd.Series([str(i % 12) for i in range(120)] + ["0"] * 50), DARK)
     assert (colouring.names[0], colouring.names[-1]) == ("0", OTHER)
     assert len(colouring.names) == len(set(colouring.colours)) == MOST_KINDS + 1
     assert (colouring.codes == MOST_KINDS).sum() == 40
 
 
-def test_ramps_of_ranks_changes_and_plain_numbers():
+def test_colour_ramps_of_ranks_changes_and_numbers():
     ranks = charts.ramp("rank", np.array([1.0, 10.0, 1000.0, np.nan]), LIGHT)
     np.testing.assert_allclose(ranks.values[:3], [0, 1, 3])
     assert ranks.labels == ("1", "10", "100", "1,000")

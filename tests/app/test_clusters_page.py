@@ -27,11 +27,11 @@ def root(tmp_path_factory):
     return base
 
 
-def test_clusters_are_offered_for_the_runs_that_have_none(root, opened):
+def test_clustering_is_offered_for_runs_without_clusters(root, opened):
     assert opened(root, "clusters").labels("Cluster ") == ["Cluster demo-baseline and demo"]
 
 
-def test_everything_about_one_cluster(root, opened):
+def test_every_control_of_the_clusters_page(root, opened):
     app = opened(root, "clusters", k="6")
     assert app.saying("AMI of the two runs")
     for kind in ("near", "edge", "apart", "between"):
@@ -51,7 +51,7 @@ def test_everything_about_one_cluster(root, opened):
     assert app.change(clusters_run="demo-baseline").change(run=["demo-baseline"]).saying("by chance")
 
 
-def test_a_damaged_clustering_is_named_and_a_map_coloured_by_the_others(root, tmp_path, opened):
+def test_a_damaged_clustering_is_named_and_maps_are_coloured_by_intact_ones(root, tmp_path, opened):
     root = shutil.copytree(root, tmp_path / "runs")
     made = [make_clusters(root / name, "dev", ClusterSettings(7))[0] for name in NAMES]
     (made[1].path / "centroids.npy").write_bytes(b"short")
@@ -64,7 +64,7 @@ def test_a_damaged_clustering_is_named_and_a_map_coloured_by_the_others(root, tm
     assert app.value("colour") == "cluster"
 
 
-def test_prototypes_stand_before_offline_clusters(root, tmp_path, opened):
+def test_learned_prototypes_are_shown_instead_of_offline_clusters(root, tmp_path, opened):
     run = open_run(write_run(tmp_path, "pgc", images=20))
     labels = {"pairs": np.arange(100) % 5, "cosines": np.linspace(0, 1, 100), "members": np.arange(9)}
     labels |= {"images": np.arange(20) % 9, "texts": np.arange(100) % 9}
@@ -78,13 +78,13 @@ def test_prototypes_stand_before_offline_clusters(root, tmp_path, opened):
     assert not app.cards()
 
 
-def test_concepts_stand_beside_the_words(tmp_path, opened):
+def test_distinctive_concepts_of_clusters_are_listed(tmp_path, opened):
     make_clusters(write_concept_run(tmp_path, "both"), "dev", ClusterSettings(3))
     assert opened(tmp_path, "clusters", k="3").saying("Distinctive concepts")
     assert opened(tmp_path, "joint").saying("instance embeddings")
 
 
-def test_the_opened_cluster_has_a_ring():
+def test_the_opened_cluster_is_ringed():
     rows = [(4, 9, 50.0, "<b>a"), (2, 5, 80.0, "b")]
     table = pd.DataFrame(rows, columns=["cluster", "size", "agreement", "words"])
     figure = charts.cluster_map(table, 2, LIGHT)

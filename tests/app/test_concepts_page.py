@@ -28,7 +28,7 @@ def root(tmp_path_factory):
     return base
 
 
-def test_two_runs_with_concepts_stand_side_by_side(root, opened):
+def test_two_runs_with_concepts_are_shown_side_by_side(root, opened):
     app = opened(root, "concepts", run="one", versus="two")
     figures = len(app.get("plotly_chart"))
     assert app.texts().count("training captions (") == 2  # the concept's readers in either run
@@ -37,7 +37,7 @@ def test_two_runs_with_concepts_stand_side_by_side(root, opened):
     app.change(concepts_of="pairs").change(pairs_of="one")
 
 
-def test_every_control(root, opened):
+def test_every_control_of_the_concepts_page(root, opened):
     app = opened(root, "concepts", run="one", versus="—", concept="ball", caption="7")
     assert app.saying("Caption 7", "image 1")  # a link to a caption opens its pair
     app.change(first="most").click("caption-next")
@@ -59,7 +59,7 @@ def test_every_control(root, opened):
     assert not app.header
 
 
-def test_the_chosen_concept_is_in_the_graph_and_attention_at_chance_is_said(root, opened, tmp_path):
+def test_the_chosen_concept_is_in_the_graph_and_chance_attention_is_noted(root, opened, tmp_path):
     words = [(f"word{i}", "object") for i in range(5)]
     attention = [np.repeat(np.eye(5), 6 * each, axis=0) for each in (1, CAPTIONS_PER_IMAGE)]
     write_concept_run(tmp_path, "apart", attention=attention, concepts=words)
@@ -74,7 +74,7 @@ def test_the_chosen_concept_is_in_the_graph_and_attention_at_chance_is_said(root
     assert (weakest in graph.nodes["concept"].tolist(), len(graph.nodes), total) == (True, 3, 5)
 
 
-def test_what_is_absent_and_which_preset_has_it(root, opened):
+def test_runs_without_concepts_are_named_with_a_preset_that_has_them(root, opened):
     for run, versus, named in (("plain", "—", ["plain"]), ("clip", "—", ["clip"]), ("plain", "other", NAMES)):
         app = opened(root, "concepts", run=run, versus=versus)
         assert app.saying(*named, "coder-flickr8k")
@@ -85,7 +85,7 @@ def test_what_is_absent_and_which_preset_has_it(root, opened):
     assert app.get("plotly_chart")
 
 
-def test_a_caption_leads_to_its_concepts(root, opened):
+def test_a_caption_links_to_its_concepts(root, opened):
     app = opened(root, "diversity", run="one", versus="—", caption="7")
     assert 'href="concepts?run=one&amp;split=dev&amp;caption=7"' in app.texts()
     assert 'href="concepts?' not in app.change(run=["plain"]).texts()
@@ -102,7 +102,7 @@ def test_the_graph_draws_every_kind_every_edge_and_the_ring(root):
     assert list(ring.x) == graph.nodes.loc[graph.nodes["concept"] == 2, "x"].tolist()
 
 
-def test_bars_count_every_sample_once_and_sides_have_their_sign():
+def test_bars_count_every_sample_once_and_left_bars_are_negative():
     figure = charts.concepts_read({"captions": {"a": np.array([0.99999, 1.0, 3.0, 500.0])}}, LIGHT)[0]
     assert sum(figure.data[0].y) == pytest.approx(100)
     assert figure.data[0].customdata[0] == 2

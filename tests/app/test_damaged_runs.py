@@ -104,7 +104,7 @@ def test_a_damaged_file_is_named_on_every_page(opened, faulty, page, name):
     assert (app.saying("Only good") and app.figures()) or page in WITHOUT_FIGURES
 
 
-def test_a_file_halved_while_the_app_runs_is_noticed(opened, tmp_path):
+def test_a_file_truncated_while_the_app_runs_is_detected(opened, tmp_path):
     """Also in a table that is mapped into memory, where reading past its end would kill the server."""
     [torn] = small(tmp_path, "torn")
     app = opened(tmp_path, "retrieval")
@@ -118,7 +118,7 @@ def test_a_file_halved_while_the_app_runs_is_noticed(opened, tmp_path):
     ("name", "clue"),  # not evaluated, still training, and no run
     [("new", "coder_core.evaluate"), ("going", "Train page"), ("gone", "folder of runs")],
 )
-def test_a_run_that_cannot_be_shown_is_named(opened, tmp_path, name, clue):
+def test_runs_that_cannot_be_shown_are_named(opened, tmp_path, name, clue):
     small(tmp_path, "good")
     if name != "gone":
         [folder] = small(tmp_path, name)
@@ -140,7 +140,7 @@ def test_a_run_that_cannot_be_shown_is_named(opened, tmp_path, name, clue):
     assert app.value("split") == "test"
 
 
-def test_the_overview_names_a_torn_run_and_a_lost_history_in_place(opened, tmp_path):
+def test_the_overview_names_a_truncated_run_and_a_missing_history(opened, tmp_path):
     """The sections below show the other runs."""
     good, torn = small(tmp_path, "good", "torn")
     cut(torn / "analysis" / "dev" / "image_ranks.npy")
@@ -170,7 +170,7 @@ def test_metrics_of_another_run_are_not_shown(opened, tmp_path):
     assert rows["exchanged"] == "–"
 
 
-def test_a_run_whose_ranks_lack_a_row_leaves_the_table_of_good_runs(opened, tmp_path):
+def test_a_run_with_too_few_ranks_is_not_listed_with_valid_runs(opened, tmp_path):
     """One resealed run has ranks for too few images; a valid run has the same captions and one more image."""
     _, short, more = small(tmp_path, "good", "short", "more")
     file = short / "analysis" / "dev" / "image_ranks.npy"
