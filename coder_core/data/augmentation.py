@@ -121,9 +121,9 @@ def exchange_captions(image_of_text: np.ndarray, share: float, seed: int) -> np.
     rows = generator.permutation(len(order))[: round(share * len(order))]
     images, sources = image_of_text[rows], generator.permutation(len(rows))
     if 2 * np.bincount(images, minlength=1).max() > len(rows) and share > 0:
-        fact = f"exchanges {len(rows):,} captions, more than half of them of one image"
+        fact = f"exchanges {len(rows):,} captions, more than half of which belong to one image"
         fix = "give a larger share"
-        raise InputError.at(f"--wrong-captions {share:g}", fact, "captions of more images", fix)
+        raise InputError.at(f"--wrong-captions {share:g}", fact, "captions of several images", fix)
     for position in np.flatnonzero(images == images[sources]):
         if images[position] == images[sources[position]]:  # unless an earlier exchange moved it
             fits = (images != images[position]) & (images[sources] != images[position])

@@ -90,20 +90,20 @@ def find_layout(path: str | Path) -> tuple[Path, Path]:
         return path, path
     if len(inner) > 1 and inner[0].name != "precomp":
         names = ", ".join(folder.name for folder in inner)
-        raise InputError.at(path, f"holds several data sets: {names}", "one data set", "name one of them")
+        raise InputError.at(path, f"contains several data sets: {names}", "one data set", "name one of them")
     if inner:
         return path, inner[0]
     if len(annotations) == 1:
         return path, annotations[0]
     if annotations:
         names = ", ".join(file.name for file in annotations)
-        raise InputError.at(path, f"holds several JSON files: {names}", LAYOUTS, "name one of them")
+        raise InputError.at(path, f"contains several JSON files: {names}", LAYOUTS, "name one of them")
     # here, because it imports pyarrow
     from coder_core.data.captioned.layouts import recognise, unrecognised
 
     if recognised := recognise(path):
         layout, why = recognised
-        problem = f"holds pictures with captions ({layout.name}: {why}) and no region features"
+        problem = f"contains pictures with captions ({layout.name}: {why}) but no region features"
         fix = f"python -m coder_core.features {path} --model … --out … makes features with a pretrained model"
         raise InputError.at(path, problem, LAYOUTS, fix)
     raise unrecognised(path)
@@ -192,7 +192,7 @@ def _features(
     features = next((file for file in (*of_split, *of_all) if os.path.lexists(file)), None)
     if features is None:
         names = f"{FILE_NAMES[split][0]}_ims.npy (this split's images in imgid order) or {ALL_IMAGES[0]} (all images)"
-        raise InputError.at(root, f'no features for split "{split}" of {path.name}', names, "add them")
+        raise InputError.at(root, f'has no features for split "{split}" of {path.name}', names, "add them")
     file = open_features(features, faults)
     owner = f'of split "{split}" ' if features in of_split else ""
     count = len(rows) if features in of_split else images
@@ -233,9 +233,9 @@ def _gather_rows(file: FeatureFile, rows: np.ndarray, faults: list[Fault]) -> Fe
                 for start in range(0, len(rows), PIECE_IMAGES):
                     copy.write(source.of_images(rows[start : start + PIECE_IMAGES]).data)
     except OSError as error:
-        fix = "set CODER_CACHE to a folder with room, or save one {split}_ims.npy per split"
+        fix = "set CODER_CACHE to a folder with enough space, or save one {split}_ims.npy per split"
         problem = f"the split's rows are not contiguous and cannot be copied to {target.parent}: {error}"
-        raise InputError.at(file.path, problem, "room for the copy", fix) from None
+        raise InputError.at(file.path, problem, "space for the copy", fix) from None
     text = f"the split's rows are not contiguous; they are read from a copy of {needed:,} bytes, {target}"
     faults.append(Fault(str(file.path), text, fix="remove it when it is no longer needed", severity="note"))
     return FeatureFile(target, shape, file.dtype, fortran=False, offset=target.stat().st_size - needed)

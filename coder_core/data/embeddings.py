@@ -98,7 +98,7 @@ def _saved_queries(
     """Open the saved queries and read their texts, or return (None, []) if there are none; add their faults."""
     if (queries is None) != (texts is None):
         flag, missing = ("--queries", "--query-texts")[:: 1 if texts is None else -1]
-        faults.append(Fault(missing, f"is missing beside {flag}", "embeddings of queries and their texts"))
+        faults.append(Fault(missing, f"is missing, but {flag} is given", "both or neither"))
     if queries is None or texts is None:
         return None, []
     file, lines = _matrix_with_lines(queries, texts, "query", images, faults)
@@ -117,8 +117,8 @@ def _matrix_with_lines(
     if file is not None and images is not None:
         faults += _compare_widths(images, file, what)
     if file is not None and lines and len(lines) != file.shape[0]:
-        problem = f"{file.shape[0]:,} rows for the {len(lines):,} lines of {texts}"
-        fix = f"look for a missing or doubled line, or embed exactly these {what}s"
+        problem = f"has {file.shape[0]:,} rows, but {texts} has {len(lines):,} lines"
+        fix = f"look for a missing or duplicated line, or embed exactly these {what}s"
         faults.append(Fault(str(rows), problem, f"one row per {what}, in the same order", fix))
     return file, lines
 
@@ -172,8 +172,8 @@ def unit_array(
             rows[part] = values
     errors, fix = list[Fault](), f"embed these {what} again"
     for bad, problem, expected in (
-        (~np.isfinite(lengths), "hold NaN, Inf or numbers too large", "finite numbers"),
-        (lengths == 0, "are zero in every number and have no direction", "a vector of some length"),
+        (~np.isfinite(lengths), "contain NaN, Inf or numbers that are too large", "finite numbers"),
+        (lengths == 0, "contain only zeros, so they have no direction", "nonzero vectors"),
     ):
         cases = numbers[bad].tolist()
         errors += count_cases(where, f"rows {problem}", cases, expected, fix, "error", FROM_ZERO)
@@ -184,7 +184,7 @@ def unit_array(
     total, count = rows.sum(0, dtype=np.float64), len(rows)
     if count < 2 or (cosine := (float(total @ total) - count) / (count * (count - 1))) < COLLAPSED:
         return rows
-    problem = f"collapsed: the mean cosine between two {what} is {cosine:.4f}, nearly all of them point the same way"
+    problem = f"collapsed: the mean cosine between two {what} is {cosine:.4f}: nearly all point the same way"
     fix = "check which layer they come from; ranks among nearly equal scores mean little"
     faults.append(Fault(where, problem, f"below {COLLAPSED}", fix, severity="warning"))
     return rows
@@ -197,7 +197,7 @@ def check_names(folder: Path | None, names: list[str] | None) -> list[Fault]:
     if faults := check_name(folder):
         return faults
     if not folder.is_dir():
-        return [Fault(flag, "there is no such folder", "the folder of the pictures", "check it")]
+        return [Fault(flag, "there is no such folder", "the folder of the pictures", "check the path")]
     if names is None:
         problem = "no ids name the picture files, so none can be shown"
         return [Fault(flag, problem, "--ids with the file names", severity="warning")]
@@ -250,7 +250,7 @@ def _part_numbers(folder: Path) -> list[int]:
     whole = set.union(*numbers.values())
     lacking = [f"{part}_{n}" for part in PARTS for n in sorted(whole - numbers[part])]
     if lacking or not whole:
-        problem = f"lacks {', '.join(lacking[:10])}" if lacking else "holds no embeddings of clip-retrieval"
+        problem = f"lacks {', '.join(lacking[:10])}" if lacking else "has no embeddings from clip-retrieval"
         raise InputError.at(folder, problem, PARTS_EXPECTED, "check the path, or copy these files too")
     return sorted(whole)
 
@@ -267,20 +267,20 @@ def _read_part(
     faults += _compare_widths(images, texts)
     rows = table.metadata.num_rows
     if not images.shape[0] == texts.shape[0] == rows:
-        problem = f"{rows:,} rows for {images.shape[0]:,} images and {texts.shape[0]:,} captions"
+        problem = f"has {rows:,} rows for {images.shape[0]:,} images and {texts.shape[0]:,} captions"
         fix = "run clip-retrieval on this part again"
         faults.append(Fault(str(file), problem, "one row of each per sample", fix))
     if missing := [column for column in COLUMNS if column not in table.schema_arrow.names]:
         columns = ", ".join(map(shown, table.schema_arrow.names[:12]))
-        problem = f"has no column {' and '.join(missing)}, but {columns}"
-        raise InputError.at(file, problem, "clip-retrieval inference with images and texts")
+        problem = f"has no column {' and '.join(missing)}; its columns are {columns}"
+        raise InputError.at(file, problem, "the output of clip-retrieval inference with images and texts")
     for row, (_, _, values) in enumerate(parquet_rows(table, file, COLUMNS)):
         name, caption = (values[column] for column in COLUMNS)
         good = isinstance(name, str) and name and isinstance(caption, str) and caption.strip()
         if not good and len(faults) < MOST_FAULTS_SHOWN:
-            problem = f"image_path {shown(str(name))}, caption {shown(str(caption))}"
-            fix = "leave samples without a caption out"
-            faults.append(Fault(f"{file} row {row}", problem, "both", fix))
+            problem = f"has image_path {shown(str(name))} and caption {shown(str(caption))}"
+            fix = "leave out samples without an image_path or a caption"
+            faults.append(Fault(f"{file} row {row}", problem, "a text in both", fix))
         names.append(str(name))
         captions.append(" ".join(str(caption).split("\n")).strip())
     return images, texts
@@ -295,7 +295,7 @@ def one_row_an_image(
     other = np.flatnonzero(np.einsum("nd,nd->n", rows, images[owners]) < SAME)
     if len(other):
         name = shown(names[owners[other[0]]])
-        problem = f"{len(other):,} rows differ from an earlier one with their image_path; the first: {other[0]}, {name}"
+        problem = f"{len(other):,} rows differ from an earlier one with the same path; the first: {other[0]}, {name}"
         fix = "give different pictures different paths"
         faults.append(Fault(str(folder), problem, "one picture per path", fix))
     return images

@@ -62,11 +62,11 @@ def open_features(path: Path, faults: list[Fault]) -> FeatureFile:
             problem, fix = "Python objects (a pickle), which are never opened", "save the numbers as float32"
         raise InputError.at(path, problem, "float16, float32 or float64", fix)
     if len(shape) not in (2, 3) or any(length < 1 for length in shape):
-        sizes = "(images, regions, size) or (images, size), nothing of length 0"
+        sizes = "(images, regions, size) or (images, size), no dimension of length 0"
         raise InputError.at(path, f"shape {shape}", sizes, "reshape the array and save it again")
     expected = offset + math.prod(shape) * dtype.itemsize
     if size != expected:
-        problem = f"holds {size:,} bytes, but its header promises {dtype} {shape}, which takes {expected:,}"
+        problem = f"has {size:,} bytes, but its header declares {dtype} {shape}, which takes {expected:,}"
         fix = "copy or download it again: it was cut short" if size < expected else "write it again"
         raise InputError.at(path, problem, f"{expected:,} bytes", fix)
     faults.extend(_coercions(path, shape, dtype, fortran))
@@ -161,7 +161,7 @@ class FeatureRows:
             if count == 0:
                 size, needed = os.fstat(self._descriptor).st_size, offset + len(target)
                 problem = f"became shorter while it was read: it has {size:,} bytes"
-                raise UnreadableRowsError.at(self.path, problem, f"{needed:,} or more", "restore the file")
+                raise UnreadableRowsError.at(self.path, problem, f"at least {needed:,}", "restore the file")
             done += count
 
 
@@ -219,11 +219,11 @@ def _value_faults(file: FeatureFile, bad: np.ndarray, large: np.ndarray, zero: n
     if len(bad):
         report(f"NaN or Inf {regions(bad)}", "finite numbers", again)
     if len(large):
-        problem = f"numbers too large to train on {regions(large)}"
+        problem = f"numbers that are too large for training {regions(large)}"
         report(problem, f"at most {LARGEST:.0e}", f"{again}, or scale them")
     images, counts = np.unique(zero[:, 0], return_counts=True)
     blank = images[counts == (file.shape[1] if len(file.shape) == 3 else 1)]
-    problem, fix = "images are zero in all their features", "extract them again, or remove them"
+    problem, fix = "images are zero in every feature", "extract them again, or remove them"
     expected = "a feature vector per image"
     faults += count_cases(file.path, problem, blank.tolist(), expected, fix, "error", FROM_ZERO)
     single = zero[~np.isin(zero[:, 0], blank)]

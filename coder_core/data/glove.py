@@ -80,7 +80,7 @@ def read_word_vectors(
             vectors.setdefault(rows[word], vector)
     if dimension is not None and width not in (0, dimension):
         fix = f"use a file with {dimension} numbers per word, or set the word size to {width}"
-        faults.append(Fault(str(path), f"vectors of {width} numbers", f"{dimension}", fix))
+        faults.append(Fault(str(path), f"has vectors of {width} numbers", f"{dimension}", fix))
     if repeated:
         text = f"{repeated:,} words occur more than once; the first vector of each is used"
         faults.append(Fault(str(path), text, severity="note"))
@@ -148,7 +148,7 @@ def _assemble(
     if coverage < ENOUGH_COVERAGE:
         running = "" if tokens is None else f" ({tokens:.0%} of the running text)"
         text = f"has vectors for {covered.sum():,} of {ordinary.sum():,} words, {coverage:.0%}{running}"
-        fix = "use a larger file; the other words start at random"
+        fix = "use a larger file; the other words start from random vectors"
         faults.append(Fault(str(path), text, f"at least {ENOUGH_COVERAGE:.0%}", fix, severity="warning"))
     return WordVectors(matrix, covered, coverage, tokens, faults)
 

@@ -106,7 +106,7 @@ def read_positives(
             continue
         text_row, image_row = ids.text(caption), ids.image(image)
         if caption_ids is None and "#" not in caption:
-            fact = f"names caption {caption} by its id, but the data has no ids of captions"
+            fact = f"names caption {caption} by its id, but the data has no caption ids"
             faults.append(Fault(where, fact, fix="name the caption as x.jpg#2"))
         elif AMBIGUOUS in (text_row, image_row):
             fact = f"{shown(caption)} or {shown(image)} is the id of several captions or images"
@@ -176,7 +176,7 @@ def coco_judgements(
     if not text_rows:
         texts_of = SampleIds(image_names, image_of_text).texts
         text_rows = _rows_by_order(flag, image_names, texts_of, rows, captions_of)
-        fact = "the k-th caption of an image is taken for the k-th of its COCO ids in ascending order"
+        fact = "the k-th caption of an image is matched with the k-th of its COCO ids in ascending order"
     by_caption = _read_ids(folder / f"{name}_caption_to_image.json")
     by_image = _read_ids(folder / f"{name}_image_to_caption.json")
     caption_pairs = [(caption, image) for caption, images in by_caption.items() for image in images]
@@ -210,7 +210,7 @@ def _rows_by_order(
     for image, row in rows.items():
         texts, ids = texts_of.get(row, []), sorted(captions_of[image])
         if len(texts) < len(ids):
-            fact = f"has {len(texts)} captions, but {len(ids)} in COCO, and nothing tells which are missing"
+            fact = f"has {len(texts)} captions, but COCO has {len(ids)}; which are missing is unknown"
             where = f"{flag}: image {row} ({shown(image_names[row])})"
             raise InputError.at(where, fact, fix="keep all of its captions")
         text_rows |= zip(ids, texts, strict=False)  # a sixth caption is unjudged
@@ -224,7 +224,7 @@ def _image_rows(flag: str, image_names: Sequence[str], known: Rows) -> dict[int,
         where = f"{flag}: image {row} ({shown(name)})"
         match = _NUMBER.fullmatch(name.rsplit("/", 1)[-1])
         if match is None or int(match[1]) not in known:
-            fact = "has no COCO number as name" if match is None else "is none of COCO's 5,000 test images"
+            fact = "is not one of COCO's 5,000 test images" if match else "has no COCO number in its name"
             fix = "evaluate testall of COCO (test: its first 1,000 images), or give a file of positives"
             raise InputError.at(where, fact, NAMES, fix)
         if rows.setdefault(int(match[1]), row) != row:
@@ -259,7 +259,7 @@ def read_probes(files: Sequence[Path]) -> list[Probe]:
         if isinstance(entries, list):
             entries = {str(number): entry for number, entry in enumerate(entries)}
         if not isinstance(entries, dict) or not entries:
-            raise InputError.at(path, "holds no entries", f"objects with {', '.join(KEYS)}")
+            raise InputError.at(path, "has no entries", f"objects with {', '.join(KEYS)}")
         wrong = []
         for key, entry in entries.items():
             values = [entry.get(name) if isinstance(entry, dict) else None for name in KEYS]

@@ -60,7 +60,7 @@ def follow_link(path: Path, faults: list[Fault]) -> None:
         faults.append(Fault(str(path), f"a link, followed to {path.resolve(strict=True)}", severity="note"))
     except (OSError, RuntimeError) as error:  # which of the two a loop raises depends on Python's version
         reason = "does not exist" if isinstance(error, FileNotFoundError) else "leads back to itself"
-        problem = f"a link to {path.readlink()}, which {reason}"
+        problem = f"is a link to {path.readlink()}, which {reason}"
         raise InputError.at(path, problem, "an existing target", "link it to the file itself") from None
 
 
@@ -89,7 +89,7 @@ def read_lines(path: Path, what: str, faults: list[Fault]) -> list[str]:
     but CR) and notes (a link, a byte order mark, CRLF) to `faults`. InputError: the file cannot be opened.
     """
     data = plain_file(path, faults).read_bytes()
-    expected = f"every line is one {what}"
+    expected = f"one {what} per line"
     if not data:
         faults.append(Fault(str(path), "the file is empty", expected, f"write the {what}s or restore it"))
         return []
@@ -97,7 +97,7 @@ def read_lines(path: Path, what: str, faults: list[Fault]) -> list[str]:
     if rows[-1] in (b"", b"\r"):
         rows.pop()
     if len(rows) == 1 and b"\r" in rows[0].strip():
-        problem = "the lines end in CR alone (old Macintosh), and count as one"
+        problem = "the lines end in CR alone (old Macintosh), so the file counts as one line"
         fix = f"convert it: tr '\\r' '\\n' < {path.name} > new.txt"
         faults.append(Fault(str(path), problem, "lines that end in LF", fix))
         return []
@@ -115,7 +115,7 @@ def read_lines(path: Path, what: str, faults: list[Fault]) -> list[str]:
         lines[0] = lines[0].lstrip(BYTE_ORDER_MARK).strip()
         faults.append(Fault(str(path), "starts with a byte order mark, which was removed", severity="note"))
     if rows[0].endswith(b"\r"):
-        faults.append(Fault(str(path), "Windows line ends (CRLF), which were removed", severity="note"))
+        faults.append(Fault(str(path), "Windows line endings (CRLF), which were removed", severity="note"))
     fix = f"write the {what}, or remove the image with all its lines; a dropped line would shift all that follow"
     empty = [number for number, line in enumerate(lines, 1) if not line and number not in unreadable]
     for number in empty[:MOST_FAULTS_SHOWN]:
@@ -154,5 +154,5 @@ def shorten(captions: list[str], where: str, faults: list[Fault]) -> list[str]:
             captions[index] = shorter
             cut.append(index + 1)
     limits = f"{LONGEST_CAPTION_WORDS} words or {LONGEST_CAPTION_CHARACTERS:,} characters"
-    faults += count_cases(where, f"captions are over {limits} and were cut", cut)
+    faults += count_cases(where, f"captions exceed {limits} and were cut", cut)
     return captions

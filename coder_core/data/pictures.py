@@ -31,13 +31,13 @@ INSIDE = "a name relative to the picture folder, without .. and \\"
 def unsafe_reason(name: str) -> str:
     """Return why a picture name is unsafe and might lead out of its folder; "" if it is safe."""
     if not name or "\0" in name:
-        return "is empty or holds a NUL"
+        return "is empty or contains a NUL"
     if "\\" in name:
-        return "holds a backslash"
+        return "contains a backslash"
     if name.startswith(("/", "~")) or (name[0].isalpha() and name[1:2] == ":"):
         return "is an absolute path"
     if ".." in PurePosixPath(name).parts:
-        return "holds .."
+        return "contains .."
     return ""
 
 
@@ -48,7 +48,7 @@ def picture_path(folder: Path, name: str) -> Path | None:
         raise InputError.at(f"picture {shown(name)}", f"the name {reason}", INSIDE, "rename it")
     path = find_file(folder, name)
     if path is not None and not _inside(os.path.realpath(folder), path):
-        raise InputError.at(path, "a link that leaves the picture folder", INSIDE, "copy the file here")
+        raise InputError.at(path, "is a link out of the picture folder", INSIDE, "copy the file here")
     return path
 
 
@@ -120,14 +120,14 @@ def _other_format(file: Path | io.BytesIO) -> str:
     for mark, kind in MARKS.items():
         if content.startswith(mark) or content[4:].startswith(mark):
             return f"the format is {kind}, which is not supported"
-    return "the format is not one of these"
+    return "the format is unknown"
 
 
 def _decode(picture: Image.Image, where: str, size: int | None) -> Image.Image:
     width, height = picture.size
     most = MOST_PIXELS_OF.get(picture.format or "", MOST_PIXELS)
     if width * height > most:
-        problem = f"{width:,} × {height:,} pixels are over {most // 1_000_000} megapixels"
+        problem = f"has {width:,} × {height:,} pixels, more than {most // 1_000_000} megapixels"
         raise InputError.at(where, problem, f"at most {most:,} pixels", "scale it down")
     if size is not None:
         picture.draft("RGB", (size, size))  # a JPEG is decoded at a reduced scale
@@ -165,7 +165,7 @@ def _to_rgb(picture: Image.Image) -> Image.Image:
 def given_folder(folder: str | Path) -> Path:
     """Return the picture folder that a user named; InputError if it does not exist."""
     if not Path(folder).is_dir():
-        raise InputError.at(folder, "there is no such folder", "the folder of the pictures", "check it")
+        raise InputError.at(folder, "there is no such folder", "the folder of the pictures", "check the path")
     return Path(folder)
 
 

@@ -91,7 +91,7 @@ def pair(
         return _pair_by_ids(ids, rows, files.ids)
     repeat = _repeats(features, captions, ids)
     if repeat > 1:
-        text = f"every row is stored {repeat} times, once per caption; of each {repeat} one is read"
+        text = f"every row is stored {repeat} times, once per caption; one of every {repeat} is read"
         faults.append(Fault(str(files.images), text, severity="note"))
         names = None if ids is None else ids[::repeat]
         how = f"every {repeat} repeated rows are one image"
@@ -106,7 +106,7 @@ def pair(
     if repeated:
         raise InputError(repeated)
     each = captions // rows
-    how = f"{each} captions an image, {captions:,} / {rows:,}"
+    how = f"{each} captions per image, {captions:,} / {rows:,}"
     return Pairing(np.arange(captions, dtype=np.int64) // each, ids, 1, how)
 
 
@@ -117,10 +117,10 @@ def _pair_by_ids(ids: list[str], rows: int, ids_file: Path) -> Pairing:
     if len(number) != rows:
         fix = "give every caption the id of its image"
         if len(number) == len(ids) and len(ids) % rows == 0:
-            fix = f"these number the captions; remove the file, and every {len(ids) // rows} captions belong to one image"
+            fix = f"these ids number the captions: remove the file, so that every {len(ids) // rows} captions belong to one image"
         problem = f"one id per caption, {len(number):,} different ids, for {rows:,} rows of features"
         raise InputError.at(ids_file, problem, f"{rows:,} different ids, {ONE_ROW}", fix)
-    return Pairing(image_of_text, list(number), 1, "equal ids, one a caption")
+    return Pairing(image_of_text, list(number), 1, "equal ids, one per caption")
 
 
 def _repeats(features: np.ndarray, captions: int, ids: list[str] | None) -> int:
@@ -148,7 +148,7 @@ def _repeats(features: np.ndarray, captions: int, ids: list[str] | None) -> int:
 def _no_ratio(captions_file: Path, captions: int, rows: int) -> Fault:
     problem = f"{captions:,} captions for {rows:,} images, {captions / rows:.4f} per image"
     expected = "the same whole number of captions for every image, or one id per caption in _ids.txt"
-    fix = "look for a missing or doubled line, or write the ids"
+    fix = "look for a missing or duplicated line, or write the ids"
     return Fault(str(captions_file), problem, expected, fix)
 
 

@@ -97,7 +97,7 @@ def sample_ids(image_names: Sequence[str], image_of_text: np.ndarray) -> tuple[l
     """
     name, count = Counter(image_names).most_common(1)[0]
     if count > 1:
-        raise InputError.at("the split", f"has {count} images named {shown(name)}", "a name for every image")
+        raise InputError.at("the split", f"has {count} images named {shown(name)}", "unique names of images")
     images = [_ENCODED.sub(lambda match: quote(match[0], safe=""), name) for name in image_names]
     counts: Counter[int] = Counter()
     texts = []
@@ -133,7 +133,7 @@ def read_qrels(path: Path, ids: SampleIds, example: str) -> Qrels:
         row = document[1] if document else documents.setdefault(document_id, -2 - len(documents))
         way, pair = WAYS[query[0]], (query[1], row)
         if (known := grades.setdefault(way, {}).setdefault(pair, grade)) != grade:
-            faults.append(Fault(where, f"grades a pair {grade} that already has grade {known}", "one"))
+            faults.append(Fault(where, f"grades a pair {grade} that was already graded {known}", "one grade"))
     stop_on_errors(faults[:MOST_FAULTS_SHOWN])
     if not grades:
         fact = f"none of its {lines:,} lines is about a query of this split"

@@ -303,7 +303,7 @@ def _append(path: Path, record: Mapping[str, Any]) -> None:
             size = os.fstat(descriptor).st_size
             if size + len(line) > DOCUMENT:
                 limit = f"at most {DOCUMENT:,}"
-                raise InputError.at(path, f"has {size:,} bytes", limit, "begin another file")
+                raise InputError.at(path, f"has {size:,} bytes", limit, "start another file")
             if size and os.pread(descriptor, 1, size - 1) != b"\n":
                 line = b"\n" + line
             while line:
@@ -340,7 +340,7 @@ def _document(line: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise ValueError(f"is not JSON ({error})") from None
     if not isinstance(document, dict):
-        raise ValueError(f"holds a {type(document).__name__}, not an object")
+        raise ValueError(f"is of type {type(document).__name__}, not an object")
     version = document.get("version")
     if type(version) is not int or version < 1:
         raise ValueError(f"key version: is {shown(str(version))}, not {VERSION}")
@@ -357,7 +357,7 @@ def _review(document: Mapping[str, Any]) -> Review:
     values |= {key: document[key] for key in KEYS if key in document}
     tags, verdict = values.pop("tags"), values["verdict"]
     if not isinstance(tags, list) or len(tags) > MOST_TAGS:
-        raise ValueError(f"key tags: is not a list of at most {MOST_TAGS}")
+        raise ValueError(f"key tags: is not a list of at most {MOST_TAGS} tags")
     if verdict not in VERDICTS:
         raise ValueError(f"key verdict: is {shown(str(verdict))}, not one of {', '.join(VERDICTS)}")
     for key, text in (*values.items(), *(("tags", tag) for tag in tags)):
@@ -369,8 +369,8 @@ def _review(document: Mapping[str, Any]) -> Review:
 def _check_text(key: str, value: Any) -> None:
     least = 0 if key in MAY_BE_EMPTY else 1
     if not isinstance(value, str):
-        raise ValueError(f"key {key}: is {shown(repr(value))}, not a text")
+        raise ValueError(f"key {key}: is {shown(repr(value))}, not a string")
     if not least <= len(value) <= LONGEST[key]:
         raise ValueError(f"key {key}: has {len(value):,} characters, not {least} to {LONGEST[key]:,}")
     if holds_half_character(value):
-        raise ValueError(f"key {key}: holds half a character (a lone surrogate)")
+        raise ValueError(f"key {key}: contains half a character (a lone surrogate)")

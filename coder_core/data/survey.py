@@ -77,7 +77,7 @@ def _read_features(result: Survey, path: Path, pictures: Path | None, check_valu
         collect(lambda: read_split(path, "train"), result.faults)  # the error that training would raise
     if names and not set(DEV_NAMES) & set(names):
         text = "there is no dev split, so no epoch can be chosen as the best"
-        result.faults.append(Fault(str(path), text, "dev", "set some images aside", severity="warning"))
+        result.faults.append(Fault(str(path), text, "a dev split", "set images aside", severity="warning"))
     splits: list[Split] = []
     for name in names:
         read = partial(read_split, path, name, pictures=pictures, check_values=check_values)
@@ -100,7 +100,7 @@ def _count_words(result: Survey, threshold: int, word_vectors: Path | None, word
     for split in result.splits:
         tokens = result.tokens[split.name] = words.encode(split.captions)
         unknown = tokens.all_unknown()
-        problem = f"captions ({len(unknown) / len(tokens):.1%}) hold no known word"
+        problem = f"captions ({len(unknown) / len(tokens):.1%}) contain no known word"
         result.faults += count_cases(split.source["captions"], problem, (unknown + 1).tolist())
     if word_vectors is not None:
         read = partial(read_word_vectors, word_vectors, words.words, counts=words.counts, dimension=word_size)

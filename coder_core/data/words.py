@@ -85,7 +85,7 @@ class Vocabulary:
         words = sorted(frequent, key=lambda word: (-seen[word], word))
         if not words:
             most = max(seen.values(), default=0)
-            problem = f"no word occurs {threshold} times in the training captions; the most frequent one occurs {most} times"
+            problem = f"no word occurs at least {threshold} times in the training captions; the highest count is {most}"
             fix = "lower the word threshold, or give more captions"
             raise InputError.at("vocabulary", problem, "at least one word", fix)
         return cls([*SPECIAL_WORDS, *words], [0, 0, *(seen[word] for word in words)])
@@ -127,12 +127,12 @@ class Vocabulary:
 def _vocabulary_problem(content: Any) -> str:
     """Return the fault of a vocabulary file's content; "" if there is none."""
     if not isinstance(content, dict) or content.get("format") != FORMAT:
-        return "not a vocabulary file"
+        return "is not a vocabulary file"
     words, counts = content.get("words"), content.get("counts")
     if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
         return "words is not a list of strings"
     if tuple(words[:2]) != SPECIAL_WORDS or len(set(words)) != len(words):
         return "words does not start with <pad> and <unknown>, or repeats a word"
     if not isinstance(counts, list) or list(map(type, counts)) != [int] * len(words):
-        return "counts does not hold one integer per word"
+        return "counts is not a list of one integer per word"
     return ""

@@ -173,7 +173,7 @@ def test_packed_files_that_are_missing_changed_or_outside_the_folder_are_refused
 
     whole = {"version": 1, "kind": "tar", "folder": str(copied / "tar"), **files("dev/0.tar")}
     for changes, fact in (
-        (files("../outside.tar"), "holds .."),
+        (files("../outside.tar"), "contains .."),
         (files(str(outside)), "absolute path"),
         (files("dev/0.tar\0"), "names"),
         (files("train/missing.tar"), "no such file"),
@@ -192,7 +192,7 @@ def test_packed_files_that_are_missing_changed_or_outside_the_folder_are_refused
     assert open_run(run).picture("dev", 0) is not None
     positions = run / "analysis" / "dev" / f"{PICTURE_POSITIONS}.npy"
     rows = np.load(positions)
-    for moved, fact in ((np.array([0, 0, 10**6]), positions.name), (0, "link that leaves")):
+    for moved, fact in ((np.array([0, 0, 10**6]), positions.name), (0, "is a link out of")):
         np.save(positions, rows - moved)
         reseal(positions.parent)
         if not np.any(moved):
@@ -226,7 +226,7 @@ def test_broken_containers_and_decompression_bombs_are_named(copied, monkeypatch
         rewrite(run, files=[{"name": file.name, "bytes": file.stat().st_size}])
 
     write([{"bytes": value, "path": None} for value in (BOMB, None, b"<html>")])
-    facts = ["10,000 × 10,000", "row group 0 row 1: holds no bytes", "row group 1 row 0: cannot be decoded"]
+    facts = ["10,000 × 10,000", "row group 0 row 1: has no bytes", "row group 1 row 0: cannot be decoded"]
     for image, fact in enumerate(facts):
         assert fact in refusal(run, image)
     monkeypatch.setattr(packed, "LARGEST_GROUP", 100)

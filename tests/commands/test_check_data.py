@@ -89,7 +89,7 @@ def test_word_vectors_are_measured_and_the_threshold_decides_the_vocabulary(data
     run(capsys, data, "--word-threshold", 0, status=2)
     captions = [f"a dog number {row} runs" for row in range(7)] + ["zebra crossing"]
     write_split(data, "dev", captions=captions)
-    assert "1 captions (12.5%) hold no known word; the first: 8" in run(capsys, data)
+    assert "1 captions (12.5%) contain no known word; the first: 8" in run(capsys, data)
 
 
 def test_control_characters_never_reach_the_terminal(tmp_path, capsys):

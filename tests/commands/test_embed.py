@@ -232,11 +232,11 @@ def test_every_wrong_array_is_named_and_none_is_unpickled(files, array, culprit,
 def test_files_and_queries_that_do_not_fit_are_refused(files, capsys):
     size = (files / "t.npy").stat().st_size
     for name, content, culprit in (
-        ("c.txt", b"a\n" * 59, "60 rows for the 59 lines"),
+        ("c.txt", b"a\n" * 59, f"has 60 rows, but {files / 'c.txt'} has 59 lines"),
         ("c.txt", b"a\n" * 30 + b"\n" + b"a\n" * 29, "c.txt line 31: "),
         ("ids.txt", b"x\n" * IMAGES, "'x'"),
         ("ids.txt", b"".join(b"../%d.png\n" % image for image in range(IMAGES)), "../0.png"),
-        ("t.npy", (files / "t.npy").read_bytes()[:-100], f"holds {size - 100:,} bytes"),
+        ("t.npy", (files / "t.npy").read_bytes()[:-100], f"has {size - 100:,} bytes"),
     ):
         whole = (files / name).read_bytes()
         (files / name).write_bytes(content)
@@ -245,7 +245,7 @@ def test_files_and_queries_that_do_not_fit_are_refused(files, capsys):
     assert "nowhere" in refused(files, capsys, f"--pictures={files / 'nowhere'}")
     for texts, width, culprit in (
         (["a", "b"], 31, "i.npy and q.npy: 32 numbers per image, 31 per query"),
-        (["a", "b"], 32, "q.npy: 3 rows for the 2 lines"),
+        (["a", "b"], 32, f"q.npy: has 3 rows, but {files / 'q.txt'} has 2 lines"),
         (["a", "b", "a"], 32, "q.txt line 3: 'a'"),
         (["a", "", "b"], 32, "q.txt line 2"),
     ):

@@ -193,7 +193,7 @@ def test_other_images_and_runs_and_a_missing_package_are_named(runs, coco, capsy
     for names, captions, message in (
         (["391895", *map(str, range(2, 41))], 5, r"image 1 \('2'\): .*5,000"),
         (["000000391895.jpg", "391895"], 5, r"image 1 \('391895'\): .*image 0"),
-        (["391895"], 1, r"image 0 \('391895'\): has 1 captions, but 5 in COCO"),
+        (["391895"], 1, r"image 0 \('391895'\): has 1 captions, but COCO has 5"),
     ):
         assert_refused(message, coco_judgements, "cxc", names, np.repeat(np.arange(len(names)), captions))
     assert main([str(runs[0]), "--positives", "eccv"]) == 1

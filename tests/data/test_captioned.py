@@ -176,7 +176,7 @@ CASES = {
     ],
     "imagefolder/train/metadata.csv": [
         (b"000_drawn.jpg,a\n", "error", "metadata.csv line 1: the header is '000_drawn.jpg'"),
-        (HEAD + b"000_drawn.jpg,a,b\n", "error", "line 2: has 3 fields, the header 2"),
+        (HEAD + b"000_drawn.jpg,a,b\n", "error", "line 2: has 3 fields, but the header has 2"),
         (b"file_name,width\n000_drawn.jpg,3\n", "error", "its columns are 'width'"),
         (HEAD + b"../../x.jpg,a\n", "error", "line 2: the name 'train/../../x.jpg'"),
         (HEAD + b"000_drawn.jpg,caf\xe9\n", "error", LATIN),
@@ -187,10 +187,10 @@ CASES = {
     "webdataset/dev/0.tar": [
         (lambda content: content[:700], "error", "0.tar: cannot be read as a tar file"),
         (b"\x1f\x8b" + bytes(600), "error", "0.tar: cannot be read as a tar file"),
-        (lambda content: content.partition(b"s0000007.jpg")[0], "error", "0.tar: was cut: at byte"),
+        (lambda content: content.partition(b"s0000007.jpg")[0], "error", "0.tar: was cut short: at byte"),
         (one_zero_block, "error", "0.tar: was cut"),
-        (("s0000007.jpg", "s000000x.jpg"), "error", "0.tar: holds no file and no end at byte"),
-        ({"../x.jpg": draw(0)}, "error", "'../x.jpg': the name holds .."),
+        (("s0000007.jpg", "s000000x.jpg"), "error", "0.tar: has neither a file nor an end at byte"),
+        ({"../x.jpg": draw(0)}, "error", "'../x.jpg': the name contains .."),
         ({"/x.jpg": draw(0)}, "error", "'/x.jpg': the name is an absolute path"),
         ({"link.jpg": b"/etc/passwd"}, "error", "'link.jpg': "),
         ({"alone.txt": b"-", "s0000006.jpg": draw(0)}, "error", "'s0000006' is also the key of"),
@@ -298,7 +298,7 @@ def test_a_broken_picture_in_a_parquet_file_is_named(tmp_path):
     for severity in ("error", "warning"):
         [fault] = decode_all(data.split("test"), skip_broken=severity == "warning")
         assert fault.severity == severity
-        for text in ("2 of 3 pictures", "row group 0 row 1: cannot be decoded", "row 2: holds no bytes"):
+        for text in ("2 of 3 pictures", "row group 0 row 1: cannot be decoded", "row 2: has no bytes"):
             assert text in fault.found
     train = data.split("train")  # rows can be read in any order
     assert [number_of(train, image) for image in (5, 0, 1, 4, 3, 2)] == [5, 0, 1, 4, 3, 2]

@@ -31,7 +31,7 @@ def captions(count):
         *(("captions", captions(m), [""], f"{m} captions for 4 images, {m / 4:.4f}") for m in (3, 7, 21)),
         ("ids", "abc", [""], "3 ids for 4 rows of features and 8 captions; expected one id per image (4) or"),
         ("ids", "aabbccde", [""], "5 different ids, for 4 rows"),
-        ("ids", "01234567", [""], "remove the file, and every 2 captions belong to one image"),
+        ("ids", "01234567", [""], "remove the file, so that every 2 captions belong to one image"),
         ("ids", "abad", ["line 3"], "train_ids.txt line 1"),
     ],
 )

@@ -69,7 +69,7 @@ def _precomp(files: list[Path], root: Path, faults: list[Fault]) -> Iterator[Rec
         ids = name_pictures(root, file.parent, read_lines(_ids_of(file), "id", faults), faults)
         if not ids or not captions or len(captions) % len(ids):
             problem = f"{len(ids):,} ids for the {len(captions):,} captions of {file.name}"
-            fix = "look for a missing or doubled line"
+            fix = "look for a missing or duplicated line"
             raise InputError.at(_ids_of(file), problem, "one id per image or one per caption", fix)
         each = len(captions) // len(ids)
         for line, caption in enumerate(captions):
@@ -95,12 +95,12 @@ def name_pictures(root: Path, folder: Path, ids: list[str], faults: list[Fault])
     values = [mapping.get(item) for item in ids] if isinstance(mapping, dict) else []
     names = [name for name in values if isinstance(name, str)]
     if len(names) < len(ids):
-        text = f"names {len(names):,} of {len(ids):,} images, so the ids are used as names"
+        text = f"names only {len(names):,} of {len(ids):,} images, so the ids are used as names"
         faults.append(Fault(str(path), text, MAPPING, severity="warning"))
         return ids
     for row, name in enumerate(names):
         if holds_half_character(name):
-            problem = f"the name {shown(name)} of {shown(ids[row])} holds half a character (a lone surrogate)"
+            problem = f"the name {shown(name)} of {shown(ids[row])} has half a character (a lone surrogate)"
             faults.append(Fault(f"{path}, image {row}", problem, "UTF-8 text", "repair the JSON"))
     faults.append(Fault(str(path), f"names the pictures of {len(ids):,} ids", severity="note"))
     return names
@@ -129,7 +129,7 @@ class JsonValues:
         elif type(value) is not kind:
             self.fault(f"{where}.{key}", f"is {_kind(value)}", TYPE_NAMES[kind])
         elif isinstance(value, str) and holds_half_character(value):
-            problem = f"{shown(value)} holds half a character (a lone surrogate)"
+            problem = f"{shown(value)} contains half a character (a lone surrogate)"
             self.fault(f"{where}.{key}", problem, "UTF-8 text")
         else:
             return value
@@ -191,12 +191,12 @@ def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(values) != len(pairs):
         repeated = Counter(key for key, _ in pairs).most_common(1)[0][0]
         first = ", ".join(f"{shown(key)}: {shown(str(value))}" for key, value in pairs[:3])
-        raise ValueError(f"the key {shown(repeated)} occurs twice in one object, the one with {first}")
+        raise ValueError(f"the key {shown(repeated)} occurs twice in one object, which begins with {first}")
     return values
 
 
 def _refuse_constant(name: str) -> None:
-    raise ValueError(f"holds {name}, which is not JSON")
+    raise ValueError(f"contains {name}, which is not JSON")
 
 
 class _KarpathyImages(JsonValues):
@@ -219,7 +219,7 @@ class _KarpathyImages(JsonValues):
         if split is not None and split not in KARPATHY_SPLITS:
             self.fault(f"{where}.split", shown(split), f"one of {', '.join(KARPATHY_SPLITS)}")
         if sentences == []:
-            self.fault(f"{where}.sentences", "holds no caption", "at least one")
+            self.fault(f"{where}.sentences", "is empty", "at least one caption")
         sentences = sentences or []
         captions = [self.caption(s, f"{where}.sentences[{j}]", imgid) for j, s in enumerate(sentences)]
         if imgid is None or name is None or split not in KARPATHY_SPLITS:

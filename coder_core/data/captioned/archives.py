@@ -60,7 +60,7 @@ def row_records(
     for where, row in rows:
         name = row.pop(image, None)
         if not isinstance(name, str) or not name.strip():
-            problem = f"{image} is {shown(str(name))}"
+            problem = f"has {image} {shown(str(name))}"
             faults.append(Fault(where, problem, "the name of a picture file", "name the picture"))
             continue
         name = prefix + name.removeprefix(start)
@@ -263,9 +263,9 @@ def _check_end(file: Path, offset: int, faults: list[Fault]) -> None:
         content.seek(offset)
         end = content.read(2 * tarfile.BLOCKSIZE)
     if any(end[: tarfile.BLOCKSIZE]):
-        problem = f"holds no file and no end at byte {offset + 1:,}; what follows cannot be read"
+        problem = f"has neither a file nor an end at byte {offset + 1:,}; what follows cannot be read"
     elif len(end) < 2 * tarfile.BLOCKSIZE or any(end):
-        problem = f"was cut: at byte {offset + 1:,} it lacks the two blocks of zeros that end a tar file"
+        problem = f"was cut short: at byte {offset + 1:,} it lacks two blocks of zeros that end a tar file"
     else:
         return
     faults.append(Fault(str(file), problem, "a whole tar file", "copy it again, or write it again"))

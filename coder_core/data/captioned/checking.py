@@ -46,7 +46,7 @@ def read_picture_split(
     whole = np.ones(len(captioned.rows), dtype=bool)
     whole[list(broken)] = False
     if not whole.any():
-        raise InputError.at(captioned.name, "no picture can be read", "pictures", "check the folder")
+        raise InputError.at(captioned.name, "no picture can be read", "at least one", "check the folder")
     captioned = captioned.keep(whole)
     split = Split(
         name=captioned.name,

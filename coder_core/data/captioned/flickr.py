@@ -71,8 +71,8 @@ def _tokens(files: list[Path], root: Path, faults: list[Fault]) -> Iterator[Reco
                 yield Record(match[1], caption, where, split)
     captioned = {composed(name.rpartition("#")[0]) for name in once.places}
     bare = [shown(name) for name in splits if name not in captioned]
-    faults += count_cases(file, "images of the lists have no caption and are left out", bare)
-    problem = "images are in no list of a split and are left out"
+    faults += count_cases(file, "images of the split lists have no caption and are left out", bare)
+    problem = "images are not in any split's list and are left out"
     faults += count_cases(file, problem, [*map(shown, unlisted)], severity="note")
 
 

@@ -98,7 +98,7 @@ def unrecognised(path: Path, problem: str = "is in no known layout") -> InputErr
         layout, fix = "parquet", ARROW.format(path)
     held = ", ".join(found) or "no pictures, captions or features"
     expected = f"{LOOKS[layout][0]} ({layout}) or another layout of docs/data.md" if layout else READ
-    return InputError.at(path, f"{problem}: it holds {held}", expected, fix)
+    return InputError.at(path, f"{problem}: it contains {held}", expected, fix)
 
 
 def _plain(name: str) -> str:

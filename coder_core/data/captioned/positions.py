@@ -153,7 +153,7 @@ class ParquetRows(_Packed):
             reason = str(error).split("\n", 1)[0][:200] or "its row group has fewer rows"
             raise _unreadable(self.place(image), f"cannot be read: {reason}") from None
         if content is None or not 0 < content.size <= LARGEST_FILE:
-            raise _unreadable(self.place(image), f"holds {f'{content.size:,}' if content else 'no'} bytes")
+            raise _unreadable(self.place(image), f"has {f'{content.size:,}' if content else 'no'} bytes")
         return content.to_pybytes()
 
     def _open(self, file: int, group: int, where: str) -> Iterator[pa.RecordBatch]:
@@ -310,7 +310,7 @@ def open_packed(
     file_names = [entry["name"] for entry in document["files"]]
     files = [folder / name for name in file_names]
     if len(positions) and (positions.min() < 0 or positions[:, 0].max() >= len(files)):
-        expected = "one for every number of picture_positions.npy"
+        expected = "one for every file number in picture_positions.npy"
         raise InputError.at(where, f"names {len(files)} files", expected)
     store: TarMembers | ParquetRows = TarMembers(files, names, positions)
     if kind == "parquet":

@@ -124,7 +124,7 @@ def read_captioned(
     images = _collect(records, where, reading, faults, packed=layout.packed is not None)
     if not images.captions and all(fault.severity != "error" for fault in faults):
         expected = f"at least one caption per image, and pictures that end in {', '.join(ENDINGS)}"
-        faults.append(Fault(str(path), "holds no caption of any picture", expected, "check the file"))
+        faults.append(Fault(str(path), "has no caption of any picture", expected, "check the file"))
     stop_on_errors(faults)
     positions = _positions(path, layout, files, images, pictures)
     source |= {"pictures": str(positions.folder)} if positions.folder else {}
@@ -208,7 +208,7 @@ def _collect(
 def _problem(record: Record, caption: str, *, packed: bool) -> Fault | None:
     """Return the fault of a name or caption that cannot be used; None if both can."""
     if holds_half_character(record.image) or holds_half_character(caption):
-        problem = f"{shown(record.image)} or its caption holds half a character (a lone surrogate)"
+        problem = f"{shown(record.image)} or its caption contains half a character (a lone surrogate)"
         return Fault(record.place, problem, "UTF-8 text", "repair the text")
     reason = "" if packed else unsafe_reason(record.image)
     problem = f"the name {shown(record.image)} {reason}"
@@ -232,7 +232,7 @@ def _positions(
     if likeliest is None or not any(find_file(likeliest, name) for name in images.names[:1000]):
         folders = ", ".join(dict.fromkeys(map(str, tried)))
         problem = f"none of the folders {folders} has the pictures; the first is {shown(images.names[0])}"
-        raise InputError.at(path, problem, "a folder that holds them", "name it with --pictures FOLDER")
+        raise InputError.at(path, problem, "a folder that contains them", "name it with --pictures FOLDER")
     return Files(likeliest, images.names)
 
 

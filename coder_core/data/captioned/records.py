@@ -134,8 +134,8 @@ def csv_rows(
                 if len(row) == len(titles):
                     yield where, dict(zip(titles, row, strict=True))
                 elif row:
-                    problem = f"has {len(row)} fields, the header {len(titles)}"
-                    fix = "put captions that hold commas in quotes"
+                    problem = f"has {len(row)} fields, but the header has {len(titles)}"
+                    fix = "put captions that contain commas in quotes"
                     faults.append(Fault(where, problem, "the same number", fix))
         except UnicodeDecodeError:
             raise InputError(_first_not_utf8(path)) from None
@@ -163,7 +163,7 @@ def caption_columns(titles: Sequence[str], path: object) -> list[str]:
     by_name = {title.lower(): title for title in titles}
     named = [by_name[name] for name in CAPTION_COLUMNS if name in by_name]
     if not named:
-        problem = f"holds no captions: its columns are {', '.join(map(shown, list(titles)[:12]))}"
+        problem = f"has no captions: its columns are {', '.join(map(shown, list(titles)[:12]))}"
         expected = f"a column {', '.join(CAPTION_COLUMNS)}, or caption_0, caption_1, …"
         raise InputError.at(path, problem, expected, "rename the column of the captions")
     return named[:1]

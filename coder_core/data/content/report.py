@@ -85,7 +85,7 @@ def _look(content: bytes | str) -> tuple[str, np.ndarray, np.ndarray]:
         width, height = opened.size
     deviation = float(np.asarray(picture.convert("L").reduce(max(1, min(picture.size) // 32))).std())
     if deviation < BLANK_DEVIATION:
-        return f"blank: brightness varies by {deviation:.1f} of 255", *nothing
+        return f"blank: the standard deviation of brightness is {deviation:.1f} of 255", *nothing
     problem = f"tiny: {width} × {height} pixels" if min(width, height) < SMALLEST_SIDE else ""
     return problem, np.packbits(phash(picture).hash.ravel()), tiny_image(picture).astype(np.float16)
 
@@ -145,7 +145,7 @@ def _check(splits: Sequence[CaptionedSplit], progress: Progress) -> ContentRepor
     total, done = max(1, sum(len(split.rows) for split in pictured)), 0.0
     bad, hashes, tiny = list[Finding](), [], []
     for split in pictured:
-        phase = f"looking at the pictures of {split.name}"
+        phase = f"checking the pictures of {split.name}"
         end = done + PICTURES_SHARE * len(split.rows) / total
         problems, bits, small = look_at_pictures(split, named(within(progress, done, end), phase))
         bad += [Finding(((split.name, image),), what) for image, what in enumerate(problems) if what]
