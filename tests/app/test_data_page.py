@@ -75,7 +75,7 @@ def test_mismatched_pairs_are_listed_and_opened(root, opened):
     assert [len(rows) for rows in app.rows("suspicion")] == [1]
 
 
-def test_train_is_judged_by_two_runs_that_saw_one_half_each(tmp_path, opened):
+def test_two_runs_trained_on_one_half_each_judge_train(tmp_path, opened):
     [first, second], wrong = write_halves(tmp_path / "runs")
     again_run = shutil.copytree(second, first.parent / "again")
     document = (again_run / "config.toml").read_text()
@@ -96,7 +96,7 @@ def test_train_is_judged_by_two_runs_that_saw_one_half_each(tmp_path, opened):
     assert "+" not in app.segmented_control(key="judge").options
 
 
-def test_train_without_suspicious_pairs(tmp_path, opened):
+def test_training_without_suspicious_pairs_is_offered(tmp_path, opened):
     """The page shows how many of all pairs a threshold leaves out, with any slice; a single run needs new judges."""
     [first, second], wrong = write_halves(tmp_path / "runs")
     import_run_folder(first.parent, "clip", images=20, split="train")
@@ -117,7 +117,7 @@ def test_train_without_suspicious_pairs(tmp_path, opened):
     assert "-clean=" not in app.change(clean_above=0.05).texts()  # it would leave nothing to train on
 
 
-def test_the_check_is_kept(root, opened, monkeypatch, tmp_path):
+def test_the_content_check_can_be_cancelled_and_its_report_is_stored(root, opened, monkeypatch, tmp_path):
     monkeypatch.setenv("CODER_CACHE", str(tmp_path))
     st.cache_data.clear()
     st.cache_resource.clear()
@@ -144,7 +144,7 @@ def test_the_check_is_kept(root, opened, monkeypatch, tmp_path):
     st.cache_resource.clear()
 
 
-def test_duplicates_leaks_and_bad_pictures(root, opened):
+def test_duplicates_leaks_and_bad_pictures_are_listed(root, opened):
     check_content(splits_of_run(open_run(root / "demo")))
     app = opened(root, "data", run="demo-baseline", versus="demo", list="Duplicate pictures")
     [rows] = app.rows("likeness")
@@ -166,7 +166,7 @@ def test_duplicates_leaks_and_bad_pictures(root, opened):
     assert "broken: " in str(app.tables())
 
 
-def test_empty_captions_in_every_order(root, opened):
+def test_empty_captions_can_be_sorted(root, opened):
     app = opened(root, "data", run="demo", versus="—", list="Empty captions")
     [rows] = app.rows("content words")
     assert (rows[0]["content words"], rows[0]["words"]) == ("0", "2")
@@ -177,7 +177,7 @@ def test_empty_captions_in_every_order(root, opened):
         assert values == sorted(values, reverse=order == "generic")
 
 
-def test_a_large_split_has_a_sample(root, opened, monkeypatch):
+def test_data_and_review_pages_sample_a_large_split(root, opened, monkeypatch):
     drawn = draw_sample(10, open_run(root / "demo").image_of_text("dev"), scores=100)
     monkeypatch.setattr(Run, "sample", lambda self, split, **_: drawn)
     st.cache_resource.clear()

@@ -12,7 +12,7 @@ SLIDERS = {"epsilon": 0.3, "mu": 0.2, "gamma": 0.1, "tau": 0.05}
 SIDES = ("split", "batch", "bank")
 
 
-def test_every_setting(roots, opened):
+def test_every_setting_of_the_diversity_page(roots, opened):
     app = opened(roots["two"], "diversity")
     assert [app.value(key) for key in SLIDERS] == [0.1, 0.1, 0.3, 1.0]  # as in training
     assert app.saying("demo-baseline", "eq. 4")
@@ -31,7 +31,7 @@ def test_every_setting(roots, opened):
         assert app.saying(f"{number.capitalize()} 7")
 
 
-def test_ambiguity_by_captions_alone_is_beside_diversity(roots, opened):
+def test_diversity_is_compared_with_ambiguity_from_captions_alone(roots, opened):
     app = opened(roots["two"], "diversity").change(fits=True)
     run = open_run(roots["two"] / "demo")
     rho = rank_correlation(run.diversity("dev")["diversity"], pd.Series(fitting_images(run, "dev")))
@@ -39,7 +39,7 @@ def test_ambiguity_by_captions_alone_is_beside_diversity(roots, opened):
     assert "fits" not in app.change(anchors="image").keys("toggle")
 
 
-def test_anchors_are_ranked_by_change_and_walked(roots, opened):
+def test_anchors_can_be_ranked_and_stepped_through(roots, opened):
     app = opened(roots["two"], "diversity")
     first, second = (open_run(roots["two"] / name).diversity("dev") for name in ("demo-baseline", "demo"))
     moves = diversity_changes(first, second)["change"]
@@ -51,7 +51,7 @@ def test_anchors_are_ranked_by_change_and_walked(roots, opened):
     assert app.click("caption-previous").value("caption") == best
 
 
-def test_words_that_no_caption_holds(roots, opened):
+def test_words_that_no_caption_contains_are_refused(roots, opened):
     app = opened(roots["two"], "diversity").change(words="zebra")
     assert app.refusals()
     assert "caption" not in app.keys("number_input")  # nothing is open

@@ -22,7 +22,7 @@ ORIGINS = (b"http://evil.example", b"null", b"http://127.0.0.1:8502", b"http://1
 ORIGINS += (b"http://localhost:8501", b"https://127.0.0.1:8501")
 
 
-def test_this_machine_is_allowed_and_everybody_else_is_not():
+def test_only_requests_from_this_machine_are_allowed():
     for host in (b"localhost", b"127.0.0.1", b"localhost:8501", b"127.0.0.1:1", b"LOCALHOST:80"):
         assert is_allowed([(b"host", host)])
         assert is_allowed([(b"host", host), (b"origin", b"http://" + host)])
@@ -66,14 +66,14 @@ REACHED = {"type": "reached"}
         ("websocket", {"websocket.http.response": {}}, "websocket.http.response.start"),
     ],
 )
-def test_the_app_behind_is_not_reached(kind, extensions, answer):
+def test_refused_requests_do_not_reach_the_app(kind, extensions, answer):
     first, *further = response(kind, b"evil.example", REACHED, extensions=extensions)
     assert (first["type"], first.get("status", 403)) == (answer, 403)
     assert REACHED not in further
 
 
 @pytest.mark.parametrize("kind", ["http.response.start", "websocket.accept"])
-def test_the_headers_of_an_answer_are_added_once_and_name_the_own_port(kind):
+def test_security_headers_are_added_once_with_the_servers_port(kind):
     theirs = [(b"Referrer-Policy", b"unsafe-url"), (b"etag", b"1")]
     [answer] = response(kind.partition(".")[0], OWN[1], {"type": kind, "headers": theirs})
     headers = dict(answer["headers"])
@@ -99,13 +99,13 @@ PAIR = "run=x-baseline&run=x&split=dev"
         ("/train", "run=gone&versus=—", "/train", "run=gone"),
     ],
 )
-def test_what_is_missing_is_added(path, query, page, completed):
+def test_missing_parts_of_an_address_are_added(path, query, page, completed):
     address = urlsplit(complete(path, query, RUNS))
     assert (address.path, parse_qsl(address.query)) == (page, parse_qsl(completed))
     assert complete(page, address.query, RUNS) is None
 
 
-def test_other_addresses_stay_and_without_a_run_the_start_page_comes_first():
+def test_other_addresses_are_kept_and_without_runs_the_start_page_opens():
     for path in ("/static/js/index.js", "/_stcore/health", "/start", "/none", "//overview"):
         assert complete(path, "", RUNS) is None
     assert complete("/", "", []) == "/start"
@@ -130,11 +130,11 @@ def run(name, created="2026-01-01", **values):
         ([run("a")], ["a"]),
     ],
 )
-def test_a_baseline_a_zero_shot_run_or_the_oldest_is_compared_with(runs, names):
+def test_the_default_comparison_is_a_baseline_zero_shot_or_oldest_run(runs, names):
     assert default_runs(runs) == names
 
 
-def test_the_comparison_follows_the_runs_until_somebody_chooses(tmp_path, opened):
+def test_the_comparison_includes_new_runs_until_runs_are_chosen(tmp_path, opened):
     """For example, the demo's second run finishes while the first page is open."""
     write_run(tmp_path, "demo-baseline", images=4)
     assert complete("/", "", [run("demo-baseline", splits=("dev",))]) == "/overview?split=dev"
@@ -150,7 +150,7 @@ def test_the_comparison_follows_the_runs_until_somebody_chooses(tmp_path, opened
     assert app.again().value("run") == ["demo-baseline"]
 
 
-def test_accepted_connections_send_at_once():
+def test_accepted_connections_have_tcp_nodelay():
     """The socket is opened as Streamlit does it; asyncio sets TCP_NODELAY only if the protocol is given."""
     with socket.socket(socket.AF_INET) as listening, socket.socket() as client:
         listening.bind(("127.0.0.1", 0))

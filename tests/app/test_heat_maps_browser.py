@@ -65,7 +65,7 @@ def assert_close(figure, values, atol=1e-5):
     np.testing.assert_allclose(np.ravel(figure["rows"]), values, atol=atol)
 
 
-def test_a_word_is_picked_and_its_regions_are_lit(visit, heat):
+def test_selecting_a_word_highlights_its_regions(visit, heat):
     plain, scored = (open_run(heat / name) for name in ("plain", "words"))
     visit.open("retrieval?run=plain&versus=words&query-text=3&heat=true")
     expected = [heat_map(run, "dev", CAPTION, 1, "cosine") for run in (plain, scored)]
@@ -98,7 +98,7 @@ def test_a_word_is_picked_and_its_regions_are_lit(visit, heat):
     np.testing.assert_allclose(row[1:], expected[1].values[other], atol=0.006)
 
 
-def test_a_hostile_text_and_an_upload_have_maps(visit, heat, listener):
+def test_hostile_texts_and_uploads_have_heat_maps(visit, heat, listener):
     """Their maps use the towers of a pretrained run, or those that made a run's features."""
     port, requests = listener
     text = payloads(port)[3]
@@ -128,7 +128,7 @@ def test_a_hostile_text_and_an_upload_have_maps(visit, heat, listener):
     assert requests == []
 
 
-def test_an_anchor_and_regions_without_boxes(visit, heat):
+def test_heat_map_of_an_anchor_without_boxes_is_a_bar_chart(visit, heat):
     visit.open("diversity?run=bare&versus=—&caption=3&heat=true")
     figure, run = drawn(visit), open_run(heat / "bare")
     assert figure["type"] == "bar"

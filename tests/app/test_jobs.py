@@ -29,7 +29,7 @@ def until_over(name):
     until(lambda: (job := jobs.current(name)) is None or not job.running)
 
 
-def test_two_names_are_two_jobs_and_one_name_is_one(root):
+def test_each_name_has_at_most_one_job(root):
     training = jobs.start(WAIT)
     layout = jobs.start(WAIT, "layout-0123")
     try:
@@ -53,7 +53,7 @@ def test_a_job_name_cannot_leave_its_folder(name):
         jobs.folder_of(name)
 
 
-def test_a_job_that_ended_long_ago_is_forgotten_when_the_next_one_starts(root):
+def test_starting_a_job_removes_those_that_ended_long_ago(root):
     work = root / ".work"
     old, recent, running = "layout-old", "layout-recent", "layout-running"
     for name in (old, recent):
@@ -74,7 +74,7 @@ def test_a_job_that_ended_long_ago_is_forgotten_when_the_next_one_starts(root):
         jobs.stop(running)
 
 
-def test_a_pipe_in_place_of_a_job_is_left_alone_without_waiting_for_its_writer(root):
+def test_a_pipe_in_place_of_a_job_is_ignored_without_blocking(root):
     pipe = root / ".work" / "layout-pipe"
     pipe.parent.mkdir()
     os.mkfifo(pipe)

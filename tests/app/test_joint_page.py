@@ -28,7 +28,7 @@ def root(tmp_path_factory):
     return write_pair(tmp_path_factory.mktemp("joint") / "runs")
 
 
-def test_a_map_is_offered_never_begun_and_pca_is_shown_meanwhile(tmp_path, opened):
+def test_a_map_is_computed_only_on_request_and_pca_shown_meanwhile(tmp_path, opened):
     root = write_pair(tmp_path / "runs")
     app = opened(root, "joint")
     assert len(app.labels("Compute")) == 1
@@ -60,7 +60,7 @@ def test_every_colour_with_everything_selected(root, opened):
     assert all("caption 7 · image 1 · 1.png<br>scene 1, told in way 2" in figure for figure in figures)
 
 
-def test_one_run_alone_and_an_empty_area(root, opened):
+def test_an_empty_area_and_a_single_run(root, opened):
     app = opened(root, "joint", area="a:50,50,60,50,60,60", versus="—")
     assert not app.tables()
     app.change(slice="image == 3")
@@ -73,7 +73,7 @@ def test_one_run_alone_and_an_empty_area(root, opened):
     ("method", "shown", "images", "captions"),
     [("t-SNE", "Images", 20, 0), ("PCA", "Captions", 0, 100), ("t-SNE", "Both, centred", 20, 100)],
 )
-def test_each_modality(root, opened, method, shown, images, captions):
+def test_maps_of_each_modality(root, opened, method, shown, images, captions):
     modalities = shown.lower().removeprefix("both, ")
     if method == "t-SNE":
         settings = LayoutSettings("tsne", perplexity=5.0, modalities=modalities)
@@ -92,14 +92,14 @@ def test_each_modality(root, opened, method, shown, images, captions):
     assert not app.saying("selected:")
 
 
-def test_a_single_match_is_opened_and_a_text_without_one_is_quoted(root, opened):
+def test_a_single_match_is_opened_and_an_unmatched_text_is_quoted(root, opened):
     app = opened(root, "joint", map="PCA", find="caption 7")
     assert app.saying("“caption 7”", 1)
     assert app.saying("Caption 7", "image 1")
     assert app.change(find="<b>unicorn</b>").saying("“<b>unicorn</b>”")
 
 
-def test_a_kept_map_is_shown_and_a_damaged_one_is_named(root, opened):
+def test_a_stored_map_is_shown_and_a_damaged_one_is_named(root, opened):
     runs = [root / name for name in ("demo-baseline", "demo")]
     made = make_layouts(runs, "dev", LayoutSettings("tsne", perplexity=10.0))
     assert not opened(root, "joint", map="t-SNE", perplexity="10").labels("Compute")
@@ -109,7 +109,7 @@ def test_a_kept_map_is_shown_and_a_damaged_one_is_named(root, opened):
     assert app.labels("Compute")
 
 
-def test_commands_run_beside_the_app_and_are_cancelled(root, monkeypatch):
+def test_background_commands_finish_or_are_cancelled(root, monkeypatch):
     monkeypatch.setenv("CODER_CHECKPOINTS", str(root))
     options = (str(root / "demo"), "--split", "dev", "--method", "pca")
     command = jobs.module_command("coder_core.project", *options)

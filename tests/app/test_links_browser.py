@@ -6,7 +6,7 @@ DEFAULT = {"run": ["demo-baseline", "demo"], "split": ["dev"]}
 PAIR = "run=demo-baseline&run=demo&split=dev"
 
 
-def test_the_bare_address_names_its_runs_and_a_saved_view_opens_it(visit):
+def test_a_bare_address_gets_the_default_runs_and_a_saved_view_reopens_it(visit):
     visit.open("?figures=SVG")
     assert urlsplit(visit.page.url).path == "/overview"
     assert visit.query() == DEFAULT | {"figures": ["SVG"]}
@@ -46,7 +46,7 @@ def test_a_link_keeps_its_runs_on_every_page_and_back_takes_one_step(visit):
         assert visit.query() == swapped
 
 
-def test_one_press_leads_back_to_a_page_as_it_was(visit):
+def test_back_restores_the_previous_page_in_one_step(visit):
     """Its address holds the value of a control whose name the next page also uses."""
     visit.open(f"similarity?{PAIR}")
     visit.page.get_by_text("Images", exact=True).first.click()
@@ -63,7 +63,7 @@ def test_one_press_leads_back_to_a_page_as_it_was(visit):
     assert visit.page.get_by_role("radio", name="Images").first.is_checked()
 
 
-def test_another_run_or_sample_is_in_the_address_at_once_and_back_returns(visit):
+def test_choosing_a_run_or_sample_updates_the_address_and_back_undoes_it(visit):
     """The measure adds no step to the history and is not carried to other pages; the opened sample is."""
     visit.open(f"diversity?{PAIR}&measure=Entropy&caption=7")
     visit.page.get_by_role("combobox", name="Runs").click()

@@ -37,7 +37,7 @@ def test_inside_agrees_with_winding_angles_on_random_stars():
         np.testing.assert_array_equal(map_selection.inside(plane, [tuple(c) for c in star.tolist()]), winding)
 
 
-def test_a_choice_survives_the_url():
+def test_a_selection_survives_the_url():
     lassoed = Selection((Area(0, SQUARE), Area(1, ((0.125, -3.5), (10.0, 4.0), (5.0, 6.0)))), (7, 12))
     text = map_selection.to_text(lassoed)
     assert text == "a:0,0,2,0,2,2,0,2!b:0.125,-3.5,10,4,5,6!p:7,12"
@@ -48,7 +48,7 @@ def test_a_choice_survives_the_url():
         assert map_selection.from_text(text) == Selection(), text
 
 
-def test_a_lasso_a_box_and_clicks_as_a_chart_reports_them():
+def test_lassos_boxes_and_clicks_of_a_chart_are_read():
     lasso = {"xref": "x2", "yref": "y2", "x": [0.0, 2.00004, 2.0], "y": [0.0, 0.0, 2.0]}
     box = {"xref": "x", "yref": "y", "x": [3.0, 1.0], "y": [4.0, 2.0]}
     drawn = {"selection": {"lasso": [lasso], "box": [box], "points": [{"customdata": 3}]}}
@@ -62,7 +62,7 @@ def test_a_lasso_a_box_and_clicks_as_a_chart_reports_them():
     assert not map_selection.from_chart({"selection": {"lasso": [{"x": [1, 2], "y": [1]}]}})
 
 
-def test_a_long_lasso_is_thinned_and_still_holds_what_it_held():
+def test_a_long_lasso_is_simplified_without_losing_points():
     angle = np.linspace(0, 2 * np.pi, 2000, endpoint=False)
     lasso = {"xref": "x", "x": (8 + 3 * np.cos(angle)).tolist(), "y": (2 + 3 * np.sin(angle)).tolist()}
     drawn = map_selection.from_chart({"selection": {"lasso": [lasso]}})
@@ -73,7 +73,7 @@ def test_a_long_lasso_is_thinned_and_still_holds_what_it_held():
     assert (map_selection.inside(plane, drawn.areas[0].corners) != expected).mean() < 0.002
 
 
-def test_areas_on_either_map_choose_the_same_samples_on_both():
+def test_areas_on_either_map_select_the_same_samples_on_both():
     first = np.array([[1.0, 1.0], [5.0, 5.0], [9.0, 9.0], [9.0, 1.0]])
     second = first[[2, 0, 1, 3]]  # sample 1 is at (1, 1) on the second map
     areas = Selection((Area(0, SQUARE), Area(1, SQUARE)), (3, 99))
@@ -94,7 +94,7 @@ QUERIES |= {"red STAR": [0, 3], "star": [0, 1, 3, 4], "1007.JPG": [2], "star rin
 QUERIES |= {"": [], "  ": [], "(": [], ".*": []}
 
 
-def test_a_search_by_number_file_and_words():
+def test_samples_are_found_by_number_file_and_words():
     text = ["a red star", "", "a box", "a red star", "one blue star", "a box"]
     modality, rows = ["image"] * 3 + ["caption"] * 3, [0, 1, 2, 0, 1, 2]
     table = pd.DataFrame({"modality": modality, "number": rows, "image": rows, "text": text})
@@ -103,7 +103,7 @@ def test_a_search_by_number_file_and_words():
     assert found == QUERIES
 
 
-def test_pairs_of_an_image_and_of_a_caption():
+def test_pairs_of_images_and_captions_are_listed_up_to_a_limit():
     owner = np.array([0, 0, 1, 2])
     for points, expected in (([0], [[0, 3], [0, 4]]), ([1, 6], [[1, 5], [2, 6]])):
         pairs, total = map_selection.pairs_of(np.array(points), owner, 3, 10)
@@ -113,14 +113,14 @@ def test_pairs_of_an_image_and_of_a_caption():
     assert map_selection.pairs_of(np.zeros(0, dtype=int), owner, 3, 2)[1] == 0
 
 
-def test_outcomes_are_filtered_by_change():
+def test_outcomes_are_filtered_and_sorted_by_change():
     columns = {"query": [0, 1, 2], "outcome": ["fixed", "broken", "fixed"], "change": [1, -9, 5]}
     changes = pd.DataFrame(columns)
     assert selection.by_outcome(changes, "fixed")["query"].tolist() == [2, 0]
     assert selection.by_outcome(changes, None)["query"].tolist() == [1, 2, 0]
 
 
-def test_tenths_by_hand():
+def test_recall_by_tenth_of_spread_by_hand():
     """The two of twenty anchors with the lowest spread miss their match."""
     spread = np.arange(20.0)[::-1]
     tenths = selection.recall_by_tenth(spread, np.where(spread < 2, 50, 0), 10)
@@ -135,7 +135,7 @@ def test_words_match_in_any_order_and_case():
         assert selection.matching(captions, words).tolist() == expected
 
 
-def test_neighbours_and_failures_stay_inside_an_order():
+def test_stepping_to_neighbours_and_failures_stays_inside_an_order():
     for current, step, expected in ((5, 1, 9), (5, -1, 5), (9, 1, 2), (2, 1, 2), (77, 1, 5)):
         assert selection.neighbour([5, 9, 2], current, step) == expected
     failed = np.isin(np.arange(10), [9, 7, 1])

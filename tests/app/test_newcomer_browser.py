@@ -58,7 +58,7 @@ def verdicts(file):
     return [(review.caption, review.verdict) for review in read_reviews(file).all] if file.exists() else []
 
 
-def test_from_a_comparison_to_a_training_with_verdicts(trained, browser, tmp_path):
+def test_a_newcomer_gets_from_a_comparison_to_training_with_verdicts(trained, browser, tmp_path):
     file, new = trained.parent / "sets" / "tiny" / "reviews.jsonl", trained / "coder-reviewed"
     with serve(trained, tmp_path / "log") as port:
         visit = Visit(browser, port)
@@ -100,7 +100,7 @@ def test_from_a_comparison_to_a_training_with_verdicts(trained, browser, tmp_pat
     assert one.clicks <= MOST_CLICKS
 
 
-def test_from_suspicious_pairs_to_a_training_without_them(browser, tmp_path):
+def test_a_newcomer_gets_from_suspicious_pairs_to_training_without_them(browser, tmp_path):
     """The run leaves out the pairs that the Data page counts, by the same two judges."""
     root, new = tmp_path / "runs", tmp_path / "runs" / "mine-other-half-cleaned"
     judges = [root / "mine-half", root / "mine-other-half"]

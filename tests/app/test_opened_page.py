@@ -10,7 +10,7 @@ PANEL = 'class="cl-sample"'
 
 
 @pytest.mark.parametrize("page", ["overview", "train", "start"])
-def test_a_sample_of_the_address_is_in_the_panel_with_its_ranks(roots, page, opened):
+def test_the_sample_in_the_address_is_shown_with_its_ranks(roots, page, opened):
     assert PANEL not in opened(roots["two"], page).texts()
     app = opened(roots["two"], page, sample="caption-12")
     [panel] = [part for part in app.parts() if PANEL in part]
@@ -25,7 +25,7 @@ def test_a_sample_of_the_address_is_in_the_panel_with_its_ranks(roots, page, ope
 
 
 @pytest.mark.parametrize("name", ["caption-100", "image-20", "caption--1", "<b>", "image-1.5"])
-def test_a_name_of_no_sample_opens_nothing(roots, name, opened):
+def test_an_unknown_sample_opens_nothing(roots, name, opened):
     assert PANEL not in opened(roots["two"], "overview", sample=name).texts()
 
 

@@ -61,7 +61,7 @@ def test_similarities_of_any_number_of_runs_are_side_by_side(tmp_path, opened):
     assert len(app.figures()) == 3
 
 
-def test_mrr_ndcg_and_the_metrics_by_judgements_of_a_file_are_shown(tmp_path, opened):
+def test_mrr_ndcg_and_metrics_by_a_qrels_file_are_shown(tmp_path, opened):
     root, out, file = tmp_path / "runs", tmp_path / "out.json", tmp_path / "a *b* <i>.txt"
     runs = [str(import_run_folder(root, name, noise=noise)) for name, noise in (("a", 3.0), ("b", 2.0))]
     ids = [(f"image%20{image}#0", f"image%20{image}") for image in range(30)]
@@ -128,7 +128,7 @@ def test_a_view_is_saved_under_a_name_and_listed(tmp_path, opened):
     assert saved_views(tmp_path)["first"].startswith("overview?")
 
 
-def test_a_file_of_views_that_holds_something_else_is_named_and_kept(tmp_path):
+def test_an_invalid_file_of_views_is_named_and_kept(tmp_path):
     file, addresses = tmp_path / ".views.json", ("https://x.org/?y", "javascript:1", 3)
     for content in ("{", '["a"]', '{"": "joint?run=a"}', *(json.dumps({"a": value}) for value in addresses)):
         file.write_text(content)
@@ -139,7 +139,7 @@ def test_a_file_of_views_that_holds_something_else_is_named_and_kept(tmp_path):
         assert file.read_text() == content
 
 
-def test_what_the_second_run_fixed_and_broke_is_listed_and_opens_in_retrieval(roots, opened):
+def test_fixed_and_broken_queries_are_listed_and_open_in_retrieval(roots, opened):
     app = opened(roots["two"], "overview")
     fixed, *broken = app.rows("now")
     for rows, expected in ((fixed, (False, True)), *((rows, (True, False)) for rows in broken)):

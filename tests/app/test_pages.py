@@ -54,7 +54,7 @@ def test_an_empty_slice_leaves_nothing_to_show(root, page, opened):
     assert not app.tables()
 
 
-def test_the_first_page_offers_to_train_or_leads_to_the_runs_the_baseline_first(roots, opened):
+def test_the_first_page_offers_training_or_links_to_runs_baseline_first(roots, opened):
     assert len(opened(roots["none"], "").button) == 1
     app = opened(roots["two"], "start")
     assert not app.main.get("button")
@@ -69,7 +69,7 @@ def test_the_first_page_offers_to_train_or_leads_to_the_runs_the_baseline_first(
 ENTRIES = ["overview", "retrieval", "diversity", "joint", "slices", "data", "train"]
 
 
-def test_the_sidebar_has_entries_of_what_the_runs_have_and_pairs_of_pages_share_one(tmp_path, opened):
+def test_sidebar_entries_depend_on_the_runs_and_paired_pages_share_one(tmp_path, opened):
     folder = tmp_path / "runs"
     write_concept_run(folder, "concepts", images=12)
     write_run(folder, "plain", images=12)
@@ -85,7 +85,7 @@ def test_the_sidebar_has_entries_of_what_the_runs_have_and_pairs_of_pages_share_
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_a_link_opens_its_runs_where_they_can_be_compared(root, page, opened):
+def test_a_link_opens_its_runs_if_they_are_comparable(root, page, opened):
     for versus, runs in (("beta", ["gamma", "beta"]), ("—", ["gamma"])):
         app = opened(root, page, run="gamma", versus=versus)
         assert app.value("run") == runs
@@ -97,7 +97,7 @@ def test_a_link_opens_its_runs_where_they_can_be_compared(root, page, opened):
 
 
 @pytest.mark.parametrize("page", [*ABOUT_SCORES, "joint", "slices"])
-def test_every_figure_is_a_table_too_on_request(roots, page, opened):
+def test_every_figure_can_be_shown_as_a_table(roots, page, opened):
     app = opened(roots["two"], page, values="true", map="PCA")
     assert app.value("values")
     figures = {chart.proto.alt for chart in app.get("plotly_chart")}
@@ -110,7 +110,7 @@ def test_every_figure_is_a_table_too_on_request(roots, page, opened):
 
 
 @pytest.mark.parametrize("page", [*ABOUT_SCORES, "joint", "clusters"])
-def test_a_run_that_scores_pairs(root, page, opened):
+def test_pages_of_a_run_that_scores_pairs(root, page, opened):
     app, alone = (opened(root, page, run=run, versus=to) for run, to in (("beta", "scored"), ("scored", "—")))
     if page in ABOUT_SCORES:
         for shown in (app, alone):
@@ -123,7 +123,7 @@ def test_a_run_that_scores_pairs(root, page, opened):
 
 
 @pytest.mark.parametrize("page", PARAMETERS)
-def test_strange_values_change_nothing(roots, tmp_path, page, opened):
+def test_invalid_url_parameters_change_nothing(roots, tmp_path, page, opened):
     root = write_concept_run(tmp_path / "runs", "one").parent if page == "concepts" else roots["two"]
     plain = opened(root, page)
     for value in STRANGE:
@@ -136,7 +136,7 @@ def test_strange_values_change_nothing(roots, tmp_path, page, opened):
         assert "<script>" not in strange.texts() + nothing.texts()
 
 
-def test_a_split_of_any_chosen_run_is_offered_and_shows_those_that_have_it(tmp_path, opened):
+def test_splits_of_any_chosen_run_are_offered_and_show_runs_that_have_them(tmp_path, opened):
     for name in ("demo-baseline", "demo"):
         folder = write_run(tmp_path, name, images=12, pictures=False)
     v, w, owner = synthetic(12, noise=1.0)

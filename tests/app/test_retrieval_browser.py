@@ -17,7 +17,7 @@ from tests.support.visits import row_number
 PAIR = "run=demo-baseline&versus=demo"
 
 
-def test_a_click_enter_and_space_open_a_row_and_tables_page_filter_and_sort(visit, runs):
+def test_clicks_and_keys_open_rows_and_tables_page_filter_and_sort(visit, runs):
     visit.open(f"retrieval?{PAIR}&at=1")
     rows = visit.page.locator("tbody tr")
     assert rows.first.get_attribute("aria-selected") == "true"
@@ -93,7 +93,7 @@ def test_a_click_on_any_thumbnail_opens_the_large_picture(visit, runs):
     visit.show(f"{name.capitalize().replace('-', ' ')} of image ")
 
 
-def test_a_row_opens_its_sample_in_sight_and_its_links_lead_to_it_in_one_document(visit, runs):
+def test_a_row_opens_its_sample_in_view_and_its_links_need_no_reload(visit, runs):
     visit.open(f"retrieval?{PAIR}&at=1")
     number, panel = row_number(visit, 3), visit.page.locator(".st-key-opened")
     visit.page.locator("tbody tr").nth(3).locator("td").last.click()
@@ -138,7 +138,7 @@ def click_bar(visit, chart, trace, position):
     visit.page.mouse.click(*point)
 
 
-def test_cells_and_bars_of_ranks_near_misses_and_hubs_lead_to_their_queries(visit, runs):
+def test_clicks_on_chart_cells_and_bars_open_their_queries(visit, runs):
     visit.open(f"retrieval?{PAIR}&query-text=7")
     second = open_run(runs / "demo")
     changes = compare(open_run(runs / "demo-baseline"), second, "dev")
@@ -181,7 +181,7 @@ def test_cells_and_bars_of_ranks_near_misses_and_hubs_lead_to_their_queries(visi
     assert downloaded.loc[3, "file"] == "3.png"
 
 
-def test_a_third_run_is_chosen_shown_and_carried_on(visit, runs):
+def test_a_third_run_is_shown_and_kept_on_other_pages(visit, runs):
     visit.open("retrieval?run=demo-baseline&run=demo-late")
     visit.page.get_by_role("combobox", name="Runs").click()
     visit.page.get_by_role("option", name="demo", exact=True).click()
@@ -233,7 +233,7 @@ def test_exported_rows_name_their_samples_and_the_report_opens_from_disk(visit, 
     assert 'class="own"' in file.read_text()
 
 
-def test_a_slice_goes_from_its_table_to_the_other_pages(visit, runs):
+def test_a_slice_chosen_from_the_table_applies_to_other_pages(visit, runs):
     visit.open(f"slices?{PAIR}", charts=False)
     visit.page.get_by_role("grid", name="slices").locator("tbody tr").first.click()
     visit.reach("[?&]slice=")

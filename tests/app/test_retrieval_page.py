@@ -21,7 +21,7 @@ from tests.support.run_folders import write_run
 DIRECTIONS = {"text": "t2i", "image": "i2t"}
 
 
-def test_likely_matches_are_a_filter_and_a_number(roots, opened):
+def test_likely_matches_can_be_marked_filtered_and_counted(roots, opened):
     runs = [open_run(roots["two"] / name) for name in ("demo-baseline", "demo")]
     vectors = text_vectors(runs[1], "dev")
     first, guesses = (likely_matches(run, "dev", "t2i", vectors) for run in runs)
@@ -37,7 +37,7 @@ def test_likely_matches_are_a_filter_and_a_number(roots, opened):
         assert guesses.probably_right(1)[int(app.value("query-text") or 0)]
 
 
-def test_likely_matches_sampled(roots, tmp_path, opened, monkeypatch):
+def test_likely_matches_of_a_large_split_are_sampled(roots, tmp_path, opened, monkeypatch):
     shutil.copytree(roots["one"] / "demo", tmp_path / "demo")
     monkeypatch.setattr(sampling, "SCORES_AT_MOST", 20 * 100 - 1)
     monkeypatch.setattr(sampling, "QUERIES_AT_MOST", 30)
@@ -58,7 +58,7 @@ def test_likely_matches_sampled(roots, tmp_path, opened, monkeypatch):
     assert opened(tmp_path, "reviews").change(queue="likely").saying(30, 100)
 
 
-def test_judgements_beside_the_data_are_shown_beside_the_labels(tmp_path, opened):
+def test_judgements_in_the_data_folder_are_shown_beside_the_labels(tmp_path, opened):
     for name, noise in (("beta", 2.0), ("gamma", 3.0)):
         write_run(tmp_path, name, images=12, noise=noise)
     run = open_run(tmp_path / "gamma")
@@ -96,7 +96,7 @@ def test_judgements_beside_the_data_are_shown_beside_the_labels(tmp_path, opened
     assert f"<b>{first}" not in app.texts()
 
 
-def test_judgements_of_coco(tmp_path, opened, monkeypatch):
+def test_coco_judgements_are_offered_for_coco_images(tmp_path, opened, monkeypatch):
     package = Path(str(find_spec("eccv_caption").submodule_search_locations[0])) / "data"
     images = list(json.loads((package / "eccv_image_to_caption.json").read_text()))[:12]
     names = [f"{name}.jpg" for name in images]
@@ -114,7 +114,7 @@ PAGES = [("two", "text"), ("two", "image"), ("damaged", "image"), ("imported", "
 
 
 @pytest.mark.parametrize(("root", "direction"), PAGES)
-def test_outcomes_near_misses_and_hubs(roots, root, direction, opened):
+def test_every_outcome_near_misses_and_hubs_can_be_shown(roots, root, direction, opened):
     app = opened(roots[root], "retrieval", at="5").change(direction=direction)
     pair = "outcome" in app.keys("segmented_control")
     for outcome in ("fixed", "broken", "both wrong", "both right") if pair else ("found", "missed"):
@@ -134,7 +134,7 @@ def test_a_new_list_opens_its_first_row(roots, opened):
 
 
 @pytest.mark.parametrize("direction", DIRECTIONS)
-def test_hub_correction_is_listed(roots, tmp_path, direction, opened):
+def test_queries_fixed_and_broken_by_hub_correction_are_listed(roots, tmp_path, direction, opened):
     run = open_run(shutil.copytree(roots["one"] / "demo", tmp_path / "demo"))
     pair = [EmbeddingPair(*map(np.array, run.embeddings("dev")))], run.image_of_text("dev")
     correction, _ = correct_hubs(run.path, "dev", "dev", lambda name: pair)
@@ -150,7 +150,7 @@ def test_hub_correction_is_listed(roots, tmp_path, direction, opened):
         assert [bool(queries[number]) for number in numbers] == [True] * int(queries.any())
 
 
-def test_next_failure_is_a_failure(roots, opened):
+def test_next_failure_steps_through_failed_queries(roots, opened):
     ranks = open_run(roots["two"] / "demo").ranks("dev")["t2i"]
     app = opened(roots["two"], "retrieval")
     walked = [app.click("query-text-failure-1").value("query-text") for _ in range(3)]
@@ -161,7 +161,7 @@ def test_next_failure_is_a_failure(roots, opened):
     assert linked.value("query-text") == 7  # even if the filter leaves it out
 
 
-def test_the_rank_change_and_the_links_of_a_query(roots, opened):
+def test_a_query_shows_its_rank_change_and_links(roots, opened):
     names = ("demo-baseline", "demo")
     first, second = (int(open_run(roots["two"] / name).ranks("dev")["t2i"][3]) + 1 for name in names)
     app = opened(roots["two"], "retrieval", query_text="3")
@@ -172,7 +172,7 @@ def test_the_rank_change_and_the_links_of_a_query(roots, opened):
     assert 'href="retrieval?' not in app.texts()
 
 
-def test_an_upload_that_is_no_picture_is_refused(roots, opened):
+def test_an_upload_that_is_not_a_picture_is_refused(roots, opened):
     app = opened(roots["two"], "retrieval", ask="Picture")
     assert app.refusals()
     torn, large = b"\x89PNG\r\n\x1a\n" + bytes(200), bytes(10_000_001)
@@ -185,7 +185,7 @@ def test_an_upload_that_is_no_picture_is_refused(roots, opened):
 @pytest.mark.parametrize(
     ("root", "runs"), [("two", ["demo-baseline", "demo"]), ("imported", ["clip-pictures"])]
 )
-def test_a_picture_asks_as_its_sample(roots, root, runs, opened):
+def test_an_uploaded_picture_of_the_split_queries_as_its_sample(roots, root, runs, opened):
     app = opened(roots[root], "retrieval", run=runs[0], versus=[*runs, "—"][1], ask="Picture")
     app.upload("mine.png", (roots["two"].parent / "two-pictures" / "7.png").read_bytes())
     assert len(app.saying("image 7", "query")) >= len(runs)
@@ -207,7 +207,7 @@ def test_a_free_text_needs_a_run_with_a_model(roots, opened):
         assert refusal not in before
 
 
-def test_without_pictures_ids_and_captions_take_their_place(roots, opened):
+def test_ids_and_captions_replace_missing_pictures(roots, opened):
     app = opened(roots["damaged"], "retrieval", query_text="0")
     assert app.texts().count('class="cl-card') == 10
     assert "<img" not in app.texts()
@@ -218,7 +218,7 @@ def test_without_pictures_ids_and_captions_take_their_place(roots, opened):
     assert {(sample["picture"], sample["small"].split()[0]) for sample in samples} == {("", "caption")}
 
 
-def test_saved_queries_of_an_imported_run(roots, opened):
+def test_saved_queries_of_an_imported_run_can_be_searched(roots, opened):
     app = opened(roots["imported"], "retrieval", run="clip-pictures", versus="clip", ask="Free text")
     [table] = app.tables()
     assert [row["cells"] for row in table["rows"]] == [["query 0"], ["query 1"], ["query 2"]]

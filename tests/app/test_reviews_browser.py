@@ -69,7 +69,7 @@ def judged(runs, tab):
     (runs / "reviews.jsonl").unlink()
 
 
-def test_verdicts_tags_and_notes_of_two_reviewers(judged, visit, to):
+def test_hostile_tags_and_notes_are_saved_and_select_slices(judged, visit, to):
     before = len(read_reviews(judged).by_reviewer["anna"])
     queue(visit, "anna", "Most ambiguous")
     table = visit.page.get_by_role("table", name="pairs of reviewers")
@@ -98,7 +98,7 @@ def test_verdicts_tags_and_notes_of_two_reviewers(judged, visit, to):
         visit.show(shown) if shown else visit.unsliced()
 
 
-def test_a_menu_of_a_card_and_a_key_say_that_a_pair_also_matches(judged, visit):
+def test_a_key_and_a_card_menu_mark_a_pair_as_also_matching(judged, visit):
     before = list(read_reviews(judged).verdicts.values()).count("also-matches")
     queue(visit, "ben", "Near misses")
     progress = visit.page.get_by_text(re.compile(r"^\d+ of \d+ ")).first.inner_text()
@@ -116,7 +116,7 @@ def test_a_menu_of_a_card_and_a_key_say_that_a_pair_also_matches(judged, visit):
 
 
 @pytest.mark.parametrize("width", [390, 1280])
-def test_a_toast_takes_a_verdict_back_and_goes_with_the_page(judged, visit, width):
+def test_a_toast_undoes_a_verdict_and_closes_with_the_page(judged, visit, width):
     visit.page.set_viewport_size({"width": width, "height": 844})
     panel = visit.page.locator(".st-key-opened")
     for page in ("data", "retrieval"):
@@ -137,7 +137,7 @@ def test_a_toast_takes_a_verdict_back_and_goes_with_the_page(judged, visit, widt
     panel.get_by_role("button", name="Undo").wait_for(state="detached")
 
 
-def test_a_report_requests_nothing(judged, runs, visit, to, tmp_path):
+def test_an_opened_report_makes_no_requests(judged, runs, visit, to, tmp_path):
     report = tmp_path / "report.html"
     arguments = [str(runs / "demo"), "--split", "dev", "--reviews", str(judged), "--out", str(report)]
     assert write_report([*arguments, "--question", NOTE.format(to=to)]) == 0

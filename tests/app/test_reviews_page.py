@@ -29,7 +29,7 @@ def file(root):
     return root / "reviews.jsonl"
 
 
-def test_a_cleaned_run_shows_the_verdicts_it_was_trained_with_and_no_file_elsewhere(root, file, monkeypatch):
+def test_a_cleaned_run_shows_only_verdicts_stored_beside_the_runs(root, file, monkeypatch):
     config = changed(Config(name="clean"), data="demo", clean=True, reviews="/etc/clean-cleaned.jsonl")
     write_configured(root, config)
     [run] = [run for run in list_runs(root) if run.name == "clean"]
@@ -46,7 +46,7 @@ def done(app):
     return int(app.get("progress")[0].proto.text.split(" of 50")[0].split()[-1])
 
 
-def test_a_queue_steps_on_and_undo_brings_the_pair_back(file, root, opened):
+def test_a_queue_advances_and_undo_brings_the_pair_back(file, root, opened):
     app = opened(root, "reviews", reviewer="anna", queue="Near misses")
     assert not file.exists(), "looking writes nothing"
     app.click("queue-also-matches")
@@ -64,7 +64,7 @@ def test_a_queue_steps_on_and_undo_brings_the_pair_back(file, root, opened):
     assert review.image == ReviewedSplit.of(run, "dev").keys[run.image_of_text("dev")[caption]]
 
 
-def test_a_queue_holds_the_captions_of_the_slice(root):
+def test_a_queue_contains_only_captions_of_the_slice(root):
     [run] = list_runs(root)
     for queue in ("ambiguous", "near", "likely"):
         every, inside = judging.queue(run, "dev", queue), np.arange(40, 90)
@@ -75,7 +75,7 @@ def test_a_queue_holds_the_captions_of_the_slice(root):
         assert both == sliced[: len(both)]
 
 
-def test_a_queue_holds_every_text_once(tmp_path):
+def test_a_queue_contains_every_text_once(tmp_path):
     texts = [f"caption {k}" if k % 5 < 4 else "some shapes" for k in range(100)]
     write_run(tmp_path, "demo", images=20, noise=3.0, pictures=False, captions=texts)
     [run] = list_runs(tmp_path)
@@ -144,7 +144,7 @@ def test_recall_by_verdicts_follows_the_slice(missed, file, root, opened):
     assert (hits["labels_1"], hits["reviewed_1"]) == pytest.approx(expected)
 
 
-def test_samples_and_cards_of_other_pages_are_judged(file, root, opened):
+def test_samples_can_be_judged_on_other_pages(file, root, opened):
     app = opened(root, "retrieval", reviewer="anna")
     assert app.texts().count("data-review=") > 20
     app.click("sample-too-vague")
@@ -161,7 +161,7 @@ def test_samples_and_cards_of_other_pages_are_judged(file, root, opened):
     assert "sample-undo" not in app.keys("button")
 
 
-def test_a_file_that_holds_something_else_is_named(file, root, opened):
+def test_an_invalid_review_file_is_named(file, root, opened):
     file.write_text('{"verdict": "wrong"}\n')
     for page in ("reviews", "diversity"):
         app = opened(root, page)
@@ -169,7 +169,7 @@ def test_a_file_that_holds_something_else_is_named(file, root, opened):
         assert not [key for key in app.keys("button") if key.endswith("too-vague")]
 
 
-def test_a_named_file(root, opened, monkeypatch, tmp_path):
+def test_verdicts_go_to_the_configured_file_unless_it_is_a_link(root, opened, monkeypatch, tmp_path):
     monkeypatch.setenv("CODER_REVIEWS", str(tmp_path / "mine.jsonl"))
     app = opened(root, "diversity").click("sample-label-right")
     assert [review.verdict for review in read_reviews(tmp_path / "mine.jsonl").all] == ["label-right"]
@@ -190,7 +190,7 @@ def test_large_pictures_and_cells_can_be_judged(file, root, opened):
     assert review.pair == ReviewedSplit.of(open_run(root / "demo"), "dev").pair(2, 20)
 
 
-def test_letters_are_verdicts_on_the_reviews_page_alone(root, opened):
+def test_letters_are_shortcuts_only_on_the_reviews_page(root, opened):
     for page in ("reviews", "retrieval", "diversity", "similarity", "data"):
         letters = {button.proto.shortcut.upper() for button in opened(root, page).button} & set("MWVDLU")
         assert letters >= {"W", "V", "D"} if page == "reviews" else not letters

@@ -73,7 +73,7 @@ def test_no_foreign_page_may_frame_the_app(browser, port, tmp_path):
     tab.context.close()
 
 
-def test_the_server_listens_on_this_machine_only_and_reports_nothing():
+def test_the_server_is_local_and_sends_no_usage_statistics():
     config = tomllib.loads((PROJECT / ".streamlit" / "config.toml").read_text())
     server = {"address": "127.0.0.1", "allowedHosts": ["localhost", "127.0.0.1"], "maxUploadSize": 10}
     server |= {"enableCORS": True, "enableXsrfProtection": True}
