@@ -44,7 +44,7 @@ def test_every_batch_and_order(roots, opened):
         assert len(app.figures()) == 4
 
 
-def test_more_than_256_are_shown_as_blocks(tmp_path, opened):
+def test_more_than_256_pairs_are_shown_as_blocks(tmp_path, opened):
     write_run(tmp_path, "demo", images=70, pictures=False)
     app = opened(tmp_path, "similarity", pairs="300")
     assert app.saying("2 × 2 pairs")
@@ -52,7 +52,7 @@ def test_more_than_256_are_shown_as_blocks(tmp_path, opened):
     assert app.saying("70 images", "350 captions")
 
 
-def test_a_pair_that_is_not_shown_opens_the_hardest_negative(roots, opened):
+def test_the_linked_pair_is_opened_and_one_outside_the_batch_noted(roots, opened):
     query = {"batch-of": "Selection", "chosen": "0-9", "pair-image": "1", "pair-caption": "2"}
     app = opened(roots["one"], "similarity", **query)
     assert app.saying("Image 1", "caption 2", "image 0")
@@ -60,7 +60,7 @@ def test_a_pair_that_is_not_shown_opens_the_hardest_negative(roots, opened):
     assert app.change(pair_image=15).saying("not in this batch")
 
 
-def test_a_click_is_only_believed_when_it_is_a_cell():
+def test_clicks_outside_the_cells_are_ignored():
     assert events.clicked_cell({"row": 2, "column": 3}, (4, 5)) == (2, 3)
     cells = [{"row": row, "column": 0} for row in (4, -1, "1", True, 1.5)]
     for value in (*cells, {"row": 1}, [1, 2], None, "x"):
@@ -90,7 +90,7 @@ def test_every_number_of_the_formula_is_filled_in():
     assert "H" in [symbol for symbol, *_ in steps(Pair(**PAIR), "entropy")]
 
 
-def test_a_matching_pair_and_a_pair_without_partner_say_less():
+def test_steps_omit_what_matching_or_partnerless_pairs_lack():
     matching = {"own": True, **dict.fromkeys(("plain", "exponent"), math.nan)}
     alone = dict.fromkeys(("positive", "loss_plain", "loss_value"), math.nan)
     values = {symbol: value for symbol, _, value in steps(Pair(**PAIR | matching), "std")}
@@ -101,7 +101,7 @@ def test_a_matching_pair_and_a_pair_without_partner_say_less():
     assert "nan" not in str(rows)
 
 
-def test_the_colours_end_where_the_values_end_and_one_cell_does_not_bleach_them():
+def test_the_colour_range_ends_at_the_values_and_ignores_outliers():
     values = np.linspace(-0.4, 0.1, 20_000).reshape(100, 200)
     values[0, 0] = 1_000.0
     missing = np.full((2, 2), np.nan)
@@ -128,7 +128,7 @@ BLUE, VERMILION, GREY = COLOURS.runs[1], COLOURS.runs[0], COLOURS.ramp[0]
         (0.0, [0, 0.8, 1], [BLUE, GREY, "#ECD0BB"]),  # weaker closer to the centre
     ],
 )
-def test_a_colour_tells_the_side_of_gamma(centre, positions, colours):
+def test_colours_show_the_side_of_gamma(centre, positions, colours):
     made = colour_stops(charts.HeatScale(-0.4, 0.1, centre), COLOURS)
     assert [colour for _, colour in made] == colours
     assert [position for position, _ in made] == pytest.approx(positions)
@@ -163,7 +163,7 @@ def test_imported_embeddings_start_from_their_own_similarities(tmp_path, opened)
     assert (app.value("mu"), app.value("gamma")) == paper
 
 
-def test_a_heat_map_names_its_cells_and_keeps_text_plain():
+def test_a_heat_map_labels_its_cells_and_escapes_text():
     evil = "<a href='http://127.0.0.1:9/x'>%{x}"
     values, rows, columns = np.arange(6.0).reshape(2, 3), [evil, "b"], ["c", "d", "e"]
     names = {"unit": evil, "row_name": "anchors", "column_name": "images"}

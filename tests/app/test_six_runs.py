@@ -82,7 +82,7 @@ def test_six_runs_are_side_by_side_and_in_links(six, ranks, opened):
     assert [row["run"] for row in app.rows("skewness")[0]] == NAMES
 
 
-def test_diversity_of_six_runs(six, opened):
+def test_diversity_page_shows_six_runs(six, opened):
     app = opened(six, "diversity", run=NAMES)
     assert names_of_traces(app.figures()[0]) == NAMES
     [table, _] = app.tables()
@@ -115,7 +115,7 @@ def test_a_page_about_two_runs_keeps_the_others_in_links(six, opened):
     assert app.change(answers_of="image").saying("16 queries")
 
 
-def test_the_overview_follows_it(six, ranks, inside, opened):
+def test_the_overview_follows_the_slice(six, ranks, inside, opened):
     """Slices of 32 captions and all 16 images, of one image's captions, and of none."""
     run, base = open_run(six / "last"), open_run(six / "base")
     app = opened(six, "overview", **TWO_OF_FIVE)

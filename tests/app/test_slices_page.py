@@ -28,7 +28,7 @@ def root(tmp_path_factory):
     return folder
 
 
-def test_the_table_of_slices_tells_gains_from_noise(root, opened):
+def test_the_table_of_slices_marks_gains_that_may_be_noise(root, opened):
     [table] = [rows for rows in opened(root, "slices").rows("slice") if rows]
     by_slice = {row["slice"]: row for row in table}
     half = np.random.default_rng(HALVES_SEED).permutation(60)[30:]  # of the images, odd ones with a dog
@@ -65,7 +65,7 @@ def test_a_slice_narrows_tables_and_figures(root, opened):
 
 
 @pytest.mark.parametrize("page", ["retrieval", "diversity", "similarity", "joint", "clusters"])
-def test_an_empty_slice_leaves_its_name_and_no_number(root, opened, page):
+def test_a_slice_without_matches_is_refused_and_shows_no_numbers(root, opened, page):
     app = opened(root, page, slice="zebra", map="PCA")
     assert len(app.refusals()) == 1
     assert not app.metric
@@ -73,7 +73,7 @@ def test_an_empty_slice_leaves_its_name_and_no_number(root, opened, page):
     assert not app.header
 
 
-def test_words_neighbours_and_mistakes_in_the_field(root, opened):
+def test_the_slice_field_takes_words_and_neighbours_and_refuses_mistakes(root, opened):
     app = opened(root, "diversity").change(slice=' dog "way 3" ')  # a click after the spaces is not lost
     assert app.saying("“dog”", "“way 3”", 30, 300)
     number = app.value("caption")
@@ -86,7 +86,7 @@ def test_words_neighbours_and_mistakes_in_the_field(root, opened):
     assert app.saying("__import__")
 
 
-def test_tags_of_reviews_are_slices(root, opened):
+def test_review_tags_and_verdicts_select_slices(root, opened):
     file = root / "reviews.jsonl"
     key, text = ReviewedSplit.of(open_run(root / "demo"), "dev").pair(1, 7)
     append_review(file, Review(key, text, "too-vague", "anna", ("Odd <b>",)))

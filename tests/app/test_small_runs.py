@@ -49,7 +49,7 @@ def root(request, tmp_path_factory):
 
 
 @pytest.mark.parametrize(("page", "query"), VIEWS, ids=lambda value: value if isinstance(value, str) else "")
-def test_every_view_of_a_small_split(root, opened, page, query):
+def test_views_of_a_small_split_have_no_nan_or_wrong_plural(root, opened, page, query):
     app = opened(root, page, **query)
     for step in ({}, *STEPS.get(page, [])):
         if step:

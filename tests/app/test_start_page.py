@@ -41,7 +41,7 @@ def write_training(root, steps, start):
     st.cache_data.clear()
 
 
-def test_one_bar_with_the_time_left_of_the_drawing_and_all_runs(root):
+def test_demo_progress_covers_the_drawing_and_all_runs(root):
     job = Job(1, True, progress=JobProgress(0.5, DRAWING), started=1000.0)
     drawn = COSTS[DRAWING] / 2
     assert demo_progress(job, {}, 1030.0) == (drawn, pytest.approx(30 * (100 - drawn) / drawn))
@@ -53,7 +53,7 @@ def test_one_bar_with_the_time_left_of_the_drawing_and_all_runs(root):
     assert seconds == pytest.approx(2 * 60 + 200 * COSTS[THIRD] / COSTS[SECOND])
 
 
-def test_the_page_names_the_run_now_and_those_after_it(root, opened):
+def test_the_page_names_the_current_and_next_runs(root, opened):
     ProgressFile(JobFolder(root / ".training").progress_file)(0.5, 1.0, DRAWING)
     app = opened(root, "start")
     assert app.get("progress")[0].proto.value == COSTS[DRAWING] // 2

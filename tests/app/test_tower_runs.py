@@ -51,7 +51,7 @@ def root(tmp_path_factory):
     return base / "runs"
 
 
-def test_a_new_text_and_a_new_picture_get_the_rows_they_had_as_samples(root):
+def test_encoding_a_sample_again_gives_its_stored_embedding(root):
     run = open_run(root / "clip")
     v, w = run.embeddings("dev")
     np.testing.assert_allclose(run.encode_text(CAPTIONS[NAMES[3]]), w[6:8], atol=1e-6)
@@ -62,7 +62,7 @@ def test_a_new_text_and_a_new_picture_get_the_rows_they_had_as_samples(root):
     assert len(run.search(CAPTIONS[NAMES[0]][0], split="dev", top=5)) == 5
 
 
-def test_the_retrieval_page_asks_with_a_text_and_with_a_picture(root, opened):
+def test_the_retrieval_page_takes_text_and_picture_queries(root, opened):
     app = opened(root, "retrieval", run="clip", versus="—", ask="Free text")
     app.change(text="a ring")
     assert app.refusals() == []
@@ -73,7 +73,7 @@ def test_the_retrieval_page_asks_with_a_text_and_with_a_picture(root, opened):
     assert any(caption in app.texts() for caption in CAPTIONS[NAMES[0]])
 
 
-def test_own_towers_answer_once_they_are_allowed(root, monkeypatch):
+def test_custom_towers_encode_only_once_allowed(root, monkeypatch):
     monkeypatch.syspath_prepend(str(root.parent / "code"))
     with pytest.raises(InputError, match="towers_of_a_stranger:Towers"):
         open_run(root / "own").encode_text(["a"])
@@ -83,7 +83,7 @@ def test_own_towers_answer_once_they_are_allowed(root, monkeypatch):
     np.testing.assert_allclose(row, [0, 1, 0], atol=1e-6)
 
 
-def test_opening_a_run_imports_no_code_of_its_own_no_torch_and_asks_nobody(root):
+def test_opening_a_run_imports_no_torch_or_custom_code_and_uses_no_network(root):
     program = (
         "import socket, sys; socket.socket.connect = None\n"
         "from coder_core.api import list_runs, open_run\n"
@@ -95,7 +95,7 @@ def test_opening_a_run_imports_no_code_of_its_own_no_torch_and_asks_nobody(root)
     subprocess.run([sys.executable, "-P", "-c", program, str(root)], env=environment, check=True)
 
 
-def test_other_towers_are_refused(root, tmp_path):
+def test_changed_towers_are_refused(root, tmp_path):
     folder = shutil.copytree(root / "clip", tmp_path / "clip")
     file = folder / "analysis" / "dev" / f"{DOCUMENT_TOWERS}.json"
     towers = json.loads(file.read_text())

@@ -71,7 +71,7 @@ def step(run):
     return int((read_status(run) or {}).get("step", 0)) if run.is_dir() else 0
 
 
-def test_the_saved_epoch_is_the_one_the_run_calls_best():
+def test_the_saved_epoch_is_the_last_one_marked_best():
     columns = {"metrics.rsum": [250.0, 261.0, 262.0], "best": [True, True, False]}  # chosen on half of dev
     epochs = pd.DataFrame(columns)
     assert latest(epochs) == " · R@sum on dev 262.0, best 261.0 (saved)"
@@ -80,7 +80,7 @@ def test_the_saved_epoch_is_the_one_the_run_calls_best():
     assert latest(epochs[:0]) == ""
 
 
-def test_the_time_left_is_measured(root):
+def test_the_time_left_is_estimated_from_recorded_steps(root):
     status = {"step": 30, "steps": 90, "started": 900}
     run = RunSummary("mine", root / "mine", "running", status=status)
     # 2 s per step and an evaluation of 40 s before step 20; the first two are of an earlier start
@@ -91,7 +91,7 @@ def test_the_time_left_is_measured(root):
     assert time_left(run, records[:3]) == time_left(run, pd.DataFrame()) == ""
 
 
-def test_without_runs_it_offers_the_form_with_the_values_of_each_preset(root, opened):
+def test_without_runs_the_form_offers_the_values_of_each_preset(root, opened):
     app = opened(root, "train")
     assert app.selectbox(key="data").options == ["demo", "tiny"]
     assert "train-start" in app.keys("button")
@@ -110,7 +110,7 @@ def test_without_runs_it_offers_the_form_with_the_values_of_each_preset(root, op
     assert "--epochs" not in app.code[0].value
 
 
-def test_every_kind_of_run(root, opened, monkeypatch):
+def test_only_interrupted_runs_can_be_resumed(root, opened, monkeypatch):
     run = write_run(root, "demo", images=12, pictures=False)
     import_run_folder(root, "clip", images=12)
     damage(write_run(root, "torn", images=12, pictures=False))
@@ -128,7 +128,7 @@ def test_every_kind_of_run(root, opened, monkeypatch):
         assert app.figures()
 
 
-def test_a_lost_history_and_a_job_folder_that_is_a_link_are_named(root, opened):
+def test_a_missing_history_and_a_linked_job_folder_are_named(root, opened):
     run, elsewhere = write_run(root, "demo", images=6, pictures=False), root / "elsewhere"
     write_status(run, "stopped", step=10, steps=30, evaluated=3)
     (run / "history.jsonl").unlink()
@@ -141,7 +141,7 @@ def test_a_lost_history_and_a_job_folder_that_is_a_link_are_named(root, opened):
     assert not list(elsewhere.iterdir())
 
 
-def test_a_line_of_history_drops_nothing_that_was_computed(tmp_path):
+def test_a_new_line_of_history_keeps_cached_results(tmp_path):
     """While a run trains, cached results of all runs are kept, so that pages stay fast."""
     for name in ("finished", "trains"):
         write_run(tmp_path / "runs", name, images=6, pictures=False)
@@ -159,7 +159,7 @@ def test_a_line_of_history_drops_nothing_that_was_computed(tmp_path):
     assert ask(joint_space.modality_gap, after[1], "dev") is gap
 
 
-def test_presets_in_a_link_and_a_missing_model(root, opened, monkeypatch):
+def test_a_linked_preset_is_chosen_and_a_missing_model_named(root, opened, monkeypatch):
     flickr8k(root.parent / "data" / "photographs")
     app = opened(root, "train", preset="clip-lora")
     preset = app.selectbox(key="preset")
@@ -176,7 +176,7 @@ def test_presets_in_a_link_and_a_missing_model(root, opened, monkeypatch):
     assert app.saying("f30k-bigru")
 
 
-def test_verdicts_lead_to_a_training_of_the_judged_run_that_uses_them(root, opened):
+def test_verdicts_on_train_link_to_a_training_that_uses_them(root, opened):
     """Verdicts on dev alone lead nowhere; the link to the form has the run's configuration, the runs and the slice."""
     data, changes = root.parent / "data" / "tiny", {"epochs": 1, "learning_rate": 3e-5, "bank_anchors": True}
     start_run(tiny_config(data, "first", loss="dcl", **changes), root, quiet())
@@ -209,7 +209,7 @@ def test_verdicts_lead_to_a_training_of_the_judged_run_that_uses_them(root, open
     assert set(differences(before, config)) == {"data.reviews"}
 
 
-def test_impossible_values_and_names_cannot_be_started(root, opened):
+def test_invalid_values_and_names_cannot_be_started(root, opened):
     write_run(root, "taken", images=12, pictures=False)
     app = opened(root, "train")
     assert app.number_input(key="demo-batch_size").min == 2
@@ -228,7 +228,7 @@ def test_impossible_values_and_names_cannot_be_started(root, opened):
     assert not list((root / ".work").glob("*"))
 
 
-def test_an_offline_teacher_is_one_of_the_runs_that_fit(root, opened):
+def test_only_compatible_runs_are_offered_as_offline_teachers(root, opened):
     config = tiny_config(root.parent / "data" / "tiny", "first", epochs=1)
     start_run(config, root, quiet())
     app = opened(root, "train").change(demo_boosting="rm")
@@ -239,7 +239,7 @@ def test_an_offline_teacher_is_one_of_the_runs_that_fit(root, opened):
     assert f"--boosting-teacher={root / 'first'} --boosting-start=scratch" in app.code[0].value
 
 
-def test_strange_values_in_the_url_start_nothing(root, opened):
+def test_invalid_values_in_the_url_start_nothing(root, opened):
     parameters = ("preset", "data", "name", "set", "watch", "live", "epochly", "demo-epochs", "demo-seed")
     for value in ("../../etc", "-rf", "<script>alert(1)</script>", "9" * 400, "a\nb"):
         app = opened(root, "train", **dict.fromkeys(parameters, value))
@@ -248,14 +248,14 @@ def test_strange_values_in_the_url_start_nothing(root, opened):
         assert not (root / ".work").exists()
 
 
-def test_every_run_has_a_job_of_its_own_with_a_harmless_name(root):
+def test_every_run_has_its_own_job_with_a_safe_name(root):
     for name in ("a", "A.b-C_d", "x" * 40, "x" * 200, "Ä"):
         job = training.job_name(name)
         assert jobs.folder_of(job).parent == root / ".work"
         assert job != training.job_name(name + "x")
 
 
-def test_a_crash_of_the_app_does_not_touch_the_run(root):
+def test_a_run_survives_a_crash_of_the_app(root):
     """Kill the program that started the job with its whole group; the job survives and is found again."""
     job = "(sys.executable, '-c', 'import time; time.sleep(300)')"
     program = f"import sys, time; from app import jobs; jobs.start({job}, sys.argv[1]); time.sleep(300)"
@@ -335,7 +335,7 @@ def test_judges_belong_to_the_job_of_the_cleaned_run(root, opened):
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_what_training_refuses_is_shown_in_its_own_words(root, opened):
+def test_error_messages_of_training_are_shown(root, opened):
     (root.parent / "data" / "tiny" / "train_caps.txt").write_text("one caption too few\n")
     app = opened(root, "train")
     fill(app, epochs=2, **TINY)

@@ -23,7 +23,7 @@ def root(tmp_path_factory, weighted_root):
     return base
 
 
-def test_two_runs_stand_side_by_side(root, opened):
+def test_weights_of_two_runs_are_shown_side_by_side(root, opened):
     for side in ("Captions", "Images"):
         app = opened(root, "weights", run="opposite", versus="combined", side=side)
         assert app.saying("combined", "λ = 32", 4)
@@ -37,7 +37,7 @@ def test_two_runs_stand_side_by_side(root, opened):
     assert {row["run"] for row in statistics} == {"opposite", "hal", "combined"}
 
 
-def test_the_extremes_and_the_opened_pair_are_those_of_the_weights(root, opened):
+def test_extreme_pairs_follow_the_weights_and_the_slice(root, opened):
     run = open_run(root / "combined")
     weights = run.analysis("dev").array("sample_weight")
     lowest, highest = int(weights.argmin()), int(weights.argmax())
@@ -70,14 +70,14 @@ def test_a_hostile_name_stays_chosen_in_a_copied_link(root, tmp_path, opened):
     assert opened(tmp_path, "weights", **link).value("weights-of") == names[0]
 
 
-def test_weights_without_neighbours_show_what_they_have(root, opened):
+def test_weights_without_neighbours_have_no_discrepancy(root, opened):
     app = opened(root, "weights", run="hal", versus="unweighted")
     assert app.saying("unweighted", "Only hal")
     assert app.figures()
     assert not app.rows("DISCREPANCY")
 
 
-def test_a_run_without_weights_is_named_with_one_that_has_them(root, opened):
+def test_a_run_without_weights_is_named_and_another_offered(root, opened):
     """Beside the first run if both have the same samples, else alone."""
     app = opened(root, "weights", run="clip", versus="—")
     assert app.saying("clip", "--sample-weights diversity")

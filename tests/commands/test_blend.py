@@ -47,7 +47,7 @@ def zero_shot_metrics(towers_folder, analysis):
     return dict(retrieval_metrics(*rows, analysis.image_of_text))
 
 
-def test_the_ends_are_run_and_zero_shot_model_the_middle_their_mean(run, towers_folder, tmp_path, capsys):
+def test_blending_interpolates_between_zero_shot_and_trained_weights(run, towers_folder, tmp_path, capsys):
     before = digest(run)
     command = [str(run), "--blend", "0.0", "0.5", "1.0"]
     files = {flag: tmp_path / f"out{flag}" for flag in ("--json", "--csv", "--curve")}

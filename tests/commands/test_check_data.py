@@ -27,7 +27,7 @@ def run(capsys, *arguments, status=0):
     return " ".join((printed.out + printed.err).split())
 
 
-def test_good_data_is_described_and_no_values_looks_at_headers_only(data, capsys):
+def test_valid_data_is_described_and_no_values_checks_only_headers(data, capsys):
     out = run(capsys, data)
     for text in ("train", "dev", "4 × 3 × 5", "float32", "Vocabulary: 6 words", "0 errors, 0 warnings"):
         assert text in out
@@ -45,7 +45,7 @@ def test_good_data_is_described_and_no_values_looks_at_headers_only(data, capsys
         assert f"{severity}: " in run(capsys, data)
 
 
-def test_faults_have_the_words_of_training(data, capsys):
+def test_faults_are_worded_as_in_training(data, capsys):
     (data / "train_caps.txt").write_bytes(b"one\n\nthree\n\xff\n")
     array = features()
     array[2, 1] = np.nan
@@ -57,7 +57,7 @@ def test_faults_have_the_words_of_training(data, capsys):
     assert "3 errors, 0 warnings" in out
 
 
-def test_half_a_character_in_a_picture_name_or_a_folder_is_refused(data, capsys):
+def test_lone_surrogates_in_picture_or_folder_names_are_refused(data, capsys):
     (data / "train_ids.txt").write_text("".join(f"{i}\n" for i in range(4)))
     (data / "id_mapping.json").write_text('{"0": "a", "1": "b", "2": "\\ud800.jpg", "3": "d"}')
     assert "id_mapping.json, image 2: " in run(capsys, data, status=1)
@@ -66,7 +66,7 @@ def test_half_a_character_in_a_picture_name_or_a_folder_is_refused(data, capsys)
     assert " ".join(str(refusal(read_split, moved, "train")).split()) in run(capsys, moved, status=1)
 
 
-def test_train_must_exist_dev_should_and_splits_that_differ_are_compared(data, tmp_path, capsys):
+def test_train_is_required_dev_advised_and_differing_splits_are_reported(data, tmp_path, capsys):
     write_split(tmp_path / "only dev", "dev")
     assert '"train"; expected one of dev' in run(capsys, tmp_path / "only dev", status=1)
     assert re.search("warning: .*no dev split", run(capsys, write_split(tmp_path / "only train", "train")))
@@ -76,7 +76,7 @@ def test_train_must_exist_dev_should_and_splits_that_differ_are_compared(data, t
     assert "dev and train: 6 and 5 " in run(capsys, data, status=1)
 
 
-def test_word_vectors_are_measured_and_the_threshold_decides_the_vocabulary(data, tmp_path, capsys):
+def test_word_vector_coverage_and_the_vocabulary_are_reported(data, tmp_path, capsys):
     file = tmp_path / "v.txt"
     file.write_text("dog 1 2\na 3 4\n")
     flags = ("--word-vectors", file, "--word-size", 2)
@@ -102,7 +102,7 @@ def test_control_characters_never_reach_the_terminal(tmp_path, capsys):
         assert not {"\x1b", "\x07"} & set(run(capsys, path, status=1))
 
 
-def test_the_built_in_data_has_no_fault(tmp_path, monkeypatch, capsys):
+def test_the_demo_has_no_faults_and_leaves_a_foreign_folder_alone(tmp_path, monkeypatch, capsys):
     assert "0 errors, 0 warnings" in run(capsys, make_demo(tmp_path / "made", images=60))
     # "demo" names it; a folder that holds something else is not touched
     other = tmp_path / "other"
@@ -113,14 +113,14 @@ def test_the_built_in_data_has_no_fault(tmp_path, monkeypatch, capsys):
     assert [path.name for path in other.iterdir()] == ["mine.txt"]
 
 
-def test_real_flickr8k_is_fit_for_training(capsys):
+def test_real_flickr8k_has_no_errors(capsys):
     folder = real_flickr8k()
     out = run(capsys, folder, *["--word-vectors", folder / "glove_50d_flickr8k_words.txt", "--word-size", 50])
     for text in ("6,000", "30,000", "1,000 × 36 × 128", "float16", "97.", "0 errors, 1 warning"):
         assert text in out
 
 
-def test_the_content_of_a_data_set_and_of_the_data_behind_a_run(data, tmp_path, capsys):
+def test_content_is_checked_for_a_data_set_and_for_a_run(data, tmp_path, capsys):
     captions = (data / "dev_caps.txt").read_text().splitlines()
     (data / "dev_caps.txt").write_text("\n".join([captions[1].upper(), *captions[1:]]) + "\n")
     progress = tmp_path / "progress.json"
@@ -136,7 +136,7 @@ def test_the_content_of_a_data_set_and_of_the_data_behind_a_run(data, tmp_path, 
     assert "--content" in run(capsys, folder, status=1)
 
 
-def test_two_runs_that_trained_on_a_half_each_judge_train(data, tmp_path, capsys):
+def test_content_of_two_half_trained_runs_lists_mismatched_pairs(data, tmp_path, capsys):
     halves, wrong = write_halves(tmp_path / "runs")
     assert main([*map(str, halves), "--content", "--json"]) == 0
     mismatched = json.loads(capsys.readouterr().out)["mismatched"]

@@ -59,7 +59,7 @@ def contents(folder):
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_it_becomes_a_run_with_the_ranks_of_its_cosines(files, runs, capsys):
+def test_imported_embeddings_become_a_run_ranked_by_cosine(files, runs, capsys):
     assert run_import(files, *with_pictures(files)) == 0
     printed = capsys.readouterr().out
     assert all(text in printed for text in ("R@sum", "float16", "length 3 to 3"))
@@ -100,7 +100,7 @@ def test_a_large_split_is_ranked_by_evaluate(files, runs, monkeypatch, capsys):
     assert large.manifest["fingerprint"] == small.manifest["fingerprint"]
 
 
-def test_the_api_knows_it_as_imported(files, runs):
+def test_the_api_opens_an_imported_run(files, runs):
     run_import(files, *with_pictures(files))
     run_import(files, name="again")
     summary = {run.name: run for run in list_runs(runs)}["clip"]
@@ -121,7 +121,7 @@ def test_the_api_knows_it_as_imported(files, runs):
         run.search("a red ring", split="dev")
 
 
-def test_damage_is_named(files, runs):
+def test_damaged_files_of_an_imported_run_are_named(files, runs):
     run_import(files)
     folder = runs / "clip" / "analysis" / "dev"
     manifest = SealedFolder(folder).manifest
@@ -135,7 +135,7 @@ def test_damage_is_named(files, runs):
         (folder / name).write_bytes(whole)
 
 
-def test_another_split_leaves_the_first_and_other_models_and_trained_runs_are_refused(files, runs, capsys):
+def test_other_splits_are_added_but_other_models_and_trained_runs_refused(files, runs, capsys):
     run = runs / "clip"
     assert run_import(files) == 0
     before, fingerprint = contents(run), open_analysis(run, "dev").fingerprint
@@ -173,14 +173,14 @@ def test_another_split_leaves_the_first_and_other_models_and_trained_runs_are_re
         (["--name=a", "--root=pyproject.toml"], "pyproject.toml"),
     ],
 )
-def test_a_destination_is_refused_before_the_files_are_read(flags, culprit, capsys):
+def test_an_invalid_destination_is_refused_before_files_are_read(flags, culprit, capsys):
     assert main(["import", "--images=x", "--texts=x", "--captions=x", *flags]) == 1
     message = capsys.readouterr().err
     assert culprit in message
     assert message.count("error:") == 1
 
 
-def test_one_id_a_caption_gives_any_number_of_captions_and_repeated_images_are_read_once(files, runs):
+def test_ids_allow_any_number_of_captions_and_repeated_images_are_merged(files, runs):
     images = np.load(files / "i.npy")
     np.save(files / "i.npy", np.repeat(images, 5, axis=0))
     assert run_import(files, name="repeated") == 0
@@ -222,14 +222,14 @@ def with_value(row, value):
         (np.zeros(3, dtype=[("a", "f4")]), "i.npy"),
     ],
 )
-def test_every_wrong_array_is_named_and_none_is_unpickled(files, array, culprit, capsys):
+def test_invalid_arrays_are_named_and_never_unpickled(files, array, culprit, capsys):
     np.save(files / "i.npy", array, allow_pickle=True)
     message = refused(files, capsys)
     assert culprit in message
     assert "allow_pickle" not in message
 
 
-def test_files_and_queries_that_do_not_fit_are_refused(files, capsys):
+def test_mismatched_files_and_queries_are_refused(files, capsys):
     size = (files / "t.npy").stat().st_size
     for name, content, culprit in (
         ("c.txt", b"a\n" * 59, f"has 60 rows, but {files / 'c.txt'} has 59 lines"),
@@ -258,7 +258,7 @@ def test_files_and_queries_that_do_not_fit_are_refused(files, capsys):
     assert "q.npy: 1 rows" in refused(files, capsys, *flags)
 
 
-def test_missing_pictures_and_collapsed_embeddings_are_warnings(files, runs, capsys):
+def test_missing_pictures_and_collapsed_embeddings_give_warnings(files, runs, capsys):
     shutil.rmtree(files / "pictures")
     (files / "pictures").mkdir()
     rows = np.ones((60, 32), np.float32)

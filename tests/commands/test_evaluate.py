@@ -51,7 +51,7 @@ def printed(output):
     return " ".join("".join(output.readouterr()).split())
 
 
-def test_it_prints_a_table_and_writes_csv_json_and_the_analysis_of_dev_or_val(runs, tmp_path, capsys):
+def test_evaluate_prints_a_table_and_writes_csv_json_and_an_analysis(runs, tmp_path, capsys):
     sheet = tmp_path / "out.csv"
     rows = rows_of(tmp_path, runs[0], "--split", "test", "--csv", sheet)
     assert "R@sum" in printed(capsys)
@@ -69,7 +69,7 @@ def test_it_prints_a_table_and_writes_csv_json_and_the_analysis_of_dev_or_val(ru
     assert report([str(runs[0]), "--split", "val", "--out", str(tmp_path / "report.html")]) == 0
 
 
-def test_names_of_rows_in_a_terminal():
+def test_display_names_of_rows_are_unique():
     def row(run, **variant):
         folder = None if run is None else Path(run)
         return RunRow(folder, {}, [], Samples([], np.empty(0, np.int64), []), **variant)
@@ -117,7 +117,7 @@ def test_c_way_accuracy_of_every_run_and_warnings_on_a_small_split(runs, tmp_pat
     assert float(second["t2i_4way"]) == rows[str(runs[1])]["t2i_4way"]
 
 
-def test_reviewed_labels_are_printed_beside_the_labels(runs, tmp_path, capsys):
+def test_metrics_by_reviewed_labels_are_printed_beside_the_others(runs, tmp_path, capsys):
     file = tmp_path / "reviews.jsonl"
     labels = rows_of(tmp_path, runs[0])[str(runs[0])]
     file.touch()
@@ -194,7 +194,7 @@ def test_hub_correction_reads_the_pictures_of_the_run(towers_folder, tmp_path):
     assert read_correction(correction_folder(run, "test", open_analysis(run, "test"))) is not None
 
 
-def test_a_run_of_embeddings_is_evaluated_from_its_own(tmp_path, capsys):
+def test_an_imported_run_is_evaluated_from_its_embeddings(tmp_path, capsys):
     run = import_run_folder(tmp_path, "clip")
     row = rows_of(tmp_path, run, "--ways", "5")[str(run)]
     assert row["rsum"] == open_analysis(run, "dev").metrics["rsum"]
@@ -204,7 +204,7 @@ def test_a_run_of_embeddings_is_evaluated_from_its_own(tmp_path, capsys):
         assert f"embeddings of {missing}" in capsys.readouterr().err
 
 
-def test_probes_of_pictures_that_the_run_knows(runs, tmp_path, capsys):
+def test_probe_accuracy_covers_pictures_of_the_split(runs, tmp_path, capsys):
     analysis = evaluated(runs[0], "dev")
     n = analysis.n_images
     first = np.array([np.flatnonzero(analysis.image_of_text == image)[0] for image in range(n)])
@@ -230,7 +230,7 @@ def test_probes_of_pictures_that_the_run_knows(runs, tmp_path, capsys):
     assert "bad.json entry '7'" in capsys.readouterr().err
 
 
-def test_similarities_of_every_run_become_a_sheet_of_densities(runs, tmp_path):
+def test_similarities_are_written_as_histogram_counts(runs, tmp_path):
     sheet = tmp_path / "similarities.csv"
     assert main([str(runs[0]), "--similarities", str(sheet)]) == 0
     rows = list(csv.DictReader(sheet.open()))
@@ -245,7 +245,7 @@ def test_similarities_of_every_run_become_a_sheet_of_densities(runs, tmp_path):
 
 
 @pytest.mark.parametrize("flag", ["--csv", "--json", "--similarities", "--curve"])
-def test_a_file_that_cannot_be_written_is_refused_before_the_work(tmp_path, flag, capsys):
+def test_an_unwritable_file_is_refused_before_the_work(tmp_path, flag, capsys):
     for file in (tmp_path / "missing" / "a", tmp_path / (300 * "a")):
         assert main([str(tmp_path / "no-run"), flag, str(file)]) == 1
         message = capsys.readouterr().err
@@ -267,12 +267,12 @@ def test_a_file_that_cannot_be_written_is_refused_before_the_work(tmp_path, flag
         (["nothing"], "nothing"),
     ],
 )
-def test_impossible_flags_are_refused(runs, flags, culprit, capsys):
+def test_invalid_flags_are_refused(runs, flags, culprit, capsys):
     assert main([str(runs[0]), *flags]) == 1
     assert culprit in capsys.readouterr().err
 
 
-def test_other_features_and_a_broken_split_are_refused(runs, tmp_path, capsys):
+def test_features_of_another_size_and_broken_splits_are_refused(runs, tmp_path, capsys):
     data = write_tiny_data(tmp_path / "data")
     features = np.array(read_split(data, "dev").features)
     np.save(data / "dev_ims.npy", np.concatenate([features, features], axis=-1))

@@ -40,7 +40,7 @@ def printed(output):
     return " ".join("".join(output.readouterr()).split())
 
 
-def test_positives_beyond_the_labels(runs, tmp_path, capsys):
+def test_metrics_with_positives_beyond_the_labels(runs, tmp_path, capsys):
     file, document = tmp_path / "positives.tsv", tmp_path / "out.json"
     file.write_text("image 0#1\timage 3\nimage 2#0\timage 1\nimage 999#0\timage 1\n")
     assert main([*map(str, runs), f"--positives={file}", f"--json={document}"]) == 0
@@ -69,7 +69,7 @@ def test_positives_beyond_the_labels(runs, tmp_path, capsys):
     assert "none.tsv" in capsys.readouterr().err
 
 
-def test_diversity_is_compared_with_the_disagreement_of_experts(runs, tmp_path, capsys):
+def test_diversity_is_correlated_with_expert_disagreement(runs, tmp_path, capsys):
     file = tmp_path / "ExpertAnnotations.txt"
     grades = [(1, 1, 1), (1, 2, 1), (1, 4, 1), (2, 3, 4)]
     fields = [(f"image {(i + 1) % 4}", f"image {i}#0", *map(str, grades[i])) for i in range(4)]
@@ -119,7 +119,7 @@ def coco(tmp_path):
     return import_run(embedded, tmp_path / "runs", "clip", "testall")[0], truths
 
 
-def test_cocos_extended_judgements_give_the_figures_of_their_own_program(coco, tmp_path, capsys):
+def test_metrics_by_coco_judgements_match_the_eccv_program(coco, tmp_path, capsys):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # ujson is missing
         from eccv_caption import _metrics as theirs
@@ -158,7 +158,7 @@ def write_karpathy(folder, names, ids):
     np.save(folder / "test_ims.npy", np.ones((len(names), 2, 3), np.float32))
 
 
-def test_captions_are_recognised_by_the_ids_of_their_layout(coco, tmp_path, capsys):
+def test_coco_captions_are_recognised_by_stored_ids(coco, tmp_path, capsys):
     run = coco[0]
     stored = open_analysis(run, "testall")
     assert stored.caption_ids is None
@@ -189,7 +189,7 @@ def test_captions_are_recognised_by_the_ids_of_their_layout(coco, tmp_path, caps
     assert "their COCO ids" not in judged.fact
 
 
-def test_other_images_and_runs_and_a_missing_package_are_named(runs, coco, capsys, monkeypatch):
+def test_coco_judgements_refuse_other_images_and_a_missing_package(runs, coco, capsys, monkeypatch):
     for names, captions, message in (
         (["391895", *map(str, range(2, 41))], 5, r"image 1 \('2'\): .*5,000"),
         (["000000391895.jpg", "391895"], 5, r"image 1 \('391895'\): .*image 0"),

@@ -31,7 +31,7 @@ def row_of(run, folder, *flags):
     return dict(json.loads(file.read_text())["runs"][str(run)])
 
 
-def test_the_labels_as_qrels_give_the_stored_metrics_in_either_format(runs, tmp_path, capsys):
+def test_labels_as_qrels_reproduce_the_stored_metrics_in_both_formats(runs, tmp_path, capsys):
     metrics = open_analysis(runs[0], "dev").metrics
     owner = np.asarray(open_analysis(runs[0], "dev").image_of_text).tolist()
     counts = [owner[:text].count(image) for text, image in enumerate(owner)]
@@ -57,7 +57,7 @@ def test_the_labels_as_qrels_give_the_stored_metrics_in_either_format(runs, tmp_
     assert float(line["t2i_qrels_mrr_low"]) == rows[0]["t2i_qrels_mrr_low"]
 
 
-def test_judgements_are_stored_with_every_run_and_are_in_the_report(runs, tmp_path):
+def test_judgements_are_stored_with_every_run_and_reported(runs, tmp_path):
     file, other, out = tmp_path / "<judges>.txt", tmp_path / "more.txt", tmp_path / "report.html"
     file.write_text("image%200#0 0 image%200 3\nimage%201 0 image%201#0 1\n")
     other.write_text("".join(f"image%20{image} 0 image%20{image}#0 1\n" for image in range(4)))
@@ -93,7 +93,7 @@ def test_judgements_are_stored_with_every_run_and_are_in_the_report(runs, tmp_pa
     assert len(stored_tables()) == 3
 
 
-def test_judgements_of_other_scores_are_not_shown(tmp_path):
+def test_judgements_of_outdated_scores_are_not_shown(tmp_path):
     v, w, owner = synthetic(12, noise=1.0)
     file = tmp_path / "qrels.txt"
     file.write_text("0.png#0 0 0.png 1\n")
@@ -135,7 +135,7 @@ def test_a_trec_run_reads_back_exactly(runs, tmp_path):
     assert row["t2i_qrels_recall@100"] == 50
 
 
-def test_ids_of_images_and_captions():
+def test_images_and_captions_are_found_by_id():
     ids = SampleIds(NAMES, OWNER, np.array([7, 8, 9, 7]))
     for name, sample in (
         ("a/x y.jpg", ("image", 0)),
@@ -159,7 +159,7 @@ def test_ids_of_images_and_captions():
         sample_ids(["x.jpg", "x.jpg"], np.array([0, 1]))
 
 
-def test_tabs_keep_the_spaces_of_a_name(tmp_path):
+def test_tab_separated_names_keep_their_spaces(tmp_path):
     (tmp_path / "qrels.txt").write_text("z.jpg#0\t0\ta/x y.jpg\t2\n")
     judged = read_qrels(tmp_path / "qrels.txt", SampleIds(NAMES, OWNER), "z.jpg#0").pairs["t2i"]
     assert (judged.candidates.tolist(), judged.grades.tolist()) == ([0], [2])
@@ -177,7 +177,7 @@ def test_tabs_keep_the_spaces_of_a_name(tmp_path):
         ("other.jpg#0 0 z.jpg 1", "qrels.txt"),
     ],
 )
-def test_judgements_that_cannot_be_read_are_named(tmp_path, lines, where):
+def test_invalid_judgement_lines_are_named(tmp_path, lines, where):
     file = tmp_path / "qrels.txt"
     file.write_text(lines + "\n")
     with pytest.raises(InputError) as caught:
@@ -186,7 +186,7 @@ def test_judgements_that_cannot_be_read_are_named(tmp_path, lines, where):
     assert fault.place.endswith(where)
 
 
-def test_flags_that_do_not_fit_are_refused(runs, tmp_path, capsys):
+def test_invalid_qrels_and_run_flags_are_refused(runs, tmp_path, capsys):
     (tmp_path / "mine.txt").write_text("mine")
     for flags, fact in (
         (["--qrels", str(tmp_path / "none.txt")], "none.txt"),
