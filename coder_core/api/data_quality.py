@@ -120,7 +120,7 @@ def unseen_images(first: Run, second: Run) -> tuple[Array, Array]:
     metadata: list[Mapping[str, Any]] = [run.config.get("about", {}) for run in runs]
     for content in ("captions", "features"):
         if metadata[0].get(f"train_{content}_sha256") != metadata[1].get(f"train_{content}_sha256"):
-            fact = f"trained on other {content} than run {second.name}"
+            fact = f"was trained on different {content} than run {second.name}"
             raise InputError.at(f"run {first.name}", fact, "the same data", HALVES)
     for run in runs:
         command = f"python -m coder_core.evaluate {run.path} --split {TRAIN}"
@@ -128,7 +128,7 @@ def unseen_images(first: Run, second: Run) -> tuple[Array, Array]:
             raise InputError.at(f"run {run.name}", "was not evaluated on train", fix=command)
         checksum = captions_checksum(run.captions(TRAIN), run.image_of_text(TRAIN))
         if checksum != metadata[0].get("train_captions_sha256"):
-            fact = "was evaluated on another train split than it trained on"
+            fact = "was evaluated on a different train split than it was trained on"
             raise InputError.at(f"run {run.name}", fact, fix=command)
     n = first.count(TRAIN, "image")
     drawn, rest = (part_images(n, part, seed, other=other) for other in (False, True))

@@ -180,7 +180,7 @@ def draw_bank(part: SplitPart, settings: DiversitySettings) -> Array:
     """Draw a bank of pairs (all, if there are fewer) without replacement, and return its captions, or their images. An
     image is in the bank once for each of its pairs, as in the coupled queues. ValueError: bank_size is below 1."""
     if settings.bank_size < 1:
-        raise ValueError(f"a bank holds at least 1 pair, got {settings.bank_size}")
+        raise ValueError(f"bank_size must be at least 1, got {settings.bank_size}")
     count, rng = len(part.owner), np.random.default_rng(settings.seed)
     pairs = np.sort(rng.choice(count, min(settings.bank_size, count), replace=False))
     return pairs if settings.modality == "image" else part.owner[pairs]

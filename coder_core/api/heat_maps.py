@@ -26,11 +26,9 @@ from coder_core.runs.analysis.tables import IMAGE_PARTS
 
 Way = Literal["cosine", "attention", "tower"]
 WHOLE_CAPTION = "every word"  # the one row of a tower's own attention, which does not depend on the text
-NO_GRID = "These towers do not say which parts of the picture their features describe."
+NO_GRID = "These towers do not record which part of the picture each of their features describes."
 PARTS_ONLY = "The run's data was moved or deleted, so it is unknown where the regions are in the picture."
-NO_FILE = (
-    "There is no file of boxes beside these features, so it is unknown where the regions are in the picture."
-)
+NO_FILE = "There is no boxes file next to these features, so it is unknown where the regions are."
 IMS, BOXES = "_ims.npy", "_boxes.npy"
 
 
@@ -150,7 +148,7 @@ def _lacking(run: Run, way: Way) -> str:
     if _pools_inside(run):
         return "pools inside its towers and keeps no features of single words and regions"
     model = "imported embeddings" if run.summary.imported else "no saved model"
-    return f"holds {model}, and neither words nor regions to compare"
+    return f"has {model}, and no words and regions to compare"
 
 
 def _of_towers(run: Run, split: str, text: str, image: int | Image, way: Way) -> HeatMap:
@@ -163,7 +161,7 @@ def _of_towers(run: Run, split: str, text: str, image: int | Image, way: Way) ->
         return HeatMap([WHOLE_CAPTION], patches.attention[None], patches.boxes, unknown)
     words = tokenise(text)
     if not words:
-        raise InputError.at("the text", "has no word", fix="ask with words")
+        raise InputError.at("the text", "contains no words", fix="enter at least one word")
     values = cosines(run.towers.encode_texts(words)[0], patches.features)
     return HeatMap(words, values, patches.boxes, unknown)
 
@@ -242,12 +240,12 @@ def _feature_files(run: Run, split: str) -> tuple[FeatureRows, FeatureRows | str
     folder = str(run.config.get("data", {}).get("data", ""))
     where = f"the data of run {run.name}"
     if not folder or not Path(folder).exists():
-        fix = "start the program in the same folder, or put the data back"
+        fix = "start the program in the folder where the run was trained, or restore the data"
         raise InputError.at(where, f"was moved or deleted: {folder!r:.200}", "its region features", fix)
     data = read_split(folder, split, check_values=False)
     if data.captions != list(run.captions(split)):
-        fact = f"holds other captions in {split} now"
-        raise InputError.at(where, fact, "the captions of the run", "evaluate it")
+        fact = f"now has different captions in {split}"
+        raise InputError.at(where, fact, "the captions of the run", "evaluate the run again")
     first, _, stride = data.rows or (0, 0, 1)
     boxes = _boxes_beside(data, first + (data.n_images - 1) * stride)
     return FeatureRows(data.features), boxes, first, stride

@@ -82,7 +82,7 @@ def list_runs(root: str | Path) -> list[RunSummary]:
             continue
         if not path.resolve().is_relative_to(base.resolve()):
             target = path.resolve()
-            fact = f"is a link to {target}, and links are followed inside {base.name} only"
+            fact = f"is a link to {target}, and only links within {base.name} are followed"
             fix = f"move the run here, or start the app with CODER_CHECKPOINTS={target.parent}"
             fault = Fault(str(path), fact, fix=fix)
             runs.append(RunSummary(path.name, path, "left out", str(fault)))
@@ -130,7 +130,7 @@ def summarise(path: Path) -> RunSummary:
         return RunSummary(path.name, path, "damaged", str(error))
     except OSError as error:
         fact = f"cannot be read ({error.strerror})"
-        fault = Fault(error.filename or str(path), fact, fix="change its owner or rights")
+        fault = Fault(error.filename or str(path), fact, fix="change its owner or permissions")
         return RunSummary(path.name, path, "damaged", str(fault))
     intact = {split: manifest for split, manifest in manifests.items() if split not in damaged}
     return RunSummary(

@@ -57,8 +57,8 @@ def choose_samples(
     by_number = source == "chosen" and _NUMBERS.fullmatch(chosen) is not None
     if within is not None and not by_number and len(np.unique(owner[within])) < 2:
         fact = "holds captions of a single image" if len(within) > 1 else f"has {_count(len(within))}"
-        expected = "captions of at least 2 images: others are not negatives"
-        raise InputError.at("the slice", fact, expected, "clear the slice, or take a larger one")
+        expected = "captions of at least 2 images; captions of the same image are not negatives"
+        raise InputError.at("the slice", fact, expected, "clear the slice, or choose a larger one")
     pairs = np.arange(len(owner)) if within is None else within
     of = f"{len(owner):,} pairs" if within is None else f"the slice’s {len(pairs):,} pairs"
     if source == "split":
@@ -69,8 +69,8 @@ def choose_samples(
         texts, about = _chosen(run.captions(split), chosen, by_number, size, within)
     elif source == "hardest":
         texts = _hardest(run, split, pairs, size)
-        where = "" if within is None else " where the slice has it"
-        about = f"the {len(texts):,} hardest of {of}: captions behind another image, and that image{where}"
+        where = "" if within is None else " if the slice contains them"
+        about = f"the {len(texts):,} hardest of {of}: captions with the strongest rival images, and those images{where}"
     else:
         texts = np.random.default_rng(seed).permutation(pairs)[:size]
         about = f"{len(texts):,} of {of}, drawn at random with seed {seed}"
@@ -94,7 +94,7 @@ def _every_pair(owner: Array, pairs: Array, of_images: int | None, seed: int) ->
 
 
 def _count(pairs: int) -> str:
-    return "1 pair" if pairs else "no pair"
+    return "1 pair" if pairs else "no pairs"
 
 
 def _chosen(
@@ -105,10 +105,10 @@ def _chosen(
     else:
         words, pairs = chosen.lower().split(), range(len(captions)) if within is None else within.tolist()
         matches = [k for k in pairs if words and all(word in captions[k].lower() for word in words)]
-        reason = "that hold the words" if within is None else "of the slice that hold the words"
+        reason = "that contain the words" if within is None else "of the slice that contain the words"
     if len(matches) < 2:
-        fix = "name captions as 0-31, 77, or a word that several hold"
-        raise InputError.at("the selection", f"gives {_count(len(matches))}", "at least 2", fix)
+        fix = "enter caption numbers such as 0-31, 77, or a word that several captions contain"
+        raise InputError.at("the selection", f"matches {_count(len(matches))}", "at least 2", fix)
     texts = np.array(matches[:size], dtype=np.int64)
     about = f"{len(texts):,} of the {len(matches):,} pairs {reason}"
     if within is not None and by_number:

@@ -65,7 +65,7 @@ class Run(StoredRun):
             return np.asarray(self.scoring(split)[0] @ embedding)
         if len(text) > LONGEST_QUERY:
             fact, expected = f"has {len(text):,} characters", f"at most {LONGEST_QUERY}"
-            raise InputError.at("the text query", fact, expected, "ask with a shorter sentence")
+            raise InputError.at("the text query", fact, expected, "enter a shorter sentence")
         if self.scores(split) is not None:
             parts, lengths = self.image_parts(split)
             self._check_words(text)
@@ -95,16 +95,16 @@ class Run(StoredRun):
         known, unknown = self.model.reader.known_and_unknown(text)
         if not known:
             names = f" ({', '.join(unknown[:10])})" if unknown else ""
-            fix = "ask with words of the captions it was trained with"
-            raise InputError.at("the text query", f"has no word that run {self.name} knows{names}", fix=fix)
+            fact = f"has no words in the vocabulary of run {self.name}{names}"
+            raise InputError.at("the text query", fact, fix="use words from its training captions")
 
     def image_parts(self, split: str) -> tuple[Array, Array]:
         """Return (n, L, D) regions of every image and (n,) their numbers, which a run that scores pair by pair stores.
         InputError: there were too many to store."""
         analysis = self.analysis(split)
         if tables.IMAGE_PARTS not in analysis.arrays:
-            fact = f"has too many regions in split {split!r} to keep beside its scores, so a new text cannot be scored"
-            raise InputError.at(f"run {self.name}", fact, fix="ask with a sample of the split instead")
+            fact = f"has too many regions in split {split!r} to store with its scores, so a new text cannot be scored"
+            raise InputError.at(f"run {self.name}", fact, fix="use a sample of the split as the query")
         return analysis.array(tables.IMAGE_PARTS), analysis.array(tables.IMAGE_PART_LENGTHS)
 
     def reads_pictures(self, split: str) -> bool:
@@ -169,8 +169,8 @@ class Run(StoredRun):
     def model(self) -> Any:
         """The run's best model, loaded once. InputError: it has none."""
         if self.summary.imported:
-            fact = "holds imported embeddings and no model, so it cannot embed new words"
-            fix = "ask with a sample of the split or a saved query (`embed import --queries`) instead"
+            fact = "has imported embeddings and no model, so it cannot embed new text"
+            fix = "use a sample of the split or a saved query (`embed import --queries`) as the query instead"
             raise InputError.at(f"run {self.name}", fact, fix=fix)
         from coder_core.runs.load import load_model  # as above
 
@@ -181,7 +181,7 @@ def open_run(path: str | Path) -> Run:
     """Open a run folder. InputError: the folder is missing or damaged; the message names the file."""
     folder = Path(path)
     if not folder.is_dir():
-        raise InputError.at(folder, "there is no such run", fix="check its path, such as checkpoints/NAME")
+        raise InputError.at(folder, "does not exist", fix="give a run folder, such as checkpoints/NAME")
     summary = summarise(folder)
     if summary.fault:
         raise InputError.at(f"run {summary.name}", summary.fault)

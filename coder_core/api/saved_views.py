@@ -21,14 +21,14 @@ def saved_views(root: Path) -> dict[str, str]:
     file = root / FILE
     if not file.exists():
         return {}
-    expected, fix = "names and addresses", "restore it, or remove it: it holds nothing but saved views"
+    expected, fix = "names and addresses", "restore or remove it; it contains only saved views"
     try:
         views = json.loads(read_plain(file, most=DOCUMENT))
     except (ValueError, RecursionError):
         raise InputError.at(file, "is not JSON", expected, fix) from None
     sound = isinstance(views, dict) and len(views) <= MOST_VIEWS
     if not sound or any(_problem(name, address) for name, address in views.items()):
-        raise InputError.at(file, "holds something other than views", expected, fix)
+        raise InputError.at(file, "contains something other than views", expected, fix)
     return dict(sorted(views.items()))
 
 
@@ -39,9 +39,9 @@ def save_view(root: Path, name: str, address: str) -> None:
     with FileLock(root / _LOCK):
         views = saved_views(root)
         if name in views:
-            raise InputError.at(f"the view {name!r}", "exists", "another name", "remove that one first")
+            raise InputError.at(f"the view {name!r}", "exists", fix="choose another name, or remove it first")
         if len(views) == MOST_VIEWS:
-            raise InputError.at(root / FILE, f"holds {MOST_VIEWS} views", fix="remove some first")
+            raise InputError.at(root / FILE, f"already has {MOST_VIEWS} views", fix="remove some first")
         _write(root, views | {name: address})
 
 
@@ -59,7 +59,7 @@ def _write(root: Path, views: dict[str, str]) -> None:
 
 def _problem(name: str, address: object) -> str:
     if not name.strip() or len(name) > LONGEST_NAME or not name.isprintable():
-        return f"has no name of 1 to {LONGEST_NAME} letters"
+        return f"needs a name of 1 to {LONGEST_NAME} printable characters"
     if not isinstance(address, str) or len(address) > LONGEST_ADDRESS or not _ADDRESS.fullmatch(address):
         return "has an address that is not a page of this app"
     return ""

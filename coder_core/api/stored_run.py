@@ -84,8 +84,9 @@ class StoredRun:
     def analysis(self, split: str) -> Analysis:
         """Open the analysis of a split, once; the name is matched against `splits`, never joined to a path."""
         if split not in (*self.splits, *self.summary.damaged):
-            names = ", ".join(self.splits) or "none; run `python -m coder_core.evaluate` on it"
-            raise InputError.at(f"run {self.name}", f"has no analysis of split {split!r}", f"one of: {names}")
+            known = f"one of {', '.join(self.splits)}" if self.splits else ""
+            fact, fix = f"has no analysis of split {split!r}", "python -m coder_core.evaluate adds one"
+            raise InputError.at(f"run {self.name}", fact, known, fix)
         if split not in self._analyses:
             self._analyses[split] = open_analysis(self.path, split)
         return self._analyses[split]
@@ -183,9 +184,9 @@ class StoredRun:
             except InputError as error:
                 raise InputError(replace(error.faults[0], place=packed.place(image))) from None
         if not analysis.picture_folder:
-            fact = f"does not say where the pictures of {split} are"
-            fix = "evaluate or embed it again with them"
-            raise InputError.at(f"run {self.name}", fact, "pictures", fix)
+            fact = f"does not record where the pictures of {split} are"
+            fix = "evaluate or embed it again with --pictures"
+            raise InputError.at(f"run {self.name}", fact, "a folder with the pictures", fix)
         return open_picture(analysis.picture_folder, self.image_names(split)[image], size=size)
 
     def picture(self, split: str, image: int, size: int = 320) -> bytes | None:

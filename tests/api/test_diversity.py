@@ -108,7 +108,7 @@ def test_bank_spread_uses_a_random_subset_of_pairs(run, modality, size):
         negatives = [p for p in pairs.tolist() if owner[p] != image]
         scores = w[negatives] @ v[number] if modality == "image" else v[owner[negatives]] @ w[number]
         assert spread[number] == pytest.approx(np.std(scores) if negatives else 0.0, abs=1e-6)
-    with pytest.raises(ValueError, match="at least 1 pair"):
+    with pytest.raises(ValueError, match="bank_size must be at least 1, got"):
         maths.draw_bank(run.part("dev"), replace(settings, bank_size=0))
 
 

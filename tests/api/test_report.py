@@ -54,7 +54,7 @@ def test_the_report_is_one_file_with_all_changes(folders, tmp_path, capsys):
     table = slice_table([first, second], "dev", "t2i", 1, usual_slices(columns), columns).head(14)
     for column, name in ((4, "mrr_1"), (5, "ndcg10_1")):
         assert [float(cell) for cell in cells[column::7]] == table[name].round(1).tolist()
-    row = "1 wrong-caption</td></tr><tr><th>by</th><td>anna &lt;b&gt;"
+    row = "1 wrong-caption</td></tr><tr><th>reviewers</th><td>anna &lt;b&gt;"
     assert row in source.replace("\n", "")
     assert "&lt;i&gt;.tsv</h2>" in source
     values = judged_values(second, "dev", run_judgements(second, "dev", judged))

@@ -34,7 +34,7 @@ LABELS = ("1", "2–5", "6–10", "11–50", "over 50")
 RECALL = """R@K is the percentage of queries with a true match among the first K results; MRR and nDCG@10, also in
 percent, use the labels as grades. Intervals: 95%, by a bootstrap over images. Those of differences, given below, are
 narrower than the intervals of the two runs suggest."""
-JUDGED = """R@K by the labels alone, and with the matches that people judged to fit counted too, over the same queries. R is the
+JUDGED = """R@K by the labels alone, and by the labels and the matches that people found, over the same queries. R is the
 number of a query’s matches; mAP@R and R-Precision measure how many of them are found."""
 GRADED = """Metrics of graded judgements as trec_eval defines them, in percent, with the 95% intervals of a bootstrap over
 queries, the captions of an image drawn together. Among equal scores, relevant documents are ranked last."""
@@ -130,7 +130,7 @@ def _data(run: Run, split: str) -> dict[str, str]:
         "split": split,
         "images": f"{analysis.n_images:,}",
         "captions": f"{analysis.n_texts:,}",
-        "source": str(analysis.manifest.get("source", "")) or "not noted",
+        "source": str(analysis.manifest.get("source", "")) or "not recorded",
         "captions, sha256": str(captions.get("sha256", ""))[:16],
     }
 
@@ -143,7 +143,7 @@ def _recalls(runs: Sequence[Run], split: str) -> list[tuple[str, Any]]:
         ranks, owner = run.ranks(split), run.image_of_text(split)
         hits = count_hits(ranks["i2t"], ranks["t2i"], owner)
         *recalls, total = map(tuple, recall_intervals(hits).tolist())
-        sums.append({"run": run.name, "what it is": ORIGINS[numbers_from(run.summary)], "R@sum": total})
+        sums.append({"run": run.name, "origin": ORIGINS[numbers_from(run.summary)], "R@sum": total})
         for way, values in label_values(run.analysis(split), owner).items():
             asking = np.flatnonzero(ranks[way] >= 0)
             images = asking if way == "i2t" else owner
@@ -205,7 +205,7 @@ def _failures(run: Run, split: str, changes: pd.DataFrame | None) -> Iterator[tu
     if changes is not None:
         changes = changes[changes["direction"] == "t2i"].set_index("query")
         ranks_before = changes["rank_a"].to_dict()
-        for heading, outcome in (("Right first, then wrong", "broken"), ("Wrong first, then right", "fixed")):
+        for heading, outcome in (("Right before, wrong now", "broken"), ("Wrong before, right now", "fixed")):
             moved = changes[changes.index.isin(table.index) & (changes["outcome"] == outcome)]
             kinds[heading] = moved.sort_values("change", ascending=outcome == "broken").index
     for heading, column in (("Furthest misses", "rank"), ("Near misses", "margin")):
@@ -213,7 +213,7 @@ def _failures(run: Run, split: str, changes: pd.DataFrame | None) -> Iterator[tu
     if run.sample(split) is None and (vectors := text_vectors(run, split)) is not None:
         right = np.flatnonzero(likely_matches(run, split, "t2i", vectors).probably_right(1))
         guesses = pd.Index(right[np.isin(right, missed.index)])
-        kinds["Probably right although no label says so (a guess from the captions)"] = guesses
+        kinds["Probably right, although not labelled as a match (a guess from the captions)"] = guesses
 
     @cache
     def picture(image: int) -> str:
@@ -282,7 +282,7 @@ def _reviews(runs: Sequence[Run], split: str, reviews: Reviews) -> dict[str, str
     counts = Counter(review.verdict for review in reviews.standing)
     facts = {
         "verdicts": ", ".join(f"{count:,} {verdict}" for verdict, count in counts.most_common()),
-        "by": ", ".join(sorted(reviews.by_reviewer)),
+        "reviewers": ", ".join(sorted(reviews.by_reviewer)),
         "fingerprint": reviews.fingerprint()[:16],
     }
     for run in runs:

@@ -41,7 +41,7 @@ def compare(run_a: Run, run_b: Run, split: str, *, at: int = 1) -> pd.DataFrame:
 
 def _check_same_samples(run_a: Run, run_b: Run, split: str) -> None:
     if not same_samples(run_a, run_b, split):
-        fact = f"split {split!r} has other captions than in {run_b.name}"
+        fact = f"has different captions in split {split!r} than run {run_b.name}"
         raise InputError.at(f"run {run_a.name}", fact, "two runs evaluated on the same data")
 
 

@@ -170,7 +170,7 @@ def probe_run(
         table += [(probe.kind, name, *pair) for probe, pair in pairs]
         progress(done + 1, len(groups))
     if not table:
-        fact = f"knows none of the {len(groups):,} pictures of the probes in split {split!r}, and reads none of them"
+        fact = f"has none of the {len(groups):,} pictures of the probes in split {split!r}, and cannot encode any"
         fix = "evaluate a split with these pictures, or name their folder for a run that reads pictures"
         raise InputError.at(f"run {run.name}", fact, fix=fix)
     frame = pd.DataFrame(table, columns=["kind", "picture", "score", "negative"])

@@ -185,7 +185,7 @@ def _tiny_pictures(run: Run, split: str, at_most: int) -> tuple[Array, Array]:
         with suppress(InputError):
             tiny[row] = tiny_image(run.open_picture(split, row, size=4 * TINY_SIDE))
     if not tiny:
-        fact = f"knows no readable picture of split {split!r}"
+        fact = f"has no readable picture of split {split!r}"
         raise InputError.at(f"run {run.name}", fact, "a picture folder")
     return np.array(list(tiny)), np.stack(list(tiny.values()))
 

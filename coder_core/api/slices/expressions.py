@@ -106,8 +106,8 @@ def _mask(node: ast.expr, columns: Columns) -> np.ndarray:
             return ~_mask(operand, columns)
         case ast.Compare(left=left, ops=[ast.In() | ast.NotIn() as op], comparators=[ast.Name(id=name)]):
             if not isinstance(left, ast.Constant) or not isinstance(left.value, str | int | float):
-                fact = f"asks whether {ast.unparse(left)[:60]!r} is in {name}"
-                raise _refusal(fact, 'a text in quotes, as "dog"')
+                fact = f"tests whether {ast.unparse(left)[:60]!r} is in {name}"
+                raise _refusal(fact, 'a text in quotes, such as "dog"')
             mask = holding(str(left.value), name, columns)
             return mask if isinstance(op, ast.In) else ~mask
         case ast.Compare(
@@ -126,7 +126,7 @@ def _mask(node: ast.expr, columns: Columns) -> np.ndarray:
             return np.broadcast_to(np.logical_and.reduce(results), (columns.count,)).copy()
         case ast.Name(id=name) if name in columns.numbers:
             return np.asarray(columns.numbers[name] > 0)
-    raise _refusal(f"holds {ast.unparse(node)[:60]!r}, which is not a condition")
+    raise _refusal(f"contains {ast.unparse(node)[:60]!r}, which is not a condition")
 
 
 def holding(text: str, name: str, columns: Columns) -> np.ndarray:
@@ -165,11 +165,11 @@ def _number(node: ast.expr, columns: Columns) -> Any:
 def _unusable(name: str, columns: Columns) -> InputError:
     """Return the error for a name that is unknown, or a label without a value."""
     if name in columns.labels:
-        return _refusal(f"does not say which {name}", f'{name} == "dog"')
-    return _refusal(f"asks for {name[:40]!r}", f"one of {', '.join(columns.names)}")
+        return _refusal(f"does not specify which {name}", f'{name} == "dog"')
+    return _refusal(f"uses the unknown name {name[:40]!r}", f"one of {', '.join(columns.names)}")
 
 
-def _refusal(fact: str, expected: str = 'a condition, as length > 15 and "dog" in caption') -> InputError:
+def _refusal(fact: str, expected: str = 'a condition like length > 15 and "dog" in caption') -> InputError:
     return InputError.at("the slice", fact, expected)
 
 
@@ -217,7 +217,7 @@ def search(text: str, columns: Columns) -> np.ndarray:
         except InputError as error:
             if not text.strip() or not _PLAIN.fullmatch(text):
                 raise
-            fix = f'for captions with these words put them in quotes: "{text.strip()[:60]}"'
+            fix = f'to find captions with these words, put them in quotes: "{text.strip()[:60]}"'
             raise InputError(replace(error.faults[0], fix=fix)) from None
     masks = [holding(word, "words", columns) for word in plain.words]
     masks += [holding(phrase, "caption", columns) for phrase in plain.phrases]
@@ -225,7 +225,7 @@ def search(text: str, columns: Columns) -> np.ndarray:
     column = next((f"{word}s" for word in plain.words if f"{word}s" in columns.numbers), "")
     if column and not mask.any():
         fix = f"write {column} for the captions that have any, or put a condition after it: {column} >= 2"
-        raise InputError.at("the slice", f"no caption holds {plain}", fix=fix)
+        raise InputError.at("the slice", f"no caption contains {plain}", fix=fix)
     return mask
 
 

@@ -39,7 +39,7 @@ def has_weights(run: Run, split: str) -> bool:
 def weighting(run: Run, split: str) -> Weighting:
     """Return the settings recorded in the analysis. InputError: the run has none, or their document is damaged."""
     if not has_weights(run, split):
-        fix = "train with --sample-weights diversity, or another of them"
+        fix = "train it with --sample-weights, for example diversity"
         raise InputError.at(f"run {run.name}", "was trained without sample weights", fix=fix)
     document = _document(run, split)
     with trusting(f"{run.analysis(split).path}/weighting.json"):

@@ -212,7 +212,7 @@ def arguments(
     offered = {option.key: option for option in options(preset)}
     for key, value in changes.items():
         if key not in offered:
-            raise InputError.at(f"the setting {key!r}"[:80], "cannot be changed from here")
+            raise InputError.at(f"the setting {key!r}"[:80], "cannot be changed in the app")
         choices = offered[key].choices
         if choices and value not in choices:
             problem, expected = f"is {str(value)[:40]!r}", f"one of {', '.join(choices)}"
