@@ -41,7 +41,7 @@ def installed(tmp_path_factory):
     return folder / "installed"
 
 
-def test_coder_core_and_its_commands_are_installed_alone_and_pins_lie_in_their_ranges(installed):
+def test_only_coder_core_is_installed_and_pins_satisfy_the_requirements(installed):
     folders = {"bin", "coder_core", f"coder_lab-{coder_core.__version__}.dist-info"}
     assert {path.name for path in installed.iterdir()} == folders
     assert {path.name for path in (installed / "bin").iterdir()} == set(PROJECT["scripts"])
@@ -62,7 +62,7 @@ def open_terminal():
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
-def test_an_installed_command_trains_in_another_folder_until_its_terminal_is_closed(installed, tmp_path):
+def test_an_installed_command_trains_and_saves_when_its_terminal_closes(installed, tmp_path):
     """A hang-up saves as SIGTERM does."""
     package, run = installed / "coder_core" / "__init__.py", tmp_path / "checkpoints" / "tiny"
     with package.open("a") as file:

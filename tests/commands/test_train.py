@@ -35,7 +35,7 @@ def status_of(run):
     return read_status(run) or {}
 
 
-def test_the_warm_up_of_a_preset_fits_a_short_run_and_a_named_one_stays(data, tmp_path, capsys):
+def test_short_runs_shorten_a_presets_warmup_but_not_an_explicit_one(data, tmp_path, capsys):
     small = ["flickr8k-npairs", *SMALL, "--epochs=4", f"--data={data}", f"--root={tmp_path}"]
     for flags, steps, warned in (([], 2, False), (["--warmup-steps=30"], 30, True)):
         assert main([*small, *flags, f"--name=w{steps}"]) == 0
@@ -46,7 +46,7 @@ def test_the_warm_up_of_a_preset_fits_a_short_run_and_a_named_one_stays(data, tm
         assert with_fitting_warmup(config, 59 if preset == "demo" else 234) == (config, [])
 
 
-def test_help_lists_every_preset_and_every_value(capsys):
+def test_help_lists_every_preset_and_flag(capsys):
     with pytest.raises(SystemExit, match="0"):
         main(["--help"])
     output = plain(capsys.readouterr().out)
@@ -55,7 +55,7 @@ def test_help_lists_every_preset_and_every_value(capsys):
         assert text in output, text
 
 
-def test_a_preset_with_other_values(data, tmp_path, capsys):
+def test_a_preset_trains_with_overridden_values(data, tmp_path, capsys):
     arguments = ["demo", *SMALL, f"--data={data}", "--bank-size=16", "--gamma", "0.25", f"--root={tmp_path}"]
     assert main(arguments) == 0
     run = tmp_path / "demo"
@@ -108,14 +108,14 @@ def test_a_preset_with_other_values(data, tmp_path, capsys):
         (["--resume=none"], "none"),
     ],
 )
-def test_impossible_arguments_fail_before_anything_is_written(data, tmp_path, capsys, arguments, culprit):
+def test_invalid_arguments_fail_before_anything_is_written(data, tmp_path, capsys, arguments, culprit):
     root = tmp_path / "runs"
     assert main([*SMALL, f"--data={data}", f"--root={root}", *arguments]) == 1
     assert culprit in plain(capsys.readouterr().err)
     assert not root.exists()
 
 
-def test_without_dev_the_last_step_is_the_best(tmp_path, capsys):
+def test_without_dev_the_last_step_is_saved_as_best(tmp_path, capsys):
     data = write_tiny_data(tmp_path / "data")
     for file in data.glob("dev_*"):
         file.unlink()
@@ -126,7 +126,7 @@ def test_without_dev_the_last_step_is_the_best(tmp_path, capsys):
 
 
 @pytest.mark.slow
-def test_no_argument_trains_the_demo_then_leaves_it_alone(tmp_path, monkeypatch):
+def test_no_argument_trains_the_demo_only_once(tmp_path, monkeypatch):
     """On 20 pictures instead of a thousand, in one epoch."""
     monkeypatch.setenv("CODER_DEMO", str(make_demo(tmp_path / "demo", images=20)))
     for name in DEMO_RUNS:

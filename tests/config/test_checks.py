@@ -35,7 +35,7 @@ def bounds(known):
 
 
 @pytest.mark.parametrize("key", NUMBERS)
-def test_values_at_and_beyond_the_bounds(key):
+def test_values_are_accepted_up_to_their_bounds(key):
     for value, allowed in bounds(NUMBERS[key]):
         assert (NUMBERS[key].fault(value) is None) == allowed, value
         assert allowed or NUMBERS[key].flag in places(**{key: value}), value
@@ -107,13 +107,13 @@ def test_every_number_has_a_range_and_bounds_protect_training():
         ("--weight-mmd", {"weight_mmd": 0.1}),
     ],
 )
-def test_values_that_do_not_go_together(flag, values):
+def test_incompatible_values_are_refused(flag, values):
     values = {key: settings()[key].read(value) for key, value in values.items()}
     assert places(**values) == [flag]
 
 
 @pytest.mark.parametrize("name", ["../elsewhere", "a/b", "/tmp/x", "-x", ".hidden", "a b", "a\n"])
-def test_a_name_that_is_no_folder_name_is_refused(name):
+def test_a_name_that_is_not_a_folder_name_is_refused(name):
     assert [fault.place for fault in problems(replace(Config(), name=name))] == ["--name"]
 
 
@@ -131,6 +131,6 @@ def test_a_name_that_is_no_folder_name_is_refused(name):
         ("--wrong-weight", {"wrong_weight": 0.5}, {"reviews": "reviews.jsonl"}),
     ],
 )
-def test_doubtful_values_are_warned_about(flag, doubtful, cure):
+def test_doubtful_values_give_warnings(flag, doubtful, cure):
     assert (places("warning", **doubtful), places(**doubtful)) == ([flag], [])
     assert problems(changed(Config(), **doubtful | cure)) == []

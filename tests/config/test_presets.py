@@ -54,7 +54,7 @@ def test_every_preset_is_valid_and_survives_toml(name):
     assert from_document(tomllib.loads(tomli_w.dumps(to_document(config)))) == config
 
 
-def test_a_zero_shot_model_is_sent_to_its_command_and_clip_is_the_readmes():
+def test_zero_shot_refers_to_embed_and_presets_use_the_readmes_clip():
     with pytest.raises(InputError, match=r"python -m coder_core\.embed pictures DATA --model"):
         find_preset("clip-zero-shot")
     # The model that the README names has safetensors on its main branch, where others have pickles
@@ -64,7 +64,7 @@ def test_a_zero_shot_model_is_sent_to_its_command_and_clip_is_the_readmes():
 
 
 @pytest.mark.parametrize("name", PRINTED)
-def test_the_values_that_papers_print(name):
+def test_presets_have_the_papers_values(name):
     config, expected = PRESETS[name].config, PRINTED[name]
     assert {key: settings()[key].of(config) for key in expected} == expected
     if name.startswith("coder-"):

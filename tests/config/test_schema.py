@@ -12,7 +12,7 @@ from coder_core.train import read_arguments
 from tests.support.precomp_folders import assert_refused, refusal
 
 
-def test_unknown_keys_and_values_out_of_range_are_refused_all_at_once():
+def test_unknown_keys_and_out_of_range_values_are_reported_together():
     refused = refusal(from_document, {"training": {"epoch": 3, "epochs": 3, "lr": 0.1}}, "a")
     assert [fault.place for fault in refused.faults] == ["a [training] key epoch", "a [training] key lr"]
     assert "is not known; expected one of batch_size, bert_rate, choose_on, clip_norm, " in str(refused)
@@ -44,7 +44,7 @@ def test_a_value_of_the_wrong_type_is_named(section, key, value, message):
     assert message in refused
 
 
-def test_missing_keys_are_defaults_every_field_is_a_setting_and_its_range_is_put_into_words():
+def test_missing_keys_use_defaults_and_settings_describe_their_ranges():
     config = from_document({"objective": {"margin": 1}})
     assert config == replace(Config(), objective=replace(Config().objective, margin=1.0))
     assert isinstance(config.objective.margin, float)
@@ -63,7 +63,7 @@ def test_missing_keys_are_defaults_every_field_is_a_setting_and_its_range_is_put
         assert Setting("training", "x", float, 0.5, "…", within).range == words
 
 
-def test_settings_are_replaced_spelt_and_found_as_the_command_line_has_them():
+def test_settings_convert_to_and_from_command_line_flags():
     config = with_settings(Config(), {"bank-size": 64, "margin": 1, "--loss": "infonce"})
     assert (config.memory.bank_size, config.objective.margin, config.objective.loss) == (64, 1.0, "infonce")
     wrong = {"bank-sise": 3, "epochs": 0, "compile": 1}
@@ -91,7 +91,7 @@ def another_value(setting):
     return setting.default + 1 if setting.largest is None else setting.largest
 
 
-def test_a_flag_sets_every_setting(tmp_path):
+def test_every_setting_has_a_flag(tmp_path):
     """Change every setting at once: the command line reads the same values."""
     values = {setting.key: another_value(setting) for setting in settings().values()}
     config = replace(with_settings(Config(), values), name="x")

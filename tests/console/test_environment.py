@@ -44,7 +44,7 @@ def run(arguments, **named):
     return subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=240, **named)
 
 
-def test_importing_changes_nothing_of_the_process_and_variables_the_user_set_stay():
+def test_imports_leave_the_process_alone_and_user_variables_are_kept():
     before, after = json.loads(run(["-c", IMPORT_EVERYTHING]).stdout)
     assert after == before
     cache = "ONEDNN_PRIMITIVE_CACHE_CAPACITY"
@@ -85,7 +85,7 @@ sys.meta_path.insert(0, Interrupt())
 
 
 @pytest.mark.parametrize(("entry", "library"), [("script", "rich.console"), ("module", "numpy")])
-def test_an_interrupt_during_an_import_leaves_quietly(tmp_path, library, entry):
+def test_an_interrupt_during_an_import_exits_quietly(tmp_path, library, entry):
     (tmp_path / "sitecustomize.py").write_text(PROGRAM)
     script = tmp_path / "coder-train"
     script.write_text("import sys\nfrom coder_core.train import main\nsys.exit(main())\n")

@@ -25,7 +25,7 @@ LONG = 300 * "a"
         (check_folder, LONG, "too long"),
     ],
 )
-def test_what_cannot_be_written_is_one_sentence(tmp_path, check, path, message):
+def test_unwritable_paths_are_reported_in_one_sentence(tmp_path, check, path, message):
     (tmp_path / "file").write_text("")
     (fault,) = check("--flag", tmp_path / path)
     assert message.format(root=tmp_path) in str(fault)
@@ -33,7 +33,7 @@ def test_what_cannot_be_written_is_one_sentence(tmp_path, check, path, message):
     assert check_folder("--root", tmp_path) == check_folder("--root", tmp_path / "new" / "folder") == []
 
 
-def test_a_place_of_another_user_is_refused(tmp_path, monkeypatch):
+def test_paths_without_write_permission_are_refused(tmp_path, monkeypatch):
     monkeypatch.setattr("os.access", lambda path, mode: False)  # root may write anywhere
     file = tmp_path / "mine.csv"
     file.write_text("")
@@ -42,7 +42,7 @@ def test_a_place_of_another_user_is_refused(tmp_path, monkeypatch):
     assert f"{tmp_path} may not be written to" in str(check_folder("--flag", tmp_path / "a" / "b")[0])
 
 
-def test_fixes_begin_with_a_capital_letter_and_a_bar_starts_again_with_another_name():
+def test_fixes_are_capitalised_and_a_new_phase_restarts_the_bar():
     shown = {"choose another name": "Choose another name", "pythons are snakes": "Pythons are snakes"}
     shown |= {command: command for command in ("python -m coder_core.evaluate RUN", "make setup")}
     for fix, text in shown.items():

@@ -53,7 +53,7 @@ def test_one_job_at_a_time_in_its_own_session(tmp_path):
     assert folder.current() is None
 
 
-def test_a_recycled_pid_a_damaged_record_and_a_zombie_are_no_running_job(tmp_path):
+def test_recycled_pids_damaged_records_and_zombies_are_not_running_jobs(tmp_path):
     this = psutil.Process()
     (tmp_path / "job.json").write_text(json.dumps({"pid": this.pid, "created": this.create_time() - 100}))
     job = processes.JobFolder(tmp_path).current()
@@ -72,7 +72,7 @@ def test_a_recycled_pid_a_damaged_record_and_a_zombie_are_no_running_job(tmp_pat
     os.waitpid(pid, 0)
 
 
-def test_commands_see_the_package_not_the_folder_and_can_append_to_a_file_from_another(tmp_path):
+def test_jobs_run_in_the_package_folder_and_processes_can_append_output(tmp_path):
     """-P keeps a numpy.py beside the data from being imported; a job runs in the folder of `coder_core`."""
     assert processes.module_command("coder_core.train")[1:] == ("-P", "-u", "-m", "coder_core.train")
     program = "import sys, os; print('' in sys.path, os.getcwd() in sys.path, os.getcwd())"

@@ -44,7 +44,7 @@ NO_GPU_MEMORY = "CUDA out of memory. Tried to allocate 2.00 GiB.\nSee …"
         (KeyboardInterrupt(), 130, "", "interrupted; everything saved before is intact\n"),
     ],
 )
-def test_an_error_becomes_a_message_and_a_status(error, status, out, err, capsys):
+def test_errors_become_a_message_and_an_exit_status(error, status, out, err, capsys):
     @command
     def main(arguments):
         raise error
@@ -53,7 +53,7 @@ def test_an_error_becomes_a_message_and_a_status(error, status, out, err, capsys
     assert capsys.readouterr() == (out, err)
 
 
-def test_arguments_are_those_of_the_process_by_default_and_another_error_keeps_its_traceback(monkeypatch):
+def test_arguments_default_to_argv_and_unexpected_errors_propagate(monkeypatch):
     @command
     def main(arguments):
         return len(arguments) or arguments[0]
@@ -65,7 +65,7 @@ def test_arguments_are_those_of_the_process_by_default_and_another_error_keeps_i
 
 
 @pytest.mark.parametrize("full", ["stdout", "stderr"])
-def test_a_full_disk_below_the_output_stops_no_work(full, monkeypatch, tmp_path, capsys):
+def test_a_full_disk_for_output_does_not_stop_the_work(full, monkeypatch, tmp_path, capsys):
     @command
     def main(arguments):
         for stream in (sys.stdout, sys.stderr):
@@ -96,7 +96,7 @@ def little_memory(more):
         resource.setrlimit(resource.RLIMIT_AS, before)
 
 
-def test_commands_that_get_no_memory_say_so_and_leave_all_as_it_was(data, tmp_path, capsys, memory_folder):
+def test_running_out_of_memory_is_reported_and_changes_no_files(data, tmp_path, capsys, memory_folder):
     small = ["--batch-size=8", "--bank-size=13", "--threads=1"]
     arguments = [f"--data={data}", f"--root={tmp_path}", "--name=vast", "--dimension=65536", *small]
     with little_memory(2 << 30):

@@ -22,7 +22,7 @@ def printed(table, width):
     return console.file.getvalue()
 
 
-def test_a_file_gets_every_column_and_cells_and_faults_are_never_markup(capsys, monkeypatch):
+def test_redirected_tables_keep_every_column_and_cells_are_escaped(capsys, monkeypatch):
     monkeypatch.delenv("COLUMNS", raising=False)
     open_console().print(metrics_table(ROWS, "dev"))
     out = capsys.readouterr().out
@@ -51,7 +51,7 @@ def test_a_file_gets_every_column_and_cells_and_faults_are_never_markup(capsys, 
         (20, "image→text R@1/5/10, MRR nDCG@10, MedR MeanR, text→image R@1/5/10, MD, ties %"),
     ],
 )
-def test_a_narrow_terminal_gets_fewer_columns_never_broken_ones(width, missing):
+def test_narrow_terminals_drop_whole_columns(width, missing):
     text = printed(metrics_table({"demo": ROWS["demo"]}, "dev"), width)
     [row] = [line for line in text.splitlines() if line.startswith(" demo")]
     assert "345.6" in row
@@ -62,7 +62,7 @@ def test_a_narrow_terminal_gets_fewer_columns_never_broken_ones(width, missing):
     assert max(map(len, text.splitlines())) <= width
 
 
-def test_wide_names_are_folded_text_is_broken_and_the_largest_options_go_first():
+def test_wide_names_fold_text_wraps_and_the_largest_choices_go_first():
     text = printed(metrics_table(ROWS, "dev"), 40)
     assert LONG in "".join(line.split()[0] for line in text.splitlines() if line[:1] == " " and line.strip())
     assert text.count("345.6") == 2

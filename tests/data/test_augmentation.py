@@ -43,7 +43,7 @@ def changed(captions):
     return {row for row, pair in enumerate(zip(captions, CAPTIONS, strict=True)) if pair[0] != pair[1]}
 
 
-def test_the_share_is_exact_and_half_of_it_is_cut():
+def test_the_share_of_vague_captions_is_exact_and_half_are_cut():
     for share in (0.0, 0.1, 0.25, 1.0):
         vague = make_vague(CAPTIONS, share, seed=3)
         assert len(changed(vague)) == round(share * 100)
@@ -73,7 +73,7 @@ def test_nouns_become_coarser_and_articles_fit(caption, coarse, short):
     assert not set(augmentation.COARSE) & set(nouns)  # which is not made coarser again
 
 
-def test_a_run_reads_vague_exchanged_or_fewer_train_captions_and_the_same_data(tmp_path):
+def test_vague_exchanged_or_omitted_captions_change_only_train(tmp_path):
     data = write_tiny_data(tmp_path)
     plain, vague = (prepare(tiny_config(data, seed=0, vague_captions=share)).data for share in (0.0, 0.5))
     assert vague.train.captions == make_vague(plain.train.captions, 0.5, seed=0) != plain.train.captions

@@ -45,7 +45,7 @@ def assert_same(first, second):
         assert torch.equal(value, getattr(second, name)), name
 
 
-def test_epochs_and_chunks_hold_every_caption_once_as_the_files_do(split):
+def test_epochs_repeat_no_caption_and_chunks_cover_the_split(split):
     batches, tokens = batches_of(split, batch_size=3), tokens_of(split)
     assert batches.per_epoch == 2  # an incomplete batch is left out
     orders = []
@@ -76,7 +76,7 @@ def test_epochs_and_chunks_hold_every_caption_once_as_the_files_do(split):
     assert tokens.lengths[met].tolist() == sorted(tokens.lengths.tolist())
 
 
-def test_every_step_can_be_had_again_and_the_stream_gives_the_same(split):
+def test_every_step_is_reproducible_and_matches_the_stream(split):
     first, again = batches_of(split, **THINNED), batches_of(split, **THINNED)
     for step in (5, 0, 3, 2):
         assert_same(first(step), again(step))
@@ -89,7 +89,7 @@ def test_every_step_can_be_had_again_and_the_stream_gives_the_same(split):
 
 
 @pytest.mark.parametrize("parts", [2, 4])
-def test_the_slices_of_all_processes_are_the_whole_batch(split, parts):
+def test_slices_of_all_processes_form_the_whole_batch(split, parts):
     whole = batches_of(split, **THINNED)
     slices = [batches_of(split, **THINNED | {"part": part, "parts": parts}) for part in range(parts)]
     for step in range(4):
@@ -102,7 +102,7 @@ def test_the_slices_of_all_processes_are_the_whole_batch(split, parts):
             assert row[:length] == words[:length]
 
 
-def test_the_shares_left_out_follow_the_mean_and_regions_stay_in_order_and_differ_by_image(tmp_path):
+def test_dropped_shares_match_their_mean_and_regions_keep_their_order(tmp_path):
     """The share of regions is drawn from 0 to 2 · 0.2 for every batch; the rest keeps the file's order."""
     array = np.tile(np.arange(1, 21, dtype=np.float32)[None, :, None], (4, 1, 1))
     captions = [" ".join("abcdefghijklmnopqrstuvwxyz")] * 8
@@ -124,7 +124,7 @@ def test_the_shares_left_out_follow_the_mean_and_regions_stay_in_order_and_diffe
 
 @settings(max_examples=25)
 @given(drop=st.floats(0.0, 0.99), seed=st.integers(0, 2**31 - 1), step=st.integers(0, 50), ends=st.booleans())
-def test_words_left_out_keep_order_and_at_least_one(split, drop, seed, step, ends):
+def test_dropping_words_keeps_their_order_and_at_least_one(split, drop, seed, step, ends):
     tokens = tokens_of(split)
     batch = batches_of(split, seed=seed, drop_words=drop, fixed_ends=ends)(step)
     assert (batch.word_lengths >= 1).all()
@@ -136,7 +136,7 @@ def test_words_left_out_keep_order_and_at_least_one(split, drop, seed, step, end
             assert (kept[0], kept[-1]) == (whole[0], whole[-1])
 
 
-def test_other_types_and_orders_give_the_same_batches(split, tmp_path):
+def test_dtypes_and_memory_orders_give_the_same_batches(split, tmp_path):
     array = features().astype("<f2")  # values every type holds exactly
     plain = batches_of(replace(split, features=array.astype("<f4")), drop_regions=0.3)
     for order, dtype in product("CF", ("<f2", "<f8", ">f4", ">f2", ">f8")):
@@ -145,7 +145,7 @@ def test_other_types_and_orders_give_the_same_batches(split, tmp_path):
         assert other(0).regions.dtype == torch.float32
 
 
-def test_zero_regions_are_masked_wherever_they_stand_and_a_single_one_is_never_left_out(tmp_path):
+def test_zero_regions_are_masked_and_a_single_region_is_never_dropped(tmp_path):
     array = features()
     array[1, 0] = 0.0
     array[2, 1:] = 0.0

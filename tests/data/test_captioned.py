@@ -62,7 +62,7 @@ def test_every_layout_is_recognised_and_gives_the_same_pictures(layout, tmp_path
         assert f"({layout}: " in reason(tmp_path)  # training names the layout and refuses
 
 
-def test_the_command_prints_a_table_and_the_verdict(tmp_path, capsys):
+def test_check_data_reports_broken_missing_and_stray_pictures(tmp_path, capsys):
     LAYOUTS["flickr8k"](tmp_path)
     pictures, command = tmp_path / "Flicker8k_Dataset", [str(tmp_path), "--word-threshold=1"]
     (pictures / NAMES[0]).write_bytes(draw(0)[:-200])
@@ -78,7 +78,7 @@ def test_the_command_prints_a_table_and_the_verdict(tmp_path, capsys):
     np.testing.assert_array_equal(split.image_of_text, [0, 0, 1, 1])
 
 
-def test_splits_follow_from_the_names_alone_and_the_shares_hold(tmp_path):
+def test_dealt_splits_depend_only_on_names_and_keep_the_shares(tmp_path):
     names = [f"{number}.jpg" for number in range(4000)]
     shares = [ReadingArguments(dev_share=dev, test_share=0.3, split_seed=7) for dev in (0.2, 0.1)]
     splits, others = ([dealt_split(name, reading) for name in names] for reading in shares)
@@ -97,7 +97,7 @@ def test_splits_follow_from_the_names_alone_and_the_shares_hold(tmp_path):
     assert len(splits[0]) == PICTURES
 
 
-def test_shares_that_are_none_and_formats_that_do_not_fit_are_refused(tmp_path):
+def test_invalid_shares_formats_and_folders_are_refused(tmp_path):
     LAYOUTS["kaggle"](tmp_path)
     (tmp_path / "empty").mkdir()
     shares = ReadingArguments(dev_share=0.7, test_share=0.6)
@@ -224,7 +224,7 @@ def test_faults_name_the_file_and_its_line_or_object(tmp_path, path, edit, sever
     assert [fault for fault in faults if fault.severity == severity and text in str(fault)]
 
 
-def test_quotes_of_csv_are_no_part_of_a_caption(tmp_path):
+def test_csv_quotes_are_not_part_of_captions(tmp_path):
     captions = {
         '"a dog, a cat"': "a dog, a cat",
         '"a ""big"" dog"': 'a "big" dog',
@@ -258,7 +258,7 @@ def test_captions_keep_the_ids_of_their_layout(tmp_path):
 
 
 @pytest.mark.parametrize("layout", ["img2dataset", "webdataset"])
-def test_captions_in_json_are_read_where_no_text_lies_beside(tmp_path, layout):
+def test_json_captions_are_read_if_there_is_no_text_file(tmp_path, layout):
     members = {"a.jpg": draw(0), "a.json": b'{"caption": "from JSON", "status": "success"}'}
     members |= {"b.jpg": draw(0), "b.json": b'{"caption": null}'}
     add_members(tmp_path / "00000.tar", members)

@@ -37,7 +37,7 @@ def run_import(folder, change=("none", None)):
     return main(["import", str(folder), "--name=run", f"--root={folder.parent / 'runs'}"])
 
 
-def test_it_becomes_a_run_with_one_row_an_image(tmp_path, capsys):
+def test_clip_retrieval_files_become_a_run_with_one_row_per_image(tmp_path, capsys):
     assert run_import(tmp_path / "made") == 0
     assert "12 images and 24 captions, 32 numbers each" in capsys.readouterr().out
     analysis = open_analysis(tmp_path / "runs" / "run", "dev")

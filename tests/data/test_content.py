@@ -61,7 +61,7 @@ def report(splits):
     return check_content(splits)
 
 
-def test_bad_pictures_are_found_and_say_why_and_planted_copies_across_splits(splits, report):
+def test_bad_pictures_and_planted_copies_across_splits_are_found(splits, report):
     problems = {splits[1].image_names[f.samples[0][1]]: f.what for f in report.pictures}
     assert {name: what.split(":")[0] for name, what in problems.items()} == BAD
     assert "40 × 30" in problems["tiny.png"]
@@ -76,7 +76,7 @@ def test_bad_pictures_are_found_and_say_why_and_planted_copies_across_splits(spl
     assert 0.9 < finding.likeness < 1
 
 
-def test_a_report_is_kept_until_the_data_changes(splits, report, tmp_path, monkeypatch):
+def test_a_report_is_cached_until_the_data_changes(splits, report, tmp_path, monkeypatch):
     phases = []
     assert check_content(splits, progress=lambda done, total, phase: phases.append(phase)) == report
     assert phases == ["reading the captions", "finished"]  # no picture was read again
@@ -100,7 +100,7 @@ def test_a_report_is_kept_until_the_data_changes(splits, report, tmp_path, monke
         check_content([replace(splits[0], positions=GuardedFiles(None, splits[0].image_names))])
 
 
-def test_names_of_a_run_lead_to_no_file_outside_its_pictures(tmp_path):
+def test_picture_names_cannot_leave_the_picture_folder(tmp_path):
     (tmp_path / "inside").mkdir()
     photograph(0).save(tmp_path / "secret.png")
     (tmp_path / "inside" / "link.png").symlink_to(tmp_path / "secret.png")
@@ -112,7 +112,7 @@ def test_names_of_a_run_lead_to_no_file_outside_its_pictures(tmp_path):
     assert not report.pictures
 
 
-def test_duplicate_pictures_are_those_that_both_comparisons_join():
+def test_duplicate_pictures_are_alike_by_hash_and_by_cosine():
     faint = Image.new("RGB", (16, 16))
     faint.putpixel((0, 0), (1, 0, 0))
     assert np.linalg.norm(report_module.tiny_image(faint)) == pytest.approx(1)
@@ -133,7 +133,7 @@ def test_duplicate_pictures_are_those_that_both_comparisons_join():
     assert all(abs(likeness - min(1, cosines[tuple(rows)])) < 1e-6 for rows, likeness in groups)
 
 
-def test_duplicate_captions_are_those_of_a_slow_comparison_and_strange_ones_are_compared():
+def test_duplicate_captions_match_a_slow_comparison_even_for_odd_texts():
     rng = np.random.default_rng(0)
     words = np.array(["a", "the", "dogs", "doggs", "running", "runing", "sand", "beach", "Two", "on"])
     captions = [" ".join(words[rng.integers(0, len(words), 5)]) for _ in range(250)]

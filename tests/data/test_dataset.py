@@ -24,7 +24,7 @@ def test_test_is_the_first_thousand_of_testall(tmp_path):
     assert read_split(tmp_path, "test").n_images == 10
 
 
-def test_splits_are_listed_train_first_and_what_is_missing_is_named(tmp_path):
+def test_splits_are_listed_train_first_and_missing_files_named(tmp_path):
     assert str(tmp_path) in reason(tmp_path)
     (tmp_path / "file").write_text("")
     for name in ("none", "file"):
@@ -47,7 +47,7 @@ def test_splits_are_listed_train_first_and_what_is_missing_is_named(tmp_path):
             assert "test, testall, train, val" in refusal(read_split, folder, name).faults[0].expected
 
 
-def test_fingerprints_and_checksums_know_every_value_and_no_place(tmp_path, monkeypatch):
+def test_fingerprints_depend_on_every_value_but_not_on_the_path(tmp_path, monkeypatch):
     array = features()
     array[3, 2, 4] += 1
     changes = ({}, {}, {"ids": "aabbccdd"}, {"array": array}, {"array": features(dtype="<f8")})
@@ -84,7 +84,7 @@ def test_splits_must_agree_and_not_share_images(tmp_path):
     assert [fault.severity for fault in compare_splits([*regions])] == ["note"]
 
 
-def test_large_features_are_never_loaded_whole(tmp_path):
+def test_large_features_are_never_loaded_into_memory(tmp_path):
     """128 MiB of features, read and scanned, must not stay in memory."""
     shape = (2_048, 16, 1_024)
     array = np.lib.format.open_memmap(tmp_path / "train_ims.npy", mode="w+", dtype="<f4", shape=shape)
@@ -103,7 +103,7 @@ def checksum(folder):
     return split_checksums(read_split(folder, "train"))
 
 
-def test_an_unchanged_file_is_read_once_and_a_changed_or_damaged_cache_costs_time_only(tmp_path, monkeypatch):
+def test_checksums_are_cached_and_computed_again_after_changes_or_damage(tmp_path, monkeypatch):
     monkeypatch.setenv("CODER_CACHE", str(tmp_path / "cache"))
     started = time.monotonic()
     folder = write_split(tmp_path / "data", array=features(images=6))

@@ -35,7 +35,7 @@ def card(folder):
 
 
 @pytest.mark.parametrize(("split", "images"), SPLITS.items())
-def test_files_are_those_of_the_field_with_vagueness_aside(demo, split, images):
+def test_demo_files_have_the_usual_format_and_vagueness_is_separate(demo, split, images):
     features = np.load(demo / f"{split}_ims.npy", mmap_mode="r")
     assert isinstance(features, np.memmap)
     assert (features.shape, features.dtype) == ((images, REGIONS, WIDTH), np.float32)
@@ -75,7 +75,7 @@ def test_features_are_standardised_and_the_seed_decides_every_byte(demo, tmp_pat
 
 @pytest.mark.parametrize("damage", ["train_caps.txt", "images/dev_0001.jpg", "side/test_vagueness.txt"])
 @pytest.mark.parametrize("kept", [0, -1, None])
-def test_incomplete_folder_is_made_anew(demo, tmp_path, monkeypatch, damage, kept):
+def test_an_incomplete_demo_is_made_again(demo, tmp_path, monkeypatch, damage, kept):
     monkeypatch.setattr(making, "_write", lambda draft, *_: (draft / "demo.json").write_text('{"made": 1}'))
     folder = shutil.copytree(demo, tmp_path / "demo", copy_function=os.link)
     (folder / damage).unlink()
@@ -125,7 +125,7 @@ def test_other_files_and_the_draft_of_a_killed_process_are_left_alone(demo, tmp_
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_shapes_are_true_distances_of_about_the_radius(shape):
+def test_shapes_are_signed_distances_of_about_the_radius(shape):
     x, y = np.meshgrid(*2 * [np.arange(-70, 71, dtype=np.float32)])
     distance = signed_distance(shape, x, y, 50.0)
     assert (distance.shape, distance.dtype) == ((141, 141), np.float32)
@@ -157,7 +157,7 @@ COLOUR_WORDS = {colour: wording.LOOKS.get(colour, (colour,)) for colour in COLOU
 AFTER = {key: (words,) for key, words in wording.TEXTURES_AFTER.items()}
 
 
-def test_scenes_hold_two_to_five_things_apart_and_inside_and_relations_by_hand():
+def test_scenes_have_two_to_five_separate_things_and_relations_by_hand():
     for scene in SCENES:
         assert 2 <= len(scene.things) <= 5
         for i, one in enumerate(scene.things):
@@ -220,7 +220,7 @@ def strip_ground(scene, text):
     return text
 
 
-def test_whatever_a_caption_says_and_names_is_true_of_its_picture():
+def test_every_statement_of_a_caption_is_true_of_its_picture():
     assert sum(check_relation(scene, text) for scene, text in WRITTEN) > 120
     columns, rows = {"left": 0, "right": 2}, {"top": 0, "bottom": 2}
     numbers = {word: number for number, word in wording.NUMBERS.items()}
@@ -245,7 +245,7 @@ def test_whatever_a_caption_says_and_names_is_true_of_its_picture():
             assert {*named(table, text)} <= {getattr(thing, kind) for thing in scene.things}, (text, scene)
 
 
-def test_exact_captions_are_one_of_a_kind_vague_ones_name_nothing_and_no_position_gives_vagueness_away():
+def test_exact_captions_are_unique_vague_ones_name_nothing_and_position_is_no_clue():
     tables = (wording.LOOKS, wording.TEXTURES, wording.SIZES)
     names = {word for table in tables for words in table.values() for word in words}
     names |= {*SHAPES, *COLOURS, *wording.NUMBERS.values()}

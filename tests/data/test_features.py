@@ -56,7 +56,7 @@ OTHER += [b"PK\x03\x04" + bytes(400), b"<html>404</html>", 0, 1, 7, 40, 200, -1]
 
 
 @pytest.mark.parametrize("other", OTHER, ids=range(len(OTHER)))
-def test_other_files_types_and_shapes_are_one_fault_and_allocate_nothing(tmp_path, other):
+def test_invalid_feature_files_give_one_fault(tmp_path, other):
     path = write_split(tmp_path) / "train_ims.npy"
     whole = path.read_bytes()
     content = whole[:other] if isinstance(other, int) else other
@@ -69,7 +69,7 @@ def test_other_files_types_and_shapes_are_one_fault_and_allocate_nothing(tmp_pat
         assert f"{len(whole):,} bytes" in message
 
 
-def test_objects_are_never_unpickled_and_no_pipe_is_waited_for(tmp_path):
+def test_objects_are_never_unpickled_and_pipes_do_not_block(tmp_path):
     path = write_split(tmp_path) / "train_ims.npy"
     mark = tmp_path / "ran"
     array = np.empty(4, dtype=object)
@@ -89,7 +89,7 @@ def test_objects_are_never_unpickled_and_no_pipe_is_waited_for(tmp_path):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_values_that_are_not_finite_or_too_large_are_named(tmp_path, dtype):
+def test_nonfinite_or_too_large_values_are_named(tmp_path, dtype):
     array = features(images=6, dtype=dtype)
     half = array.itemsize == 2  # whose largest value is far smaller
     array[1, 0, 0] = 1 if half else LARGEST
@@ -117,7 +117,7 @@ def test_zero_regions_are_listed_and_a_zero_image_is_an_error(tmp_path, zero):
 
 @settings(max_examples=25)
 @given(data=st.data())
-def test_the_scan_agrees_with_a_loop_over_all_regions(tmp_path_factory, data):
+def test_the_scan_matches_a_loop_over_all_regions(tmp_path_factory, data):
     images, regions = data.draw(st.integers(1, 9)), data.draw(st.integers(1, 4))
     array = features(images, regions, 2, data.draw(st.sampled_from(["<f2", "<f4", ">f4", "<f8"])))
     if data.draw(st.booleans()):

@@ -24,7 +24,7 @@ def read(folder, content, words=WORDS, **named):
     return read_word_vectors(path, words, **named)
 
 
-def test_vectors_and_coverage(tmp_path):
+def test_word_vectors_are_read_with_their_coverage(tmp_path):
     vectors = read(tmp_path, "dog 1 2\n. . . 0.5 0.5\n", [". . .", "at"])  # a word is split from the right
     assert (vectors.matrix[0].tolist(), vectors.covered.tolist()) == ([0.5, 0.5], [True, False])
     vectors = read(tmp_path, "dog 1 2 3\nbird 4 5 6\ncat -1 0.5 1e-3\n", counts=[0, 0, 6, 3, 1])
@@ -60,7 +60,7 @@ LINES = ["cat 1", "bird 1", "cat 1.0 2.0 3.0", "bird 1.0 2.0 3.0", "cat", ""]
 LINES += [f"cat 1.0 {number}" for number in ("nan", "inf", "-inf", "1e40", "x", "1_0x")]
 
 
-def test_widths_numbers_files_and_dimensions_that_do_not_fit_are_refused(tmp_path):
+def test_invalid_lines_files_and_dimensions_are_refused(tmp_path):
     for line in LINES:
         error = refusal(read, tmp_path, f"dog 1.0 2.0\n{line}\nruns 1.0 2.0\n")
         assert error.faults[0].place == f"{tmp_path / 'vectors.txt'} line 2", line
@@ -76,7 +76,7 @@ def unit(vectors):
     return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-9)
 
 
-def test_learned_vectors_put_words_of_equal_use_side_by_side_at_the_scale_promised():
+def test_learned_vectors_group_words_of_equal_use_at_unit_scale():
     """dog and cat are used in one way, car and bus in another."""
     captions = [f"the {pet} eats {food}" for pet in ("dog", "cat") for food in ("meat", "fish", "bread")]
     captions += [f"a red {car} drives along {way}" for car in ("car", "bus") for way in ("roads", "streets")]
@@ -99,7 +99,7 @@ def test_learned_vectors_put_words_of_equal_use_side_by_side_at_the_scale_promis
     assert not learn_word_vectors(["dog", "cat"], single, dimension=4, seed=0).any()
 
 
-def test_real_vectors_and_learned_ones_agree_on_neighbours():
+def test_real_and_learned_vectors_agree_on_neighbours():
     folder = real_flickr8k()
     captions = read_split(folder / "f8k_precomp", "train", check_values=False).captions
     vocabulary = Vocabulary.build(captions)
@@ -134,11 +134,11 @@ SPECIAL = ["<pad>", "<unknown>"]
         ("", []),
     ],
 )
-def test_captions_become_words(caption, words):
+def test_captions_are_split_into_words(caption, words):
     assert tokenise(caption) == words
 
 
-def test_the_vocabulary_holds_frequent_words_first_and_captions_become_flat_numbers():
+def test_the_vocabulary_starts_with_frequent_words_and_encodes_captions():
     vocabulary = Vocabulary.build(["a dog"], threshold=1)
     tokens = vocabulary.encode(["a dog", "!!", "a cat", "the cat", "dog " * 300])
     assert tokens.ids[:6].tolist() == [2, 3, 1, 2, 1, 1]
@@ -168,7 +168,7 @@ def test_the_vocabulary_holds_frequent_words_first_and_captions_become_flat_numb
 
 @settings(max_examples=25)
 @given(st.lists(st.text(max_size=40), min_size=1, max_size=8))
-def test_any_text_is_encoded_caption_by_caption_and_a_vocabulary_is_read_back(captions):
+def test_any_text_is_encoded_and_vocabularies_round_trip(captions):
     vocabulary = Vocabulary.build([*captions, "a"], threshold=1)
     assert Vocabulary.from_text(vocabulary.to_text(), "words.json") == vocabulary
     tokens = vocabulary.encode(captions)

@@ -24,7 +24,7 @@ def write(folder, images, arrays, **more):
     return folder
 
 
-def test_splits_captions_and_order(tmp_path):
+def test_splits_captions_and_their_order_are_read(tmp_path):
     """restval is train, val is dev; images are in imgid order, and filepath is part of a name."""
     images = [image(2, "test", 1), image(1, "restval", 3, filepath="val2014"), image(3, "val"), image(0)]
     images[2]["sentences"][0]["raw"] = "a dog\nruns\n"
@@ -40,7 +40,7 @@ def test_splits_captions_and_order(tmp_path):
     assert read_split(tmp_path / "dataset_small.json", "test").n_texts == 1
 
 
-def test_one_file_for_all_images_is_viewed_where_a_split_is_adjacent(tmp_path):
+def test_a_contiguous_split_is_a_view_of_the_shared_feature_file(tmp_path):
     array = features(5)
     array[4, 2] = 0
     write(tmp_path, [image(i, "train" if i < 3 else "val") for i in range(5)], {"ims.npy": array})
@@ -99,7 +99,7 @@ def test_coco_test_is_the_first_thousand_of_testall(tmp_path):
     assert any("first 1,000" in fault.found for fault in test.faults)
 
 
-def test_files_that_do_not_belong_together_are_refused_and_twenty_faults_are_enough(tmp_path):
+def test_mismatched_files_are_refused_and_only_twenty_faults_printed(tmp_path):
     error = refusal(read_split, write(tmp_path, [image(0, "trian") for _ in range(1_000)], {}), "train")
     assert str(error).count("\n") == 20
     assert len(error.faults) < 30

@@ -28,7 +28,7 @@ OWN_FILES["named"] = ("own.csv", NAMED, {"image_column": "nr", "caption_column":
 
 
 @pytest.mark.parametrize("case", OWN_FILES)
-def test_tables_as_people_write_them_are_read(tmp_path, case):
+def test_common_caption_tables_are_read(tmp_path, case):
     file, content, flags = OWN_FILES[case]
     (tmp_path / file).write_text(content)
     for row in (0, 1):
@@ -63,7 +63,7 @@ UNKNOWN = {  # files of a folder → parts of the message: what was found, the n
 
 
 @pytest.mark.parametrize("case", UNKNOWN)
-def test_a_folder_of_no_known_layout_gets_one_message_in_all_commands(tmp_path, case, capsys):
+def test_an_unknown_layout_gives_the_same_message_in_all_commands(tmp_path, case, capsys):
     files, texts = UNKNOWN[case]
     for name, content in files.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
@@ -76,7 +76,7 @@ def test_a_folder_of_no_known_layout_gets_one_message_in_all_commands(tmp_path, 
     assert ".npy" not in message
 
 
-def test_what_hugging_face_writes_beside_its_files_is_not_karpathys(tmp_path):
+def test_hugging_face_metadata_is_not_taken_for_karpathys_json(tmp_path):
     LAYOUTS["parquet"](tmp_path)
     for name in ("dataset_infos.json", "dataset_info.json"):
         (tmp_path / name).write_text("{}")
@@ -85,7 +85,7 @@ def test_what_hugging_face_writes_beside_its_files_is_not_karpathys(tmp_path):
     assert check_data([str(tmp_path), "--word-threshold=1"]) == 0
 
 
-def test_names_match_however_their_accents_are_written(tmp_path):
+def test_names_match_in_any_unicode_normal_form(tmp_path):
     LAYOUTS["flickr8k"](tmp_path)
     composed, decomposed = f"caf\u00e9{NAMES[0]}", f"cafe\u0301{NAMES[0]}"
     tokens = tmp_path / "Flickr8k.token.txt"
@@ -102,7 +102,7 @@ def test_names_match_however_their_accents_are_written(tmp_path):
     assert len(data.faults) == 1  # the layout
 
 
-def test_a_picture_of_another_format_is_named_with_the_formats_that_are_read(tmp_path):
+def test_unsupported_picture_formats_are_named_with_supported_ones(tmp_path):
     LAYOUTS["imagefolder"](tmp_path)
     kinds = ("BMP", "GIF", "TIFF")
     for name, kind in zip(NAMES[6:9], kinds, strict=True):
@@ -112,7 +112,7 @@ def test_a_picture_of_another_format_is_named_with_the_formats_that_are_read(tmp
     assert [text for text in texts if text not in str(fault)] == []
 
 
-def test_json_beside_a_picture_has_the_keys_of_an_image_folder(tmp_path):
+def test_json_beside_a_picture_uses_image_folder_keys(tmp_path):
     (tmp_path / "a.jpg").write_bytes(draw(0))
     (tmp_path / "a.json").write_text('{"text": ["one", "two"]}')
     assert read_captioned(tmp_path).splits[0].captions == ["one", "two"]
