@@ -176,7 +176,7 @@ def _ones(config: Config) -> Iterator[Fault]:
     if config.model.concepts == 1:
         yield Fault("--concepts", "is 1", "0 (none) or at least 2", "a single one cannot tell samples apart")
     if config.memory.prototypes == 1:
-        yield Fault("--prototypes", "is 1", "0 (none) or at least 2", "a single one would hold every pair")
+        yield Fault("--prototypes", "is 1", "0 (none) or at least 2", "a single one would contain every pair")
 
 
 def _scorer(config: Config) -> str:

@@ -23,7 +23,7 @@ class ReadingArguments:
     """Layout of pictures with captions; auto recognises it and prints which it is and why."""
     image_column: str = setting("")
     """Column of a CSV, TSV or JSON-lines table that names the pictures; guessed if empty."""
-    caption_column: str = setting("")  # Column of that table that holds the captions; guessed if empty.
+    caption_column: str = setting("")  # Column of that table with the captions; guessed if empty.
     dev_share: float = setting(0.1, "[0, 1]")
     """Share of the images assigned to dev, by a hash of each image's name, if pictures with captions have no
     splits."""
@@ -94,7 +94,7 @@ class CleaningConfig:
     clean_weigh: bool = setting(False)
     """Leave no pair out, but weigh each by the estimated probability that it belongs to its image."""
     clean_rounds: int = setting(1, "[1, 5]")
-    """Number of rounds; in each further round, the judges train on the pairs kept by the last and judge all again."""
+    """Number of rounds; in each further round, the judges train on the pairs kept by the last one and judge all again."""
     clean_judges: str = setting("")
     """Path of another cleaned run, whose judges and reviews this run shares; or A:B, two finished runs trained on
     complementary halves, which then judge; empty: the run trains its own judges."""

@@ -49,7 +49,7 @@ class ObjectiveConfig:
     diversity: Diversity = setting("std")  # Measure of dcl: "std" (eq. 3) or "entropy" (supplement eq. 16).
     epsilon: float = setting(0.1, "(0, inf)")  # ε of eq. 3 (CODER: 0.1).
     entropy_temperature: float = setting(1.0, "(0, inf)")
-    """τ of the softmax inside entropy diversity; 1 is the printed form, in which entropy varies in its 4th digit."""
+    """τ of the softmax inside entropy diversity; 1 is the printed form, with which entropy varies only in its 4th digit."""
     diversity_gradient: bool = setting(False)
     """Let gradients run through the diversity (the papers leave it open; default: no)."""
     diversity_from_bank: bool = setting(True)

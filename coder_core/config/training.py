@@ -17,7 +17,7 @@ class TrainingConfig:
     piece_size: int = setting(0, "[0, inf)")
     """Pairs that each process takes through the encoders at a time; 0: its whole share of the batch. Small pieces
     train a large batch in little memory (gradient caching, Gao et al. 2021): the loss still compares all pairs, and
-    every piece is encoded twice, for a third to a half more time. Region features need --image-layers 1 or 0."""
+    every piece is encoded twice, which takes a third to a half longer. Region features need --image-layers 1 or 0."""
     learning_rate: float = setting(2e-4, "(0, inf)")
     """Largest rate of AdamW (CODER: 2e-4). For towers tuned in full, at most 1e-5 (WiSE-FT, FLIP)."""
     bert_rate: float = setting(0.1, "[0, inf)")  # BERT's share of the learning rate (vse_infty: 0.1).

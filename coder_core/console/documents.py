@@ -20,7 +20,7 @@ def check_values(
     not an object, or values of other types; names all their keys.
     """
     if not isinstance(record, dict):
-        raise InputError.at(place, f"holds {shown(record)}", "an object", "restore the file")
+        raise InputError.at(place, f"contains {shown(record)}", "an object", "restore the file")
     faults = []
     for key, kind in kinds.items():
         if key in record and not _fits(record[key], kind, least):
@@ -40,7 +40,7 @@ def trusting(place: str) -> Iterator[None]:
     except InputError:
         raise
     except (TypeError, ValueError, LookupError, AttributeError, OverflowError) as error:
-        found = f"holds a value that no version of this program writes ({error})"
+        found = f"contains a value that no version of this program writes ({error})"
         raise InputError.at(place, found, fix="restore the file") from error
 
 

@@ -130,7 +130,7 @@ def _faults(folder: Path) -> Iterator[Fault]:
         except FileNotFoundError:
             continue
         except OSError as error:
-            fix = "change its owner or its rights"
+            fix = "change its owner or its permissions"
             yield Fault(str(folder), f"cannot be read ({error.strerror})", "a folder", fix)
 
 
@@ -146,7 +146,7 @@ def _hard_link_fault(path: Path) -> Fault:
 
 def plain_fault(path: Path, mode: int) -> Fault:
     """Return the fault of a path that is not a plain file; `mode` is its st_mode."""
-    kind = "a folder" if stat.S_ISDIR(mode) else _KINDS.get(stat.S_IFMT(mode), "no file")
+    kind = "a folder" if stat.S_ISDIR(mode) else _KINDS.get(stat.S_IFMT(mode), "not a file")
     if stat.S_ISLNK(mode):
         kind += f" to {os.readlink(path)}"
     fix = "remove it, or replace it with what it refers to"
@@ -158,20 +158,20 @@ def check_file(flag: str, path: Path) -> list[Fault]:
     place = f"{flag} {path}"
     try:
         if path.is_dir():
-            return [Fault(place, "is a folder", "a file", "name a file in it")]
+            return [Fault(place, "is a folder", "a file", "add a file name")]
         if not path.parent.is_dir():
             found = f"there is no folder {path.parent}"
-            return [Fault(place, found, "a file in a folder that exists", "make it first")]
+            return [Fault(place, found, "a file in an existing folder", "create it first")]
         return _not_writable(place, path if path.exists() else path.parent)
     except OSError as error:
-        return [Fault(place, f"cannot be written: {error.strerror}", "the name of a file", "choose another")]
+        return [Fault(place, f"cannot be written: {error.strerror}", "a valid file name", "choose another")]
 
 
 def check_new_file(flag: str, path: Path, *, overwrite: bool = False) -> list[Fault]:
     """Return why a new file cannot be written: as for `check_file`, or it exists and may not be overwritten."""
     faults = check_file(flag, path)
     if not faults and path.exists() and not overwrite:
-        return [Fault(str(path), "exists", fix="choose another file, or add --overwrite")]
+        return [Fault(str(path), "already exists", fix="choose another file, or add --overwrite")]
     return faults
 
 
@@ -184,7 +184,7 @@ def check_folder(place: str, folder: Path) -> list[Fault]:
             continue
         except OSError as error:
             found = f"cannot be written: {error.strerror}"
-            return [Fault(place, found, "the name of a folder", "choose another")]
+            return [Fault(place, found, "a valid folder name", "choose another")]
         if not ancestor.is_dir():
             return [Fault(place, f"{ancestor} is a file", "a folder", "choose another place")]
         return _not_writable(place, ancestor)
@@ -195,4 +195,4 @@ def _not_writable(place: str, path: Path) -> list[Fault]:
     if os.access(path, os.W_OK):
         return []
     fix = "choose another place, or ask the owner for permission to write"
-    return [Fault(place, f"{path} may not be written to", "a place to write to", fix)]
+    return [Fault(place, f"{path} is not writable", "a writable place", fix)]

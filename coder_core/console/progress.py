@@ -95,7 +95,7 @@ class _RateColumn(ProgressColumn):
     """Number done per second."""
 
     def render(self, task: bar.Task) -> Text:
-        return Text(f"{task.speed:.1f} a second" if task.speed else "")
+        return Text(f"{task.speed:.1f} per second" if task.speed else "")
 
 
 class TimedLines:
@@ -115,7 +115,7 @@ class TimedLines:
             self._last_line = now
             left = timedelta(seconds=round((now - self._start) * (total - done) / new))
             amount = f"{done:,} of {total:,}" if total > 1 else f"{done / total:.0%}"
-            rate = f", {new / (now - self._start):.1f} a second" if self.rate else ""
+            rate = f", {new / (now - self._start):.1f} per second" if self.rate else ""
             say(self.console, f"{self.label}: {amount}{rate}, about {left} left")
 
 

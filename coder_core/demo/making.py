@@ -161,7 +161,7 @@ def _refuse_other_files(folder: Path) -> None:
     if names and (CARD not in names or not names <= DEMO_FILES):
         contents = ", ".join(sorted(names - DEMO_FILES)[:3]) or f"files but no {CARD}"
         expected = "an empty folder or earlier demo data"
-        raise InputError.at(folder, f"holds {contents}", expected, "choose another folder")
+        raise InputError.at(folder, f"contains {contents}", expected, "choose another folder")
 
 
 def makes_features(picture_folder: str) -> bool:
@@ -181,9 +181,9 @@ def features_of(picture_folder: str, picture: Image.Image) -> Array:
         standard = json.loads(path.read_text(encoding="utf-8"))
         mean, deviation = (np.asarray(standard[key], dtype=np.float32) for key in ("mean", "deviation"))
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise InputError.at(path, f"cannot be read ({error})", fix="make the demo data anew") from None
+        raise InputError.at(path, f"cannot be read ({error})", fix="make the demo data again") from None
     if mean.shape != (WIDTH,) or deviation.shape != (WIDTH,) or not np.isfinite([mean, deviation]).all():
-        raise InputError.at(path, f"holds {mean.size} means", f"{WIDTH} finite ones", "make it anew")
+        raise InputError.at(path, f"has {mean.size} means", f"{WIDTH} finite ones", "make it again")
     if picture.size != (SIDE, SIDE):
         picture = ImageOps.fit(picture, (SIDE, SIDE), Image.Resampling.BILINEAR)
     cells = cell_features(np.asarray(picture.convert("RGB")))

@@ -28,12 +28,12 @@ class TowerArguments:
     pictures: Path | None = None  # Folder of the picture files, if it is not beside the captions.
     reading: Annotated[ReadingArguments, tyro.conf.arg(name="")] = field(default_factory=ReadingArguments)
     batch_size: int = 256
-    """Pictures or captions that a GPU computes at once. The CPU always computes 32, so results do not depend on it."""
+    """Pictures or captions that a GPU encodes at once. The CPU always encodes 32, so results do not depend on it."""
     workers: int = -1
     """Processes that decode pictures ahead of the model; −1 chooses a number, 0 decodes in this process."""
     device: str = "auto"  # One of "auto", "cpu", "cuda".
     precision: Literal["bfloat16", "float32"] = "bfloat16"
-    """Precision of a GPU's products (autocast); the CPU computes in float32."""
+    """Precision of matrix products on a GPU (autocast); the CPU computes in float32."""
 
     def read_pictures(self, data: Path, splits: Sequence[str]) -> CaptionedData:
         """Read the data; if `splits` names only one split, look for the picture files of that one alone. InputError:

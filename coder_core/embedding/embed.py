@@ -116,7 +116,7 @@ class _Unfinished:
         ]
         if missing != totals and parallel.rank() == 0:
             done = [f"{of - lacks:,} of {of:,}" for of, lacks in zip(totals, missing, strict=True)]
-            tell(f"continues {self.folder}: {done[0]} pictures and {done[1]} captions are finished")
+            tell(f"continuing {self.folder}: {done[0]} pictures and {done[1]} captions are finished")
         parallel.barrier()  # all ranks have seen the same unfinished blocks
         share, report = _share(self.images, left[0], progress, "pictures")
         towers = self.towers
@@ -150,7 +150,7 @@ class _Unfinished:
             if any(broken.keys().isdisjoint(block) for block in blocks) or self.texts.unfinished():
                 fix = "start this command again: finished work is kept"
                 fact = "lacks rows that other processes computed"
-                raise InputError.at(self.folder, fact, "processes of one machine", fix)
+                raise InputError.at(self.folder, fact, "all processes on one machine", fix)
         whole, faults = resumable.readable_pictures(split, broken, skip=skip_broken)
         readable = split.keep(whole)
         if cut := self.texts.notes():

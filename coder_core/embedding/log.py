@@ -85,13 +85,13 @@ def _owners(rows: Mapping[str, np.ndarray], captions: Sequence[str], image_of_te
             raise InputError.at(name, found, "(rows, dimension) floats", "embed one row per image or caption")
     (n, width), (m, width_of_texts) = (array.shape for array in rows.values())
     if width != width_of_texts:
-        raise InputError.at("texts", f"have {width_of_texts} numbers per row", f"{width}, as the images")
+        raise InputError.at("texts", f"have {width_of_texts} numbers per row", f"{width}, as in images")
     if isinstance(captions, str) or len(captions) != m:
-        raise InputError.at("captions", f"are {len(captions):,}", f"{m:,}, one for every row of texts")
+        raise InputError.at("captions", f"number {len(captions):,}", f"{m:,}, one for every row of texts")
     if image_of_text is None:
         if m % n:
             fix = "give image_of_text, the row of each caption's image"
-            raise InputError.at("texts", f"are {m:,} rows for {n:,} images", "the same number per image", fix)
+            raise InputError.at("texts", f"{m:,} rows for {n:,} images", "the same number per image", fix)
         return np.arange(m) // (m // n)
     owners = np.asarray(image_of_text.cpu() if hasattr(image_of_text, "cpu") else image_of_text)
     if owners.shape != (m,) or not np.issubdtype(owners.dtype, np.integer):
@@ -111,7 +111,7 @@ def _pictures(
         return None, None
     names = [str(picture) for picture in pictures]
     if len(names) != images:
-        raise InputError.at("pictures", f"are {len(names):,}", f"{images:,}, one for every row of images")
+        raise InputError.at("pictures", f"number {len(names):,}", f"{images:,}, one for every row of images")
     if not all(os.path.isfile(name) for name in names):
         return names, None
     folder = Path(os.path.commonpath([os.path.dirname(os.path.abspath(name)) for name in names]))

@@ -40,7 +40,7 @@ class RegionFolder:
         elif self._about.get("tower") != tower.about:
             fix = "choose another --out, or remove that folder"
             problem = "was written with a different tower, grid or precision"
-            raise InputError.at(folder / ABOUT, problem, "the same as now", fix)
+            raise InputError.at(folder / ABOUT, problem, "the current ones", fix)
 
     def _plan(self, split: CaptionedSplit) -> resumable.Plan:
         return resumable.make_plan(split, self.tower.about, self.tower.device.type, self.batch_size)
@@ -53,7 +53,7 @@ class RegionFolder:
         if recorded != self._plan(split).key:
             fix = "choose another --out, or remove these files"
             file = self.folder / f"{split.name}_ims.npy"
-            raise InputError.at(file, "was made from other pictures or captions", "the same ones", fix)
+            raise InputError.at(file, "was made from different pictures or captions", "the same ones", fix)
         return all((self.folder / f"{split.name}_{ending}").is_file() for ending in ENDINGS)
 
     def sizes(self, splits: Sequence[CaptionedSplit]) -> tuple[int, int, int]:
@@ -95,7 +95,7 @@ class RegionFolder:
             total = len(split.rows)
             finished = total - sum(len(plan.images[number]) for number in left)
             if finished:
-                tell(f"continues {unfinished}: {finished:,} of {total:,} pictures are finished")
+                tell(f"continuing {unfinished}: {finished:,} of {total:,} pictures are finished")
             with resumable.stoppable(progress) as watched:
                 report = resumable.counted(watched, finished, total, f"{split.name} pictures")
                 broken = resumable.put_pictures(
@@ -161,5 +161,5 @@ def _check_names(split: CaptionedSplit) -> None:
     """Raise InputError for a name that does not fit on a line of an ids file."""
     for name in split.image_names:
         if name != " ".join(name.split("\n")).strip():
-            problem = f"the name {shown(name)} begins or ends with a blank, or holds a line feed"
+            problem = f"the name {shown(name)} begins or ends with a space, or contains a line feed"
             raise InputError.at(split.name, problem, "a name that fits on one line", "rename the picture")

@@ -177,7 +177,7 @@ def readable_pictures(
     whole = np.ones(len(split.rows), dtype=bool)
     whole[list(broken)] = False
     if not whole.any():
-        raise InputError.at(split.name, "no picture can be read", "pictures", "check the folder")
+        raise InputError.at(split.name, "no picture can be read", "at least one", "check the folder")
     return whole, faults
 
 
@@ -236,7 +236,7 @@ def stoppable(progress: Progress) -> Iterator[Progress]:
         except (StopRequestedError, RuntimeError):  # torch raises the latter if the signal ended a worker
             if not stop.signal:
                 raise
-            raise StoppedBySignalError(f"stopped {at}, saved. The same command continues there") from None
+            raise StoppedBySignalError(f"stopped {at}, saved. Repeat the command to continue") from None
 
 
 def counted(progress: Progress, done: int, total: int, phase: str = "") -> Callable[[int], None]:

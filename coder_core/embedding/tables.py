@@ -99,7 +99,7 @@ def _vector_column(file: Path, side: str, name: str, lists: list[str]) -> str:
     problem = (
         f"has no column {name!r} of vectors" if name else f"has {len(likely)} columns of {side} embeddings"
     )
-    expected = f"--{side}-embeddings, one of {', '.join(map(shown, lists[:12])) or 'none: no column holds lists of floats'}"
+    expected = f"--{side}-embeddings with one of {', '.join(map(shown, lists[:12])) or 'none: no column has lists of floats'}"
     raise InputError.at(file, problem, expected)
 
 
@@ -111,7 +111,7 @@ def _text_columns(file: Path, table: Table, image: str, caption: str) -> tuple[s
     if image or caption not in ("", *table.titles):
         titles = ", ".join(map(shown, table.titles[:12])) or "none"
         fix = "check --image-column and --caption-column"
-        raise InputError.at(file, "lacks a named column", f"one of {titles}", fix)
+        raise InputError.at(file, "lacks a column that was named", f"one of {titles}", fix)
     return "", caption or caption_columns(table.titles, file)[0]
 
 

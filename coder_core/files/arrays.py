@@ -39,5 +39,5 @@ def check_header(path: Path, place: Path) -> None:
     if dtype.hasobject:
         raise InputError.at(place, "cannot be read (objects are never unpickled)")
     if size != expected:
-        problem = f"holds {size:,} bytes, but its header promises {dtype!s:.80} {shown(shape)}"
-        raise InputError.at(place, problem, "a file as long as its header promises", "write the array again")
+        problem = f"has {size:,} bytes, but its header declares {dtype!s:.80} {shown(shape)}"
+        raise InputError.at(place, problem, "a file as long as its header declares", "write the array again")

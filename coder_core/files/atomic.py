@@ -37,7 +37,7 @@ def appearing(path: Path, *, replace: bool = False, needed: int = 0) -> Iterator
         path.parent.mkdir(parents=True, exist_ok=True)
         with _only_writer(path.parent):
             if not replace and path.exists() and (not path.is_dir() or any(path.iterdir())):
-                fix = "choose another name, or continue the run that is there"
+                fix = "choose another name, or continue the existing run"
                 raise InputError.at(path, "exists and is not empty", "a new name", fix)
             if needed > shutil.disk_usage(path.parent).free:
                 raise _write_error(path, needed)

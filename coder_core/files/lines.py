@@ -32,7 +32,7 @@ def open_line(line: str, key: str = "") -> dict[str, Any]:
     except RecursionError as error:
         raise ValueError("the line is nested too deeply") from error
     if not isinstance(record, dict):
-        raise ValueError(f"the line holds a {type(record).__name__}, not an object")
+        raise ValueError(f"the line is of type {type(record).__name__}, not an object")
     checksum = record.pop("crc", None)
     if checksum != _checksum(record, key):
         raise ValueError("the line does not match its checksum" if checksum else "the line has no checksum")

@@ -69,7 +69,7 @@ def parse_manifest(path: Path) -> dict[str, Any]:
         check_values(entry, {"shape": list, "dtype": str}, place)
         sizes = entry.get("shape", [-1])
         if "dtype" not in entry or not all(type(size) is int and 0 <= size < LARGEST for size in sizes):
-            raise InputError.at(place, "has no shape and dtype", "sizes, and a type of number")
+            raise InputError.at(place, "has no shape and dtype", "sizes, and a numeric dtype")
     return manifest
 
 

@@ -54,16 +54,16 @@ def join_blocks(blocks: Blocks) -> np.ndarray:
     array, end = np.empty((0, 0), np.float32), 0
     for rows, block in blocks:
         if block.ndim != 2 or block.dtype.kind != "f":
-            raise ValueError(f"holds {block.dtype} {(rows, *block.shape[1:])}")
+            raise ValueError(f"contains {block.dtype} {(rows, *block.shape[1:])}")
         if not end:
             array = np.empty((rows, block.shape[1]), np.float32)
         start, end = end, end + len(block)
         if block.shape[1] != array.shape[1] or end > rows:
-            raise ValueError(f"vectors of {array.shape[1]} and {block.shape[1]} numbers, row {start}")
+            raise ValueError(f"vectors of {array.shape[1]} and, from row {start}, {block.shape[1]} numbers")
         with np.errstate(over="ignore"):  # `unit_array` refuses infinite values later
             array[start:end] = block
     if not end or end < len(array):
-        raise ValueError(f"holds {end:,} of {len(array):,} rows")
+        raise ValueError(f"contains only {end:,} of {len(array):,} rows")
     return array
 
 
@@ -90,7 +90,7 @@ def _vectors_of(column: Any) -> np.ndarray:
     values = column.flatten().to_numpy(zero_copy_only=False)
     widths = np.unique(np.diff(column.offsets.to_numpy())) if hasattr(column, "offsets") else np.ones(1)
     if len(widths) > 1 or len(values) % len(column):
-        raise ValueError(f"the column holds vectors of {widths[0]} to {widths[-1]} numbers")
+        raise ValueError(f"the column contains vectors of {widths[0]} to {widths[-1]} numbers")
     return np.asarray(values.reshape(len(column), -1))
 
 
@@ -105,10 +105,10 @@ def _one_of(path: Path, name: str, names: Iterable[str]) -> str:
         return name
     if not name and len(offered) == 1:
         return offered[0]
-    problem = f"holds no array {name!r}" if name else f"holds {len(offered)} arrays"
+    problem = f"has no array {name!r}; it has" if name else f"has {len(offered)} arrays:"
     listed = ", ".join(offered[:12])
     fix = f"name it: {path.name}:{(offered or ['NAME'])[0]}"
-    raise InputError.at(path, f"{problem}: {listed}", "one of them", fix)
+    raise InputError.at(path, f"{problem} {listed}", "one of them", fix)
 
 
 def _read_npz(path: Path, name: str) -> Blocks:
@@ -175,7 +175,7 @@ def _read_lance(path: Path, name: str) -> Blocks:
     try:
         import lance
     except ImportError:
-        problem = "is a Lance folder, and the package is missing"
+        problem = "is a Lance folder, and pylance is not installed"
         raise InputError.at(path, problem, fix="pip install pylance") from None
     content = lance.dataset(str(path))
     column, rows = _one_of(path, name, list_columns(content.schema)), content.count_rows()

@@ -134,14 +134,14 @@ class SealedFolder:
             reason = "objects are never unpickled" if "pickle" in str(error) else error
             raise InputError.at(path, f"cannot be read ({reason})") from error
         if array.shape != shape or array.dtype.str != dtype:
-            raise InputError.at(path, f"holds {array.dtype.str} {array.shape}", f"{dtype} {shape}")
+            raise InputError.at(path, f"contains {array.dtype.str} {array.shape}", f"{dtype} {shape}")
         array.flags.writeable = False
         return array
 
     def _listed(self, name: str) -> Path:
         files = self.manifest["files"]
         if name not in files:
-            raise InputError.at(self.path, f"holds no {name}", f"one of {', '.join(files)}")
+            raise InputError.at(self.path, f"has no {name}", f"one of {', '.join(files)}")
         return self.path / name
 
     def _check(self, name: str, *, sha256: Callable[[Path], str] | None) -> Fault | None:
@@ -154,7 +154,7 @@ class SealedFolder:
             if not stat.S_ISREG(status.st_mode):
                 return plain_fault(path, status.st_mode)
             if status.st_size != entry["bytes"]:
-                return Fault(str(path), f"has {status.st_size:,} bytes", f"{size}; the file is cut")
+                return Fault(str(path), f"has {status.st_size:,} bytes", f"{size}: the file was cut")
             return damaged(path) if sha256 is not None and sha256(path) != entry["sha256"] else None
         except OSError as error:
             return Fault(str(path), f"cannot be read ({error.strerror})", f"a file of {size}")

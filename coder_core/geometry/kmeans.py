@@ -40,7 +40,7 @@ def cluster_pairs(
     pairs. `images`: (n, D) unit rows. `texts`: (m, D) unit rows. `image_of_text`: (m,)."""
     if settings.clusters > len(texts):
         problem = f"is {settings.clusters:,} for {len(texts):,} image-caption pairs"
-        raise InputError.at("--clusters", problem, "at most one for every pair", "ask for fewer clusters")
+        raise InputError.at("--clusters", problem, "at most one per pair", "ask for fewer clusters")
     progress(0, 1, "adding every caption to its image")
     drawn = stratified((len(texts),), MOST_PAIRS_A_CENTROID * settings.clusters, settings.seed)
     pairs = unit_rows(texts[drawn] + images[np.asarray(image_of_text)[drawn]])

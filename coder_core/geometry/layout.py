@@ -54,7 +54,7 @@ def lay_out(
     points = points.only(settings.modalities)
     fewest = 1 if settings.method == "pca" else FEWEST
     if len(points) < fewest:
-        fix = "take PCA" if len(points) else ""
+        fix = "use PCA" if len(points) else ""
         raise InputError.at("the layout", f"has {len(points)} points", f"at least {fewest}", fix)
     notes: list[str] = []
     shares = disparity = None
@@ -64,8 +64,8 @@ def lay_out(
         _refuse_collapsed(points)
         plane = (_tsne if settings.method == "tsne" else _umap)(points, settings, reference, notes, progress)
     if not np.isfinite(plane).all():
-        fix = "take another method or seed"
-        raise InputError.at("the layout", "holds numbers that are not finite", fix=fix)
+        fix = "use another method or seed"
+        raise InputError.at("the layout", "contains numbers that are not finite", fix=fix)
     if reference is not None:
         plane, disparity = onto(plane, reference)
     return Layout(plane, tuple(notes), disparity, shares)
@@ -74,7 +74,7 @@ def lay_out(
 def _refuse_collapsed(points: Points) -> None:
     first = points.take(np.array([0]))[0]
     if all(bool((np.abs(tile - first) < 1e-6).all()) for _, tile in points.tiles()):
-        problem = "holds one and the same embedding everywhere: the run has collapsed"
+        problem = "has the same embedding for all samples: the run has collapsed"
         fix = "nothing can be laid out; look at the run's training curves"
         raise InputError.at("the split", problem, fix=fix)
 
@@ -85,7 +85,7 @@ def _tsne(
     """Lay out by t-SNE on cosine distances, (N, 2). `init`: a finished layout to start from, at its own scale; None: the
     principal plane. InputError: more points than scikit-learn's t-SNE handles in reasonable time."""
     if len(points) > MOST_TSNE:
-        way_out = "take UMAP or PCA, which take any number"
+        way_out = "use UMAP or PCA, which have no such limit"
         raise InputError.at("t-SNE", f"has {len(points):,} points", f"at most {MOST_TSNE:,}", way_out)
     perplexity = usable_perplexity(settings.perplexity, len(points))
     if perplexity < settings.perplexity:
@@ -121,7 +121,7 @@ def _umap(
     fitted = stratified((len(points.images), len(points.texts)), MOST_FITTED, settings.seed)
     neighbours = min(settings.neighbours, len(fitted) - 1)
     if neighbours < settings.neighbours:
-        notes.append(f"{settings.neighbours} neighbours were lowered to {neighbours}, all other points")
+        notes.append(f"{settings.neighbours} neighbours were lowered to {neighbours}: there are no more")
     part = points.take(fitted)
     is_whole = len(fitted) == len(points)
     start, fitting = None if init is None else init[fitted], within(progress, 0.0, 1.0 if is_whole else 0.5)

@@ -77,13 +77,13 @@ class TfidfSpace:
             document: Any = json.loads(names)
             tensors = load(arrays)
         except (ValueError, RecursionError, SafetensorError) as error:
-            raise InputError.at(f"{folder}/{NAMES}", f"or {ARRAYS} cannot be read: {error}") from None
+            raise InputError.at(f"{folder}/{NAMES} or {ARRAYS}", f"cannot be read: {error}") from None
         is_ours = isinstance(document, dict) and document.get("format") == FORMAT
         terms = document.get("terms") if is_ours else None
         if not isinstance(terms, list) or not all(isinstance(term, str) for term in terms):
             raise InputError.at(f"{folder}/{NAMES}", "is not a list of words", f'the format "{FORMAT}"')
         if len(set(terms)) < len(terms):
-            raise InputError.at(f"{folder}/{NAMES}", "names a word twice", "every word once")
+            raise InputError.at(f"{folder}/{NAMES}", "lists a word twice", "every word once")
         size = len(tensors.get("components", ()))
         expected = {"components": f"float32{[size, len(terms)]}", "idf": f"float64{[len(terms)]}"}
         held = {}
@@ -91,7 +91,7 @@ class TfidfSpace:
             held[name] = f"{array.dtype}{list(array.shape)}" + " not finite" * (not np.isfinite(array).all())
         if held != expected or not size:
             has, needs = (" ".join(map(" ".join, forms.items())) for forms in (held, expected))
-            raise InputError.at(f"{folder}/{ARRAYS}", f"holds {has}", needs)
+            raise InputError.at(f"{folder}/{ARRAYS}", f"contains {has}", needs)
         return cls(tuple(terms), tensors["idf"], tensors["components"])
 
 
@@ -108,7 +108,7 @@ def fit_tfidf(captions: Sequence[str], size: int) -> TfidfSpace:
         weighted = None
     if weighted is None or min(weighted.shape) < 3:
         fix = "name a sentence-embedding model with --text-space"
-        problem = f"hardly a word is in {FEWEST_CAPTIONS} of the {len(captions)} train captions"
+        problem = f"hardly any word is in {FEWEST_CAPTIONS} of the {len(captions)} train captions"
         raise InputError.at("--text-space", f"is empty, and {problem}", "captions that share words", fix)
     # The share of the variance, which is not used here, is 0 / 0 if captions are identical. Several threads would
     # wait for each other on busy cores.

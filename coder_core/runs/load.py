@@ -165,7 +165,7 @@ def read_towers(folder: Path, config: Config, moved: Sequence[str] = ()) -> RunT
         return None
     noted = SealedFolder(folder).document(TOWERS.removesuffix(".json"))
     if not isinstance(noted, dict):
-        raise InputError.at(folder / TOWERS, "holds no JSON object", "the run's record of its towers")
+        raise InputError.at(folder / TOWERS, "is not a JSON object", "the run's record of its towers")
     return open_towers(config, noted, moved, folder.name)
 
 
@@ -188,7 +188,7 @@ def check_weights(module: nn.Module, tensors: Mapping[str, Tensor], place: str) 
     shapes = {name: tuple(weights.shape) for name, weights in module.state_dict().items()}
     faults = [Fault(place, f"lacks {name}") for name in shapes if name not in tensors]
     unknown = [name for name in tensors if name not in shapes]
-    faults += [Fault(place, f"holds {name}, which the model does not have") for name in unknown]
+    faults += [Fault(place, f"has {name}, which the model does not have") for name in unknown]
     for name, tensor in tensors.items():
         shape = tuple(tensor.shape)
         if shape != shapes.get(name, shape):
@@ -221,7 +221,7 @@ def best_save(folder: Path) -> Save:
     save = SaveStore(folder / "best", keep=1).newest() or SaveStore(folder / "state", keep=1).newest()
     if save is None:
         fix = "train it for an epoch first"
-        raise InputError.at(folder, "holds no saved weights yet", "a run with saved weights", fix)
+        raise InputError.at(folder, "has no saved weights yet", "a run with saved weights", fix)
     return save
 
 

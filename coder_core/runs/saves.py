@@ -61,7 +61,7 @@ class SaveStore:
         try:
             atomic.clean(self.folder)
         except OSError as error:
-            problem = f"holds files of a killed writer that cannot be removed ({error.strerror})"
+            problem = f"contains files of a killed writer that cannot be removed ({error.strerror})"
             raise atomic.WriteError.at(self.folder, problem) from error
 
     def write(

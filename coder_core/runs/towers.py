@@ -63,10 +63,10 @@ def _read_notes(about: Mapping[str, Any], place: str) -> tuple[str, dict[str, st
         notes = {"revision": str(about.get("revision", "")), "where": f"{place}, {name!r:.200}"}
         return name, {"expected": expected, **notes}
     if about.get("kind") != OWN:
-        raise InputError.at(place, f"are of the kind {about.get('kind')!r:.80}", f"{TRANSFORMERS} or {OWN}")
+        raise InputError.at(place, f"unknown kind {about.get('kind')!r:.80}", f"{TRANSFORMERS} or {OWN}")
     name = str(about.get("tower", ""))
     if not is_allowed(name):
-        found = f"are code by the run's author, {name!r:.200}, which is not imported automatically"
+        found = f"code by the run's author, {name!r:.200}, is not imported automatically"
         raise InputError.at(place, found, fix=f"if you trust that code, set {ALLOWED}={name} and start again")
     return name, {"expected": expected}
 

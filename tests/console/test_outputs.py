@@ -37,9 +37,9 @@ def test_paths_without_write_permission_are_refused(tmp_path, monkeypatch):
     monkeypatch.setattr("os.access", lambda path, mode: False)  # root may write anywhere
     file = tmp_path / "mine.csv"
     file.write_text("")
-    assert f"{tmp_path} may not be written to" in str(check_file("--flag", tmp_path / "a.csv")[0])
-    assert f"{file} may not be written to" in str(check_file("--flag", file)[0])
-    assert f"{tmp_path} may not be written to" in str(check_folder("--flag", tmp_path / "a" / "b")[0])
+    assert f"{tmp_path} is not writable" in str(check_file("--flag", tmp_path / "a.csv")[0])
+    assert f"{file} is not writable" in str(check_file("--flag", file)[0])
+    assert f"{tmp_path} is not writable" in str(check_folder("--flag", tmp_path / "a" / "b")[0])
 
 
 def test_fixes_are_capitalised_and_a_new_phase_restarts_the_bar():

@@ -119,7 +119,7 @@ def test_other_files_and_the_draft_of_a_killed_process_are_left_alone(demo, tmp_
     (tmp_path / "f30k_precomp").mkdir()
     for file in ("draft/train_caps.txt", "f30k_precomp/train_caps.txt", "mixed/notes.txt"):
         (tmp_path / file).write_text("mine")
-        with pytest.raises(InputError, match=r"holds .*(demo|notes)\."):
+        with pytest.raises(InputError, match=r"contains .*(demo|notes)\."):
             make_demo((tmp_path / file).parent, seed=9, images=10)
         assert (tmp_path / file).read_text() == "mine"
 

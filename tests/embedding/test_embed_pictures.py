@@ -183,7 +183,7 @@ def test_sigterm_ends_with_3_and_it_goes_on_there(models, pictures, whole, tmp_p
     with monkeypatch.context() as patch:
         patch.setattr(resumable.BlockArrays, "put", put_and_terminate)
         assert embed_train(pictures, models / "clip", tmp_path) == 3
-    assert "stopped after 4 of 6 pictures, saved. The same command continues there" in capsys.readouterr().out
+    assert "stopped after 4 of 6 pictures, saved. Repeat the command to continue" in capsys.readouterr().out
     assert embed_train(pictures, models / "clip", tmp_path) == 0
     assert "4 of 6 pictures and 0 of 12 captions are finished" in capsys.readouterr().out
     assert_same_bits(arrays(whole), arrays(tmp_path))

@@ -155,7 +155,7 @@ def test_what_cannot_be_laid_out_is_refused_and_too_large_a_perplexity_lowered(m
     many = Points(unit(np.random.default_rng(0).normal(size=(6001, 2))), same.texts[:0, :2])
     captions = LayoutSettings("pca", modalities="captions")
     refused = [(same, LayoutSettings("umap"), "collapsed"), (none, captions, "at least 1")]
-    refused += [(few, LayoutSettings("tsne"), r"at least 4. Take PCA")]
+    refused += [(few, LayoutSettings("tsne"), r"at least 4. Use PCA")]
     for points, choice, fact in [*refused, (many, LayoutSettings("tsne"), "6,001 points")]:
         assert_refused(fact, lay_out, points, choice)
     planes = [lay_out(points, LayoutSettings("pca")).plane for points in (same, few)]

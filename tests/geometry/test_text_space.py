@@ -120,10 +120,10 @@ def test_damaged_files_are_named():
         (b'{"format": "another", "terms": []}', {}, "is not a list of words"),
         (b'{"format": "coder-text-space-1", "terms": ["a"]}', {}, r"expected .*\[4, 1\] idf float64\[1\]"),
         (b'{"format": "coder-text-space-1", "terms": ["a", "a"]}', {}, "a word twice"),
-        (whole, {"idf": np.ones(10, np.float32)}, r"holds .* idf float32\[10\]"),
-        (whole, {"components": np.ones((4, 10), np.int32)}, r"holds components int32\[4, 10\]"),
+        (whole, {"idf": np.ones(10, np.float32)}, r"contains .* idf float32\[10\]"),
+        (whole, {"components": np.ones((4, 10), np.int32)}, r"contains components int32\[4, 10\]"),
         (whole, {"components": np.full((4, 10), np.nan, np.float32)}, r"float32\[4, 10\] not finite"),
-        (whole, {"components": np.ones((0, 10), np.float32)}, r"holds components float32\[0, 10\]"),
+        (whole, {"components": np.ones((0, 10), np.float32)}, r"contains components float32\[0, 10\]"),
     ):
         if isinstance(arrays, dict):
             arrays = save({"idf": fitted.idf, "components": fitted.components} | arrays)

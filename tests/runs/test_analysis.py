@@ -29,7 +29,7 @@ def test_what_was_written_is_read(run):
     fill_analysis(run, "dev", clusters=np.arange(4, dtype=np.uint8), documents={"k": [1]})
     written = open_analysis(run, "dev")
     assert (written.array("clusters").tolist(), written.document("k")) == ([0, 1, 2, 3], [1])
-    assert_refused(r"holds no concepts.npy", written.array, "concepts")
+    assert_refused(r"has no concepts.npy", written.array, "concepts")
     assert not analysis.image_embeddings.flags.writeable
 
 
@@ -87,7 +87,7 @@ ONE = {"shape": [1], "dtype": "<i8"}
         (lambda m: m["arrays"]["image_ranks"].update(dtype="|O"), r"image_ranks.npy: has dtype \|O"),
         (lambda m: m["arrays"].update({"../outside": ONE}), "names the table"),
         (lambda m: m["arrays"].update({"Ä": ONE}), "names the table"),
-        (lambda m: m["arrays"].update({"more": ONE}), r"holds no more\.npy"),
+        (lambda m: m["arrays"].update({"more": ONE}), r"has no more\.npy"),
         (lambda m: m["arrays"].pop("text_ranks"), r"text_ranks\.npy: is missing"),
         (lambda m: m["files"].update({"../../config.toml": {"bytes": 9, "sha256": ""}}), r"manifest\.json"),
         (lambda m: m.update(version=4), "has version 4; expected version 1 or 2 or 3"),
@@ -120,9 +120,9 @@ def shaped(shape):
 
 
 CONTENTS = {
-    "10^13 rows": (shaped("10000000000000"), "its header promises"),
-    "16^9000 rows": (shaped(f"0x{'f' * 9000}"), "promises int64 tuple"),
-    "-1 rows": (shaped("-1"), "its header promises"),
+    "10^13 rows": (shaped("10000000000000"), "its header declares"),
+    "16^9000 rows": (shaped(f"0x{'f' * 9000}"), "declares int64 tuple"),
+    "-1 rows": (shaped("-1"), "its header declares"),
     "nested parentheses": (npy("(" * 9000), "cannot be read"),
     "nested signs": (npy("{'descr': " + "-" * 9000 + "1}\n"), "cannot be read"),
     "npz": (saved(np.savez, np.zeros(3, np.int64)), "cannot be read"),
@@ -162,13 +162,13 @@ def test_arrays_that_do_not_fit_are_not_written(run, changes, message):
 @pytest.mark.parametrize(
     ("name", "row", "value", "message"),
     [
-        ("image_of_text", 4, 3, "holds 3; expected 0 to 2"),
-        ("image_ranks", 1, -2, "holds -2; expected -1 to 4"),
-        ("text_ranks", 2, 3, "holds 3; expected 0 to 2"),
-        ("image_best", 2, 5, "holds 5; expected 0 to 4"),
-        ("text_best", 0, -1, "holds -1; expected 0 to 2"),
-        ("image_embeddings", 1, np.nan, "holds nan; expected finite numbers"),
-        ("text_embeddings", 3, np.inf, "holds inf; expected finite numbers"),
+        ("image_of_text", 4, 3, "contains 3; expected 0 to 2"),
+        ("image_ranks", 1, -2, "contains -2; expected -1 to 4"),
+        ("text_ranks", 2, 3, "contains 3; expected 0 to 2"),
+        ("image_best", 2, 5, "contains 5; expected 0 to 4"),
+        ("text_best", 0, -1, "contains -1; expected 0 to 2"),
+        ("image_embeddings", 1, np.nan, "contains nan; expected finite numbers"),
+        ("text_embeddings", 3, np.inf, "contains inf; expected finite numbers"),
     ],
 )
 def test_values_that_no_evaluation_writes_are_named_with_their_row(run, name, row, value, message):

@@ -38,7 +38,7 @@ def test_tensors_and_documents_come_back(tmp_path):
             assert torch.equal(loaded[key], tensor)
     assert (save.document("text"), save.skipped) == ({"caption": "äöü"}, [])
     for name, read in (("words.safetensors", save.tensors), ("words.json", save.document)):
-        assert_refused(f"holds no {name}", read, "words")
+        assert_refused(f"has no {name}", read, "words")
 
 
 def test_saves_of_steps_not_taken_go_names_are_ordered_and_only_saves_are_pruned(tmp_path):

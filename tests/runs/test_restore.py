@@ -35,7 +35,7 @@ def test_before_the_first_evaluation_the_newest_intact_state_serves(stored):
     assert loaded.save == "5"
     assert [fault.place for fault in loaded.faults] == [str(path)]
     shutil.rmtree(run / "state")
-    with pytest.raises(InputError, match="holds no saved weights yet"):
+    with pytest.raises(InputError, match="has no saved weights yet"):
         load_model(run)
 
 
@@ -45,7 +45,7 @@ def test_weights_of_another_model_are_refused_by_name_and_shape():
         load_weights(module, {"weight": torch.zeros(3, 4), "scale": torch.ones(1)}, "x.safetensors")
     assert str(refused.value).splitlines() == [
         "x.safetensors: lacks bias",
-        "x.safetensors: holds scale, which the model does not have",
+        "x.safetensors: has scale, which the model does not have",
         "x.safetensors: weight has shape (3, 4); expected (3, 2)",
     ]
 

@@ -56,7 +56,7 @@ def write_cleaned(data: Path, corrections: Corrections, out: Path) -> Cleaning:
     layout = recognised[0] if recognised else None
     precomp = _is_precomp(data, layout)
     if not precomp and (layout is None or layout.name not in TEXT_FILES):
-        problem = f"is in {layout.name if layout else 'no known layout'}, which this command cannot write"
+        problem = f"is in {f'the layout {layout.name}' if layout else 'an unknown layout'}, which this command cannot write"
         fix = "leave the pairs out in training and evaluation instead: --reviews"
         raise InputError.at(data, problem, WRITTEN, fix)
     cleaning = Cleaning(corrections.reviews.fingerprint())

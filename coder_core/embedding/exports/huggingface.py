@@ -35,8 +35,8 @@ def check_run(run: Path) -> tuple[Config, dict[str, Any]]:
     towers, model = config.towers, config.model
     own_pooling = {model.image_pooling, model.text_pooling} != {"tower"}
     reasons = {
-        "has no pretrained tower on both sides": not towers.both,
-        "has a projection of its own (--projection linear)": towers.projection != "none",
+        "does not have a pretrained tower on both sides": not towers.both,
+        "has its own projection (--projection linear)": towers.projection != "none",
         "replaces a tower's pooling (--image-pooling, --text-pooling)": own_pooling,
         "scores pair by pair": model.by_pair,
         "has a concept branch": model.concepts > 0,
@@ -44,7 +44,7 @@ def check_run(run: Path) -> tuple[Config, dict[str, Any]]:
     for reason, holds in reasons.items():
         if holds:
             expected = "two pretrained towers in their own space"
-            raise InputError.at(run, f"{reason}, which no transformers model has", expected, FIX)
+            raise InputError.at(run, f"{reason}, so it is not a dual encoder of transformers", expected, FIX)
     return config, notes
 
 
@@ -58,7 +58,7 @@ def write_huggingface(run: Path, folder: Path, split: str) -> None:
     sides = [towers.image.about, towers.text.about]
     for side in sides:
         if side["kind"] != TRANSFORMERS:
-            raise InputError.at(run, f"has your own tower {side['tower']!r}", "towers of transformers", FIX)
+            raise InputError.at(run, f"uses your own tower {side['tower']!r}", "towers of transformers", FIX)
     images, texts = (
         TowerChoice(side["model"], str(run), True, True, side["revision"], side["fingerprint"])
         for side in sides
@@ -109,7 +109,7 @@ def _of_two_models(run: Path, image: VisionModule, text: TextModule) -> Any:
         elif hidden != (text.size if last is None else getattr(last, "in_features", 0)) or (
             getattr(last, "bias", None) is not None
         ):
-            reason = "has no projection by a plain matrix"
+            reason = "has no projection that is a plain matrix"
         if reason:
             problem = f"has towers of two models, and the {side} tower, a {kind}, {reason}"
             expected = "towers that VisionTextDualEncoderModel of transformers can hold"
@@ -147,13 +147,13 @@ def _card(
         CARD_HEAD,
         f"# {name}",
         "",
-        f"{models}: the image tower is tuned by {towers.image_tuning}, the text tower by {towers.text_tuning}, merged.",
-        f"Texts are read {texts}.",
+        f"{models}: image tower {towers.image_tuning}, text tower {towers.text_tuning}, any adapters merged.",
+        f"Texts are encoded {texts}.",
         "",
         f"- loss: {config.objective.loss}, {config.training.epochs} epochs, batches of {config.training.batch_size}",
         f"- data: {config.data.data}, {notes.get('train_images', '?')} images and {notes.get('train_captions', '?')} "
         "captions",
-        f"- fingerprint of what it began as: {', '.join(dict.fromkeys(side['fingerprint'] for side in sides))}",
+        f"- fingerprint of the pretrained model: {', '.join(dict.fromkeys(side['fingerprint'] for side in sides))}",
         "",
         "Trained with",
         "",

@@ -104,7 +104,7 @@ def write_triplets(
     analysis = opened.analysis(split)
     if analysis.packed_pictures is not None:
         fix = "unpack the pictures, and import or embed the folder"
-        raise InputError.at(run, "has its pictures in archives", "picture files that rows can name", fix)
+        raise InputError.at(run, "has its pictures in archives", "picture files that rows can refer to", fix)
     names, owner = list(analysis.image_names), np.asarray(analysis.image_of_text)
     content = check_content([split_of_run(opened, split)], progress=named(progress, "looking for duplicates"))
     groups = [

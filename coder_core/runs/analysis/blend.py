@@ -68,7 +68,7 @@ def _check_originals(folder: Path, side: str, half: ImageHalf | TextHalf | None,
     if noted and weights_fingerprint(half.module) == noted:
         return
     where = f"the {side} tower of run {folder.name}, {half.about['tower']}"
-    problem = "no longer gives the weights that it began with"
+    problem = "no longer returns the weights that the run began with"
     fix = "make its function load those weights, or create them from a fixed seed"
     raise InputError.at(where, problem, noted[:12], fix)
 
@@ -92,7 +92,7 @@ def write_curve(rows: Sequence[RunRow], file: Path, title: str) -> None:
         template="plotly_white",
         height=420,
         font={"size": 14},
-        xaxis={"title": "α: 0 the zero-shot model, 1 the run", "range": [-0.03, 1.03]},
+        xaxis={"title": "α (0: the zero-shot model, 1: the run)", "range": [-0.03, 1.03]},
         yaxis={"title": "R@sum"},
     )
     page = curve.to_html(include_plotlyjs=True, full_html=True, config={"displaylogo": False})

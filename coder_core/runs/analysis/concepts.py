@@ -118,5 +118,5 @@ def _names(document: Any, size: int, place: str) -> dict[str, Any]:
         if not isinstance(values, list) or [type(value) for value in values] != [kind] * size:
             raise InputError.at(f"{place} key {key}", f"does not name {size} concepts", f"{size} values")
     if not all(isinstance(form, str) for forms in document["forms"] for form in forms):
-        raise InputError.at(f"{place} key forms", "holds more than words", "arrays of words")
+        raise InputError.at(f"{place} key forms", "contains values that are not words", "arrays of words")
     return {key: document[key] for key in _NAMES}

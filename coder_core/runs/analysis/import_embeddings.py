@@ -39,10 +39,10 @@ def import_folder(root: str | Path, name: str, split: str, *, overwrite: bool = 
         check_plain(folder)
     if folder.is_symlink() or not is_imported(folder):
         fix = "choose another --name, or remove that folder"
-        raise InputError.at(folder, "exists already", "a new name", fix)
+        raise InputError.at(folder, "already exists", "a new name", fix)
     if split in (known := _split_folders(folder)) and not overwrite:
         fix = "name another --split, or add --overwrite to replace it"
-        raise InputError.at(known[split], "exists already", "a new split", fix)
+        raise InputError.at(known[split], "already exists", "a new split", fix)
     return folder
 
 
@@ -136,7 +136,7 @@ def is_imported(folder: Path) -> bool:
 def check_trained(folder: Path, fix: str) -> None:
     """Raise InputError, with the advice `fix`, for a run of embeddings alone, in which nothing was trained."""
     if is_imported(folder):
-        found = "holds embeddings alone; nothing was trained"
+        found = "has only embeddings; nothing was trained"
         raise InputError.at(folder, found, "a run of coder_core.train", fix)
 
 

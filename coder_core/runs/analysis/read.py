@@ -25,8 +25,8 @@ Result = TypeVar("Result")
 _FIX = "evaluate the run again"
 _ROWS_AT_ONCE = 1024
 _ROWS = {  # sample with one row → arrays whose rows are counted
-    "an image": ("scores", "image_embeddings", "image_ranks", "image_best"),
-    "a caption": ("text_embeddings", "image_of_text", "text_ranks", "text_best"),
+    "image": ("scores", "image_embeddings", "image_ranks", "image_best"),
+    "caption": ("text_embeddings", "image_of_text", "text_ranks", "text_best"),
 }
 _KINDS = {"kind": str, "split": str, "fingerprint": str, "metrics": dict, "arrays": dict, "documents": list}
 
@@ -76,7 +76,7 @@ class Analysis(sealed.SealedFolder):
     def array(self, name: str) -> np.ndarray:
         """Return a table by name (InputError: it does not exist)."""
         if name not in self._arrays:
-            raise InputError.at(self.path, f"holds no {name}.npy", f"one of {', '.join(self._arrays)}")
+            raise InputError.at(self.path, f"has no {name}.npy", f"one of {', '.join(self._arrays)}")
         return self._arrays[name]
 
     @property
@@ -226,7 +226,7 @@ def check_manifest(manifest: Mapping[str, Any], place: str) -> None:
         shapes = {name: arrays[name]["shape"] for name in per_sample if name in arrays}
         if len({tuple(shape[:1]) for shape in shapes.values()}) > 1:
             facts = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
-            raise InputError.at(f"{place} key arrays", f"has shapes {facts}", f"one row {rows_of}", _FIX)
+            raise InputError.at(f"{place} key arrays", f"has shapes {facts}", f"one row per {rows_of}", _FIX)
 
 
 def _check_contents(arrays: Mapping[str, np.ndarray], place: str) -> None:
@@ -245,4 +245,4 @@ def _check_contents(arrays: Mapping[str, np.ndarray], place: str) -> None:
                 row = start + int(np.argwhere(wrong)[0, 0])
                 where = f"{place}/{name}.npy row {row}"
                 expected = "finite numbers" if name in finite else f"{low} to {stop - 1}"
-                raise InputError.at(where, f"holds {part[wrong][0]}", expected, _FIX)
+                raise InputError.at(where, f"contains {part[wrong][0]}", expected, _FIX)

@@ -143,7 +143,7 @@ def _embedded(folder: Path, split: str) -> Analysis:
     splits = list_splits(folder)
     if split not in splits:
         fix = f"python -m coder_core.embed pictures DATA --split {split} --name {folder.name} … embeds it"
-        raise InputError.at(folder, f"holds no embeddings of {split}", f"one of {', '.join(splits)}", fix)
+        raise InputError.at(folder, f"has no embeddings of {split}", f"one of {', '.join(splits)}", fix)
     return open_analysis(folder, split)
 
 
@@ -193,7 +193,7 @@ def hub_corrected_row(
     strengths = zip(("image→text", "text→image"), correction.strengths.values(), strict=True)
     i2t, t2i = (f"k = {k} and α = {alpha:g} for {direction}" for direction, (k, alpha) in strengths)
     fact = f"hubs corrected after training: {i2t}, {t2i}, chosen on {chosen_on}"
-    fact += ", the split they are shown on" if chosen_on == split_name else ""
+    fact += ", the split that is shown" if chosen_on == split_name else ""
     corrected = RunRow(folder, dict(correction.metrics), list(sources), row.split, hubs_corrected=True)
     return corrected, Fault(str(folder), fact, severity="note")
 
@@ -218,7 +218,7 @@ def add_extended_metrics(rows: Sequence[RunRow], source: Path) -> list[Fault]:
         if disagreement.nunique() > 1:  # a rank correlation needs two different values
             rho = float(pd.Series(_deviations(scores, judged)).corr(disagreement, method="spearman"))
             row.metrics["disagreement_rho"] = rho
-            fact = f"ρ of diversity and the spread of the experts' grades is {rho:+.2f} over {len(judged):,} captions"
+            fact = f"ρ between diversity and the spread of experts' grades is {rho:+.2f} over {len(judged):,} captions"
             notes[f"{row.name} {fact}"] = Fault(row.name, fact, severity="note")
     return list(notes.values())
 

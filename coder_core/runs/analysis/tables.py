@@ -72,7 +72,7 @@ def split_folder(run_folder: Path, split: str) -> Path:
     if not _SPLIT.fullmatch(split) or len(split) > LONGEST_SPLIT:
         expected = f"lower-case letters, digits, '.', '_' and '-', the first a letter or digit, at most {LONGEST_SPLIT}"
         where = f"split {split!r} of {Path(run_folder).name}"
-        raise InputError.at(where, "is not a split's name", expected, "name it otherwise")
+        raise InputError.at(where, "is not a split's name", expected, "choose another name")
     return Path(run_folder) / "analysis" / split
 
 

@@ -91,10 +91,10 @@ def same_neighbours(neighbourhood: Neighbourhood, config: Config, about: Mapping
     now = neighbourhood.about(config)
     if now.get(MODEL_KEY) != about.get(MODEL_KEY):
         where, fix = f"--text-space {config.weighting.text_space}", "give the folder the run was started with"
-        raise InputError.at(where, "holds a different model from when the run began", fix=fix)
+        raise InputError.at(where, "is not the model that the run began with", fix=fix)
     if now[NEIGHBOURS_KEY] == about.get(NEIGHBOURS_KEY):
         return []
-    text = "were searched again and differ from those the run began with"
+    text = "were searched again and differ from those that the run began with"
     fix = "the run continues, but its numbers will differ in the last digits from an uninterrupted run's"
     return [Fault("semantic neighbours", text, fix=fix, severity="warning")]
 

@@ -96,7 +96,7 @@ def read_as(
     manifest = stored.manifest
     expected = {"key": folder.key, **folder.about}
     if expected != {name: manifest.get(name) for name in expected}:
-        raise InputError.at(folder.path, "holds contents that do not match its name", fix="compute it again")
+        raise InputError.at(folder.path, "has contents that do not match its name", fix="compute it again")
     check_values(manifest, {"notes": list, "facts": dict}, where)
     with trusting(where):
         return build({name: np.array(stored.array(name)) for name in manifest.get("arrays", ())}, manifest)
