@@ -31,7 +31,7 @@ def folder(tmp_path):
     return tmp_path / "images"
 
 
-def test_names_that_lead_out_are_refused_and_links_out_of_the_folder_read_around_and_never_served(folder):
+def test_names_and_links_out_of_the_picture_folder_are_never_served(folder):
     (folder.parent / "x.jpg").write_bytes(b"outside")
     for name in UNSAFE:
         assert refusal(open_picture, folder, name).faults[0].place == f"picture {name!r}"
@@ -63,7 +63,7 @@ def test_a_picture_folder_beside_the_data_is_found_and_missing_pictures_are_coun
 
 
 @pytest.mark.parametrize("ending", ["jpg", "png", "webp"])
-def test_photo_formats_are_read_and_made_smaller_and_a_cut_one_is_refused(folder, ending):
+def test_photo_formats_are_read_and_downscaled_and_truncated_ones_refused(folder, ending):
     path = folder / f"a.{ending}"
     Image.new("RGB", (400, 200), (200, 30, 30)).save(path)
     assert open_picture(folder, path.name).size == (400, 200)
@@ -75,7 +75,7 @@ def test_photo_formats_are_read_and_made_smaller_and_a_cut_one_is_refused(folder
     assert refusal(open_picture, folder, path.name).faults[0].place == str(path)
 
 
-def test_a_name_may_omit_its_ending_and_other_formats_and_too_many_pixels_are_refused(folder):
+def test_endings_are_optional_and_other_formats_or_too_many_pixels_refused(folder):
     assert open_picture(folder, "a").size == (4, 3)
     for name in ("none.png", "x" * 5_000):
         assert refusal(open_picture, folder, name).faults[0].place.startswith(f"{folder}, ")
@@ -94,7 +94,7 @@ def test_a_name_may_omit_its_ending_and_other_formats_and_too_many_pixels_are_re
     assert "20,000,000" in refusal(open_picture, folder, "a.webp").faults[0].expected
 
 
-def test_colours_and_sides_become_what_a_person_sees(folder):
+def test_colour_modes_transparency_and_rotation_are_normalised(folder):
     Image.new("CMYK", (40, 20), (0, 255, 255, 0)).save(folder / "a.jpg", exif=TURNED)
     opened = open_picture(folder, "a.jpg")
     red, green, blue = opened.getpixel((0, 0))
@@ -139,7 +139,7 @@ PEAKS = {"RGBA.png": 155, "P.png": 85, "I;16.png": 100, "RGB.jpg": 20, "CMYK.jpg
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads the peak of memory from /proc")
-def test_a_small_file_of_16_megapixels_takes_the_memory_of_one_copy(folder):
+def test_decoding_16_megapixels_takes_the_memory_of_one_copy(folder):
     """Decoded it takes up to 61 MiB, converted as a whole the same again; a JPEG is decoded at a reduced size."""
     for name in PEAKS:
         mode = name.partition(".")[0]
@@ -152,7 +152,7 @@ def test_a_small_file_of_16_megapixels_takes_the_memory_of_one_copy(folder):
 
 
 @pytest.mark.parametrize("mode", ["RGB", "RGBA", "L", "P", "I;16"])
-def test_bands_of_rows_join_to_the_whole_picture_turned_upright(folder, mode, monkeypatch):
+def test_decoding_in_bands_gives_the_same_upright_picture(folder, mode, monkeypatch):
     random = np.random.default_rng(0)
     colours = Image.fromarray(random.integers(0, 256, (83, 61, 4), dtype=np.uint8))
     picture = Image.fromarray(random.integers(0, 2**16, (83, 61), dtype=np.uint16))

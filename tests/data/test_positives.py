@@ -17,7 +17,7 @@ def read(folder, text, ids=None):
     return read_positives(path, NAMES, OWNER, None if ids is None else np.array(ids))
 
 
-def test_pairs_and_judgements_of_flickr8k_are_rows_of_the_split(tmp_path):
+def test_positives_and_flickr8k_judgements_become_rows_of_the_split(tmp_path):
     text = "a.jpg#1\tb.jpg\na.jpg#1\tb.jpg\nb.jpg#1\tc.jpg\na.jpg#0\ta.jpg\nother.jpg#0\tb.jpg\n"
     by_id = "40\tb.jpg\nb.jpg#1\tc.jpg\n10\ta.jpg\n77\tb.jpg\n"  # 10 is a label, 77 of another split
     for lines, ids in ((text, None), (by_id, [10, 20, 40, 30, 50])):
@@ -62,7 +62,7 @@ CROWD = "b.jpg\ta.jpg#0\t0.667\t2\t1\nc.jpg\tb.jpg#1\t0\t0\t3\nc.jpg\ta.jpg#0\t1
         ("#0\ta.jpg", None, "#0"),
     ],
 )
-def test_a_line_of_another_layout_or_an_unknown_id_is_named(tmp_path, line, ids, part):
+def test_malformed_lines_and_unknown_ids_are_named(tmp_path, line, ids, part):
     with pytest.raises(InputError, match=rf"positives.tsv line 2: .*{part}"):
         read(tmp_path, f"a.jpg#0\tb.jpg\n{line}\n", ids)
     with pytest.raises(OtherSplitError, match=r"its 1 lines"):

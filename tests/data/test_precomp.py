@@ -35,13 +35,13 @@ def captions(count):
         ("ids", "abad", ["line 3"], "train_ids.txt line 1"),
     ],
 )
-def test_lines_and_counts_that_do_not_fit_are_named(tmp_path, kind, content, lines, fact):
+def test_invalid_lines_and_mismatched_counts_are_named(tmp_path, kind, content, lines, fact):
     file = FILES[1 if kind == "captions" else 2]
     assert places(write_split(tmp_path, **{kind: content})) == [f"{file} {line}".strip() for line in lines]
     assert fact in reason(tmp_path)
 
 
-def test_only_a_newline_ends_a_caption_a_mark_is_removed_and_over_200_words_are_cut(tmp_path):
+def test_only_newlines_end_captions_and_long_captions_are_cut(tmp_path):
     for inside in "\u2028\u2029\x85\x0b\x0c\x1c\r":
         lines = [f"one{inside}dog", "two dogs", "three dogs", "four dogs"]
         assert read_split(write_split(tmp_path, captions=lines), "train").captions == lines
@@ -62,7 +62,7 @@ def test_only_a_newline_ends_a_caption_a_mark_is_removed_and_over_200_words_are_
 
 
 @pytest.mark.parametrize("name", [*FILES, "precomp", "f30k_precomp"])
-def test_a_link_is_followed_with_a_note_and_one_that_leads_nowhere_is_named(tmp_path, name):
+def test_links_are_followed_with_a_note_and_broken_ones_named(tmp_path, name):
     data, elsewhere = tmp_path / "data", tmp_path / "elsewhere"
     write_split(data / ("" if name in FILES else name), ids="abcd")
     (tmp_path / "linked").symlink_to(data)
@@ -84,7 +84,7 @@ def test_a_link_is_followed_with_a_note_and_one_that_leads_nowhere_is_named(tmp_
         assert ("back to itself" in fault.found) == (target == name)
 
 
-def test_without_ids_an_exact_ratio_decides(tmp_path):
+def test_without_ids_captions_are_divided_evenly_among_images(tmp_path):
     for each in (1, 2, 5, 7):
         split = read_split(write_split(tmp_path, captions=captions(4 * each)), "train")
         assert split.image_of_text.tolist() == [row // each for row in range(4 * each)]
@@ -96,7 +96,7 @@ def test_without_ids_an_exact_ratio_decides(tmp_path):
 
 @settings(max_examples=10)
 @given(st.lists(st.integers(0, 6), min_size=1, max_size=30))
-def test_ids_a_caption_are_read_back(tmp_path_factory, of_text):
+def test_ids_per_caption_are_read_back(tmp_path_factory, of_text):
     names = [f"p{i}.jpg" for i in (*of_text, of_text[0])]
     first = list(dict.fromkeys(names))  # in order of first appearance
     folder = tmp_path_factory.mktemp("ids")
@@ -107,7 +107,7 @@ def test_ids_a_caption_are_read_back(tmp_path_factory, of_text):
 
 
 @pytest.mark.parametrize("with_ids", [True, False])
-def test_rows_stored_once_a_caption_are_read_once(tmp_path, with_ids):
+def test_feature_rows_repeated_per_caption_are_read_once(tmp_path, with_ids):
     array = features(4)
     array[2, 1] = 0
     ids = [name for name in "abcd" for _ in range(5)] if with_ids else None

@@ -38,7 +38,7 @@ def test_the_last_verdict_of_a_reviewer_counts_and_undo_restores_the_one_before(
     assert read_reviews(path).fingerprint() == module.parse_reviews(b"", "empty").fingerprint()
 
 
-def test_most_reviewers_decide_and_of_equally_many_the_last(tmp_path):
+def test_the_majority_of_reviewers_decides_and_the_last_breaks_ties(tmp_path):
     path, prints = tmp_path / "r.jsonl", []
     for who, given, verdict in (
         ("anna", "wrong-caption", "wrong-caption"),
@@ -53,7 +53,7 @@ def test_most_reviewers_decide_and_of_equally_many_the_last(tmp_path):
     assert prints[1] != prints[0] == prints[2] == prints[4]  # it depends on the verdicts only
 
 
-def test_a_person_outweighs_the_judges_of_train_also_with_a_verdict_on_the_whole_image(tmp_path):
+def test_a_persons_verdict_on_a_pair_or_image_overrides_the_cleaning(tmp_path):
     path = tmp_path / "r.jsonl"
     written(path, review(who="anna", verdict="label-right"), review("a cat", who=module.CLEANING))
     reviews = read_reviews(written(path, review(who=module.CLEANING)))
@@ -65,7 +65,7 @@ def test_a_person_outweighs_the_judges_of_train_also_with_a_verdict_on_the_whole
 CAPTIONS, OWNER = ["a dog", "a cat", "a pet"], np.array([0, 1, 1])
 
 
-def test_verdicts_survive_reordering_and_images_without_names_are_known_by_their_captions():
+def test_verdicts_survive_reordering_and_unnamed_images_are_known_by_captions():
     names = ["x.jpg", "y.jpg"]
     verdicts = {
         ("y.jpg", "a cat"): "wrong-caption",
@@ -92,7 +92,7 @@ def test_verdicts_survive_reordering_and_images_without_names_are_known_by_their
 
 
 @pytest.mark.parametrize("cut", [1, 20, 60, 120, None])
-def test_half_a_line_is_named_and_left_out_and_the_next_one_is_whole(tmp_path, cut):
+def test_a_truncated_line_is_named_and_the_next_one_is_intact(tmp_path, cut):
     """If `cut` is None, only the line end is missing."""
     path = written(tmp_path / "r.jsonl", review(), review("a cat"))
     lines = path.read_bytes().split(b"\n")
@@ -103,7 +103,7 @@ def test_half_a_line_is_named_and_left_out_and_the_next_one_is_whole(tmp_path, c
     assert captions == ["a dog", *(["a cat"] if cut is None else []), "a bird"]
 
 
-def test_half_a_line_that_ends_in_a_brace_is_half_a_line(tmp_path):
+def test_a_truncated_line_that_ends_in_a_brace_is_detected(tmp_path):
     path = written(tmp_path / "r.jsonl", review(), Review("x.jpg", "a {cat}", "too-vague", "anna"))
     path.write_bytes(path.read_bytes().partition(b"{cat}")[0] + b"{cat}")
     reviews = read_reviews(path)
@@ -132,7 +132,7 @@ OTHER = [
 
 
 @pytest.mark.parametrize(("line", "fact"), OTHER)
-def test_other_lines_are_refused_with_their_number(tmp_path, line, fact):
+def test_invalid_lines_are_refused_with_their_number(tmp_path, line, fact):
     path = written(tmp_path / "r.jsonl", review())
     with path.open("a") as file:
         file.write((line if isinstance(line, str) else json.dumps(line)) + "\n")
@@ -141,7 +141,7 @@ def test_other_lines_are_refused_with_their_number(tmp_path, line, fact):
     assert fact in fault.found
 
 
-def test_hostile_text_comes_back_as_it_was_and_what_is_refused_is_not_written(tmp_path):
+def test_hostile_text_is_read_back_and_refused_reviews_are_not_written(tmp_path):
     given = Review(HOSTILE, HOSTILE, "none", HOSTILE, (HOSTILE[:50],), HOSTILE)
     path = written(tmp_path / "r.jsonl", given)
     assert read_reviews(path).all == (given,)
@@ -162,7 +162,7 @@ def _write_many(path, who, count):
         append_review(path, Review("x.jpg", f"caption {number}", "too-vague", who, note="n" * 1500))
 
 
-def test_two_processes_lose_nothing(tmp_path):
+def test_two_writing_processes_lose_no_review(tmp_path):
     path = tmp_path / "r.jsonl"
     context = multiprocessing.get_context("fork")
     writers = [context.Process(target=_write_many, args=(path, who, 25)) for who in ("anna", "ben")]
@@ -178,7 +178,7 @@ def test_two_processes_lose_nothing(tmp_path):
         assert captions == [f"caption {number}" for number in range(25)]
 
 
-def test_a_verdict_is_on_disk_before_it_counts_as_given(tmp_path, monkeypatch):
+def test_a_verdict_is_synced_to_disk(tmp_path, monkeypatch):
     path, synced = tmp_path / "r.jsonl", []
     sync = os.fsync
 
@@ -209,7 +209,7 @@ def test_merging_keeps_every_line_once(tmp_path):
     assert shared.id in refusal(module.merge, [merged, module.parse_reviews(other, "other")]).faults[0].place
 
 
-def test_merging_follows_the_order_of_each_file_where_the_clock_went_back(tmp_path):
+def test_merging_keeps_the_order_of_each_file_if_the_clock_went_back(tmp_path):
     first, second, third = (
         Review("x.jpg", "a dog", verdict, "anna", time=f"2026-01-01T{hour}:00:00Z")
         for verdict, hour in (("duplicate", 11), ("too-vague", 10), ("wrong-caption", 9))

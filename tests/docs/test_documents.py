@@ -41,7 +41,7 @@ def test_the_loss_example_runs():
     assert names["loss"].bank.count == 8
 
 
-def test_every_command_folder_and_document_exists():
+def test_every_command_folder_and_document_of_the_readme_exists():
     modules = set(re.findall(r"-m (coder_core\.\w+)", README))
     assert len(modules) >= 5
     assert [name for name in modules if importlib.util.find_spec(name) is None] == []
@@ -54,7 +54,7 @@ def test_every_command_folder_and_document_exists():
 
 
 @pytest.mark.parametrize("document", ["README.md", "docs/quickstart.md"])
-def test_the_lines_for_pictures_run_in_the_printed_order(
+def test_the_documented_commands_for_pictures_run_in_order(
     document, tmp_path, monkeypatch, own_threads, capsys
 ):
     """On twelve pictures, with a tiny CLIP in place of the downloaded one."""
@@ -78,7 +78,7 @@ def test_the_lines_for_pictures_run_in_the_printed_order(
     assert "checkpoints/nowhere: there is no such folder" in capsys.readouterr().err
 
 
-def test_the_lines_that_download_a_model_name_patterns_and_no_files():
+def test_documented_downloads_use_patterns_and_no_file_names():
     """In the documents and in the message about a model that is not on this machine."""
     with pytest.raises(InputError) as refusal:
         find_model("no/such-model")
@@ -90,7 +90,7 @@ def test_the_lines_that_download_a_model_name_patterns_and_no_files():
         assert values["filenames"] == ()
 
 
-def test_the_installation_takes_torch_for_the_cpu_first_and_activates_the_environment():
+def test_the_readme_activates_the_environment_and_installs_cpu_torch_first():
     activated, without_gpu = ". .venv/bin/activate", "--index-url https://download.pytorch.org/whl/cpu"
     steps = (activated, without_gpu, '    pip install ".[app]"', "python -m coder_core.embed")
     places = [README.index(step) for step in steps]
@@ -98,7 +98,7 @@ def test_the_installation_takes_torch_for_the_cpu_first_and_activates_the_enviro
     assert "/build/" in (PROJECT / ".gitignore").read_text().splitlines()
 
 
-def test_every_adapter_has_the_methods_and_the_function_that_makes_it():
+def test_every_documented_adapter_has_its_methods_and_factory():
     assert len(ADAPTERS) == 3
     for program in ADAPTERS:
         [adapter] = [node for node in ast.parse(program).body if isinstance(node, ast.ClassDef)]
@@ -119,7 +119,7 @@ def test_the_efficientnet_gives_seven_by_seven_regions(tmp_path, monkeypatch):
     sys.modules.pop("towers_of_the_page")
 
 
-def test_ten_lines_and_their_imports_run_without_streamlit(tmp_path):
+def test_the_documented_ten_lines_run_without_streamlit(tmp_path):
     [text] = PROGRAM.findall(APP)
     program = [ast.unparse(statement) for statement in ast.parse(text).body]
     assert len(program) <= 10

@@ -83,7 +83,7 @@ def assert_same_bits(first, second):
 
 
 @pytest.mark.parametrize(("kind", "prompt"), [("clip", "{}"), ("siglip", "see {}"), ("naflex", "{}")])
-def test_embeddings_and_metrics_are_those_of_transformers(kind, prompt, models, pictures, tmp_path, capsys):
+def test_embeddings_and_metrics_match_transformers(kind, prompt, models, pictures, tmp_path, capsys):
     drawn = [Image.open(io.BytesIO(draw(NAMES.index(name)))) for name in TRAIN]
     captions = [prompt.replace("{}", caption) for name in TRAIN for caption in CAPTIONS[name]]
     assert embed_train(pictures, models / kind, tmp_path, f"--prompt={prompt}") == 0
@@ -143,7 +143,7 @@ def die_at_block(number):
 
 
 @pytest.mark.slow
-def test_no_bit_depends_on_processes_or_kill_9(models, pictures, whole, tmp_path, monkeypatch):
+def test_kill_9_and_two_processes_change_no_bit(models, pictures, whole, tmp_path, monkeypatch):
     expected, root = arrays(whole), tmp_path / "killed"
     embed_into = partial(embed_train, pictures, models / "clip")
     # every block is marked when it is written, and the process is killed before the fifth
@@ -172,7 +172,7 @@ def test_no_bit_depends_on_processes_or_kill_9(models, pictures, whole, tmp_path
     assert_same_bits(expected, arrays(tmp_path / "two"))
 
 
-def test_sigterm_ends_with_3_and_it_goes_on_there(models, pictures, whole, tmp_path, monkeypatch, capsys):
+def test_sigterm_exits_with_3_and_embedding_resumes(models, pictures, whole, tmp_path, monkeypatch, capsys):
     put = resumable.BlockArrays.put
 
     def put_and_terminate(arrays, number, *arguments):
@@ -197,7 +197,7 @@ def test_a_zero_shot_run_has_nothing_to_blend_or_export(command, flags, whole, c
     assert "nothing was trained" in " ".join(capsys.readouterr().err.split())
 
 
-def test_a_decoding_worker_ends_with_a_command_that_is_killed(tmp_path):
+def test_a_decoding_worker_ends_if_its_command_is_killed(tmp_path):
     """Its blocks are larger than the pipe, which no process reads any more."""
 
     def die():
@@ -242,7 +242,7 @@ def test_broken_pictures_are_named_at_the_end_or_left_out(models, pictures, whol
 
 
 @pytest.mark.parametrize(("layout", "workers"), [("parquet", 2), ("webdataset", 0)])
-def test_packed_pictures_are_embedded_where_they_are(layout, workers, models, whole, tmp_path):
+def test_packed_pictures_are_embedded_without_unpacking(layout, workers, models, whole, tmp_path):
     """The numbers of workers and of pictures in a batch make no difference."""
     LAYOUTS[layout](tmp_path / "data")
     flags = f"--workers={workers}", "--batch-size=5"
@@ -271,7 +271,7 @@ class WideTowers:
         return self.encode_pictures(texts), 0
 
 
-def test_embeddings_are_never_in_memory_all_at_once(tmp_path):
+def test_embeddings_are_never_all_in_memory(tmp_path):
     captions, folder = 512, tmp_path / "data" / "train"
     folder.mkdir(parents=True)
     (folder / "0.jpg").write_bytes(draw(0))
@@ -304,7 +304,7 @@ TWO, NO_MODEL = "--model and --tower: ", "--model=no/such-model"
         ("--model=a --split=nowhere", '"nowhere"; expected one of train, dev, test'),
     ],
 )
-def test_flags_that_cannot_work_are_refused(flags, culprit, pictures, tmp_path, capsys):
+def test_invalid_embed_flags_are_refused(flags, culprit, pictures, tmp_path, capsys):
     where = [str(pictures), "--name=run", f"--root={tmp_path / 'runs'}"]
     assert main(["pictures", *where, *flags.split()]) == 1
     assert culprit in capsys.readouterr().err

@@ -54,7 +54,7 @@ def arrays(out, split="train"):
 
 
 @pytest.mark.parametrize("model", ["clip", "siglip"])
-def test_features_are_the_patches_of_the_model_with_their_boxes(model, base, tmp_path, capsys):
+def test_features_are_pooled_patches_with_their_boxes(model, base, tmp_path, capsys):
     from transformers import AutoImageProcessor, AutoModel
 
     assert extract(base, tmp_path, "--grid=2", model=model) == 0
@@ -80,7 +80,7 @@ def test_features_are_the_patches_of_the_model_with_their_boxes(model, base, tmp
     assert check_data([str(tmp_path), "--word-threshold=1"]) == 0
 
 
-def test_training_reads_them(base, tmp_path):
+def test_runs_trained_on_features_encode_new_pictures(base, tmp_path):
     assert extract(base, tmp_path / "out", "--grid=0", "--splits", "train", "dev") == 0
     assert arrays(tmp_path / "out")[0].shape == (6, 16, 32)
     run = start_run(tiny_config(tmp_path / "out", epochs=1), tmp_path / "runs", quiet())
@@ -104,7 +104,7 @@ def test_training_reads_them(base, tmp_path):
         assert culprit in str(refusal(load_region_tower, about | changes, "tiny"))
 
 
-def test_it_goes_on_where_it_was_killed(base, whole, tmp_path, monkeypatch, capsys):
+def test_extraction_resumes_where_it_was_interrupted(base, whole, tmp_path, monkeypatch, capsys):
     blocks, numbers, out = resumable.prepared_blocks, list[list[int]](), tmp_path / "out"
 
     def until_killed(*arguments):
@@ -133,7 +133,7 @@ def test_it_goes_on_where_it_was_killed(base, whole, tmp_path, monkeypatch, caps
     assert "dev_ims.npy: " in capsys.readouterr().err
 
 
-def test_broken_pictures_and_a_disk_without_room(base, whole, tmp_path, monkeypatch, capsys):
+def test_broken_pictures_and_a_full_disk_are_refused(base, whole, tmp_path, monkeypatch, capsys):
     data = shutil.copytree(base / "data", tmp_path / "data")
     (data / "Flicker8k_Dataset" / TRAIN[1]).write_bytes(draw(0)[:-100])
     flags = ["--grid=2", "--splits", "train"]
@@ -161,7 +161,7 @@ class Huge(Grid):
 """
 
 
-def test_what_gives_no_grid_is_refused(base, tmp_path, monkeypatch):
+def test_towers_without_the_requested_grid_are_refused(base, tmp_path, monkeypatch):
     naflex, picture = write_tiny_naflex(tmp_path / "naflex", ["a"]), Image.new("RGB", (8, 8))
     assert "from 1 to 4, or 0 for all" in str(refusal(transformers_regions, str(base / "clip"), grid=7))
     assert "(NaFlex), which gives no fixed grid" in str(refusal(transformers_regions, str(naflex), grid=2))

@@ -17,7 +17,7 @@ def rows(seed=0, images=3, texts=6):
     return [torch.randn(count, 4, generator=generator) * 5 for count in (images, texts)]
 
 
-def test_epochs_of_a_loop_become_a_run_also_with_owners_and_by_name(tmp_path, monkeypatch):
+def test_logged_epochs_become_a_run(tmp_path, monkeypatch):
     pictures = [tmp_path / f"{number}.jpg" for number in range(3)]
     for picture in pictures:
         Image.new("RGB", (8, 8)).save(picture)
@@ -62,7 +62,7 @@ def test_epochs_of_a_loop_become_a_run_also_with_owners_and_by_name(tmp_path, mo
         ({"run": "a name that no folder has "}, "--name"),
     ],
 )
-def test_mistakes_are_named_and_write_nothing(change, where, tmp_path, monkeypatch):
+def test_invalid_logs_are_named_and_write_nothing(change, where, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     images, texts = rows()
     arguments = {"run": "mine", "split": "dev", "images": images, "texts": texts, "captions": CAPTIONS}

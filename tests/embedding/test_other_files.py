@@ -60,7 +60,7 @@ def small_blocks(monkeypatch):
     monkeypatch.setattr(matrices, "BLOCK", 4)
 
 
-def test_every_format_gives_the_rows_and_files_without_one_are_named(tmp_path):
+def test_every_format_is_read_and_files_without_a_matrix_are_named(tmp_path):
     np.save(tmp_path / "t.npy", ROWS)
     (tmp_path / "c.txt").write_text("\n".join(CAPTIONS))
     for source in write_all(tmp_path):
@@ -89,7 +89,7 @@ def test_a_column_is_read_piece_by_piece(tmp_path):
         assert pa.total_allocated_bytes() - before < 2**22  # of 2**23
 
 
-def test_a_lance_folder_gives_the_rows(tmp_path):
+def test_a_lance_folder_is_read(tmp_path):
     lance = pytest.importorskip("lance", exc_type=ImportError)
     lance.write_dataset(pa.table({"a": vectors(ROWS), "text": CAPTIONS}), str(tmp_path / "t.lance"))
     assert read_matrix(tmp_path / "t.lance").array == pytest.approx(ROWS, rel=0, abs=0)
@@ -105,7 +105,7 @@ def write_table(folder, **changes):
     return folder / "all.parquet"
 
 
-def test_one_table_is_a_whole_run(tmp_path, capsys):
+def test_a_single_table_becomes_a_run(tmp_path, capsys):
     file = write_table(tmp_path)
     assert main(["import", str(file), "--name", "mine", "--root", str(tmp_path / "runs")]) == 0
     run = open_run(tmp_path / "runs" / "mine")
@@ -129,12 +129,12 @@ def test_one_table_is_a_whole_run(tmp_path, capsys):
         ({}, {"caption_column": "nothing"}),
     ],
 )
-def test_tables_that_do_not_fit_are_refused(changes, named, tmp_path):
+def test_invalid_tables_are_refused(changes, named, tmp_path):
     file = write_table(tmp_path, **changes)
     assert refusal(lambda: read_table(file, **named)).faults[0].place.startswith(str(tmp_path))
 
 
-def test_a_table_without_pictures_has_an_image_a_row(tmp_path):
+def test_a_table_without_pictures_has_one_image_per_row(tmp_path):
     file = write_table(tmp_path)
     pq.write_table(pq.read_table(file).drop_columns("image_path"), file)
     read = read_table(file)

@@ -28,7 +28,7 @@ def loops(images, image_ranks, text_ranks, owner):
     return float(total)
 
 
-def test_by_hand_and_a_draw_without_a_query_of_a_slice_is_left_out():
+def test_recalls_by_hand_and_draws_without_queries_are_left_out():
     """Image 0 found at rank 1, image 1 at rank 6; three captions at ranks 1, 3 and 20."""
     counted = count_hits(np.array([0, 5]), np.array([0, 2, 19]), np.array([0, 0, 1]))
     assert counted.hits.tolist() == [[1, 1, 1, 1, 2, 2], [0, 0, 1, 0, 0, 0]]
@@ -45,7 +45,7 @@ def test_by_hand_and_a_draw_without_a_query_of_a_slice_is_left_out():
         assert (change.low, change.high) == (600, 600)
 
 
-def test_a_draw_and_the_interval_of_redrawing_agree_with_the_loops():
+def test_draws_and_intervals_match_resampling_in_loops():
     """Images are drawn with their captions; intervals agree up to the randomness of the draws."""
     ours, theirs = random_ranks(1, better=3), random_ranks(2)
     random = np.random.default_rng(0)
@@ -61,7 +61,7 @@ def test_a_draw_and_the_interval_of_redrawing_agree_with_the_loops():
     assert not actual.seeds
 
 
-def test_what_is_hard_for_both_cancels_large_differences_are_beyond_noise_and_seeds_widen():
+def test_differences_are_paired_and_drawing_seeds_widens_intervals():
     """Differences are paired: a run compared with itself differs by zero in every draw."""
     ranks = random_ranks(3)
     one, another = count_hits(*ranks), count_hits(*random_ranks(8))
@@ -87,7 +87,7 @@ def test_what_is_hard_for_both_cancels_large_differences_are_beyond_noise_and_se
     assert both.high - both.low > 2 * (one.high - one.low)
 
 
-def test_the_seven_differences_of_one_pass(monkeypatch):
+def test_the_seven_differences_match_separate_calculations(monkeypatch):
     """R@sum is that of `difference`; drawing equal images together gives about the same intervals as redrawing."""
     rng = np.random.default_rng(5)
     owner = np.repeat(np.arange(300), 5)

@@ -55,7 +55,7 @@ def loops(scored, c, most, direction, ties, seed):
 @pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize("ties", ["pessimistic", "optimistic"])
 @pytest.mark.parametrize(("block", "elements"), [(1024, 1 << 22), (7, 90)])
-def test_every_question_agrees_with_the_loops(direction, ties, block, elements, monkeypatch):
+def test_c_way_accuracy_matches_reference_loops(direction, ties, block, elements, monkeypatch):
     monkeypatch.setattr(c_way, "BLOCK", block)
     monkeypatch.setattr(c_way, "TILE_ELEMENTS", elements)
     scored = small()
@@ -65,7 +65,7 @@ def test_every_question_agrees_with_the_loops(direction, ties, block, elements, 
         assert accuracy.mean == pytest.approx(np.mean(accuracy.repeats))
 
 
-def test_the_worked_example_and_an_interval_by_hand():
+def test_a_worked_example_and_an_interval_by_hand():
     """Three numbers 40, 50, 60: deviation 10, Student's t of two degrees of freedom 4.3027, so 4.3027 · 10 / √3."""
     scores = np.array([[0.9, 0.8, 0.1], [0.95, 0.7, 0.2], [0.3, 0.4, 0.5]], np.float32)
     actual = c_way_accuracy(score_tiles([EmbeddingPair(scores, np.eye(3))], np.arange(3)), (3,), "t2i")[3]
@@ -78,7 +78,7 @@ def test_the_worked_example_and_an_interval_by_hand():
 
 
 @pytest.mark.parametrize("direction", DIRECTIONS)
-def test_more_options_are_never_easier_the_seed_decides_and_sources_are_mixed(direction):
+def test_more_options_are_never_easier_and_seeds_and_mixed_sources_agree(direction):
     scored = small(1)
     actual, again = (c_way_accuracy(scored, (2, 4, 8), direction, repeats=6, seed=1) for _ in range(2))
     assert (actual[2].repeats >= actual[4].repeats).all()
@@ -95,7 +95,7 @@ def test_more_options_are_never_easier_the_seed_decides_and_sources_are_mixed(di
             np.testing.assert_array_equal(mixed[c].repeats, plain[c].repeats)
 
 
-def test_options_are_different_and_as_likely_everywhere_and_a_small_split_is_said():
+def test_options_are_distinct_and_uniform_and_too_many_are_refused():
     scored = small()
     owner = scored.image_of_text.numpy()
     assert most_options(owner, 12, "t2i") == 12

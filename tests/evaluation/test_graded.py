@@ -79,7 +79,7 @@ def test_graded_metrics_equal_those_of_trec_eval(seed):
 
 
 @pytest.mark.parametrize(("ties", "sign"), [("pessimistic", 1), ("optimistic", -1)])
-def test_mrr_and_ndcg_of_the_labels_follow_the_loops_in_ensembles_and_in_folds(ties, sign):
+def test_label_mrr_and_ndcg_match_loops_in_ensembles_and_folds(ties, sign):
     rng = np.random.default_rng(7)
     owner = np.sort(rng.integers(0, 23, 300))  # the last image has no caption
     halves = rng.integers(0, 4, (2, 24, 300)).astype(np.float32)
@@ -100,7 +100,7 @@ def test_mrr_and_ndcg_of_the_labels_follow_the_loops_in_ensembles_and_in_folds(t
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_mrr_and_ndcg_counted_without_lists_follow_the_loops(seed):
+def test_mrr_and_ndcg_without_result_lists_match_loops(seed):
     tiles, _ = judged(seed)
     owner = tiles.image_of_text.numpy()
     expected = label_means(tiles.exact(EVERY, EVERY).tolist(), owner.tolist())
@@ -108,7 +108,7 @@ def test_mrr_and_ndcg_counted_without_lists_follow_the_loops(seed):
 
 
 @pytest.mark.parametrize("text", ["map@10", "recall", "success", "ndcg@0", "ndcg@", "r@1"])
-def test_other_names_are_no_metrics(text):
+def test_unknown_metric_names_are_refused(text):
     with pytest.raises(ValueError, match=text):
         parse_metric(text)
 
@@ -131,7 +131,7 @@ def by_loops(scores, positives, way):
     return {f"{way}_{name}": 100 * np.mean([values[name] for values in of_queries]) for name in values}
 
 
-def test_a_perfect_order_of_labels_alone_misses_positives_beyond_them():
+def test_ranking_only_the_labels_perfectly_leaves_map_at_r_low():
     """R@1 is 100 and mAP@R far lower, as ECCV Caption was made to show. Four images match all captions."""
     everything = np.stack(np.meshgrid(np.arange(20), np.arange(4)), -1).reshape(-1, 2)
     labels = np.stack([np.arange(20), np.arange(20)], 1)
@@ -147,7 +147,7 @@ def test_a_perfect_order_of_labels_alone_misses_positives_beyond_them():
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_metrics_equal_those_of_loops_and_ties_count_against_positives(seed):
+def test_extended_metrics_match_loops_and_ties_count_against_positives(seed):
     """The first two seeds have distinct scores. With the others, more candidates than a list holds tie with its last
     entry, among them positives beyond the labels."""
     rng = np.random.default_rng(seed)

@@ -15,7 +15,7 @@ def unit_rows(random, count, size):
     return unit(random.standard_normal((count, size)))
 
 
-def test_a_bias_is_the_mean_of_the_k_largest_scores_and_ranks_as_corrected_matrices_do():
+def test_biases_are_means_of_the_k_largest_scores_and_correct_the_ranks():
     random = np.random.default_rng(0)
     wide, narrow = ((unit_rows(random, 30, size), unit_rows(random, 50, size)) for size in (8, 4))
     pairs = mixture(*wide, narrow, 0.9)
@@ -40,7 +40,7 @@ def test_a_bias_is_the_mean_of_the_k_largest_scores_and_ranks_as_corrected_matri
     np.testing.assert_array_equal(ranks.text_best, by_text.text_best)
 
 
-def test_the_choice_removes_a_hub_and_leaves_scores_without_one_alone():
+def test_chosen_strengths_remove_a_hub_and_leave_other_scores_alone():
     """Image 0 is a hub: it scores high with every caption, including those of training."""
     random = np.random.default_rng(2)
     images = unit_rows(random, 60, 16)

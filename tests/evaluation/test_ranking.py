@@ -71,7 +71,7 @@ def assert_agrees(images, texts, owner):
 
 @pytest.mark.parametrize("change", ["none", "small tiles", "small delta"])
 @pytest.mark.parametrize("kind", ["random", "duplicated", "signs", "nearly collapsed"])
-def test_ranks_agree_with_the_loops(kind, change, monkeypatch):
+def test_ranks_match_reference_loops(kind, change, monkeypatch):
     """Many different sign vectors share a score, and no float32 sum is exact. Scores of a nearly collapsed model are a
     few rounding errors apart, so whole tiles are scored exactly. Ties cross small tiles; a δ too small is widened."""
     if change == "small tiles":
@@ -93,7 +93,7 @@ def test_ranks_agree_with_the_loops(kind, change, monkeypatch):
     assert_agrees(*problem)
 
 
-def test_a_collapsed_model_never_looks_good():
+def test_a_collapsed_model_gets_the_worst_ranks():
     """If all scores are equal, every wrong candidate counts as above, and own candidates are listed last."""
     same = np.full((40, 50), 0.1), np.full((80, 50), 0.1), np.arange(80) % 40
     actual, good = (ranks(*same, ties=ties) for ties in ("pessimistic", "optimistic"))
@@ -104,7 +104,7 @@ def test_a_collapsed_model_never_looks_good():
 
 
 @given(st.lists(st.integers(0, 4), min_size=1, max_size=8).filter(any), st.integers(0, 99), st.booleans())
-def test_any_number_of_captions_an_image(counts, seed, repeat):
+def test_ranks_with_any_number_of_captions_per_image(counts, seed, repeat):
     random = np.random.default_rng(seed)
     owner = random.permutation(np.repeat(np.arange(len(counts)), counts))
     images, texts = (unit(random.normal(size=(count, 5))) for count in (len(counts), len(owner)))
@@ -135,7 +135,7 @@ def whole_numbers(width, random):
 
 
 @pytest.mark.parametrize("width", [1, 2, 3, 4])
-def test_ties_of_short_whole_numbers_and_zeros_are_exact(width):
+def test_ties_of_integer_and_zero_vectors_are_exact(width):
     """Ranks and lists: among equal scores own candidates come last, and otherwise lower indices first."""
     random = np.random.default_rng(width)
     for _ in range(20):
@@ -150,7 +150,7 @@ def test_ties_of_short_whole_numbers_and_zeros_are_exact(width):
             np.testing.assert_array_equal(best, order[:, :10])
 
 
-def test_candidates_much_longer_than_the_right_answers_are_compared_exactly():
+def test_candidates_of_much_larger_norm_are_compared_exactly():
     """The rounding errors of right answers do not bound those of longer candidates."""
     random = np.random.default_rng(0)
     for case in range(30):
@@ -164,7 +164,7 @@ def test_candidates_much_longer_than_the_right_answers_are_compared_exactly():
         assert ranks(images, texts, owner, best=0).text_ranks.tolist() == expected.tolist()
 
 
-def test_an_ensemble_is_the_rank_of_the_summed_scores():
+def test_an_ensemble_ranks_the_summed_scores():
     """Torch tensors and half precision are accepted."""
     images, texts, owner = embeddings(20, 50, 8, 1)
     other_images, other_texts, _ = embeddings(20, 50, 12, 2)
@@ -177,7 +177,7 @@ def test_an_ensemble_is_the_rank_of_the_summed_scores():
     assert actual.text_ranks.tolist() == brute_ranks(*halves, owner)[2]
 
 
-def test_what_cannot_be_ranked_is_refused():
+def test_scores_that_cannot_be_ranked_are_refused():
     for side in range(2):
         for value in (np.nan, np.inf, -np.inf):
             problem = embeddings(20, 50, 8, 1)

@@ -27,7 +27,7 @@ def export(data, folder, *verdicts):
     return ["export", str(data), "--reviews", str(path), "--out", str(folder / "clean")]
 
 
-def test_precomp_with_named_images(tmp_path, capsys):
+def test_cleaned_precomp_data_omits_wrong_captions_and_adds_matches(tmp_path, capsys):
     names = ["a.jpg", "b.jpg", "c.jpg"]
     captions = [f"{kind} of {name}" for name in names for kind in ("first", "second")]
     data = write_split(tmp_path / "data", "train", array=features(3), captions=captions, ids=names)
@@ -51,7 +51,7 @@ def test_precomp_with_named_images(tmp_path, capsys):
     assert read_split(tmp_path / "more", "train").captions == [*captions[:3], *captions[4:]]
 
 
-def test_training_reads_of_it_what_it_reads_with_the_reviews(data, tmp_path):
+def test_training_on_cleaned_data_equals_training_with_reviews(data, tmp_path):
     train = read_split(data, "train")
     keys = image_keys(train.image_names, train.captions, train.image_of_text, train.n_images)
     rows = [0, 1, 7, 12]  # image 0 loses both
@@ -68,7 +68,7 @@ def test_training_reads_of_it_what_it_reads_with_the_reviews(data, tmp_path):
 
 
 @pytest.mark.parametrize("write", [flickr8k, flickr30k_results, kaggle])
-def test_text_files_of_flickr(tmp_path, write):
+def test_flickr_text_files_are_cleaned(tmp_path, write):
     data = tmp_path / "data"
     write(data)
     first, other = NAMES[0], NAMES[1]

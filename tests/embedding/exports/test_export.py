@@ -25,7 +25,7 @@ def folder(request, tmp_path_factory):
     return request.param(tmp_path_factory.mktemp("runs"), "exported")
 
 
-def test_faiss_ranks_as_the_run_does(folder, tmp_path):
+def test_a_faiss_index_ranks_as_the_run(folder, tmp_path):
     import faiss
 
     analysis, (v, w) = open_analysis(folder, "dev"), open_run(folder).scoring("dev")
@@ -49,7 +49,7 @@ def test_faiss_ranks_as_the_run_does(folder, tmp_path):
     np.testing.assert_array_equal(positions, analysis.text_ranks)
 
 
-def test_parquet_holds_ids_captions_names_and_embeddings(folder, tmp_path, monkeypatch):
+def test_parquet_contains_ids_captions_names_and_embeddings(folder, tmp_path, monkeypatch):
     monkeypatch.setattr(vectors, "ROWS", 7)  # several groups of rows
     analysis, (v, w) = open_analysis(folder, "dev"), open_run(folder).scoring("dev")
     assert export([str(folder), "--to", "parquet", str(tmp_path / "out")]) == 0

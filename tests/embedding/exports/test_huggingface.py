@@ -102,7 +102,7 @@ def test_towers_of_two_models_become_one_dual_encoder(towers_folder, tmp_path):
             assert reason in str(refusal(of_two_models, run, *halves(*pair)))
 
 
-def test_what_no_transformers_model_has_is_refused(towers_folder, tmp_path, capfd):
+def test_a_run_without_towers_is_refused(towers_folder, tmp_path, capfd):
     run = write_run(tmp_path / "runs", "regions")
     assert export([str(run), "--to", "huggingface", str(tmp_path / "out")]) == 1
     assert FIX in " ".join(capfd.readouterr().err.split()).replace("Its", "its")

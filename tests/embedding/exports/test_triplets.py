@@ -61,7 +61,7 @@ def numbered(mined, table, way):
 
 
 @pytest.mark.parametrize(("ranks", "margin"), [((1, 24), None), ((3, 12), None), ((1, 40), 0.1)])
-def test_negatives_are_of_the_window_alone_and_usable(mined, tmp_path, monkeypatch, ranks, margin):
+def test_negatives_come_from_the_rank_window_and_exclude_matches(mined, tmp_path, monkeypatch, ranks, margin):
     """No negative is a likely match, a reviewed match or a duplicate."""
     monkeypatch.setattr(triplets, "QUERIES", 7)  # several blocks
     folder, reviews, run, usable = mined
@@ -98,7 +98,7 @@ def test_negatives_are_of_the_window_alone_and_usable(mined, tmp_path, monkeypat
     assert ranks == (3, 12) or all(report["left out as negatives"].values())
 
 
-def test_the_draw_follows_from_the_seed_and_every_form_holds_the_same_rows(mined, tmp_path):
+def test_triplets_depend_on_the_seed_and_are_equal_in_every_form(mined, tmp_path):
     folder = str(mined[0])
     for name, flag in zip("abcde", ("", "", "--seed=1", "--form=jsonl", "--form=open_clip"), strict=True):
         command = [folder, "--to", "triplets", str(tmp_path / name), "--negatives", "2", *flag.split()]
@@ -114,7 +114,7 @@ def test_the_draw_follows_from_the_seed_and_every_form_holds_the_same_rows(mined
         assert sheet.set_axis(tables[0][0].keys(), axis=1).to_dict("records") == tables[0]
 
 
-def test_windows_that_hold_too_few_and_existing_folders_are_refused(mined, tmp_path, capsys):
+def test_invalid_windows_and_existing_folders_are_refused(mined, tmp_path, capsys):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "file").write_text("mine")
     for flags, fact in (
@@ -131,7 +131,7 @@ def test_windows_that_hold_too_few_and_existing_folders_are_refused(mined, tmp_p
     assert not (tmp_path / "new").exists()
 
 
-def test_an_image_without_captions_is_a_negative_and_no_anchor(tmp_path):
+def test_an_image_without_captions_is_a_negative_but_no_anchor(tmp_path):
     owner = np.repeat(np.arange(1, 8), 2)
     v = unit(np.random.default_rng(0).normal(size=(8, 4)))
     captions = [f"{'abcdefghijklmn'[text]} thing" for text in range(14)]
