@@ -22,7 +22,7 @@ def correlated(n, m, seed, noise=0.6):
     return unit(images), unit(texts), owner
 
 
-def test_median_ranks_and_ties_by_hand_and_five_folds_average_each():
+def test_median_ranks_and_ties_by_hand_and_five_folds_are_averaged():
     """Ranks 0 and 1: the median 0.5 counts as 0, so MedR is 1. The same caption at two images counts against both."""
     metrics = retrieval_metrics(np.array([[0.9, 0.1], [0.8, 0.2]], np.float32), np.eye(2), np.arange(2))
     assert (metrics["i2t_medr"], metrics["i2t_meanr"]) == (1, 1.5)
@@ -76,7 +76,7 @@ def test_halves_share_no_image_and_leave_none_out(images):
         assert scored["rsum"] == metrics["rsum"]
 
 
-def test_metrics_of_a_matrix_are_those_of_its_embeddings_and_too_small_splits_are_refused():
+def test_metrics_of_a_matrix_match_its_embeddings_and_small_splits_are_refused():
     images, texts, owner = correlated(10, 30, seed=3)
     scores, half = images.astype(np.float64) @ texts.T, EmbeddingPair(images, texts, 0.5)
     mixtures = [[EmbeddingPair(images, texts)], [half] * 2]
@@ -105,7 +105,7 @@ def two_branches():
 
 
 @pytest.mark.usefixtures("_tiles")
-def test_the_means_and_counts_of_a_mixture_agree_with_loops():
+def test_separation_and_histograms_of_a_mixture_match_loops():
     pairs, owner, scores = two_branches()
     is_own = owner == np.arange(20)[:, None]
     expected = scores[is_own].mean(), scores[~is_own].mean()
@@ -127,7 +127,7 @@ def test_the_means_and_counts_of_a_mixture_agree_with_loops():
     assert part.positive.sum() + part.negative.sum() == 5 * 70
 
 
-def test_it_is_one_of_the_metrics_of_a_model_and_of_an_ensemble():
+def test_mean_distance_is_a_metric_of_models_and_ensembles():
     pairs, owner, _ = two_branches()
     first, second = pairs
     mixed = retrieval_metrics(first.image, first.text, owner, second=(second.image, second.text), weight=0.7)

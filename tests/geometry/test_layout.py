@@ -42,7 +42,7 @@ def share_with_their_group(plane):
     return float((np.linalg.norm(plane[:, None] - centres[None], axis=2).argmin(1) == group).mean())
 
 
-def test_the_principal_plane_is_that_of_an_svd(monkeypatch):
+def test_the_principal_plane_matches_an_svd(monkeypatch):
     points = cloud()
     monkeypatch.setattr(clouds, TILE, 7 * points.width)  # several tiles, the last ones short
     plane, shares = layouts.principal_plane(points)
@@ -59,7 +59,7 @@ def test_the_principal_plane_is_that_of_an_svd(monkeypatch):
     assert shares == (1.0, 0.0)
 
 
-def test_nearest_neighbours_are_those_of_the_whole_matrix_and_place_a_point(monkeypatch):
+def test_nearest_neighbours_match_the_full_matrix_and_place_new_points(monkeypatch):
     rows = together(cloud())
     rows[5] = rows[3]  # a duplicate, which must not come before the point itself
     monkeypatch.setattr(layouts, TILE, 11 * len(rows))
@@ -100,7 +100,7 @@ def test_alignment_undoes_a_rotation_a_reflection_a_scale_and_a_shift():
 
 
 @pytest.mark.parametrize("method", get_args(Method))
-def test_a_layout_keeps_groups_fits_another_and_takes_longer_with_more_points(method, monkeypatch):
+def test_a_layout_keeps_groups_aligns_to_another_and_estimates_its_time(method, monkeypatch):
     """The second run is the same joint space in other coordinates: every cosine is the same."""
     times = [layout_seconds(method, points) for points in (1, 120, 121, 1_000, 6_000, 40_000)]
     assert times == sorted(times)
@@ -127,7 +127,7 @@ def test_a_layout_keeps_groups_fits_another_and_takes_longer_with_more_points(me
         assert share_with_their_group(layout.plane) > 0.95
 
 
-def test_one_modality_alone_and_both_centred_which_have_no_gap():
+def test_layouts_of_one_modality_and_of_both_without_their_gap():
     points = cloud()
     gap = np.zeros(points.width, np.float32)
     gap[0] = 3.0
@@ -148,7 +148,7 @@ def test_one_modality_alone_and_both_centred_which_have_no_gap():
     assert not spot.take(np.array([0, 1])).any()
 
 
-def test_what_cannot_be_laid_out_is_refused_and_too_large_a_perplexity_lowered(monkeypatch):
+def test_impossible_layouts_are_refused_and_large_perplexities_lowered(monkeypatch):
     same = Points(np.ones((4, 3), np.float32), np.ones((8, 3), np.float32))
     few = Points(same.images[:1], same.texts[:2])
     none = Points(same.images, same.texts[:0])

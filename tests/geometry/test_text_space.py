@@ -18,7 +18,7 @@ def random_captions(seed, texts, images, size=6):
 
 @pytest.mark.parametrize("count", [1, 3, 9])
 @pytest.mark.parametrize(("texts", "images"), [(1, 1), (9, 1), (12, 12), (30, 4), (30, 12)])
-def test_exact_neighbours_are_those_of_every_comparison(texts, images, count):
+def test_exact_neighbours_match_all_comparisons(texts, images, count):
     vectors, owner = random_captions(count, texts, images)
     neighbours = caption_neighbours(vectors, owner, count)
     assert neighbours.shape == (texts, count)
@@ -40,7 +40,7 @@ def test_a_zero_row_has_no_neighbours(exact_below, monkeypatch):
     assert (caption_neighbours(np.zeros((4, 3), np.float32), np.arange(4), 2) == -1).all()
 
 
-def test_hnsw_finds_nearly_all_and_is_repeatable(monkeypatch):
+def test_hnsw_finds_nearly_all_neighbours_reproducibly(monkeypatch):
     vectors, owner = random_captions(5, 1500, 300, size=16)
     seen = []
 
@@ -59,7 +59,7 @@ def test_hnsw_finds_nearly_all_and_is_repeatable(monkeypatch):
 
 
 @pytest.mark.parametrize("tile", [1, 50, 1_000_000])
-def test_counts_equal_those_of_loops_in_tiles_of_any_size(tile, monkeypatch):
+def test_fitting_images_match_loops_with_any_tile_size(tile, monkeypatch):
     monkeypatch.setattr(captions, "TILE_ELEMENTS", tile)
     vectors, owner = random_captions(0, 23, 9, size=3)
     owner[owner == 4] = 5  # image 4 has no captions
@@ -69,7 +69,7 @@ def test_counts_equal_those_of_loops_in_tiles_of_any_size(tile, monkeypatch):
         assert counts[text] == len(np.unique(owner[(cosines[text] >= 0.6) & (owner != owner[text])]))
 
 
-def test_a_caption_that_others_share_fits_their_images():
+def test_a_caption_fits_the_images_of_similar_captions():
     dogs = ["a dog runs on grass", "a brown dog runs on the green grass", "a dog runs on the grass"]
     chess = ["two men play chess in a park", "chess players sit in a park"]
     vectors = caption_vectors([*dogs, "the dog on grass", *chess])
@@ -81,7 +81,7 @@ CAPTIONS = """a red dog runs, the red dog runs fast, a blue star, one blue star 
 a cat sits near the dog, the cat runs, a star, a ring near a star""".replace("\n", " ").split(", ")
 
 
-def test_cosines_are_those_of_tf_idf_by_hand_and_the_space_is_given_back_bit_for_bit():
+def test_tfidf_by_hand_and_the_space_is_read_back_exactly():
     space = fit_tfidf(CAPTIONS, 4)
     rows = space.encode(CAPTIONS)
     assert (rows.shape, rows.dtype) == ((10, 4), np.float32)
@@ -111,7 +111,7 @@ def test_cosines_are_those_of_tf_idf_by_hand_and_the_space_is_given_back_bit_for
     np.testing.assert_allclose(space.encode(CAPTIONS), (kept / np.linalg.norm(kept, axis=0)).T, atol=1e-5)
 
 
-def test_damaged_files_are_named():
+def test_damaged_text_space_files_are_named():
     fitted = fit_tfidf(CAPTIONS, 4)
     whole = str(fitted.to_files()[NAMES]).encode()
     for names, arrays, fact in (

@@ -15,7 +15,7 @@ def built(words=9, **model):
     return build_model(ModelConfig(**model), feature_size=4, words=words)
 
 
-def test_the_papers_model_other_sizes_and_dropouts_and_an_image_of_zeros():
+def test_models_have_the_configured_sizes_and_encode_an_image_of_zeros():
     """Supplement A.1: 2048 → 1024 for regions, 300-d words through a BiGRU, GPO of 32 on both sides."""
     model = build_model(ModelConfig(), feature_size=2048, words=50)
     assert model.regions.linear.weight.shape == (1024, 2048)
@@ -47,7 +47,7 @@ def test_the_papers_model_other_sizes_and_dropouts_and_an_image_of_zeros():
     assert model.regions.linear.weight.grad.isfinite().all()
 
 
-def test_poolings_scorers_and_bert_by_name(tmp_path):
+def test_poolings_scorers_and_bert_are_built_by_name(tmp_path):
     kinds = {"gpo": pooling.GeneralisedPooling, "mean": pooling.MeanPooling, "max": pooling.MaxPooling}
     for name, kind in kinds.items():
         model = built(dimension=8, image_pooling=name, text_pooling="max")

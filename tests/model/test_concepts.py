@@ -33,7 +33,7 @@ def built(**model):
     return build_model(config, feature_size=6, words=9, concepts=concepts).eval()
 
 
-def test_without_concepts_it_is_the_instance_branch_and_with_them_every_weight_gets_a_gradient():
+def test_concepts_keep_the_instance_branch_and_train_every_weight():
     alone, both = built(), built(concepts=5)
     instance_state = alone.state_dict()
     assert not any("concept" in name for name in instance_state)
@@ -52,7 +52,7 @@ def test_without_concepts_it_is_the_instance_branch_and_with_them_every_weight_g
     assert [name for name, p in model.named_parameters() if p.grad is None or not p.grad.any()] == []
 
 
-def test_concepts_read_the_pooled_image_before_its_normalisation_and_words_by_their_own_pooling():
+def test_concepts_use_the_unnormalised_image_and_their_own_word_pooling():
     model = built(concepts=5)
     regions, lengths, *_ = batch()
     pooled = model.image_pooling(model.regions(regions, lengths), lengths)
@@ -93,7 +93,7 @@ def test_concepts_of_captions_by_hand():
     assert np.array_equal(repeated.vectors, actual.vectors)
 
 
-def test_a_glove_file_gives_the_base_form_or_else_the_mean_of_the_other_forms(tmp_path):
+def test_glove_vectors_of_concepts_fall_back_to_the_mean_of_other_forms(tmp_path):
     """A list of concepts replaces tagging."""
     glove, listed = tmp_path / "glove.txt", tmp_path / "list.json"
     rows = {"dog": 1.0, "red": 3.0, "runs": 4.0, "running": 8.0, "zebra": 9.0}
@@ -127,7 +127,7 @@ def test_a_glove_file_gives_the_base_form_or_else_the_mean_of_the_other_forms(tm
         ({"objects": ["dog"]}, "holds 1 words"),
     ],
 )
-def test_a_list_that_cannot_be_used_is_refused(tmp_path, content, reason):
+def test_an_invalid_concept_list_is_refused(tmp_path, content, reason):
     path = tmp_path / "list.json"
     if content is not None:
         path.write_text(content if isinstance(content, str) else json.dumps(content))

@@ -56,7 +56,7 @@ def length(samples):
     return torch.tensor([samples.shape[1]])
 
 
-def test_equals_one_sample_at_a_time_and_one_embedding_is_the_plain_model(split, tokens):
+def test_encoding_matches_single_samples_and_one_embedding_is_the_plain_model(split, tokens):
     model = built().train()
     images, texts = encode_split(model, split, tokens, device=CPU)[:2]
     assert model.training
@@ -81,7 +81,7 @@ def test_equals_one_sample_at_a_time_and_one_embedding_is_the_plain_model(split,
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_equals_one_pair_at_a_time_and_new_captions_are_scored_alike(split, tokens, kind):
+def test_scores_match_single_pairs_and_new_captions_score_alike(split, tokens, kind):
     """One image has a region of zeros, which training and evaluation leave out."""
     model = built(**kind).train()
     scored = score_pairs(model, split, tokens, device=CPU)
@@ -98,7 +98,7 @@ def test_equals_one_pair_at_a_time_and_new_captions_are_scored_alike(split, toke
 
 
 @pytest.mark.parametrize("kind", [{}, *KINDS])
-def test_ranks_come_from_whatever_scores(split, tokens, kind):
+def test_ranks_match_the_scores_of_any_scorer(split, tokens, kind):
     sources, scored = score_split(built(**kind), split, tokens, beta=0.9, device=CPU)
     ranks = rank(score_tiles(sources, split.image_of_text), best=3)
     scores = scored.scores if hasattr(scored, "scores") else scored.images @ scored.texts.T
@@ -110,7 +110,7 @@ def test_ranks_come_from_whatever_scores(split, tokens, kind):
 
 
 @pytest.mark.parametrize("kind", [{}, KINDS[0]])
-def test_progress_counts_up_and_may_stop_it(split, tokens, kind):
+def test_progress_counts_up_and_can_interrupt(split, tokens, kind):
     model = built(**kind).train()
     n, m = split.n_images, split.n_texts
     run = partial(score_pairs if kind else encode_split, model, split, tokens, device=CPU)
@@ -128,7 +128,7 @@ def test_progress_counts_up_and_may_stop_it(split, tokens, kind):
     assert torch.is_grad_enabled()
 
 
-def test_bfloat16_is_for_gpus_unless_requested_comes_close_to_float32_and_has_gradients(split, tokens):
+def test_bfloat16_is_off_on_cpu_unless_requested_and_is_close_to_float32(split, tokens):
     for precision in ("auto", "float32"):
         with autocast(CPU, precision):
             assert not torch.is_autocast_enabled("cpu")
@@ -145,7 +145,7 @@ def test_bfloat16_is_for_gpus_unless_requested_comes_close_to_float32_and_has_gr
     assert all(gradient is not None and gradient.isfinite().all() for gradient in gradients)
 
 
-def test_one_vector_per_image_and_more_pairs_than_memory_should_hold(split, tmp_path, tokens, monkeypatch):
+def test_single_vectors_are_encoded_and_too_many_pairs_refused(split, tmp_path, tokens, monkeypatch):
     flat = read_split(write_split(tmp_path / "flat", array=features(6)[:, 0]), "train")
     cut = replace(tokens, offsets=tokens.offsets[: flat.n_texts + 1])
     images = encode_split(built(), flat, cut, device=CPU).images

@@ -36,7 +36,7 @@ def test_products_stay_float32(rows, inner, columns):
 
 
 @pytest.mark.parametrize("precision", ["none", "ieee", "tf32"])
-def test_what_the_user_chose_stays_and_a_less_exact_product_changes_nothing(precision):
+def test_user_settings_are_kept_and_inexact_products_are_not_used(precision):
     settings.fp32_precision = precision
     products.use_onednn(tolerance=0.0 if precision == "none" else products.FLOAT32_ERROR)
     assert settings.fp32_precision == precision
@@ -44,7 +44,7 @@ def test_what_the_user_chose_stays_and_a_less_exact_product_changes_nothing(prec
 
 
 @pytest.mark.skipif(not Path("/proc/cpuinfo").exists(), reason="the processor's maker is read on Linux here")
-def test_only_amd_processors_with_avx512_change():
+def test_only_amd_processors_with_avx512_use_onednn():
     state = torch.get_rng_state()
     products.use_onednn()
     assert torch.equal(torch.get_rng_state(), state)
@@ -55,7 +55,7 @@ def test_only_amd_processors_with_avx512_change():
 
 @pytest.mark.parametrize("setting", ["none", "bf16"])
 @pytest.mark.parametrize("size", [8, 72])
-def test_rows_are_rounded_up_for_onednn_only_which_changes_nothing(setting, size):
+def test_rows_are_rounded_up_only_for_onednn_without_changing_results(setting, size):
     """The BiGRU with rounded-up rows against PyTorch's, forward and backward, at lengths of every remainder."""
     settings.fp32_precision = setting
     rounded = [0, 1, 8, 13] if setting == "none" else [0, 8, 8, 16]

@@ -53,7 +53,7 @@ def test_entropy_by_hand_and_at_the_printed_temperature():
 
 @as_mask_and_list
 @given(seed=st.integers(0, 10_000), epsilon=st.floats(0.01, 1), temperature=st.floats(0.05, 2))
-def test_agrees_with_the_loops(negatives_of, seed, epsilon, temperature):
+def test_diversity_matches_reference_loops(negatives_of, seed, epsilon, temperature):
     problem = random_problem(seed)
     exclusions = negatives_of(problem.ids, problem.slot_ids)
     loops = negatives(problem.ids.tolist(), problem.slot_ids.tolist())
@@ -68,7 +68,7 @@ def test_agrees_with_the_loops(negatives_of, seed, epsilon, temperature):
             assert fast.tolist() == pytest.approx(expected, rel=1e-10)
 
 
-def test_only_negatives_enter_and_batch_and_bank_are_averaged_raw():
+def test_only_negatives_count_and_batch_and_bank_are_averaged_raw():
     """Values at the positive, in own-image slots and in empty slots, even NaN, change nothing."""
     ids, slots = torch.tensor([5, 6]), torch.tensor([5, -1, 7, 8, 6])
     mask = same_image_negatives(ids, slots)
@@ -110,7 +110,7 @@ def test_low_spread_is_low_diversity_and_entropy_ranks_the_other_way():
     assert diversity.diversity_entropy(scores, everything(scores)).argsort().tolist() == rising[::-1]
 
 
-def test_without_spread_the_gradient_is_zero_and_nothing_cancels_far_from_zero():
+def test_zero_spread_has_zero_gradient_and_large_scores_do_not_cancel():
     """The third anchor's negatives are equal; an anchor without negatives has the lowest raw value."""
     scores = torch.rand(3, 3, generator=torch.Generator().manual_seed(0))
     scores[2] = 0.2
@@ -139,7 +139,7 @@ def test_gradients(negatives_of, normalise, function, switches):
     assert gradcheck(values, problem.bank_scores)
 
 
-def test_impossible_parameters_are_refused():
+def test_invalid_diversity_parameters_are_refused():
     scores = torch.zeros(1, 2)
     for name, value, call in (
         ("epsilon", 0, partial(diversity.diversity_std, scores, EVERY)),

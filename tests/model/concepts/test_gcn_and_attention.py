@@ -38,7 +38,7 @@ def test_convolution_and_attention_by_hand():
     ("layers", "narrow", "hidden", "slopes"),
     [(1, True, [], [0.2]), (2, True, [3], [0.2, 1.0]), (2, False, [6], [0.2, 0.2])],
 )
-def test_the_network_agrees_with_the_loops_and_its_rows_are_units(layers, narrow, hidden, slopes):
+def test_the_network_matches_loops_and_returns_unit_rows(layers, narrow, hidden, slopes):
     """Two layers as in CVSE: half the width in the hidden layer, no activation after the last."""
     graph, vectors = draw(5, 5, seed=1).abs(), draw(5, 4, seed=2)
     network = ConceptGraphNetwork(graph, vectors, 6, layers=layers, narrow=narrow).double()
@@ -52,7 +52,7 @@ def test_the_network_agrees_with_the_loops_and_its_rows_are_units(layers, narrow
 
 
 @pytest.mark.parametrize("smoothing", [1.0, 10.0])
-def test_attention_agrees_with_the_loops(smoothing):
+def test_attention_matches_reference_loops(smoothing):
     queries, nodes, weight = draw(3, 4, seed=3), draw(6, 5, seed=4), draw(4, 5, seed=5)
     actual = attend(queries, nodes, weight, smoothing=smoothing)
     for row, query in enumerate(queries.tolist()):
@@ -70,7 +70,7 @@ def test_gradients():
     assert torch.autograd.gradcheck(partial(attend, smoothing=2.0), (queries, nodes, square))
 
 
-def test_the_branch_has_a_weight_for_each_modality_and_unit_queries_read_alike():
+def test_the_branch_has_a_weight_per_modality_and_unit_queries_ignore_length():
     branch = ConceptBranch(NETWORK)
     nodes = branch.nodes()
     exact = branch.embed_images(QUERIES, nodes)

@@ -43,7 +43,7 @@ def test_counts_probabilities_and_the_rescaled_threshold_by_hand():
     assert knowledge.connect(np.array([[0.3, 0.2999]]), threshold=0.3).tolist() == [[1, 0]]
 
 
-def test_three_readings_of_the_normalisation_by_hand():
+def test_three_graph_normalisations_by_hand():
     for norm, expected in {
         "columns": [[1, ROOT, 0], [ROOT, 1, 0], [0, 0, 1]],  # no edge from a concept that nothing points at
         "rows-columns": [[1, 1, 0], [ROOT, 1, 0], [ROOT, 0, 1]],  # rows have degrees (1, 1, 1)
@@ -55,7 +55,7 @@ def test_three_readings_of_the_normalisation_by_hand():
 @pytest.mark.parametrize("norm", ["columns", "rows-columns", "cvse"])
 @pytest.mark.parametrize("rescaled", [True, False])
 @pytest.mark.parametrize("seed", range(2))
-def test_the_graph_agrees_with_the_loops(seed, rescaled, norm):
+def test_the_graph_matches_reference_loops(seed, rescaled, norm):
     random = np.random.default_rng(seed)
     captions = [random.integers(0, 9, random.integers(0, 6)).tolist() for _ in range(40)]
     together, occurrences = knowledge.count_together(captions, 9)

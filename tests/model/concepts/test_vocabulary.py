@@ -13,7 +13,7 @@ from tests.support.precomp_folders import assert_refused
 CAPTIONS = [["two", "young", "men", "are", "playing", "guitar"], [], ["a", "dog", "'s", "tail"]]
 
 
-def test_textblob_tags_every_word_without_a_network_and_without_data_of_nltk(monkeypatch):
+def test_textblob_tags_every_word_without_network_or_nltk_data(monkeypatch):
     import nltk
 
     for name in ("socket.connect", "create_connection", "getaddrinfo"):
@@ -26,7 +26,7 @@ def test_textblob_tags_every_word_without_a_network_and_without_data_of_nltk(mon
     assert seen == [(3, 3)]
 
 
-def test_a_tagger_that_is_not_installed_says_how_to_get_it(monkeypatch):
+def test_the_error_about_a_missing_tagger_says_how_to_install_it(monkeypatch):
     import nltk
 
     monkeypatch.setattr(nltk.data, "path", [])
@@ -37,7 +37,7 @@ def test_a_tagger_that_is_not_installed_says_how_to_get_it(monkeypatch):
         assert_refused(f"pip install {tagger}", list, tag_captions(CAPTIONS, tagger))
 
 
-def test_nouns_that_a_lexicon_takes_for_verbs_and_tags_that_say_base_form():
+def test_ambiguous_words_are_tagged_by_context_and_tags_decide_base_forms():
     """Otherwise the demo had the motions "spot" and "leave"; "left" is a verb before its object."""
     lines = ["a spotted red star left of a blossom", "the boy left his bike"]
     lines += ["dogs chased by two men dressed in red"]
@@ -109,7 +109,7 @@ def named(concepts):
     return [(concept.word, concept.kind, concept.count) for concept in concepts]
 
 
-def test_concepts_by_hand_also_by_textblob_and_what_a_caption_names():
+def test_concepts_by_hand_from_given_and_textblob_tags():
     vocabulary, [fault] = choose_concepts(tagged(TAGGED), 10, source="textblob")
     assert named(vocabulary.concepts) == BY_HAND
     assert vocabulary.concepts[1].forms == ("man", "men")
@@ -125,7 +125,7 @@ def test_concepts_by_hand_also_by_textblob_and_what_a_caption_names():
     assert named(vocabulary.concepts) == BY_HAND
 
 
-def test_kinds_are_seven_to_two_to_one_and_a_word_is_of_the_kind_it_has_most_often():
+def test_kinds_have_the_ratio_7_2_1_and_words_their_most_frequent_kind():
     """CVSE's 300 are 210, 60 and 30; the paper prints the last two numbers of the ratio in reverse order."""
     for size, expected in ((400, [280, 80, 40]), (300, [210, 60, 30]), (13, [10, 2, 1]), (2, [2, 0, 0])):
         assert [quotas(size)[kind] for kind in ("object", "property", "motion")] == expected
@@ -138,7 +138,7 @@ def test_kinds_are_seven_to_two_to_one_and_a_word_is_of_the_kind_it_has_most_oft
     assert_refused(r"--concepts: found 1 ", choose_concepts, tagged(["dog/NN"] * 3), 10, source="textblob")
 
 
-def test_a_list_keeps_its_words_and_order_and_takes_their_other_forms():
+def test_a_concept_list_keeps_its_order_and_adds_inflected_forms():
     """Boys and boy are both listed, so they stay two; "dogs" and "walks" are not, and count for dog and walking."""
     captions = [line.split() for line in ["a boy walks two dogs", "boys in a t shirt walking", "dog and dog"]]
     words = {"object": ["dog", "boys", "boy", "t-shirt", "zebra"], "motion": ["walking"]}

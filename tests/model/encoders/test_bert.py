@@ -20,7 +20,7 @@ def shared(tmp_path_factory):
     return write_tiny_bert(tmp_path_factory.mktemp("models") / "bert", WORDS)
 
 
-def test_a_caption_becomes_cls_pieces_sep_cut_at_the_models_positions(shared):
+def test_captions_become_word_pieces_cut_at_the_models_length(shared):
     """Known words keep their numbers, an unknown one becomes [UNK] = 1."""
     reader = piece_reader(load_tokeniser(str(shared)))
     assert reader.known_and_unknown("a RED, red zebra ?") == (["a", "red"], ["zebra"])
@@ -35,7 +35,7 @@ def test_a_caption_becomes_cls_pieces_sep_cut_at_the_models_positions(shared):
     assert BertWords(str(shared), 8)(words, torch.tensor([POSITIONS])).shape == (1, POSITIONS, 8)
 
 
-def test_padding_does_not_change_a_caption_nor_checkpointing_the_gradients(shared):
+def test_padding_keeps_embeddings_and_checkpointing_keeps_gradients(shared):
     plain, saving = BertWords(str(shared), 8).eval(), BertWords(str(shared), 8, checkpointing=True)
     words, lengths = torch.tensor([[2, 6, 7, 3, 0, 0], [2, 5, 6, 7, 8, 3]]), torch.tensor([4, 6])
     torch.testing.assert_close(plain(words, lengths)[:1, :4], plain(words[:1, :4], lengths[:1]))
@@ -51,7 +51,7 @@ def test_padding_does_not_change_a_caption_nor_checkpointing_the_gradients(share
         torch.testing.assert_close(second.grad, first.grad, msg=name)
 
 
-def test_weights_come_from_the_folder_unless_a_checkpoint_follows(shared):
+def test_pretrained_weights_are_optional_and_a_frozen_bert_is_not_trained(shared):
     models = [BertWords(str(shared), 8, pretrained=pretrained) for pretrained in (True, True, False)]
     weights, same, other = (model.bert.embeddings.word_embeddings.weight for model in models)
     assert torch.equal(weights, same)

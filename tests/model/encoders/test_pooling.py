@@ -55,7 +55,7 @@ def test_by_hand():
     assert pooling.KeepAll()(features, torch.tensor([2])) is features
 
 
-def test_gpo_agrees_with_the_loop_and_its_weights_depend_on_the_length_only():
+def test_gpo_matches_a_loop_and_its_weights_depend_only_on_length():
     expected = torch.tensor([reference.position_code(position, 32) for position in range(40)])
     torch.testing.assert_close(pooling.position_codes(40, 32), expected, atol=1e-5, rtol=0)
     pool, features = gpo(), random_features()
@@ -77,7 +77,7 @@ def test_gpo_agrees_with_the_loop_and_its_weights_depend_on_the_length_only():
     assert large.tolist() == pytest.approx(weights_in_float64(pool, 36), abs=1e-5)
 
 
-def test_pvse_agrees_with_the_loops_and_its_weights_sum_to_one():
+def test_pvse_matches_loops_and_its_weights_sum_to_one():
     pool, features = pvse().double(), random_features(dtype=torch.float64)
     embeddings, weights = pool(features, LENGTHS), pool.attention(features, LENGTHS)
     layers = (pool.hidden.weight, pool.heads.weight, pool.residual.weight, pool.residual.bias)
@@ -92,7 +92,7 @@ def test_pvse_agrees_with_the_loops_and_its_weights_sum_to_one():
 
 @EVERY
 @pytest.mark.parametrize("garbage", [1e3, -1e3, 0.0])
-def test_padding_never_leaks_however_long_it_is(make, garbage):
+def test_padding_of_any_length_never_leaks(make, garbage):
     """It changes no values, and padded positions get no gradient."""
     pool, clean = make(), random_features().requires_grad_()
     beyond = (torch.arange(5) >= LENGTHS[:, None]).unsqueeze(-1)
@@ -108,7 +108,7 @@ def test_padding_never_leaks_however_long_it_is(make, garbage):
 @pytest.mark.parametrize(
     ("longest", "channels", "threads"), [(36, 130, 1), (36, 130, 3), (300, 7, 1), (5, 4000, 3)]
 )
-def test_parts_and_threads_make_the_plain_sum_and_its_gradient(longest, channels, threads):
+def test_gpo_in_parts_and_threads_matches_the_plain_sum(longest, channels, threads):
     """Also beyond 256 positions, which no longer fit into a byte."""
     pool, generator = gpo(), torch.Generator().manual_seed(6)
     features = torch.randn(33, longest, channels, generator=generator).requires_grad_()
@@ -128,7 +128,7 @@ def test_parts_and_threads_make_the_plain_sum_and_its_gradient(longest, channels
 
 @pytest.mark.parametrize("second", [pooling.GeneralisedPooling, pooling.MaxPooling])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_several_poolings_of_the_same_features_are_each_ones_own(second, dtype):
+def test_pooling_together_equals_pooling_separately(second, dtype):
     """Values, and the gradients of the features and of both poolings' weights; float64 takes the other branch."""
     torch.manual_seed(8)
     poolings = [kind().to(dtype) for kind in (pooling.GeneralisedPooling, second)]

@@ -66,7 +66,7 @@ def test_padded_positions_are_zero_and_padding_is_never_read():
 
 
 @pytest.mark.parametrize("layers", [1, 2])
-def test_without_gradients_the_values_are_the_same_and_words_drop_in_training_only(layers):
+def test_values_without_gradients_are_equal_and_words_drop_only_in_training(layers):
     """Nothing is kept for a backward pass then, as in the momentum encoder, whose weights take no gradients."""
     words, model = words_of(LENGTHS), encoder(layers, torch.float32)
     expected = model(words, LENGTHS).detach()

@@ -9,7 +9,7 @@ from coder_core.model.encoders.regions import RegionBatchNorm, RegionEncoder
 
 
 @pytest.mark.parametrize("layers", [0, 1, 2, 3])
-def test_any_number_of_layers_and_two_are_linear_plus_mlp(layers):
+def test_any_number_of_layers_works_and_two_match_the_formula(layers):
     """W x + b + W2 relu(bn(W1 x + b1)) + b2, batch statistics over all regions of the batch."""
     torch.manual_seed(0)
     encoder = RegionEncoder(6, 8, layers=layers).double()
@@ -25,7 +25,7 @@ def test_any_number_of_layers_and_two_are_linear_plus_mlp(layers):
         torch.testing.assert_close(actual, expected.view(3, 4, 8))
 
 
-def test_in_one_process_batch_norm_is_pytorchs_and_the_root_mean_square_leaves_no_length():
+def test_batch_norm_equals_pytorchs_and_rms_scaling_removes_length():
     norm, builtin = RegionBatchNorm(5), nn.BatchNorm1d(5)
     for _ in range(3):
         rows = torch.randn(7, 5)
@@ -46,7 +46,7 @@ def test_in_one_process_batch_norm_is_pytorchs_and_the_root_mean_square_leaves_n
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.5])
-def test_padding_reaches_neither_the_embeddings_nor_the_statistics(dropout):
+def test_padding_changes_neither_embeddings_nor_batch_statistics(dropout):
     """Images of 4, 2 and 3 regions, padded to 5 with zeros, in training: the batch norm of the 9 real rows."""
     torch.manual_seed(0)
     plain, padded = (RegionEncoder(6, 8, dropout=dropout).double() for _ in range(2))
@@ -68,7 +68,7 @@ def test_padding_reaches_neither_the_embeddings_nor_the_statistics(dropout):
         torch.testing.assert_close(padded.get_parameter(name).grad, value.grad)
 
 
-def test_an_image_has_one_mask_and_elements_are_dropped_independently_as_the_seed_says():
+def test_dropout_masks_are_shared_by_image_independent_and_seeded():
     torch.manual_seed(0)
     encoder = RegionEncoder(1000, 1000, layers=0, dropout=0.4, one_mask=True)
     torch.nn.init.eye_(encoder.linear.weight)
@@ -93,7 +93,7 @@ def test_an_image_has_one_mask_and_elements_are_dropped_independently_as_the_see
 
 
 @pytest.mark.parametrize("p", [0.1, 0.5, 0.9])
-def test_as_many_are_dropped_as_p_says_and_the_mean_stays(p):
+def test_dropout_drops_the_share_p_and_keeps_the_mean(p):
     """A binomial count of a million draws is within five standard deviations of its mean."""
     torch.manual_seed(0)
     output = Dropout(p)(torch.ones(1000, 1000))
@@ -104,7 +104,7 @@ def test_as_many_are_dropped_as_p_says_and_the_mean_stays(p):
     assert abs(float(output.double().mean()) - 1) < 5 * spread / (1 - p) / 1e6
 
 
-def test_the_gradient_passes_where_the_value_does_and_extreme_chances_are_finite():
+def test_dropout_gradients_follow_the_mask_and_extreme_p_is_finite():
     features = torch.randn(3, 5, 2, dtype=torch.float64, requires_grad=True)
 
     def repeat(values):

@@ -27,7 +27,7 @@ def scorer(size):
     return model
 
 
-def test_the_best_pair_by_hand_and_against_the_loops():
+def test_the_best_pair_by_hand_and_by_loops():
     """Embeddings (1, 0) and (0, 1) of an image, (0.6, 0.8) and (−1, 0) of a caption: the largest product is 0.8."""
     image, text = torch.tensor([[[1.0, 0.0], [0.0, 1.0]]]), torch.tensor([[[0.6, 0.8], [-1.0, 0.0]]])
     assert PVSEScorer()(image, text).tolist() == [[pytest.approx(0.8)]]
@@ -38,7 +38,7 @@ def test_the_best_pair_by_hand_and_against_the_loops():
 
 
 @pytest.mark.parametrize("block", [1, 200, scoring.BLOCK])
-def test_the_interaction_agrees_with_the_loops_in_blocks_of_any_size(block, monkeypatch):
+def test_the_interaction_matches_loops_in_blocks_of_any_size(block, monkeypatch):
     monkeypatch.setattr(scoring, "ROWS", 2 if block < 1000 else 64)
     monkeypatch.setattr(scoring, "BLOCK", block)
     (images, image_lengths), (texts, text_lengths) = samples(5, 4, 6, 0), samples(7, 5, 6, 1)
@@ -71,7 +71,7 @@ def test_gradients(monkeypatch):
     assert torch.autograd.gradcheck(scores, (*inputs, *values))
 
 
-def test_padding_is_not_read_and_a_word_that_no_region_answers_reads_all_regions_alike():
+def test_padding_is_ignored_and_unmatched_words_attend_uniformly():
     (images, image_lengths), (texts, text_lengths) = samples(4, 4, 6, 8), samples(5, 4, 6, 9)
     images, texts = images.requires_grad_(), texts.requires_grad_()
     scorer(6)(images, texts, image_lengths, text_lengths).sum().backward()

@@ -99,7 +99,7 @@ def test_a_folder_that_is_unsafe_or_incomplete_is_refused(damage, reason, clip, 
     assert reason in str(refusal(DualEncoder, str(folder)))
 
 
-def test_a_tokenizer_of_another_model_is_refused_when_it_gives_an_id_without_an_embedding(clip, tmp_path):
+def test_a_tokenizer_with_ids_beyond_the_embeddings_is_refused(clip, tmp_path):
     """A special token with another name gets an id after the vocabulary, and ends every text."""
     folder = shutil.copytree(clip, tmp_path / "copy")
     settings = folder / "tokenizer_config.json"
@@ -111,7 +111,7 @@ def test_a_tokenizer_of_another_model_is_refused_when_it_gives_an_id_without_an_
         assert f"--model {folder}: its tokenizer gives the id {loaded.tokeniser.known}" in message
 
 
-def test_a_model_of_texts_alone_and_another_fingerprint_are_refused(clip, tmp_path):
+def test_text_only_models_and_other_fingerprints_are_refused(clip, tmp_path):
     bert = write_tiny_bert(tmp_path / "bert", ["a"])
     shutil.copy(clip / "preprocessor_config.json", bert)
     assert "is a BertModel" in str(refusal(DualEncoder, str(bert)))
@@ -149,7 +149,7 @@ def test_models_in_the_cache_are_found_by_name_revision_and_commit(clip, tmp_pat
     assert [side["revision"] for side in towers.document().values()] == ["1" * 40] * 2
 
 
-def test_a_folder_of_sentence_transformers_is_the_model_inside_it(clip, tmp_path):
+def test_a_sentence_transformers_folder_loads_the_model_inside_it(clip, tmp_path):
     shutil.copytree(clip, tmp_path / "saved" / "0_CLIPModel")
     (tmp_path / "saved" / "modules.json").write_text('[{"idx": 0, "name": "0", "path": "0_CLIPModel"}]')
     loaded = load_pretrained(str(tmp_path / "saved"))
@@ -157,7 +157,7 @@ def test_a_folder_of_sentence_transformers_is_the_model_inside_it(clip, tmp_path
     assert loaded.about["fingerprint"] == load_pretrained(str(clip)).about["fingerprint"]
 
 
-def test_siglip_2_reads_small_letters_as_it_was_trained(tmp_path):
+def test_texts_for_siglip_2_are_lower_cased(tmp_path):
     """The checkpoints of fixed size name Gemma's tokenizer, which keeps capitals."""
     from transformers import GemmaTokenizer, SiglipConfig, SiglipModel
 
@@ -204,7 +204,7 @@ def fails():
 """
 
 
-def test_own_towers_are_pooled_over_their_local_features(tmp_path, monkeypatch):
+def test_custom_towers_are_mean_pooled_and_invalid_ones_refused(tmp_path, monkeypatch):
     module = "own_towers_of_a_test"
     (tmp_path / f"{module}.py").write_text(OWN)
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -247,7 +247,7 @@ def model(tmp_path_factory):
     return write_tiny_bert(tmp_path_factory.mktemp("sentences") / "model", " ".join(CAPTIONS).split())
 
 
-def test_a_sentence_model_gives_the_mean_of_its_word_pieces_whatever_else_is_encoded(model):
+def test_sentence_embeddings_are_the_mean_of_word_pieces(model):
     from transformers import AutoModel, AutoTokenizer
 
     space = sentence_space(str(model))
@@ -261,7 +261,7 @@ def test_a_sentence_model_gives_the_mean_of_its_word_pieces_whatever_else_is_enc
     np.testing.assert_allclose(cut[0], cut[1], atol=1e-6)
 
 
-def test_a_folder_without_a_model_is_refused_and_a_fingerprint_is_of_the_contents_alone(tmp_path, model):
+def test_a_folder_without_a_model_is_refused_and_fingerprints_ignore_paths(tmp_path, model):
     moved = shutil.copytree(model, tmp_path / "moved")
     assert fingerprint(moved) == fingerprint(model)
     _config("{}")(moved)
