@@ -23,12 +23,12 @@ class ReadingArguments:
     """Layout of pictures with captions; auto recognises it and prints which it is and why."""
     image_column: str = setting("")
     """Column of a CSV, TSV or JSON-lines table that names the pictures; guessed if empty."""
-    caption_column: str = setting("")  # Column of that table with the captions; guessed if empty.
+    caption_column: str = setting("")  # Column of such a table with the captions; guessed if empty.
     dev_share: float = setting(0.1, "[0, 1]")
     """Share of the images assigned to dev, by a hash of each image's name, if pictures with captions have no
     splits."""
-    test_share: float = setting(0.1, "[0, 1]")  # Share assigned to test in the same way; the rest is train.
-    split_seed: int = setting(0, "[0, 2_147_483_648)")  # Seed of that hash.
+    test_share: float = setting(0.1, "[0, 1]")  # Share assigned to test by the same hash; the rest is train.
+    split_seed: int = setting(0, "[0, 2_147_483_648)")  # Seed of the hash that assigns images to splits.
     skip_broken: bool = setting(False)
     """Leave out pictures that are missing or broken, with their captions, instead of stopping."""
 
@@ -63,7 +63,7 @@ class DataConfig(ReadingArguments):
     """Share of the train captions exchanged among images, drawn by the seed. For experiments on wrong captions (ablate
     noise); dev and test stay as they are."""
     omit_wrong: bool = setting(False)
-    """Leave the exchanged captions out, which shows the most that finding them could gain (ablate noise)."""
+    """Leave the exchanged captions out: the best that a search for wrong captions could achieve (ablate noise)."""
     reviews: str = setting("")
     """File of verdicts on pairs of train (docs/data.md, section 12); dev and test stay as they are."""
     wrong_weight: float = setting(0.0, "[0, 1]")

@@ -14,7 +14,7 @@ Tuning = Literal["frozen", "lora", "full"]
 class ModelConfig:
     """Two encoders into one space (CODER section 3.2.1)."""
 
-    text_encoder: Literal["bigru", "bert"] = setting("bigru")  # BiGRU over words, or BERT by transformers.
+    text_encoder: Literal["bigru", "bert"] = setting("bigru")  # BiGRU over words, or BERT from transformers.
     bert: str = setting("bert-base-uncased")  # Name or folder of the BERT model (with text-encoder bert).
     dimension: int = setting(1024, "[2, 65_536]")  # D, size of the joint space (CODER section 4.1: 1024).
     word_size: int = setting(300, "[1, 65_536]")
@@ -37,7 +37,7 @@ class ModelConfig:
     """Layers of the region MLP beside the linear layer; 0: only the linear layer (vse_infty: 2)."""
     region_norm: Literal["none", "rms"] = setting("none")
     """Region features as in the file, or every region divided by its root mean square, for features whose lengths
-    differ much and mean little."""
+    vary widely but mean little."""
     text_layers: int = setting(1, "[1, 64]")  # Layers of the BiGRU (vse_infty: 1).
     image_dropout: float = setting(0.0, "[0, 1)")  # Dropout on the region features.
     image_dropout_mask: Literal["region", "image"] = setting("region")
@@ -47,7 +47,7 @@ class ModelConfig:
     embedding_dropout: float = setting(0.0, "[0, 1)")  # Dropout on regions and words before they are pooled.
     freeze_bert: bool = setting(False)  # Leave BERT's own weights as they are and train the layers on top.
     concepts: int = setting(0, "[0, 100_000]")
-    """g, number of concepts of the concept branch, objects 7 : properties 2 : motions 1 (CODER: 400); 0: no such branch."""
+    """g, number of concepts: objects, properties and motions as 7 : 2 : 1 (CODER: 400); 0: no concept branch."""
     concept_list: str = setting("")
     """JSON file {"objects": […], "properties": […], "motions": […]} with the concepts; empty: found in the train
     captions."""
@@ -65,8 +65,8 @@ class ModelConfig:
     """λ_s of the concept attention; larger is sharper (CODER supplement eq. 14 gives no value; 10 is our
     choice)."""
     concept_query: Literal["pooled", "unit"] = setting("pooled")
-    """Query of the concepts: the pooled vector before it is normalised (CODER supplement A.2), or the same at length
-    1, so that an image and a caption start equally sharp whatever the scale of their features."""
+    """Query of the concept attention: the pooled vector before it is normalised (CODER supplement A.2), or afterwards,
+    so that attention starts equally sharp for images and captions, whatever the scale of their features."""
     concept_threshold: float = setting(
         0.3, "(0, inf)", reason="at 0 every concept is connected with every other"
     )
@@ -99,8 +99,8 @@ class TowersConfig:
     """Training of the image tower: frozen (LiT, Zhai et al. 2022: the best use of a strong image tower), lora (low-rank
     adapters, Hu et al. 2022), or full."""
     text_tuning: Tuning = setting("frozen")  # Training of the text tower.
-    image_rate: float = setting(1.0, "[0, inf)")  # The image tower's learning rate as a share of the others'.
-    text_rate: float = setting(1.0, "[0, inf)")  # The text tower's learning rate as a share of the others'.
+    image_rate: float = setting(1.0, "[0, inf)")  # The image tower's rate as a multiple of learning-rate.
+    text_rate: float = setting(1.0, "[0, inf)")  # The text tower's rate as a multiple of learning-rate.
     lora_rank: int = setting(8, "[1, 1024]")
     """r: columns of an adapter's matrices, in every linear layer of a tower that is tuned by lora (peft: 8; Hu et al.
     2022, table 6: 1 to 64 differ little)."""
@@ -113,7 +113,7 @@ class TowersConfig:
     dimension; a dual encoder then starts as it was trained."""
     augment: Literal["none", "crop", "crop-flip"] = setting("none")
     """Random changes to the train pictures: a crop of 90 to 100% of the area (open_clip), and a mirror image half of
-    the time, never if the caption contains left, right or clockwise."""
+    the time, but never if the caption contains left, right or clockwise."""
     workers: int = setting(-1, "[-1, 256]")
     """Processes that decode pictures ahead of the model; -1: a number that suits the machine, 0: only the main process."""
 

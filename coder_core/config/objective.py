@@ -43,7 +43,7 @@ class ObjectiveConfig:
     logit_bias: float = setting(-10.0, "[-100, 100]")  # Start of the bias that sigmoid learns (SigLIP: -10).
     gamma: float = setting(0.3)  # γ of eq. 4: negatives above it are pushed harder (CODER: 0.3).
     positive_scale: Literal["one", "temperature"] = setting("one")
-    """Scale of the positive term: "one" as HAL and USER do, "temperature" (μ) as eq. 4 is printed."""
+    """Scale of the positive term: "one", as in HAL and USER, or "temperature" (μ), as in the printed eq. 4."""
     positive_clamp: Literal["clamp", "relu"] = setting("clamp")
     """Positive term: "clamp" is log1p(max(S, -1+1e-4)), "relu" is HAL's log(1 + relu(S))."""
     diversity: Diversity = setting("std")  # Measure of dcl: "std" (eq. 3) or "entropy" (supplement eq. 16).
@@ -114,11 +114,11 @@ class BoostingConfig:
     """Weight of the boosting loss, summed over the batch (DBL: 1, beside summed triplets)."""
     boosting_start_epoch: float = setting(0.0, "[0, inf)")
     """Epochs before the boosting loss counts; a moving average follows the model from the start (DBL: 0). The warm-up
-    of the loss itself needs no teacher, and a step without one costs no more than a plain step. Online it is 0, also
-    during --warmup-epochs."""
+    of the loss itself needs no teacher, and a step without one costs no more than a plain step. Online it must be 0,
+    even with --warmup-epochs."""
     boosting_margin: float = setting(0.2, "[0, inf)")  # γ, margin over the teacher (DBL: 0.2).
     boosting_split: float = setting(0.5, "[0, 1]")
-    """α of as and am: the positive's share of γ, the negative's is the rest (DBL: 0.5)."""
+    """α of as and am: the positive's share of γ; the negative gets the rest (DBL: 0.5)."""
     boosting_soft: bool = setting(False)
     """Shrink γ if the teacher's score leaves less room (DBL eq. 14-20; its paper keeps γ fixed)."""
     boosting_scenario: Literal["offline", "online", "momentum"] = setting("momentum")
@@ -133,7 +133,7 @@ class BoostingConfig:
     boosting_temperature: float = setting(0.1, "(0, inf)")
     """Divides the scores in the softmax of dr, dml, dino and dino-reversed (DINO: 0.1)."""
     boosting_teacher_temperature: float = setting(0.04, "(0, inf)")
-    """The same for the teacher in dino and dino-reversed, to sharpen it (DINO: 0.04)."""
+    """Divides the teacher's scores in the softmax of dino and dino-reversed; smaller is sharper (DINO: 0.04)."""
     boosting_teacher: str = setting("")  # Folder of the finished run that is the offline teacher.
     boosting_start: Literal["teacher", "scratch"] = setting("teacher")
     """Offline: training starts from the teacher's weights, as in DBL's program, or from scratch, as in its text."""
@@ -175,11 +175,11 @@ class WeightingConfig:
     text_space: str = setting("")
     """Folder of a sentence-embedding model for transformers, in whose space neighbours are found; empty: TF-IDF
     with truncated SVD of the train captions."""
-    text_space_size: int = setting(256, "[2, 65_536]")  # Dimension of that truncated SVD.
+    text_space_size: int = setting(256, "[2, 65_536]")  # Dimension of the truncated SVD after TF-IDF.
     within_image: float = setting(0.0, "[0, inf)")
     """Weight of the loss that keeps images of neighbouring captions together (THOMAS in the paper's tables: Thomas and
     Kovashka 2020); 0: none."""
-    within_text: float = setting(0.0, "[0, inf)")  # Weight of the same loss for captions.
+    within_text: float = setting(0.0, "[0, inf)")  # As within-image, for the captions; 0: none.
 
     @property
     def reads_neighbours(self) -> bool:

@@ -19,7 +19,7 @@ class TrainingConfig:
     train a large batch in little memory (gradient caching, Gao et al. 2021): the loss still compares all pairs, and
     every piece is encoded twice, which takes a third to a half longer. Region features need --image-layers 1 or 0."""
     learning_rate: float = setting(2e-4, "(0, inf)")
-    """Largest rate of AdamW (CODER: 2e-4). For towers tuned in full, at most 1e-5 (WiSE-FT, FLIP)."""
+    """Peak learning rate of AdamW (CODER: 2e-4). For towers tuned in full, at most 1e-5 (WiSE-FT, FLIP)."""
     bert_rate: float = setting(0.1, "[0, inf)")  # BERT's share of the learning rate (vse_infty: 0.1).
     weight_decay: float = setting(1e-4, "[0, inf)")  # AdamW's weight decay (vse_infty: 1e-4).
     schedule: Literal["step", "cosine", "constant", "plateau"] = setting("step")
