@@ -73,7 +73,7 @@ def without_wrong_pairs(
     stop_on_errors(problems(config))
     check_new_run(root / config.name)
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        fix = "clean with one process, then give torchrun … --reviews the file that it wrote"
+        fix = "clean with one process, then run torchrun … --reviews with the file that it wrote"
         raise InputError.at("--clean", "is given under torchrun", "one process", fix)
     given = _given_judges(config)
     stop_on_errors(_trained_on_other_pairs(given, config))
@@ -182,7 +182,7 @@ def _judged(judges: list[Path], config: Config) -> pd.DataFrame:
     probability = table["probability"]
     share = max(float(probability.mean()), float((probability >= config.cleaning.clean_above).mean()))
     if share > HOPELESS:
-        fact = f"cannot tell pairs from random ones: by them {share:.0%} of train is wrong"
+        fact = f"cannot tell pairs from random ones: they judge {share:.0%} of train to be wrong"
         fix = "train longer (--epochs), or choose another --clean-loss, under a new --name"
         raise InputError.at(" and ".join(run.name for run in runs), fact, fix=fix)
     names = ReviewedSplit.of(runs[0], TRAIN)
@@ -206,9 +206,9 @@ def _write(file: Path, table: pd.DataFrame, config: Config, console: Console) ->
         lines.append(Review(image, caption, verdict, CLEANING, tags, note).document())
     replace_file(file, "".join(f"{json.dumps(line)}\n" for line in lines))
     done = "given less weight" if weigh else "left out"
-    expected = f"{table['probability'].mean():.1%} of all, {left:.1%} of those that stay"
+    expected = f"{table['probability'].mean():.1%} of all, {left:.1%} of the others"
     say(
-        console, f"pairs of train {done}: {len(wrong):,} of {len(table):,}; wrong pairs to expect: {expected}"
+        console, f"pairs of train {done}: {len(wrong):,} of {len(table):,}; estimated wrong pairs: {expected}"
     )
 
 
@@ -226,8 +226,8 @@ def _check_rule(file: Path, config: Config) -> None:
     """Refuse (InputError) reviews that were made by another rule or for other data."""
     tags = {review.tags[:1] for review in read_reviews(file).all if review.reviewer == CLEANING}
     if tags - {(_rule(config),)}:
-        fact = f"holds reviews by another rule, or of other data: {tags.pop()}"
-        fix = "give the same --data, --seed and --clean-… as then, or choose another --name"
+        fact = f"contains reviews made by another rule or for other data: {tags.pop()}"
+        fix = "give the --data, --seed and --clean-… that it was made with, or choose another --name"
         raise InputError.at(file, fact, _rule(config), fix)
 
 

@@ -80,7 +80,7 @@ def _without_effect(rows: Sequence[Row], overrides: Mapping[str, Any]) -> list[F
 def _missing(runs: Sequence[PlannedRun]) -> list[Fault]:
     planned = {run.folder for run in runs}
     return [
-        Fault(str(run.folder), f"reads {read}, which is not finished", fix=f"add {name} to --rows")
+        Fault(str(run.folder), f"needs {read}, which is not finished", fix=f"add {name} to --rows")
         for run in runs
         for read, name in zip(run.reads, run.row.runs().values(), strict=True)
         if read not in planned and state_of(read) != "finished"
@@ -111,7 +111,7 @@ def row_config(
     config = changed(config, {**row.changes, **runs, "seed": seed}, where)
     missing = [flag for flag in row.needs if not value_of(config, flag)]
     if missing:
-        fact = f"needs {' and '.join(missing)}, 0 in preset {start}"
+        fact = f"needs {' and '.join(missing)}, but preset {start} sets 0"
         flags = " and ".join(f"--{flag} N" for flag in missing)
         raise InputError.at(where, fact, fix=f"give {flags}, or leave the row out with --rows")
     return start, replace(config, name=name)
@@ -132,8 +132,8 @@ def check_same_values(run: PlannedRun) -> None:
     unlike = {key: values for key, values in changes.items() if key not in MAY_CHANGE | of_towers}
     texts = [f"{key} {old!r} (now {new!r})" for key, (old, new) in unlike.items()]
     if texts:
-        fix = "give the values it was begun with, or choose another --root"
-        raise InputError.at(run.folder, f"is a run with other values: {', '.join(texts)}", fix=fix)
+        fix = "give the values it was started with, or choose another --root"
+        raise InputError.at(run.folder, f"was started with other values: {', '.join(texts)}", fix=fix)
 
 
 def state_of(folder: Path) -> State:

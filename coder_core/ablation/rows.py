@@ -113,7 +113,7 @@ def read_grid(path: Path) -> AblationTable:
         raise InputError.at(path, "needs either [[rows]] or [grid]", fix="docs/training.md shows both")
     rows = _rows(document["rows"], path) if "rows" in document else _crossed(document["grid"], path)
     names = [row.name for row in rows]
-    faults = [] if rows else [Fault(str(path), "holds no row")]
+    faults = [] if rows else [Fault(str(path), "has no rows")]
     for name in dict.fromkeys(names):
         where = f"{path} row {name!r}"
         if names.count(name) > 1:
@@ -164,6 +164,6 @@ def _check_keys(keys: Iterable[str], where: str) -> None:
     same, once, fix = "are the same setting", "every setting once", "remove all but one"
     faults = [Fault(names, same, once, fix) for names in repeated]
     if "seed" in spellings:
-        fix = "remove it and give --seeds 0 1 2: every row is then run with each, and compared with their spread"
+        fix = "remove it and give --seeds 0 1 2, which runs every row with each seed and reports the spread"
         faults.append(Fault(f"{where}, {spellings['seed'][0]}", "is not a setting of a row", fix=fix))
     stop_on_errors(faults)

@@ -183,7 +183,7 @@ def watching(console: Console, runs: int, of: str = "table") -> Iterator[Callabl
         lines = _printed_lines(console)
 
         def tell(progress: TableProgress) -> None:
-            left = "time left: not known yet"
+            left = "time left not known yet"
             if progress.seconds_left is not None:
                 left = f"{timedelta(seconds=round(progress.seconds_left))} left"
             facts = f"{len(progress.done)} of {runs} runs · {left}"
@@ -191,7 +191,7 @@ def watching(console: Console, runs: int, of: str = "table") -> Iterator[Callabl
                 lines(progress, facts)
                 return
             facts += f" · {len(progress.failed)} failed" if progress.failed else ""
-            facts += f" · {len(progress.survivors)} of an earlier command" if progress.survivors else ""
+            facts += f" · {len(progress.survivors)} from an earlier command" if progress.survivors else ""
             bars.update(table, completed=progress.share, facts=facts)
             for name in tasks.keys() - progress.active.keys():
                 bars.remove_task(tasks.pop(name))
@@ -212,9 +212,9 @@ def _printed_lines(console: Console) -> Callable[[TableProgress, str], None]:
     def tell(progress: TableProgress, facts: str) -> None:
         nonlocal printed_at
         events = [
-            f"waits for the process of an earlier command: {run.folder.name}" for run in progress.survivors
+            f"waiting for the process of an earlier command: {run.folder.name}" for run in progress.survivors
         ]
-        events += [f"begins: {name}" for name in progress.active]
+        events += [f"started: {name}" for name in progress.active]
         events += [f"failed: {run.folder.name}" for run in progress.failed]
         for event in events:
             if event not in printed:

@@ -88,7 +88,7 @@ def markdown(results: Results, command: str) -> str:
 def legend(results: Results) -> list[str]:
     """Return sentences that explain the columns of the table."""
     drawn = any(row.against is not None and row.against.seeds for row in results.rows)
-    seeds = "and, where both rows have several, over seeds" if drawn else "(the spread of seeds is not in it)"
+    seeds = "and, where both rows have several, over seeds" if drawn else "(without the spread over seeds)"
     lines = [
         f"Measured on {results.split}; mean ± sample standard deviation over the seeds.",
         f"R@sum − {results.reference}: over the seeds both rows have (all, where they share none); 95% interval of a "
@@ -96,17 +96,17 @@ def legend(results: Results) -> list[str]:
     ]
     if any(row.halves for row in results.rows):
         lines.append(
-            "Halves: best epochs were chosen on one half of dev's images; the other half had no say. A half has fewer "
-            "candidates than the whole and hence higher recall."
+            "Halves: the best epochs were chosen on one half of dev's images only. A half has fewer candidates than the "
+            "whole split and hence higher recall."
         )
     if any(row.cleaning for row in results.rows):
         lines.append(
-            "Left out: percent of the pairs left out that were exchanged (precision), and of the exchanged ones that were left "
-            "out (recall). Minutes include those of the judges, which rows may share; MiB are the run's own."
+            "Left out: percentage of the pairs left out that were exchanged (precision), and of the exchanged pairs that were "
+            "left out (recall). Minutes include those of the judges, which rows may share; MiB are the run's own."
         )
     if results.table.source:
         quoted = f"{results.table.source} ({results.table.quoted})"
-        lines.append(f"The paper: {quoted}: other data and another size; compare the differences.")
+        lines.append(f"The paper: {quoted}, on other data and at another size; compare only the differences.")
     if results.missing:
         others = f", and {len(results.missing) - LISTED} more" if len(results.missing) > LISTED else ""
         lines.append(f"Not finished: {', '.join(results.missing[:LISTED])}{others}.")

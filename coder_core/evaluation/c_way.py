@@ -109,10 +109,10 @@ def option_faults(
     kind = "images" if direction == "t2i" else "captions"
     fact = f"the split has {most - 1:,} wrong {kind} for a question"
     fix = "choose fewer options, or a larger split"
-    faults = [Fault(f"{c} options", "leave nothing to choose", "2 or more") for c in options if c < 2]
+    faults = [Fault(f"{c} options", "leave nothing to choose from", "2 or more") for c in options if c < 2]
     faults += [Fault(f"{direction} {c}-way", fact, f"{c - 1:,}", fix) for c in options if c > most]
     if repeats < 2:
-        faults.append(Fault("repeats", f"are {repeats}", "2 or more", "an interval needs two numbers"))
+        faults.append(Fault("repeats", f"is {repeats}", "2 or more", "an interval needs two draws"))
     return faults
 
 

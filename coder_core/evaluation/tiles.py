@@ -120,7 +120,7 @@ def score_tiles(sources: Sequence[Source], image_of_text: Any) -> ScoreTiles:
     tensor([1., 1.])
     """
     if not sources:
-        raise InputError(Fault("embeddings", "there are none", "at least one pair"))
+        raise InputError(Fault("embeddings", "none are given", "at least one pair"))
     checked = [_float32(source, k) for k, source in enumerate(sources)]
     n, m = checked[0].shape
     for k, source in enumerate(checked):
@@ -180,7 +180,7 @@ def _longest_row(matrix: Tensor, name: str) -> float:
     norms = torch.linalg.vector_norm(matrix, dim=1)
     bad = torch.nonzero(~torch.isfinite(norms))[:, 0].tolist()
     if bad:
-        problem = f"rows {', '.join(map(str, bad[:5]))} … hold NaN, infinite or overflowing values"
+        problem = f"rows {', '.join(map(str, bad[:5]))} … contain NaN, infinite or overflowing values"
         raise InputError(Fault(name, problem, "finite numbers", "a NaN has no rank"))
     return float(norms.max())
 
@@ -189,7 +189,7 @@ def _refuse_not_finite(scores: np.ndarray, images: np.ndarray) -> None:
     bad = np.flatnonzero(~np.isfinite(scores).all(1))
     if len(bad):
         name = f"scores of image {images[bad[0]]}"
-        raise InputError(Fault(name, "hold NaN or infinite values", fix="a NaN has no rank"))
+        raise InputError(Fault(name, "contain NaN or infinite values", fix="a NaN has no rank"))
 
 
 def _check_owners(image_of_text: Any, n: int, m: int) -> Tensor:

@@ -112,7 +112,7 @@ def read_concept_list(path: Path) -> dict[Kind, list[str]]:
             else:
                 key_of[tokens] = key
     if not faults and len(key_of) < 2:
-        faults.append(Fault(where, f"holds {len(key_of)} words", "two or more"))
+        faults.append(Fault(where, f"has {len(key_of)} words", "two or more"))
     if faults:
         raise InputError(faults)
     return concepts

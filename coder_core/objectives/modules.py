@@ -174,7 +174,7 @@ class CoderLoss(PairLoss):
     ) -> Keys:
         """Return this batch's keys, with the bank as it was before they enter."""
         if (image_keys is None) != (text_keys is None):
-            raise ValueError("give the keys of both modalities, or of none")
+            raise ValueError("give the keys of both modalities, or of neither")
         if image_keys is not None and text_keys is not None:
             of_twins = pairs_of(image_keys, text_keys, anchors.image_ids)
             images, texts = of_twins.images.detach(), of_twins.texts.detach()

@@ -63,6 +63,6 @@ def check_pieces(model: nn.Module, size: int) -> list[Fault]:
     names = [name for name, module in named if isinstance(module, BATCH_NORMS) and module.training]
     if size == 0 or not names:
         return []
-    problem = f"is {size}, and batch normalisation at {names[0]} would read each piece on its own"
+    problem = f"is {size}, and batch normalisation at {names[0]} would normalise each piece separately"
     fix = "give --image-layers 1, whose region layers have no batch normalisation, or leave --piece-size out"
     return [Fault("--piece-size", problem, "0", fix)]

@@ -159,7 +159,7 @@ def _check_data(prepared: Prepared, about: Mapping[str, Any], config: Config) ->
             faults.append(Fault(splits[split_name].source[part], problem, fix=fix))
     had_dev = CHECKSUM.format("dev_captions") in about
     if had_dev != ("dev_captions" in data.checksums):
-        problem = "no longer has a dev split" if had_dev else "now has a dev split, and had none then"
+        problem = "no longer has a dev split" if had_dev else "now has a dev split, but had none before"
         faults.append(Fault(config.data.data, problem, "the data the run began with", fix))
     teacher = prepared.sources.teacher
     if teacher is not None and teacher.fingerprint != about.get(TEACHER):

@@ -138,7 +138,7 @@ def _check_dev(
     if dev is not None:
         return stop_on_errors(compare_splits([train, dev]))
     if config.training.schedule == "plateau":
-        expected = "dev, whose R@sum the schedule reads"
+        expected = "a dev split, because the schedule depends on its R@sum"
         raise InputError(Fault("--schedule plateau", "the data has no dev split", expected))
     problem = f"has no dev split (only {', '.join(names)})"
     return [Fault(str(folder), problem, fix="the last step is kept as the best", severity="warning")]
@@ -167,7 +167,7 @@ def _share_of_images(config: Config, data: TrainingData) -> TrainingData:
     images = part_images(train.n_images, share, config.training.seed, other=config.data.other_part)
     in_share = np.isin(train.image_of_text, images)
     if not in_share.any():
-        fact = f"chooses only images without captions, of {train.n_images:,} train images"
+        fact = f"selects only images without captions, out of {train.n_images:,} train images"
         raise InputError(Fault(f"--train-part {share:g}", fact, fix="choose another share"))
     weights = data.review_weights
     return replace(

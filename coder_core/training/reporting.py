@@ -117,7 +117,7 @@ class EventWriter:
         try:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError as error:
-            fault = Fault("--tensorboard", "needs a package", fix="pip install tensorboard")
+            fault = Fault("--tensorboard", "needs the package tensorboard", fix="pip install tensorboard")
             raise InputError(fault) from error
         purge_step = resume_step + 1 if resume_step else None
         self._writer = SummaryWriter(str(run / TENSORBOARD), purge_step=purge_step)

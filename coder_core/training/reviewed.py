@@ -108,7 +108,7 @@ def reviews_of_run(folder: Path, stored: Config, config: Config, about: dict[str
         raise InputError(fault) from None
     used = UsedReviews(parse_reviews("\n".join(map(json.dumps, lines)).encode(), file).verdicts, (), weights)
     if used.fingerprint != about.get(FINGERPRINT):
-        raise InputError(Fault(file, "holds verdicts the run did not begin with", fix="restore the file"))
+        raise InputError(Fault(file, "has verdicts that the run did not begin with", fix="restore the file"))
     flag = f"--reviews {config.data.reviews}"
     fix = "leave --reviews out: the run keeps the verdicts it began with; or start a new run"
     try:
@@ -120,8 +120,8 @@ def reviews_of_run(folder: Path, stored: Config, config: Config, about: dict[str
     if now is not None and now.fingerprint == used.fingerprint:
         return used
     if config.data.reviews != stored.data.reviews:
-        raise InputError(Fault(flag, "holds verdicts the run did not begin with", fix=fix))
-    fact = "holds new verdicts" if now else "can no longer be read"
+        raise InputError(Fault(flag, "has verdicts that the run did not begin with", fix=fix))
+    fact = "has new verdicts" if now else "can no longer be read"
     note = Fault(flag, f"{fact}; the run continues with the verdicts it began with", severity="note")
     return replace(used, faults=(note,))
 
@@ -141,7 +141,7 @@ def apply_reviews(train: Split, reviews: UsedReviews | None, settings: DataConfi
     confident = np.flatnonzero(by_confidence != "")
     if len(confident):
         weights[confident] = by_confidence[confident].astype(np.float32)
-        facts.append(f"pairs weighed by confidence: {len(confident):,}")
+        facts.append(f"pairs weighted by confidence: {len(confident):,}")
     weighed: tuple[tuple[Verdict, float], ...] = (
         ("wrong-caption", settings.wrong_weight),
         ("too-vague", settings.vague_weight),
@@ -157,7 +157,7 @@ def apply_reviews(train: Split, reviews: UsedReviews | None, settings: DataConfi
     if len(matches):
         facts.append(f"pairs added (also-matches): {len(matches):,}")
     facts += [f"verdicts on pairs outside train: {judged.elsewhere:,}"] if judged.elsewhere else []
-    done = "; ".join(facts) or "no verdict is about a pair of train"
+    done = "; ".join(facts) or "no verdict concerns a pair of train"
     faults = (*reviews.faults, Fault(f"--reviews {settings.reviews}", done, severity="note"))
     retained = np.flatnonzero(weights > 0)
     if len(retained) == train.n_texts and not len(matches):

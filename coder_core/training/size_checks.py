@@ -50,7 +50,7 @@ def check_sizes(config: Config, pairs: int, steps_per_epoch: int) -> list[Fault]
     faults = []
     if config.memory.bank_size > pairs:
         message = f"is {config.memory.bank_size:,}, more than the {pairs:,} training captions"
-        fix = "lower it: it would hold stale duplicates"
+        fix = "lower it, because the bank would contain stale duplicates"
         faults.append(Fault("--bank-size", message, fix=fix, severity="warning"))
     if config.memory.prototypes:
         pass_pairs = steps_per_epoch * config.training.batch_size
@@ -102,5 +102,5 @@ def check_teacher_momentum(config: Config, steps: int) -> list[Fault]:
     fitting = math.floor(start_that_leaves(MOST_OF_START, steps) * 1e5) / 1e5
     message = f"is {boosting.boosting_momentum:g}: after {steps:,} steps the teacher is {left:.0%} random"
     expected = f"at most {fitting:.5g} for {MOST_OF_START:.0%}"
-    fix = "lower it: an untrained teacher gives meaningless margins"
+    fix = "lower it, because an untrained teacher gives meaningless margins"
     return [Fault("--boosting-momentum", message, expected, fix, severity="warning")]

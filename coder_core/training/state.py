@@ -35,9 +35,9 @@ ENVIRONMENT = {  # key in that document → its name in a warning
     "threads": "CPU threads",
     "device": "device",
     "processes": "processes",
-    "products": "library of matrix products",
+    "products": "matrix product library",
     "twin": "precision of the passes without gradients",
-    "pieces": "pairs in a piece",
+    "pieces": "pairs per piece",
 }
 DROPOUT = 2  # stream of a step's random numbers (see data/batches.py)
 

@@ -83,7 +83,7 @@ def test_documented_downloads_use_patterns_and_no_file_names():
     with pytest.raises(InputError) as refusal:
         find_model("no/such-model")
     texts = [README, (PROJECT / "docs/quickstart.md").read_text("utf-8"), str(refusal.value)]
-    for line in [re.search(r"hf download \S+ --.*?(?= gets it|\n)", text)[0] for text in texts]:
+    for line in [re.search(r"hf download \S+ --.*?(?= downloads it|\n)", text)[0] for text in texts]:
         name, command, rest = hub.resolve_command(click.Context(hub), shlex.split(line)[1:])
         values = command.make_context(name, rest).params
         assert {"*.safetensors", "*.json", "*.txt"} <= set(values["include"])

@@ -103,7 +103,7 @@ def test_options_are_distinct_and_uniform_and_too_many_are_refused():
     for options, way, repeats, message in (
         ((5, 13), "t2i", 10, "t2i 13-way: .* 11 .*expected 12"),
         ((1,), "i2t", 10, "1 options: "),
-        ((5,), "i2t", 1, "repeats: are 1"),
+        ((5,), "i2t", 1, "repeats: is 1"),
     ):
         with pytest.raises(InputError, match=message):
             c_way_accuracy(scored, options, way, repeats=repeats)

@@ -124,7 +124,7 @@ def test_glove_vectors_of_concepts_fall_back_to_the_mean_of_other_forms(tmp_path
         ({"objects": [1]}, "key objects: "),
         ({"objects": ["dog"], "motions": ["Dog"]}, "key motions entry 0: repeats 'Dog'"),
         ({"objects": ["dog", "!"]}, "key objects entry 1: is '!'"),
-        ({"objects": ["dog"]}, "holds 1 words"),
+        ({"objects": ["dog"]}, "has 1 words"),
     ],
 )
 def test_an_invalid_concept_list_is_refused(tmp_path, content, reason):

@@ -135,7 +135,7 @@ def test_a_stopped_run_goes_on_with_its_first_verdicts(data, reviews, tmp_path):
     append_review(source, Review("x.jpg", "another one", "wrong-caption", "ben"))
     console = quiet()
     continue_run(stopped, None, console)
-    assert f"--reviews {source}: holds new verdicts" in printed(console)
+    assert f"--reviews {source}: has new verdicts" in printed(console)
     assert_same_run(stopped, whole)
 
     stored, grown = read_config(stopped)[0], shutil.copy(source, tmp_path / "other.jsonl")

@@ -193,7 +193,7 @@ def test_another_tower_is_refused_by_name(full, towers_folder, tmp_path):
     moved = Path(shutil.copytree(towers_folder / "clip", tmp_path / "moved"))
     write_tiny_clip(towers_folder / "clip", seed=1)
     try:
-        assert_refused(r"--image-tower .*clip: is another model now", load_model, full)
+        assert_refused(r"--image-tower .*clip: is a different model now", load_model, full)
         shutil.rmtree(towers_folder / "clip")
         assert_refused(r"--image-tower .*clip", load_model, full)
         moved_config = changed(read_config(full)[0], image_tower=str(moved), text_tower=str(moved))

@@ -145,4 +145,4 @@ def _read_concept(entry: Any) -> Concept:
             kind in KINDS and all(isinstance(form, str) for form in forms)
         ):
             return Concept(word, cast(Kind, kind), count, tuple(forms))
-    raise ValueError(f"{entry!r:.80} is no concept with word, kind, count and forms")
+    raise ValueError(f"{entry!r:.80} is not a concept with word, kind, count and forms")

@@ -88,5 +88,5 @@ def _spacy() -> Callable[[Captions], list[list[str]]]:
 
 
 def _missing(tagger: str, part: str, command: str) -> InputError:
-    fix = f"{command}, or take --concept-tagger textblob"
+    fix = f"{command}, or use --concept-tagger textblob"
     return InputError.at(f"--concept-tagger {tagger}", f"{part} is not installed", "an installed tagger", fix)

@@ -84,7 +84,7 @@ def choose_concepts(
         best = sorted(frequent, key=lambda concept: (-concept.count, concept.word))[:quota]
         concepts += best
         if len(best) < quota:
-            problem = f"the training captions hold only {len(best)} of the {quota} concepts of kind {kind}"
+            problem = f"the training captions contain only {len(best)} of the {quota} concepts of kind {kind}"
             fix = "the run continues with these; give a --concept-list or fewer --concepts"
             faults.append(Fault("--concepts", problem, fix=fix, severity="warning"))
     if len(concepts) < 2:

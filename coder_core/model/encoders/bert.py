@@ -61,7 +61,7 @@ def _source(name: str, download: bool) -> tuple[str, dict[str, Any]]:
             return str(Path(file).parent), options
     fix = (
         f"if you trust it, download it with hf download {name}, or put the folder there, or add --bert {name} to "
-        "--resume; a run by itself downloads nothing"
+        "--resume; a run never downloads a model by itself"
     )
     where = f"the run's bert, {name!r}"
     raise InputError.at(where, "is not on this machine", "a folder, or a downloaded model", fix)

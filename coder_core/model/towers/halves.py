@@ -20,7 +20,7 @@ from coder_core.model.towers.regions import NORMALISED_LATE, PROBE, WRAP, boxes,
 from coder_core.ops import padding_mask
 
 PATCHWORK = {"pixel_values", "pixel_attention_mask", "spatial_shapes"}  # NaFlex inputs of a picture
-EXAMPLE = "docs/training.md, Towers, shows one"
+EXAMPLE = "the section Towers of docs/training.md shows an example"
 POOLER = "pooler."  # prefix of BERT weights that many checkpoints lack
 
 
@@ -235,11 +235,11 @@ def _image_half(choice: TowerChoice, loaded: Pretrained) -> ImageHalf:
     whole, preparation = loaded.model, loaded.preparation
     model = getattr(whole, "vision_model", whole)
     if getattr(model, "main_input_name", "") != "pixel_values":
-        problem = f"is a {type(whole).__name__}, which reads no pictures"
+        problem = f"is a {type(whole).__name__}, which does not take pictures"
         raise InputError.at(choice.where, problem, "", WRAP)
     inputs = set(preparation(PROBE))
     if inputs not in ({"pixel_values"}, PATCHWORK):
-        problem = f"reads {', '.join(sorted(inputs))} of a picture"
+        problem = f"takes {', '.join(sorted(inputs))} as its input for a picture"
         raise InputError.at(choice.where, problem, "pixels, or patches (NaFlex)", WRAP)
     projection = getattr(whole, "visual_projection", None) if choice.pooled or choice.projected else None
     late_norm = loaded.settings.get("model_type") in NORMALISED_LATE
@@ -262,7 +262,7 @@ def _text_half(choice: TowerChoice, loaded: Pretrained) -> TextHalf:
     whole, tokenise = loaded.model, loaded.tokeniser
     model = getattr(whole, "text_model", whole)
     if getattr(model, "main_input_name", "") != "input_ids":
-        problem = f"is a {type(whole).__name__}, which reads no texts"
+        problem = f"is a {type(whole).__name__}, which does not take texts"
         raise InputError.at(choice.where, problem, "", WRAP)
     projection = getattr(whole, "text_projection", None)
     if not isinstance(projection, nn.Module) or not (choice.pooled or choice.projected):
@@ -278,7 +278,7 @@ def _load_own(choice: TowerChoice, module: str, method: str, gives: str) -> tupl
     """Load a user's object and its description. InputError: it lacks this module or this method."""
     user, description = load_own(choice.name, choice.where, choice.expected, choice.fix)
     if not isinstance(getattr(user, module, None), nn.Module):
-        problem = f"gives a {type(user).__name__} whose {module} is not a torch.nn.Module"
+        problem = f"returns a {type(user).__name__} whose {module} is not a torch.nn.Module"
         raise InputError.at(choice.where, problem, f"a module {module}", EXAMPLE)
     if not callable(getattr(user, method, None)):
         raise InputError.at(choice.where, f"has no method {method}", f"{method}{gives}", EXAMPLE)
@@ -286,14 +286,14 @@ def _load_own(choice: TowerChoice, module: str, method: str, gives: str) -> tupl
 
 
 def _own_image_half(choice: TowerChoice) -> ImageHalf:
-    gives = "(picture), which gives an array of one shape"
+    gives = "(picture), which returns arrays of the same shape"
     user, description = _load_own(choice, "image_tower", "prepare", gives)
     module = OwnModule(user.image_tower, choice.where).eval()
     return _measured(description, module, partial(_pixels, user.prepare))
 
 
 def _own_text_half(choice: TowerChoice) -> TextHalf:
-    gives = "(texts), which gives a list of ids per text"
+    gives = "(texts), which returns a list of ids for each text"
     user, description = _load_own(choice, "text_tower", "tokenise", gives)
     module, tokenise = OwnModule(user.text_tower, choice.where, lengths=True).eval(), OwnTokeniser(user)
     ids = tokenise(["a"])[0]

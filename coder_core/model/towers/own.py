@@ -48,14 +48,14 @@ def load_own(name: str, where: str, expected: str, fix: str) -> tuple[Any, dict[
         module = importlib.import_module(module_name)
         user = getattr(module, function)()
     except Exception as error:  # a user's code may raise anything
-        problem = f"cannot be made: {type(error).__name__}: {str(error)[:300]}"
+        problem = f"cannot be created: {type(error).__name__}: {str(error)[:300]}"
         advice = "start the command in the folder of the module, or set PYTHONPATH"
         raise InputError.at(where, problem, "a function that returns the towers", advice) from error
     fingerprint = str(getattr(user, "fingerprint", ""))
     if not fingerprint and getattr(module, "__file__", None):
         fingerprint = hashlib.sha256(Path(str(module.__file__)).read_bytes()).hexdigest()
     if expected and fingerprint != expected:
-        problem = f"has another fingerprint now, {fingerprint[:12]}"
+        problem = f"now has a different fingerprint, {fingerprint[:12]}"
         raise InputError.at(where, problem, expected[:12], fix)
     return user, {"kind": OWN, "tower": name, "fingerprint": fingerprint}
 
@@ -77,7 +77,7 @@ class OwnTowers:
         needed = METHODS[: 1 + texts]
         lacking = [method for method in needed if not callable(getattr(self._tower, method, None))]
         if lacking:
-            problem = f"gives a {type(self._tower).__name__} without {' and '.join(lacking)}"
+            problem = f"returns a {type(self._tower).__name__} without {' and '.join(lacking)}"
             fix = "docs/training.md shows three adapters"
             raise InputError.at(where, problem, " and ".join(METHODS), fix)
         prepare = getattr(self._tower, "prepare", None)
@@ -112,7 +112,7 @@ def local_rows(output: Tensor, count: int, kind: str, where: str) -> Tensor:
     """Return the output of a user's encoder for `count` samples, (B, F) or (B, L, F), as (B, L, F). InputError: it
     has another shape."""
     if output.ndim not in (2, 3) or len(output) != count:
-        problem, fix = f"gives shape {tuple(output.shape)} for {count} {kind}", "docs/training.md, Towers"
+        problem, fix = f"returns shape {tuple(output.shape)} for {count} {kind}", "docs/training.md, Towers"
         raise InputError.at(where, problem, "(B, L, F) or (B, F)", fix)
     return output if output.ndim == 3 else output[:, None]
 

@@ -166,7 +166,7 @@ def load_pretrained(
     settings = check_folder(folder, pictures=pictures)
     actual = fingerprint(folder)
     if expected and actual != expected:
-        problem = f"is another model now: its files have the fingerprint {actual[:12]}"
+        problem = f"is a different model now: its files have the fingerprint {actual[:12]}"
         raise InputError.at(where, problem, expected[:12], fix or "restore the model")
     about = {"kind": TRANSFORMERS, "model": name if commit else str(folder.resolve()), "revision": commit}
     about |= {"type": str(settings.get("model_type", "")), "fingerprint": actual}
@@ -196,7 +196,7 @@ def find_model(name: str, revision: str = "", where: str = "") -> tuple[Path, st
         raise InputError.at(where, problem, NEEDED, "check the path") from None
     patterns = " ".join(f'--include "{pattern}"' for pattern in FILES)  # hf accepts one pattern per flag
     command = f"hf download {name}{f' --revision {revision}' if revision else ''} {patterns}"
-    raise InputError.at(where, problem, NEEDED, f"{command} gets it; {ELSEWHERE}")
+    raise InputError.at(where, problem, NEEDED, f"{command} downloads it; {ELSEWHERE}")
 
 
 def _inner_folder(folder: Path) -> Path:
@@ -220,9 +220,9 @@ def read_settings(folder: Path) -> dict[str, Any]:
     _check_settings(settings, folder / "config.json")
     for file in sorted(folder.glob("*config.json")):
         if "auto_map" in _read_json(file):
-            fix = "use a model that transformers knows, or wrap it (docs/training.md)"
+            fix = "use a model that transformers supports, or wrap it (docs/training.md)"
             where = f"{file} key auto_map"
-            raise InputError.at(where, "names code to run", "no code of the model's own", fix)
+            raise InputError.at(where, "requires the model's own code", "a model without any", fix)
     return settings
 
 
@@ -262,7 +262,7 @@ def _read_json(file: Path) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError) as error:
         raise InputError.at(str(file), f"cannot be read as JSON: {error}", NEEDED) from None
     if not isinstance(value, dict):
-        raise InputError.at(str(file), "holds no JSON object", NEEDED)
+        raise InputError.at(str(file), "is not a JSON object", NEEDED)
     return value
 
 

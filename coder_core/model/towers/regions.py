@@ -21,7 +21,7 @@ from coder_core.model.towers.pretrained import View, load_pretrained
 
 PROBE = Image.new("RGB", (64, 64), "grey")  # to measure the shape of a tower's output
 NORMALISED_LATE = ("clip", "clip_vision_model")  # they apply the last layer norm only to the class token
-WRAP = "wrap it (docs/training.md, Towers)"
+WRAP = "wrap it (see Towers in docs/training.md)"
 JOINT = "use CLIP or SigLIP, or wrap the towers (docs/training.md)"
 
 
@@ -211,7 +211,7 @@ def encode_patches(towers: DualEncoder | OwnTowers, picture: Image.Image) -> Pat
         elif projection is not None:
             features, attention = _with_class_token(vision, projection, pixels)
         else:
-            raise InputError.at(where, "does not say how its patches enter the joint space", "", JOINT)
+            raise InputError.at(where, "does not define how its patches enter the joint space", "", JOINT)
     rows, columns = pixels.shape[-2] // side, pixels.shape[-1] // side
     if len(features) != rows * columns:
         problem = f"gives {len(features)} patches for {rows} × {columns} cells"

@@ -186,7 +186,7 @@ def read_teacher(
     state = (read_status(folder) or {}).get("state")
     if state != "finished":
         message = f"is {state}" if state else "is not a run that was trained here"
-        raise InputError(Fault(flag, message, "a finished run", "train it to its end first"))
+        raise InputError(Fault(flag, message, "a finished run", "finish training it first"))
     teacher = load_model(folder)
     words = read_vocabulary(folder, teacher.config)
     difference = _difference(config, teacher, words, vocabulary, feature_size)
@@ -208,11 +208,11 @@ def _difference(
 ) -> str:
     of_teacher, of_run = teacher.config.model, config.model
     if of_teacher.text_encoder != of_run.text_encoder:
-        return f"reads captions with {of_teacher.text_encoder}, but this run with {of_run.text_encoder}"
+        return f"reads captions with {of_teacher.text_encoder}, but this run reads them with {of_run.text_encoder}"
     if of_run.text_encoder == "bert" and of_teacher.bert != of_run.bert:
-        return f"uses the tokenizer of {of_teacher.bert}, but this run that of {of_run.bert}"
+        return f"uses the tokenizer of {of_teacher.bert}, but this run uses that of {of_run.bert}"
     if teacher_words is not None and words is not None and teacher_words.words != words.words:
-        return f"has a vocabulary of {len(teacher_words):,} words, and this run a different one of {len(words):,}"
+        return f"has a vocabulary of {len(teacher_words):,} words, but this run has a different one of {len(words):,}"
     if teacher.feature_size != feature_size:
         return f"reads features of size {teacher.feature_size}, but this data has size {feature_size}"
     return ""
@@ -229,7 +229,7 @@ def start_from_teacher(config: Config, model: Coder, teacher: LoadedModel) -> No
     flag = f"--boosting-teacher {config.boosting.boosting_teacher}"
     before, now = teacher.config.model.region_norm, config.model.region_norm
     if before != now:  # the shapes would fit, but the weights would mean something else
-        raise InputError([different, Fault(flag, f"has --region-norm {before}, this run has {now}")])
+        raise InputError([different, Fault(flag, f"has --region-norm {before}, but this run has {now}")])
     try:
         load_weights(model, teacher.model.state_dict(), flag)
     except InputError as error:

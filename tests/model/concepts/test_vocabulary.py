@@ -30,7 +30,7 @@ def test_the_error_about_a_missing_tagger_says_how_to_install_it(monkeypatch):
     import nltk
 
     monkeypatch.setattr(nltk.data, "path", [])
-    fix = "averaged_perceptron_tagger_eng, or take --concept-tagger textblob"
+    fix = "averaged_perceptron_tagger_eng, or use --concept-tagger textblob"
     assert_refused(fix, list, tag_captions(CAPTIONS, "nltk"))
     for tagger in ("nltk", "spacy"):
         monkeypatch.setitem(sys.modules, tagger, None)

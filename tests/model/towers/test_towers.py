@@ -82,7 +82,7 @@ LACKS = "lacks 1 of the model's weights, which would get random values; the firs
         (_projection(4), LACKS),
         (_without("config.json"), "config.json: is missing"),
         (_config("{"), "config.json: cannot be read as JSON"),
-        (_config("[]"), "config.json: holds no JSON object"),
+        (_config("[]"), "config.json: is not a JSON object"),
         (_config("[" * 100_000), "config.json: cannot be read as JSON"),
         (_without("preprocessor_config.json"), "expected preprocessor_config.json"),
         (_without("model.safetensors"), "has no weights"),
