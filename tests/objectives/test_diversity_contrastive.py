@@ -68,7 +68,7 @@ def batch_and_bank(problem, negatives_of, *, keep_same_image=False, **switches):
 @pytest.mark.parametrize("measure", ["std", "entropy"])
 @given(seed=st.integers(0, 10_000), bank_share=st.sampled_from([0.0, 0.3, 0.5]))
 @settings(max_examples=15)
-def test_batch_and_bank_agree_with_the_loops(negatives_of, keep_same_image, measure, seed, bank_share):
+def test_batch_and_bank_match_reference_loops(negatives_of, keep_same_image, measure, seed, bank_share):
     """The bank's columns hold no positive; the positive's score is given separately and only enters the pull."""
     problem, switches = random_problem(seed), {"measure": measure, "bank_share": bank_share}
     ids, positives = problem.ids.tolist(), problem.scores.diagonal().tolist()
@@ -94,7 +94,7 @@ def test_gradients_through_batch_bank_and_diversity(negatives_of, measure):
     assert gradcheck(losses, problem.leaves)
 
 
-def test_an_empty_bank_no_diversity_and_what_is_no_negative_change_nothing():
+def test_empty_banks_unit_diversity_and_non_negatives_change_nothing():
     problem = random_problem(3)
     problem.slot_ids = torch.full_like(problem.slot_ids, -1)
     _, in_bank, diversity = batch_and_bank(problem, all_except_same_image)
@@ -119,7 +119,7 @@ def test_an_empty_bank_no_diversity_and_what_is_no_negative_change_nothing():
     assert results[0][1][0] == results[0][1][2] == 0.0
 
 
-def test_splitting_the_anchors_or_going_backward_twice_changes_nothing():
+def test_splitting_the_anchors_or_repeating_backward_changes_nothing():
     """Two halves of the rows, each normalised by the maximum of both."""
     problem = random_problem(8, queries=6)
 
@@ -157,7 +157,7 @@ def test_low_diversity_sharpens_around_the_margin(negative, gains):
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_half_precision_is_raised_also_under_autocast(dtype):
+def test_half_precision_becomes_float32_even_under_autocast(dtype):
     """Sixteen negatives at 1 with μ·div = 0.05 put exp(14)·16 in the sum: far over float16's 65504."""
     scores = torch.ones(1, 17).to(dtype)
     mask = torch.tensor([[False] + [True] * 16])
@@ -168,7 +168,7 @@ def test_half_precision_is_raised_also_under_autocast(dtype):
     assert loss.item() == pytest.approx(0.1 * (14 + math.log(16)) - math.log(2), rel=1e-5)
 
 
-def test_diversity_carries_no_gradient_by_default_and_a_detached_one_is_a_constant():
+def test_diversity_is_detached_by_default():
     """If it is detached, scores receive only the loss's own gradient. The default settings are the paper's."""
     usual = DclSettings()
     assert (usual.temperature, usual.margin, usual.epsilon, usual.entropy_temperature) == (0.1, 0.3, 0.1, 1.0)

@@ -28,7 +28,7 @@ def test_every_public_function_has_an_example_that_runs(name):
     assert [function.__name__ for function in public if ">>>" not in (function.__doc__ or "")] == []
 
 
-def test_the_names_that_others_import_stay():
+def test_public_losses_are_exported_by_name():
     for module, names in {
         "diversity": ("diversity_std", "diversity_entropy"),
         "triplet": ("triplet_sum", "triplet_hardest"),

@@ -119,7 +119,7 @@ def of_row(name, target, teacher=None, **switches):
 
 @every_loss
 @given(seed=seeds, margin=margins, temperature=st.floats(0.05, 1), split=st.floats(0.05, 0.95))
-def test_both_directions_agree_with_the_loops(name, seed, margin, temperature, split):
+def test_both_directions_match_reference_loops(name, seed, margin, temperature, split):
     fast, slow, switches = LOSSES[name]
     drawn = {"margin": margin, "temperature": temperature, "scale": temperature, "split": split}
     switches = switches | {switch: value for switch, value in drawn.items() if switch in switches}
@@ -138,7 +138,7 @@ def test_both_directions_agree_with_the_loops(name, seed, margin, temperature, s
     [(name, same_image_negatives) for name in LOSSES]
     + [(name, all_except_same_image) for name in LOSSES if name.startswith("dcl")],
 )
-def test_gradients_reach_the_student_alone_not_through_soft_margins_either(name, negatives_of):
+def test_gradients_reach_only_the_student_even_with_soft_margins(name, negatives_of):
     fast, _, switches = LOSSES[name]
     problem, teacher = two_branches(3)
     teacher.requires_grad_()
@@ -156,7 +156,7 @@ def test_gradients_reach_the_student_alone_not_through_soft_margins_either(name,
 
 
 @every_loss
-def test_a_query_without_negatives_loses_nothing(name):
+def test_a_query_without_negatives_has_no_loss(name):
     """Half precision is raised to float32."""
     scores = torch.tensor([[0.5, 0.25]], dtype=torch.bfloat16)
     value = of_row(name, scores, scores.flip(1))
@@ -172,7 +172,7 @@ def test_a_query_without_negatives_loses_nothing(name):
         assert scores.grad.abs().max().item() == pytest.approx(0)
 
 
-def test_impossible_switches_are_refused():
+def test_invalid_switches_are_refused():
     cases = [(name, "temperature", value) for name in ("infonce", "cmpm") for value in (0.0, -0.1, math.nan)]
     switches = {"temperature": 0, "positive_scale": "two", "positive_clamp": "none"}
     for name, switch, value in cases + [("dcl-one-clamp", *switch) for switch in switches.items()]:
@@ -241,7 +241,7 @@ def test_gradients_of_a_learned_scale_and_bias(name):
     assert gradcheck(loss, (problem.scores, scale, bias))
 
 
-def test_losses_of_a_batch_are_the_printed_ones_and_relations_at_no_distance_finite():
+def test_batch_losses_match_the_papers_and_rkd_is_finite_at_zero_distance():
     """InfoNCE is cross-entropy if every other candidate is a negative. The mean of the sigmoid over the
     images is −1/|B| Σ_i Σ_j log σ(z_ij (s·S_ij + b)), z = 1 for a pair and −1 otherwise (eq. 2 without same-
     image pairs)."""
@@ -262,7 +262,7 @@ def test_losses_of_a_batch_are_the_printed_ones_and_relations_at_no_distance_fin
 
 
 @given(seed=seeds, margin=st.floats(0, 1))
-def test_the_weighted_mean_of_both_directions_of_npairs_is_equation_1(seed, margin):
+def test_the_weighted_npairs_loss_matches_equation_1(seed, margin):
     problem = random_problem(seed)
     alpha = torch.rand(5, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
     out, back = (npairs_hinge(*way, margin=margin) for way in both_directions(problem.scores, problem.ids))
@@ -271,7 +271,7 @@ def test_the_weighted_mean_of_both_directions_of_npairs_is_equation_1(seed, marg
 
 
 @given(seed=seeds, margin=st.floats(0, 1), split=st.floats(0, 1))
-def test_relative_never_exceeds_absolute(seed, margin, split):
+def test_relative_losses_never_exceed_absolute_ones(seed, margin, split):
     """Eq. 11-13: [x + y]₊ ≤ [x]₊ + [y]₊, on any scores."""
     for branches in directions(seed):
         for relative, absolute in (("rs", "as"), ("rm", "am")):
@@ -294,7 +294,7 @@ def test_soft_margins_at_their_ends(margin):
 
 
 @given(margin=margins, score=st.floats(-1, 1))
-def test_soft_margins_lie_between_nothing_and_what_the_score_leaves_room_for(margin, score):
+def test_soft_margins_never_exceed_gamma_or_the_remaining_distance(margin, score):
     """Never above γ and never above the distance to the end (the paper's theoretical maximum)."""
     at = torch.tensor(score, dtype=torch.float64)
     for value, room in (
@@ -307,7 +307,7 @@ def test_soft_margins_lie_between_nothing_and_what_the_score_leaves_room_for(mar
 
 @pytest.mark.parametrize("name", IMITATION)
 @given(seed=seeds)
-def test_nothing_is_better_than_to_be_the_teacher(name, seed):
+def test_equalling_the_teacher_minimises_the_loss(name, seed):
     """DINO's teacher is sharper; with equal temperatures the loss is DML plus the teacher's entropy."""
     fast, _, switches = LOSSES[name]
     if "teacher_temperature" in switches:

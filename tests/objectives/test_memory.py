@@ -19,7 +19,7 @@ def small():
 
 
 @pytest.mark.parametrize("momentum", [0.0, 0.3, 0.995, 1.0])
-def test_every_parameter_follows(momentum):
+def test_a_momentum_update_averages_every_parameter(momentum):
     module = small()
     encoder = memory.momentum_encoder(module)
     before = copy.deepcopy(encoder.state_dict())
@@ -32,7 +32,7 @@ def test_every_parameter_follows(momentum):
         torch.testing.assert_close(encoder.get_parameter(name), expected)
 
 
-def test_the_encoder_has_no_gradient_copies_buffers_and_shares_nothing():
+def test_the_momentum_encoder_is_a_copy_without_gradients():
     """Buffers are not averaged; its statistics train, and the module's parameters keep their gradient."""
     module = small().eval()
     encoder = memory.momentum_encoder(module)
@@ -52,7 +52,7 @@ def test_the_encoder_has_no_gradient_copies_buffers_and_shares_nothing():
             memory.update_momentum(encoder, module, momentum)
 
 
-def test_the_cosine_by_hand_and_what_it_leaves_of_the_start():
+def test_cosine_momentum_by_hand_and_the_share_of_the_start_it_leaves():
     """From 0.9 over four steps: 1 - 0.1 · (1 + cos(0, 45°, 90°, 135°)) / 2."""
     momenta = [memory.cosine_momentum(step, 4, 0.9) for step in range(4)]
     assert momenta == pytest.approx([0.9, 0.914645, 0.95, 0.985355], abs=1e-6)
@@ -101,7 +101,7 @@ def test_batches_of_any_size_wrap_around_as_in_a_queue(size, batches):
         assert bank.image_ids[bank.count :].tolist() == [EMPTY_ID] * (size - bank.count)
 
 
-def test_keys_carry_no_gradient_into_the_bank_and_are_as_many():
+def test_bank_keys_have_no_gradient_and_come_in_equal_numbers():
     bank = memory.CoupledBank(4, 2)
     images, texts, ids = keys(0, 3)
     bank.enqueue(images.requires_grad_(), texts.requires_grad_(), ids)

@@ -44,7 +44,7 @@ def matrices(images, texts):
 
 
 @pytest.mark.parametrize("name", PLAIN)
-def test_the_mean_over_pairs_of_both_directions_is_that_of_the_loops(name):
+def test_losses_match_the_mean_of_loops_over_pairs_and_directions(name):
     module, loop = PLAIN[name]
     images, texts = embeddings()
     ways, mask = matrices(images, texts), negatives(IDS, IDS)
@@ -60,7 +60,7 @@ def test_the_mean_over_pairs_of_both_directions_is_that_of_the_loops(name):
 
 @pytest.mark.parametrize("diversity", ["std", "entropy"])
 @pytest.mark.parametrize("with_keys", [False, True])
-def test_coder_meets_the_whole_bank_before_its_own_keys(diversity, with_keys):
+def test_coder_uses_the_bank_before_its_own_keys_enter(diversity, with_keys):
     module = CoderLoss(0.2, 0.1, diversity, bank_size=13, dimension=WIDTH, weight_bank=0.5).double()
     queue, queue_ids = [torch.zeros(0, WIDTH, dtype=torch.float64)] * 2, []
     for number in range(3):
@@ -75,7 +75,7 @@ def test_coder_meets_the_whole_bank_before_its_own_keys(diversity, with_keys):
         queue_ids = (queue_ids + IDS)[-13:]
 
 
-def test_a_bank_is_read_until_backward_goes_on_from_its_state_and_rests_in_evaluation():
+def test_a_bank_permits_backward_is_saved_and_stays_fixed_in_evaluation():
     module, again = (CoderLoss(0.2, bank_size=13, dimension=WIDTH).double() for _ in range(2))
     for number in range(2):
         batch = embeddings(number).requires_grad_()
@@ -88,7 +88,7 @@ def test_a_bank_is_read_until_backward_goes_on_from_its_state_and_rests_in_evalu
     assert all(torch.equal(value, before[name]) for name, value in module.state_dict().items())
 
 
-def test_boosting_is_that_of_the_loops_and_teaches_nobody_but_the_student():
+def test_boosting_matches_loops_and_trains_only_the_student():
     student, teacher = embeddings(1).requires_grad_(), embeddings(2).requires_grad_()
     taught = {"teacher_images": teacher[0], "teacher_texts": teacher[1]}
     value = BoostingLoss("rm", margin=0.3)(*student, IMAGE_IDS, **taught)
@@ -127,7 +127,7 @@ OWNER = torch.arange(12) // 2
 
 @pytest.mark.parametrize("kind", ["diversity", "discrepancy", "combined", "combined-stats"])
 @pytest.mark.parametrize("modalities", ["difference", "text"])
-def test_weights_of_complementary_samples_are_those_of_the_loops_from_the_embeddings_before(kind, modalities):
+def test_neighbour_weights_match_loops_over_the_previous_embeddings(kind, modalities):
     settings = {"shares": (2.0, 3.0), "modalities": modalities, "neighbours_of_neighbours": 0, "scale": 4.0}
     module, again = (NeighbourWeights(kind, NEAR, OWNER, 6, WIDTH, **settings) for _ in range(2))
     images, texts = embeddings(pairs=12)
@@ -147,7 +147,7 @@ def test_weights_of_complementary_samples_are_those_of_the_loops_from_the_embedd
     assert not torch.equal(again.cache.texts[0], module.cache.texts[0])
 
 
-def test_gradients_reach_both_modalities_and_settings_that_cannot_work_are_named():
+def test_gradients_reach_both_modalities_and_invalid_settings_are_refused():
     for name, (module, call) in made().items():
         batch = torch.randn(2, BATCH, WIDTH, generator=torch.Generator().manual_seed(1)).requires_grad_()
         call(*batch, IMAGE_IDS).backward()

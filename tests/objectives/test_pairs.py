@@ -35,7 +35,7 @@ def test_same_image_negatives_by_hand(queries, candidates, switches, expected):
 
 
 @given(query_ids=IDS, slots=SLOTS)
-def test_masks_and_lists_agree_with_the_loops(query_ids, slots):
+def test_masks_and_lists_match_reference_loops(query_ids, slots):
     queries, candidates = torch.tensor(query_ids), torch.tensor(slots)
     scores = torch.zeros(len(query_ids), len(slots))
     for keep_same_image, offset in ((False, 0), (True, None), (True, 0), (True, 1)):

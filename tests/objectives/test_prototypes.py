@@ -60,7 +60,7 @@ def test_by_hand():
 
 @settings(max_examples=25)
 @given(st.integers(0, 10_000), st.integers(2, 6), st.integers(1, 9), st.integers(2, 4))
-def test_every_step_agrees_with_the_loops(seed, count, batch, batches):
+def test_every_update_matches_reference_loops(seed, count, batch, batches):
     pass_pairs = batch * batches
     count = min(count, pass_pairs)
     random = np.random.default_rng(seed)
@@ -82,7 +82,7 @@ def test_every_step_agrees_with_the_loops(seed, count, batch, batches):
     assert {i: k for i, k in enumerate(clusters.labels.tolist()) if k != NO_LABEL} == loops.label_of
 
 
-def test_dead_prototypes_take_the_least_typical_pairs_of_large_ones_a_few_in_one_step():
+def test_dead_prototypes_are_reseeded_from_large_ones_a_few_per_step():
     """Prototype 1 is at 180°, far from all pairs. After a pass without a member it takes the pair at 25°."""
     clusters = Prototypes(2, 2, pairs=8, pass_pairs=8)
     clusters.update(directions(0, 0, 0, 0, 0, 0, 0, 180), torch.arange(8))
@@ -110,7 +110,7 @@ def test_dead_prototypes_take_the_least_typical_pairs_of_large_ones_a_few_in_one
     assert int(clusters.members.sum()) == pairs
 
 
-def test_members_that_cancel_out_pair_vectors_and_the_adoption_of_another_clustering():
+def test_opposite_members_pair_vectors_and_a_replaced_clustering():
     clusters = Prototypes(2, 2, pairs=2, pass_pairs=2)
     clusters.update(directions(0, 120), torch.tensor([0, 1]))
     clusters.update(directions(90, 270), torch.tensor([0, 1]))
@@ -137,12 +137,12 @@ def test_members_that_cancel_out_pair_vectors_and_the_adoption_of_another_cluste
 
 
 @pytest.mark.parametrize(("count", "pass_pairs", "pairs"), [(1, 8, 8), (9, 8, 8), (4, 8, 7)])
-def test_impossible_sizes_are_refused(count, pass_pairs, pairs):
+def test_invalid_prototype_sizes_are_refused(count, pass_pairs, pairs):
     with pytest.raises(ValueError, match="prototypes"):
         Prototypes(count, 4, pairs=pairs, pass_pairs=pass_pairs)
 
 
-def test_numbers_stay_with_the_groups_and_exact_matching_keeps_as_many_pairs_as_any():
+def test_reclustering_keeps_the_numbers_and_exact_matching_is_optimal():
     for seed in range(10):
         before, after = np.random.default_rng(seed).integers(5, size=(2, 30))
         retained = (match_clusters(before, after, 5)[before] == after).sum()
@@ -172,7 +172,7 @@ def test_a_renumbered_clustering_gets_its_numbers_back(exact, monkeypatch):
     assert (actual[before] == order[before]).all()
 
 
-def test_a_class_by_hand():
+def test_prototype_classification_by_hand():
     """Logits (log 3, 0): the first prototype has probability 3/4, at a temperature of one half 9/10."""
     rows, classifier = torch.tensor([[1.0, 0.0]]), torch.tensor([[math.log(3), 5.0], [0.0, -2.0]])
     for temperature, label, expected in ((1.0, 0, 4 / 3), (1.0, 1, 4), (0.5, 0, 10 / 9)):
@@ -181,7 +181,7 @@ def test_a_class_by_hand():
 
 
 @given(seed=st.integers(0, 10_000), pairs=st.integers(1, 6), count=st.integers(2, 7))
-def test_both_modalities_agree_with_the_loops(seed, pairs, count):
+def test_both_modalities_match_reference_loops(seed, pairs, count):
     generator = torch.Generator().manual_seed(seed)
     images, texts = normalise(torch.randn(2, pairs, 4, generator=generator, dtype=torch.float64))
     classifier = torch.randn(count, 4, generator=generator, dtype=torch.float64)
@@ -193,7 +193,7 @@ def test_both_modalities_agree_with_the_loops(seed, pairs, count):
     assert actual.tolist() == pytest.approx(expected, rel=1e-10)
 
 
-def test_gradients_large_logits_half_precision_and_what_is_impossible():
+def test_gradients_large_logits_half_precision_and_invalid_input():
     rows = torch.randn(9, 3, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
     vectors, classifier = (part.clone().requires_grad_() for part in rows.split([4, 5]))
     labels = torch.tensor([0, 4, 2, 2])

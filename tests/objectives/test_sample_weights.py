@@ -39,7 +39,7 @@ def present(row):
     return [j for j in row.tolist() if j >= 0]
 
 
-def test_scores_and_shares_by_hand_and_blocks_of_columns_that_add_up(monkeypatch):
+def test_scores_and_shares_by_hand_and_in_blocks_of_columns(monkeypatch):
     """Three captions of three images at 0°, 60° and 90°, each the neighbour of the other two. Diversity of the
     first: neighbours at 60° and 90°, (1 + 2·cos 30° + 1) / 4. The neighbours of these are 0° and 90° (of the
     second) and 0° and 60° (of the third): cosines 1, 0, 1 and 0.5 with it."""
@@ -64,7 +64,7 @@ def test_scores_and_shares_by_hand_and_blocks_of_columns_that_add_up(monkeypatch
 
 @pytest.mark.parametrize("sampled", [False, True])
 @given(seed=st.integers(0, 10_000))
-def test_means_equal_the_double_sums(sampled, seed):
+def test_neighbour_scores_equal_double_sums(sampled, seed):
     values, owner, neighbours = neighbourhood(seed)
     second = sample_neighbours(neighbours, 2, torch.Generator().manual_seed(seed)) if sampled else neighbours
     actual = scores_of(values, owner, neighbours, second)
@@ -78,7 +78,7 @@ def test_means_equal_the_double_sums(sampled, seed):
 
 
 @given(seed=st.integers(0, 10_000), count=st.integers(1, 6))
-def test_a_draw_keeps_neighbours_without_repetition_and_leaves_no_place_empty(seed, count):
+def test_sampled_neighbours_are_distinct_and_fill_every_place(seed, count):
     _, _, neighbours = neighbourhood(seed)
     drawn = sample_neighbours(neighbours, count, torch.Generator().manual_seed(seed))
     assert drawn.shape == (len(neighbours), min(count, neighbours.shape[1]))
@@ -88,7 +88,7 @@ def test_a_draw_keeps_neighbours_without_repetition_and_leaves_no_place_empty(se
         assert set(drawn_rows) <= set(present(before))
 
 
-def test_a_pair_without_an_embedding_or_a_neighbour_weighs_like_the_average():
+def test_pairs_without_embedding_or_neighbours_get_the_mean_score():
     values, _, neighbours = neighbourhood(5, rows=9)
     rows = values.tolist()
     values[4] = torch.nan
@@ -108,7 +108,7 @@ def test_a_pair_without_an_embedding_or_a_neighbour_weighs_like_the_average():
 
 @pytest.mark.parametrize("modalities", MODALITIES)
 @given(seed=st.integers(0, 10_000), scale=st.floats(0.5, 200))
-def test_weights_agree_with_the_loops_and_sum_to_lambda(modalities, seed, scale):
+def test_weights_match_loops_and_sum_to_lambda(modalities, seed, scale):
     generator = torch.Generator().manual_seed(seed)
     images, texts = torch.rand(2, 7, generator=generator, dtype=torch.float64) * 2 - 1
     actual = pair_weights(images, texts, scale=scale, modalities=modalities)
@@ -154,7 +154,7 @@ def batch(seed, size):
 
 
 @given(seed=st.integers(0, 10_000), size=st.integers(4, 12), scale=st.floats(0.5, 100))
-def test_all_three_agree_with_the_loops_and_sum_to_lambda(seed, size, scale):
+def test_hal_mithun_and_amrani_weights_match_loops_and_sum_to_lambda(seed, size, scale):
     images, captions, ids = batch(seed, size)
     scores, names, negatives = images @ captions.T, ids.tolist(), ids[:, None] != ids
     sides = (images @ images.T).tolist(), (captions @ captions.T).tolist()
@@ -176,7 +176,7 @@ def others(size):
     return ~torch.eye(size, dtype=torch.bool)
 
 
-def test_ranks_hubs_and_density_by_hand():
+def test_rank_hub_and_density_weights_by_hand():
     """Three pairs. The first image ranks its caption last, also behind one with the same score; the other
     images and all captions rank their match first."""
     scores = torch.tensor([[0.1, 0.1, 0.3], [0.0, 0.9, 0.1], [0.0, 0.1, 0.9]])

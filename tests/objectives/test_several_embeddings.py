@@ -16,13 +16,13 @@ def samples(seed, batch=4, heads=3):
 
 
 @given(seed=st.integers(0, 10_000), heads=st.integers(1, 4))
-def test_heads_agree_with_the_loops(seed, heads):
+def test_head_diversity_matches_loops(seed, heads):
     residuals = samples(seed, heads=heads)[0]
     expected = list(map(reference.head_diversity, residuals.tolist()))
     assert head_diversity(residuals).tolist() == pytest.approx(expected, abs=1e-12)
 
 
-def test_heads_by_hand_and_gradients():
+def test_head_diversity_by_hand_and_its_gradients():
     """Orthogonal heads cost nothing whatever their length; three equal ones √6 / 9; the sign does not matter."""
     orthogonal, equal = torch.diag(torch.tensor([1.0, 2.0, 3.0])), torch.ones(3, 3)
     opposite = equal * torch.tensor([[1.0], [-1.0], [1.0]])
@@ -41,7 +41,7 @@ def test_heads_by_hand_and_gradients():
 
 
 @given(seed=st.integers(0, 10_000))
-def test_the_mean_share_is_the_discrepancy_of_the_loops(seed):
+def test_the_mean_discrepancy_matches_loops(seed):
     images, texts = normalise(samples(seed))
     expected = reference.discrepancy(images.flatten(0, 1).tolist(), texts.flatten(0, 1).tolist())
     shares = mean_discrepancy(images, texts, images, texts)

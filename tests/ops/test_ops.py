@@ -11,7 +11,7 @@ from coder_core import ops
 
 
 @pytest.mark.parametrize("length", [0.0, 1e-30, 1e-10])
-def test_a_row_without_direction_stays_zero_and_has_no_gradient(length):
+def test_rows_of_negligible_length_become_zero_without_gradient(length):
     rows = torch.tensor([[length, 0.0], [3.0, 4.0]], requires_grad=True)
     unit = ops.normalise(rows)
     unit.sum().backward()
@@ -22,7 +22,7 @@ def test_a_row_without_direction_stays_zero_and_has_no_gradient(length):
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_half_precision_is_raised_before_squaring_and_nan_passes_through(dtype):
+def test_half_precision_is_converted_before_squaring_and_nan_is_kept(dtype):
     """300² overflows float16."""
     unit = ops.normalise(torch.tensor([[300.0, 400.0], [float("nan"), 1.0]], dtype=dtype))
     assert unit.dtype == torch.float32
@@ -53,14 +53,14 @@ def test_gradients():
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64])
-def test_the_best_column_is_the_first_of_equal_ones_and_a_nan_is_never_passed_over(dtype):
+def test_the_best_column_is_the_first_maximum_or_nan(dtype):
     rows = [[0.0, 2.0, 2.0], [3.0, 1.0, 3.0], [5.0, float("nan"), 6.0]]
     columns = ops.best_columns(torch.tensor(rows, dtype=dtype, requires_grad=True))
     assert columns.tolist() == [1, 0, 1]
     assert (columns.dtype, columns.requires_grad) == (torch.int64, False)
 
 
-def test_the_mean_of_parts_gives_the_mean_of_all_cosines_between_parts():
+def test_mean_of_parts_gives_the_mean_cosine_between_parts():
     torch.manual_seed(2)
     first, second = ops.normalise(torch.randn(2, 3, 4, 5, dtype=torch.float64))
     lengths = torch.tensor([4, 1, 2])

@@ -18,7 +18,7 @@ from tests.support.precomp_folders import assert_refused
 from tests.support.run_folders import reseal
 
 
-def test_what_was_written_is_read(run):
+def test_an_analysis_is_read_back(run):
     analysis = open_analysis(run, "test", verify=True)
     assert (analysis.image_embeddings.shape, analysis.image_embeddings.dtype) == ((3, 4), np.float32)
     assert (analysis.image_of_text.tolist(), analysis.image_best.dtype) == ([0, 0, 1, 2, 2], np.int32)
@@ -33,7 +33,7 @@ def test_what_was_written_is_read(run):
     assert not analysis.image_embeddings.flags.writeable
 
 
-def test_a_large_array_that_is_cut_while_it_is_used_ends_no_process(run, tmp_path, monkeypatch):
+def test_truncating_an_array_in_use_does_not_crash_its_reader(run, tmp_path, monkeypatch):
     """Touching a mapped page that the file has lost would, so a copy is mapped; the next reader gets an error."""
     expected = np.array(open_analysis(run, "test").text_embeddings)
     monkeypatch.setattr(sealed, "MAPPED_BYTES", 0)
@@ -51,7 +51,7 @@ def test_a_large_array_that_is_cut_while_it_is_used_ends_no_process(run, tmp_pat
     assert_refused(r"npy: cannot be copied to .*no folder: .*CODER_CACHE", open_analysis, run, "test")
 
 
-def test_an_open_analysis_outlives_its_replacement_and_a_reader_meets_one_or_the_next(run):
+def test_readers_see_either_the_old_or_the_new_analysis(run):
     """The app holds the old arrays while evaluation writes new ones."""
     old = open_analysis(run, "test")
     before = np.array(old.image_embeddings)
@@ -67,7 +67,7 @@ def test_an_open_analysis_outlives_its_replacement_and_a_reader_meets_one_or_the
     assert values == sorted(values)
 
 
-def test_splits_are_listed_and_others_say_how_to_get_them(run):
+def test_splits_are_listed_and_errors_say_how_to_make_others(run):
     (run / "analysis" / "half").mkdir()
     (run / "analysis" / ".tmp-x").mkdir()
     assert list_splits(run) == ["test"]
@@ -95,7 +95,7 @@ ONE = {"shape": [1], "dtype": "<i8"}
         (lambda m: m.pop("metrics"), "lacks metrics"),
     ],
 )
-def test_a_manifest_is_not_believed(run, change, message):
+def test_an_invalid_manifest_with_a_valid_checksum_is_refused(run, change, message):
     """The changed manifest has the right checksum of itself."""
     path = run / "analysis" / "test" / "manifest.json"
     manifest = json.loads(path.read_text())
@@ -133,7 +133,7 @@ CONTENTS = {
 
 
 @pytest.mark.parametrize("name", CONTENTS)
-def test_a_sealed_file_that_is_no_array_of_its_size_is_refused_in_one_error(run, name):
+def test_a_sealed_file_that_is_not_its_array_is_refused_in_one_error(run, name):
     content, message = CONTENTS[name]
     file = run / "analysis" / "test" / "image_ranks.npy"
     file.write_bytes(content)
@@ -153,7 +153,7 @@ def test_a_sealed_file_that_is_no_array_of_its_size_is_refused_in_one_error(run,
         ({"a-b": np.zeros(1)}, "a table is named"),
     ],
 )
-def test_arrays_that_do_not_fit_are_not_written(run, changes, message):
+def test_mismatched_arrays_are_not_written(run, changes, message):
     with pytest.raises(ValueError, match=message):
         fill_analysis(run, "dev", **changes)
     assert list_splits(run) == ["test"]
@@ -171,7 +171,7 @@ def test_arrays_that_do_not_fit_are_not_written(run, changes, message):
         ("text_embeddings", 3, np.inf, "contains inf; expected finite numbers"),
     ],
 )
-def test_values_that_no_evaluation_writes_are_named_with_their_row(run, name, row, value, message):
+def test_impossible_values_are_named_with_their_row(run, name, row, value, message):
     """Matching checksums, which an attacker can compute, do not make values valid."""
     file = run / "analysis" / "test" / f"{name}.npy"
     array = np.load(file)

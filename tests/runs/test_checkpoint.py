@@ -19,7 +19,7 @@ from tests.runs.conftest import in_a_child, save_step
 from tests.support.precomp_folders import assert_refused
 
 
-def test_tensors_and_documents_come_back(tmp_path):
+def test_tensors_and_documents_are_read_back(tmp_path):
     store = SaveStore(tmp_path / "state", keep=1)
     assert store.newest() is None
     shared = torch.arange(12.0).view(3, 4)
@@ -41,7 +41,7 @@ def test_tensors_and_documents_come_back(tmp_path):
         assert_refused(f"has no {name}", read, "words")
 
 
-def test_saves_of_steps_not_taken_go_names_are_ordered_and_only_saves_are_pruned(tmp_path):
+def test_superseded_saves_are_removed_and_only_saves_are_pruned(tmp_path):
     """The save of step 30 was damaged and the run continued from 20: the next save is the newest."""
     store = SaveStore(tmp_path / "state", keep=2)
     for step in (20, 30):
@@ -64,7 +64,7 @@ def test_saves_of_steps_not_taken_go_names_are_ordered_and_only_saves_are_pruned
     assert sorted(path.name for path in store.folder.iterdir()) == ["100", "5.old", "90", "notes", "zz"]
 
 
-def test_nothing_is_saved_where_a_run_was_moved_away(tmp_path):
+def test_nothing_is_saved_after_a_run_was_moved(tmp_path):
     store, moved = SaveStore(tmp_path / "run" / "state", keep=2), tmp_path / "moved"
     (tmp_path / "run").mkdir()
     save_step(store, 20)
@@ -75,7 +75,7 @@ def test_nothing_is_saved_where_a_run_was_moved_away(tmp_path):
     assert SaveStore(moved / "state", keep=2).newest().name == "20"
 
 
-def test_a_save_of_the_same_name_is_replaced_and_one_that_was_set_aside_is_put_back(tmp_path):
+def test_a_save_is_replaced_by_name_and_one_set_aside_is_restored(tmp_path):
     store, other = SaveStore(tmp_path / "state", keep=2), SaveStore(tmp_path / "other", keep=2)
     save_step(store, 20)
     save_step(other, 20)
@@ -94,7 +94,7 @@ def test_a_save_of_the_same_name_is_replaced_and_one_that_was_set_aside_is_put_b
     assert [path.name for path in store.folder.iterdir()] == ["20"]
 
 
-def test_writers_side_by_side_wait_for_each_other(tmp_path):
+def test_concurrent_writers_wait_for_each_other(tmp_path):
     """A single writer removes the remains of killed writers, but nothing of a living one."""
     left = tmp_path / ".tmp-x-1-0123abcd"
     left.mkdir()
@@ -109,7 +109,7 @@ def test_writers_side_by_side_wait_for_each_other(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"]
 
 
-def test_a_reader_meets_one_save_or_the_next(memory_folder):
+def test_readers_see_either_the_old_or_the_new_save(memory_folder):
     """The best model of a run may be replaced while it is evaluated."""
     store = SaveStore(memory_folder / "best", keep=1)
     save_step(store, 1)
@@ -125,7 +125,7 @@ def test_a_reader_meets_one_save_or_the_next(memory_folder):
     assert len(set(seen)) > 5
 
 
-def test_every_file_can_be_read_by_whom_the_umask_lets_read(tmp_path):
+def test_file_modes_follow_the_umask(tmp_path):
     """For example, a colleague may evaluate the run."""
     before = os.umask(0o027)
     try:
@@ -135,7 +135,7 @@ def test_every_file_can_be_read_by_whom_the_umask_lets_read(tmp_path):
     assert {path.stat().st_mode & 0o777 for path in (tmp_path / "state" / "20").iterdir()} == {0o640}
 
 
-def test_what_cannot_be_saved_leaves_nothing_behind_and_a_run_is_created_once(tmp_path):
+def test_failed_saves_leave_nothing_behind_and_runs_are_created_once(tmp_path):
     store = SaveStore(tmp_path / "state", keep=1)
     for name in ("../1", ".tmp-1", "", "a/b", "1\n"):
         with pytest.raises(ValueError, match="named by its step"):
@@ -192,7 +192,7 @@ def killed(number, store, step):
 
 @pytest.mark.parametrize("step", [30, 20])
 @pytest.mark.parametrize("stopped", [interrupted, killed])
-def test_a_save_that_ends_at_any_line_loses_nothing(memory_folder, stopped, step):
+def test_a_save_interrupted_at_any_line_loses_nothing(memory_folder, stopped, step):
     """Step 30 is a new save, step 20 replaces one; after a kill the next writer cleans up."""
     for number in range(0, 1000, 5):
         store = SaveStore(memory_folder / f"{stopped.__name__}-{step}-{number}", keep=2)

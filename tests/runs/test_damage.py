@@ -46,7 +46,7 @@ def cut(content):
 
 
 @pytest.mark.parametrize(("harm", "times"), [(flip, 48), (cut, 24)])
-def test_flipped_bits_and_cuts_are_noticed_and_named(run, harm, times):
+def test_flipped_bits_and_truncation_are_detected_and_named(run, harm, times):
     assert read_everything(run) == []
     assert [event["step"] for event in read_history(run / "history.jsonl")] == [1, 2, 3, 4]
     random.seed(0)
@@ -81,7 +81,7 @@ def read_or_named(run, path):
     assert (status["state"], status["step"]) == ("finished", 20)
 
 
-def test_when_every_save_is_damaged_all_are_named_and_a_newer_format_is_not_passed_over(run):
+def test_all_damaged_saves_are_named_and_newer_formats_are_refused(run):
     paths = [run / "state" / step / "model.safetensors" for step in ("20", "10")]
     for path in paths:
         path.write_bytes(path.read_bytes()[:-1])
@@ -94,7 +94,7 @@ def test_when_every_save_is_damaged_all_are_named_and_a_newer_format_is_not_pass
         SaveStore(run / "state", keep=2).newest()
 
 
-def test_a_flipped_bit_in_any_array_is_named_and_arrays_are_read_once_while_their_files_stay(whole):
+def test_flipped_bits_in_arrays_are_named_and_unchanged_files_checked_once(whole):
     """The API of the pages does so even in the process that read the array before it was damaged."""
     for number, path in enumerate(sorted((whole / "analysis" / "dev").glob("*.npy"))):
         content = path.read_bytes()

@@ -42,7 +42,7 @@ def counted(monkeypatch):
     return layouts
 
 
-def test_what_is_kept_is_not_computed_again_and_its_key_holds_both_runs_and_parameters(tmp_path, counted):
+def test_results_are_cached_by_both_runs_and_their_parameters(tmp_path, counted):
     a, b = analysed(tmp_path, "a"), analysed(tmp_path, "b", seed=1)
     first = deriving.make_layouts([a], "dev", PCA)
     both = deriving.make_layouts([a, b], "dev", PCA)
@@ -89,7 +89,7 @@ def test_results_under_another_name_and_runs_on_other_samples_are_refused(tmp_pa
         derived_folder(a, "../x", "layout", {}, [open_analysis(a, "dev")])
 
 
-def test_a_new_analysis_leaves_nothing_stale(tmp_path):
+def test_a_new_analysis_removes_stale_results(tmp_path):
     run = analysed(tmp_path, "a")
     old = deriving.make_layouts([run], "dev", PCA)[0][0]
     kept = deriving.make_clusters(run, "dev", ClusterSettings(3))[0]
@@ -102,7 +102,7 @@ def test_a_new_analysis_leaves_nothing_stale(tmp_path):
     assert not kept.path.exists()
 
 
-def test_the_commands_write_progress_that_is_read_whatever_it_holds(tmp_path, capsys):
+def test_commands_write_progress_and_invalid_progress_files_are_ignored(tmp_path, capsys):
     a, b = analysed(tmp_path, "a"), analysed(tmp_path, "b", seed=1)
     file = tmp_path / "progress.json"
     assert project.main([str(a), str(b), "--method", "pca", "--progress", str(file)]) == 0
@@ -145,7 +145,7 @@ def neighbourhood(data, *, captions=None, progress=silent, **values):
     return train_neighbourhood(config, captions or split.captions, split.image_of_text, progress=progress)
 
 
-def test_other_captions_another_n_or_another_space_are_another_search(data, cache, tmp_path):
+def test_other_captions_counts_or_spaces_start_another_search(data, cache, tmp_path):
     model = write_tiny_bert(tmp_path / "model", WORDS)
     split = read_split(data, "train")
     neighbourhood(data)
@@ -158,7 +158,7 @@ def test_other_captions_another_n_or_another_space_are_another_search(data, cach
     assert len(list(cache.iterdir())) == 5  # settings that do not affect the neighbours start no search
 
 
-def test_an_interrupted_search_leaves_nothing_and_a_second_one_searches_nothing(data, cache):
+def test_interrupted_searches_leave_nothing_and_finished_ones_are_cached(data, cache):
     def interrupt(done, total, what=""):
         if what == "finding semantic neighbours":
             raise KeyboardInterrupt

@@ -19,7 +19,7 @@ def path(tmp_path):
     return tmp_path / HISTORY
 
 
-def test_events_come_back_in_order_one_row_of_a_frame_each_until_the_history_is_closed(path):
+def test_events_are_read_in_order_and_closed_histories_are_not_written(path):
     assert read_history(path) == []
     with HistoryWriter(path) as history:
         history.write("start", command=["train", "demo"])
@@ -38,7 +38,7 @@ def test_events_come_back_in_order_one_row_of_a_frame_each_until_the_history_is_
     assert len(read_frame(path.parent, "stop")) == 0
 
 
-def test_a_torn_last_line_is_not_read_and_is_cut_by_the_next_writer(path):
+def test_a_truncated_last_line_is_ignored_and_removed_by_the_next_writer(path):
     with HistoryWriter(path) as history:
         history.write("step", step=1, loss=1.0)
     whole = path.read_bytes()
@@ -76,7 +76,7 @@ def test_steps_and_epochs_repeated_after_a_kill_appear_once(path):
         (lambda lines: [*lines[:3], lines[3].replace("2", "3", 1), *lines[4:]], ["line 4"]),
     ],
 )
-def test_lost_and_damaged_lines_are_told(path, keep, problems):
+def test_missing_and_damaged_lines_are_reported(path, keep, problems):
     with HistoryWriter(path) as history:
         history.write("start", step=0)
         for epoch in (1, 2, 3):
@@ -91,7 +91,7 @@ def test_lost_and_damaged_lines_are_told(path, keep, problems):
     assert "line 4" not in problems or [step for step, _ in steps(path)] == [10, 30]
 
 
-def test_lines_of_another_run_and_lines_without_a_checksum_are_left_out_and_named(tmp_path):
+def test_lines_of_another_run_or_without_a_checksum_are_ignored_and_named(tmp_path):
     one, two = (write_sealed(tmp_path / name, {"config.toml": name}) for name in ("one", "two"))
     for run in (one, two):
         with HistoryWriter(run / HISTORY) as history:

@@ -29,7 +29,7 @@ class Heard:
 
 
 @pytest.mark.parametrize("subject", SUBJECTS)
-def test_what_is_no_plain_file_at_any_place_stops_every_writer(tmp_path, subject, capsys, monkeypatch):
+def test_links_pipes_and_other_special_files_stop_every_writer(tmp_path, subject, capsys, monkeypatch):
     """Every place gets one kind and two doors; `make attack` tries every kind at every place, at all doors."""
     monkeypatch.setenv("CODER_CHECKPOINTS", "")  # the doors of jobs set it
     whole, kinds = SUBJECTS[subject], cycle(MADE)
@@ -49,7 +49,7 @@ def run(tmp_path):
     return surroundings(tmp_path, "run")
 
 
-def test_small_files_are_written_through_no_link_even_unchecked(run, tmp_path):
+def test_small_files_are_never_written_through_links(run, tmp_path):
     """The last line of defence, should a link appear after the check."""
     outside, folder = tmp_path / "outside", tmp_path / "folder"
     folder.mkdir()
@@ -70,7 +70,7 @@ def test_small_files_are_written_through_no_link_even_unchecked(run, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["history.jsonl", ".lock", ".tmp-status.json"])
-def test_what_is_written_in_place_is_no_hard_link(run, tmp_path, name, capsys):
+def test_files_written_in_place_must_not_be_hard_links(run, tmp_path, name, capsys):
     """Otherwise a file elsewhere would change with it. Files that are replaced, or only read, may have hard links."""
     outside = tmp_path / "outside"
     path = put(run, name, lambda path: path.hardlink_to(outside / "dotfile"))

@@ -61,7 +61,7 @@ def configure(run, **tables):
     reseal(run)
 
 
-def test_a_model_name_of_a_stranger_is_asked_of_nobody(run, requests):
+def test_a_model_named_by_a_run_is_never_downloaded_unasked(run, requests):
     configure(run, model={"text_encoder": "bert", "bert": "somebody/x"})
     for message, use in (
         ("is not on this machine.*hf download", lambda: open_run(run).search("a red ring", split="dev")),
@@ -75,7 +75,7 @@ def test_a_model_name_of_a_stranger_is_asked_of_nobody(run, requests):
     assert requests != []
 
 
-def test_a_bert_on_this_machine_is_opened_without_a_request(tmp_path, requests, monkeypatch):
+def test_a_local_bert_is_opened_without_a_request(tmp_path, requests, monkeypatch):
     """It is found by its folder, and by its name if it was downloaded before."""
     data = write_tiny_data(tmp_path / "data")
     bert = write_tiny_bert(tmp_path / "bert", WORDS)
@@ -123,7 +123,7 @@ STRANGE = {
 
 
 @pytest.mark.parametrize("kind", STRANGE)
-def test_no_pipe_device_or_endless_file_is_read(run, kind):
+def test_pipes_devices_and_endless_files_are_not_read(run, kind):
     assert open_everything(run) == []
     for file in FILES:
         [path] = run.glob(file)
@@ -149,14 +149,14 @@ OF_STATES = [
 
 
 @pytest.mark.parametrize(("tables", "place"), [*SIZES, *OF_STATES])
-def test_sizes_are_compared_with_what_is_saved_before_memory_is_taken(run, tables, place):
+def test_sizes_are_compared_with_saved_weights_before_memory_is_allocated(run, tables, place):
     configure(run, **tables)
     assert_refused(place, continue_run, run, None, quiet())
     if (tables, place) in SIZES:
         assert_refused(place, load_model, run)
 
 
-def test_nesting_is_named(run):
+def test_deeply_nested_files_are_named(run):
     deep = "[" * 100_000 + "]" * 100_000
     for file in [*TEXTS, "state/*/position.json"]:
         path = next(run.glob(file))
@@ -172,7 +172,7 @@ def test_nesting_is_named(run):
             changed.write_bytes(content)
 
 
-def test_a_caption_of_a_megabyte_is_cut_and_captions_and_names_that_are_none_are_named(run):
+def test_huge_captions_are_cut_and_invalid_captions_or_names_refused(run):
     folder = run / "analysis" / "dev"
 
     def write(file, value):

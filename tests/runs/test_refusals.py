@@ -32,7 +32,7 @@ def store(tmp_path):
     return store
 
 
-def test_a_full_disk_says_what_is_needed_also_before_writing(store):
+def test_a_full_disk_is_reported_with_the_bytes_needed(store):
     """A file-size limit stops the write half-way, as a full disk does."""
     weights = torch.ones(250_000)
 
@@ -67,7 +67,7 @@ def enter(lock):
         pass
 
 
-def test_a_second_writer_is_refused_and_told_who_writes(tmp_path):
+def test_a_second_writer_is_refused_and_the_first_one_named(tmp_path):
     refused = rf"is being written by process {os.getpid()} on .* since 2\d\d\d-"
     with RunLock(tmp_path):
         assert json.loads((tmp_path / ".lock.json").read_text())["pid"] == os.getpid()
@@ -84,7 +84,7 @@ def state_of(run):
     return status["state"], status["step"]
 
 
-def test_running_of_a_dead_process_reads_as_interrupted_also_when_its_pid_is_used_again(tmp_path):
+def test_the_run_of_a_dead_process_is_interrupted_even_if_its_pid_is_reused(tmp_path):
     """A new process with the same number differs from the old one by its start time."""
     assert read_status(tmp_path) is None
     write_status(tmp_path, "running", step=3, steps=10)

@@ -23,7 +23,7 @@ DATA = FINISHED_RUNS / "data"
 RUNS = ["whole", "weighted"]
 
 
-def test_before_the_first_evaluation_the_newest_intact_state_serves(stored):
+def test_before_the_first_evaluation_the_newest_intact_state_is_loaded(stored):
     run = stored / "weighted"
     shutil.rmtree(run / "best")
     (last,) = SaveStore(run / "state", keep=2).names()
@@ -51,7 +51,7 @@ def test_weights_of_another_model_are_refused_by_name_and_shape():
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_one_is_listed_opens_encodes_and_is_evaluated_again(stored, name):
+def test_a_stored_run_is_listed_opened_and_evaluated_again(stored, name):
     listed = {run.name: run for run in list_runs(stored)}
     assert sorted(listed) == sorted(RUNS)
     assert (listed[name].state, listed[name].fault, listed[name].splits) == ("finished", "", ("dev",))
@@ -77,7 +77,7 @@ def test_one_is_listed_opens_encodes_and_is_evaluated_again(stored, name):
     np.testing.assert_allclose(loaded.encode_text(after.captions), after.text_embeddings, atol=1e-6)
 
 
-def test_what_was_derived_is_found(whole):
+def test_stored_layouts_and_clusters_are_found(whole):
     analysis = open_analysis(whole, "dev")
     layout = read_layout(layout_folder(whole, "dev", LayoutSettings("pca"), analysis))
     clusters = read_clusters(clusters_folder(whole, "dev", ClusterSettings(4), analysis))
