@@ -41,7 +41,7 @@ def cluster_pairs(
     if settings.clusters > len(texts):
         problem = f"is {settings.clusters:,} for {len(texts):,} image-caption pairs"
         raise InputError.at("--clusters", problem, "at most one per pair", "ask for fewer clusters")
-    progress(0, 1, "adding every caption to its image")
+    progress(0, 1, "adding embeddings of images and captions")
     drawn = stratified((len(texts),), MOST_PAIRS_A_CENTROID * settings.clusters, settings.seed)
     pairs = unit_rows(texts[drawn] + images[np.asarray(image_of_text)[drawn]])
     model = faiss_kmeans(pairs, settings.clusters, iterations=1, seed=settings.seed, plus_plus=True)
