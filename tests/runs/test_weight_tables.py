@@ -52,7 +52,7 @@ def arrays(folder, *names):
     return [np.load(folder / f"{name}.npy", allow_pickle=False) for name in names]
 
 
-def test_raw_scores_and_weights_are_those_of_the_loops_on_the_neighbours_in_the_split(run, data):
+def test_scores_and_weights_of_a_split_match_reference_loops(run, data):
     split = read_split(data, "dev")
     embeddings, scores = ("image_embeddings", "text_embeddings"), ("weight_diversity", "weight_discrepancy")
     folder = run / "analysis" / "dev"
@@ -102,7 +102,7 @@ def known_scores(run):
     return SplitEmbeddings(*arrays(run / "analysis" / "dev", "image_embeddings", "text_embeddings"))
 
 
-def test_weights_of_a_batch_and_random_ones_are_drawn_and_none_are_none(data, run):
+def test_weights_of_random_batches_of_the_random_control_and_of_no_weighting(data, run):
     """18 captions of dev in two batches of 9."""
     split, known = read_split(data, "dev"), known_scores(run)
     config = changed(load_model(run).config, sample_weights="mithun")
@@ -124,7 +124,7 @@ def test_weights_of_a_batch_and_random_ones_are_drawn_and_none_are_none(data, ru
 
 
 @pytest.mark.parametrize("kind", ["diversity", "hal"])
-def test_a_run_with_several_embeddings_has_them_too(data, tmp_path, kind):
+def test_runs_with_several_embeddings_have_weights_too(data, tmp_path, kind):
     run = start_run(weighted(data, sample_weights=kind, embeddings=2, epochs=1), tmp_path, quiet())
     folder = run / "analysis" / "dev"
     (weights,) = arrays(folder, "sample_weight")
@@ -134,7 +134,7 @@ def test_a_run_with_several_embeddings_has_them_too(data, tmp_path, kind):
     assert (folder / "weight_diversity.npy").exists() == (kind == "diversity")
 
 
-def test_a_missing_text_space_is_named(run, data, capsys):
+def test_a_truncated_text_space_is_named(run, data, capsys):
     whole = (run / "text_space.json").read_bytes()
     (run / "text_space.json").write_bytes(whole[:-2])
     try:
@@ -152,7 +152,7 @@ def written():
     return plain | arrays, json.loads(json.dumps(documents["concepts"]))
 
 
-def test_folders_without_the_branch_stay_version_1_and_those_with_it_are_version_2(tmp_path):
+def test_analyses_with_concepts_have_version_2_and_others_version_1(tmp_path):
     """A reader of version 1 would take the ranks of the mixture for those of the instance branch."""
     assert json.loads((fill_analysis(tmp_path / "plain") / "manifest.json").read_text())["version"] == 1
     assert open_analysis(tmp_path / "plain", "test").concepts is None
@@ -187,13 +187,13 @@ def shorten(name, rows):
         (lambda a, d: d.update(counts=["1"] * 5), "key counts: does not name 5 concepts"),
     ],
 )
-def test_tables_that_do_not_fit_are_refused_by_name(change, message):
+def test_invalid_concept_tables_are_refused_by_name(change, message):
     arrays, document = written()
     change(arrays, document)
     assert_refused(message, read_concept_tables, arrays, document, 0.9, "here")
 
 
-def test_large_attention_keeps_the_strongest_and_values_that_do_not_fit_are_refused(monkeypatch):
+def test_large_attention_keeps_only_the_strongest_and_invalid_values_are_refused(monkeypatch):
     for beta in (None, "0.9", True, 1.2, float("nan")):
         assert_refused("key beta: is", read_concept_tables, *written(), beta, "here")
     monkeypatch.setattr(writing, "ATTENTION_BYTES", 0)
@@ -218,7 +218,7 @@ def test_large_attention_keeps_the_strongest_and_values_that_do_not_fit_are_refu
 NAMES = {name for name in TABLES if name.startswith("cluster_")}
 
 
-def test_by_hand():
+def test_cluster_tables_by_hand():
     """Pair 0 is between the axes, nearer to the first; the classifier has the axes in reverse order. Image 1 and
     caption 1 are the second axis. If there is a concept branch, its embeddings are classified."""
     images = np.array([[1.0, 0.0], [0.0, 1.0]], np.float32)
@@ -234,7 +234,7 @@ def test_by_hand():
         assert tables == expected
 
 
-def test_a_finished_run_has_those_of_its_best_save_and_before_it_those_of_the_state(whole):
+def test_cluster_tables_come_from_the_best_save_or_else_the_state(whole):
     analysis, prototypes = open_analysis(whole, "dev"), read_prototypes(whole, load_model(whole).fingerprint)
     assert set(analysis.arrays) >= NAMES
     texts = torch.from_numpy(analysis.text_embeddings.copy())

@@ -137,7 +137,7 @@ LOADED = ["config.toml", "words.json", "concepts.json", "best/*/manifest.json"]
     [("whole", file) for file in dict.fromkeys([*LISTED, *LOADED])]
     + [("weighted", "analysis/dev/weighting.json")],
 )
-def test_a_value_of_another_kind_takes_down_nothing(root, name, file):
+def test_values_of_another_type_crash_no_reader(root, name, file):
     """The run is listed and shown beside the others, or its model is loaded, if these read the file."""
     [path] = (root / name).glob(file)
 
@@ -150,7 +150,7 @@ def test_a_value_of_another_kind_takes_down_nothing(root, name, file):
     assert harm(path, read) > 5
 
 
-def test_derived_results_are_read_or_named(root):
+def test_corrupted_derived_results_are_read_or_named(root):
     run = root / "whole"
     analysis = open_analysis(run, "dev")
     layout = layout_folder(run, "dev", LayoutSettings("pca"), analysis)
@@ -170,7 +170,7 @@ def test_derived_results_are_read_or_named(root):
     assert (of_file.file, table["nDCG@10"].tolist()) == ("q.txt", [(7.0,) * 3])
 
 
-def test_keys_that_take_the_parser_long_are_refused_before(root):
+def test_keys_that_are_slow_to_parse_are_refused(root):
     """Parsing a key with 50,000 dots takes a minute, even in a small file; a file of many keys is too large."""
     config = root / "whole" / "config.toml"
     faults = {"nested too deeply": ".".join("a" * 20_000) + " = 1", "at most 65,536": "a.b.c = 1\n" * 9_000}
@@ -182,7 +182,7 @@ def test_keys_that_take_the_parser_long_are_refused_before(root):
         use(root, "whole")
 
 
-def test_a_process_number_that_is_none_is_named(root):
+def test_an_invalid_process_id_is_named(root):
     key = run_key(root / "whole")
     for pid in ("1e400", "-1", '"x"', "99999999999999999999999", "null", "true"):
         status = f'{{"state":"running","pid":{pid},"started":1.0,"host":"{os.uname().nodename}"}}'
@@ -194,7 +194,7 @@ def test_a_process_number_that_is_none_is_named(root):
     use(root, "whole")
 
 
-def test_a_state_of_other_values_or_without_a_moment_is_not_continued(root, capsys):
+def test_states_with_invalid_values_or_missing_moments_are_not_resumed(root, capsys):
     newest = max((root / "whole" / "state").iterdir(), key=lambda path: int(path.name))
     tensors = load_file(newest / "optimizer.safetensors")
     del tensors[next(key for key in tensors if key.endswith(".exp_avg"))]
@@ -221,7 +221,7 @@ def listed_and_opened(root):
 
 
 @pytest.mark.parametrize("place", [".", "analysis", "analysis/dev", "config.toml", "status.json"])
-def test_a_folder_without_rights_is_named_in_its_own_row(root, public_folder, place):
+def test_an_unreadable_folder_is_named_in_its_own_row(root, public_folder, place):
     """If root runs the tests, who may read everywhere, another user lists the runs."""
     root = Path(shutil.copytree(root, public_folder / "runs"))
     closed = root / "whole" / place
@@ -236,7 +236,7 @@ def test_a_folder_without_rights_is_named_in_its_own_row(root, public_folder, pl
     assert "ermission denied" in damaged
 
 
-def test_a_lost_history_is_told_when_training_goes_on(root, capsys):
+def test_a_damaged_history_is_reported_on_resume(root, capsys):
     history = root / "whole" / "history.jsonl"
     lines = history.read_text().splitlines(keepends=True)
     damaged = lines[1].replace("5", "6", 1)

@@ -37,7 +37,7 @@ IMITATIONS = ("dr", "rkd", "dml", "dino", "dino-reversed")
         *(("am", {"loss": loss}) for loss in ("btr-hardest", "infonce", "cmpm", "polynomial", "dcl")),
     ],
 )
-def test_it_comes_on_top_of_any_loss_as_a_sum_over_the_batch(data, form, values):
+def test_boosting_is_added_to_any_loss_as_a_sum_over_the_batch(data, form, values):
     """A combined form is the mean of two."""
     usual = {"boosting_weight": 0.5, "boosting_margin": 0.4, "boosting_split": 0.3}
     usual |= {"boosting_temperature": 0.3, "boosting_teacher_temperature": 0.2}
@@ -56,7 +56,7 @@ def test_it_comes_on_top_of_any_loss_as_a_sum_over_the_batch(data, form, values)
     assert actual.parts == plain.parts
 
 
-def test_soft_margins_and_literal_negatives_reach_the_loss_once_it_has_started(data):
+def test_boosting_and_its_switches_take_effect_only_after_its_start(data):
     """γ is so large that the soft one is smaller everywhere; the second pair is of the first one's image."""
     config = boosted(data, dropout=False, boosting="as", boosting_margin=3.0)
     prepared, boosting = started(config)
@@ -81,7 +81,7 @@ def test_soft_margins_and_literal_negatives_reach_the_loss_once_it_has_started(d
     assert not same(before, weights(boosting.branch))
 
 
-def test_the_teacher_reads_without_dropout_and_takes_no_random_number_from_the_target(data):
+def test_the_teacher_has_no_dropout_or_gradient_and_draws_no_random_numbers(data):
     """It gets no gradient. A moving teacher normalises by the batch, a fixed one by its stored statistics."""
     config = boosted(data)
     prepared, boosting = started(config)
@@ -102,7 +102,7 @@ def trainer_of(config, folder):
     return Trainer(config, folder, prepare(config), torch.device("cpu"), quiet())
 
 
-def test_the_teacher_follows_on_the_cosine_and_every_branch_clips_its_own_gradient(data, tmp_path):
+def test_the_teacher_follows_the_cosine_and_branches_clip_separately(data, tmp_path):
     trainer = trainer_of(boosted(data), tmp_path)
     expected = {name: value.detach().double() for name, value in trainer.model.named_parameters()}
     for step, batch in enumerate(trainer.prepared.batches.stream(0, 3)):
@@ -130,7 +130,7 @@ def finished(data, tmp_path_factory):
     return start_run(config, tmp_path_factory.mktemp("anchors"), quiet())
 
 
-def test_a_teacher_near_its_random_start_is_warned_of_with_a_start_that_fits(data):
+def test_too_high_a_teacher_momentum_gives_a_warning_with_one_that_fits(data):
     """Flickr8k's eight epochs are 1,872 steps: 95% of the random start would remain. The preset for boosting differs from
     its baseline only by boosting, and its momentum fits."""
     preset, baseline = (PRESETS[f"flickr8k-{name}"].config for name in ("boosted", "baseline"))
@@ -194,7 +194,7 @@ def test_the_teacher_may_have_moved_but_not_changed(data, finished, tmp_path):
     assert_same_run(stopped, whole)
 
 
-def test_a_teacher_that_is_another_model_sets_margins_but_gives_no_start(data, finished):
+def test_a_teacher_of_another_model_sets_margins_but_gives_no_start(data, finished):
     shape = r"(?s)--boosting-start.*\n.*linear\.weight has shape \(8, 6\); expected \(12, 6\)"
     for values, message in (({"dimension": 12}, shape), ({"region_norm": "rms"}, "first: .*norm none.*rms")):
         config = offline(data, finished, **values)
@@ -204,7 +204,7 @@ def test_a_teacher_that_is_another_model_sets_margins_but_gives_no_start(data, f
         assert take(prepared, boosting, scratch, prepared.batches(0)).parts["boosting-am"] > 0
 
 
-def test_an_unfit_teacher_is_refused_before_anything_is_written(data, finished, tmp_path):
+def test_an_incompatible_teacher_is_refused_before_anything_is_written(data, finished, tmp_path):
     """It is not a finished run with the same words and features."""
     stopped = stop_during(finished, tmp_path / "stopped", 7)
     broader = Path(shutil.copytree(data, tmp_path / "broader"))
@@ -235,7 +235,7 @@ NAMES, EARLIER = ("branch-1 ", "branch-2 ", ""), {1: (0,), 2: (0, 1)}
 @pytest.mark.parametrize(
     ("form", "teachers"), [("rm", EARLIER), ("am", EARLIER), ("dml", {0: (1, 2), 1: (0, 2), 2: (0, 1)})]
 )
-def test_every_branch_is_set_against_all_before_it_and_their_losses_are_averaged(data, form, teachers):
+def test_every_branch_learns_from_all_earlier_ones_by_the_mean_loss(data, form, teachers):
     """In mutual learning, against all others. A branch without teachers has no such loss. The total is the sum of every
     branch's raw loss and boosting."""
     config = online(data, dropout=False, boosting=form, boosting_weight=0.5)
@@ -254,7 +254,7 @@ def test_every_branch_is_set_against_all_before_it_and_their_losses_are_averaged
     assert losses.total.item() == pytest.approx(8 * (sum(raw) + 0.5 * sum(actual.values())), rel=1e-4)
 
 
-def test_branches_start_from_other_seeds_and_learn_by_their_own_losses_alone(data):
+def test_branches_have_their_own_seeds_and_losses(data):
     """The margins of later branches give an earlier one no gradient: the first of two trains as if it were alone."""
     gradients = []
     for margin in (0.2, 5.0):

@@ -41,7 +41,7 @@ def first_losses(prepared, config):
 @pytest.mark.parametrize(
     ("loss", "diversity"), [("dcl", "std"), ("dcl", "entropy"), ("dcl-i", "none"), ("infonce", "std")]
 )
-def test_its_loss_is_one_symmetric_dcl_over_the_batch(data, loss, diversity):
+def test_the_concept_loss_is_one_symmetric_dcl_over_the_batch(data, loss, diversity):
     """Diversity is over the batch only, whatever bank the instance branch has; DCL_I if the instance loss is DCL_I."""
     switches = {"loss": loss, "temperature": 0.2, "weight_concept": 0.5}
     if diversity != "none":
@@ -58,7 +58,7 @@ def test_its_loss_is_one_symmetric_dcl_over_the_batch(data, loss, diversity):
     assert losses.per_pair.shape == (8,)
 
 
-def test_the_bank_changes_nothing_in_the_loss_and_the_twin_never_runs_the_branch(data):
+def test_the_bank_leaves_the_concept_loss_alone_and_the_twin_skips_the_branch(data):
     config = concept_config(data, **STILL)
     prepared, memory = with_memory(config)
     without = first_losses(prepared, config).parts["dcl-concept"]
@@ -80,7 +80,7 @@ def test_the_bank_changes_nothing_in_the_loss_and_the_twin_never_runs_the_branch
     assert not torch.equal(twin.image_weight, before)
 
 
-def test_every_weight_gets_a_gradient_also_when_the_loss_counts_for_nothing(data):
+def test_every_weight_gets_a_gradient_even_if_the_loss_has_weight_zero(data):
     """Several processes wait for the gradients of all weights."""
     for weight in (1.0, 0.0):
         config = concept_config(data, bank_size=0, weight_concept=weight)
@@ -89,7 +89,7 @@ def test_every_weight_gets_a_gradient_also_when_the_loss_counts_for_nothing(data
         assert [name for name, p in prepared.model.named_parameters() if p.grad is None] == []
 
 
-def test_concepts_come_from_the_train_captions_alone(whole, data, tmp_path):
+def test_concepts_come_only_from_the_train_captions(whole, data, tmp_path):
     """Other dev captions give the same concepts and counts; a run keeps its own."""
     config, _ = read_config(whole)
     other = shutil.copytree(data, tmp_path / "other")
@@ -105,7 +105,7 @@ def test_concepts_come_from_the_train_captions_alone(whole, data, tmp_path):
     assert {"concepts.json", "concepts.safetensors"} <= set(SealedFolder(whole).manifest["files"])
 
 
-def test_a_list_may_move_or_vanish_once_the_run_has_begun(data, tmp_path):
+def test_a_deleted_concept_list_does_not_stop_a_resume(data, tmp_path):
     path = tmp_path / "list.json"
     path.write_text(json.dumps({"objects": ["star", "ring"], "motions": ["runs"]}))
     run = start_run(concept_config(data, concept_list=str(path), epochs=1), tmp_path / "runs", quiet())

@@ -50,7 +50,7 @@ def test_no_kill_loses_a_run(driven, memory_folder, whole):
         assert set(resumed) <= saved | {0}  # it resumed exactly from the newest save
 
 
-def test_signals_save_and_leave(driven, memory_folder, whole):
+def test_signals_save_and_exit(driven, memory_folder, whole):
     entries = {entry["name"]: entry for entry in driven["signals"]}
     for name in ("SIGTERM", "SIGINT", "once"):
         assert (entries[name]["code"], entries[name]["state"]) == (3, "stopped")
@@ -63,7 +63,7 @@ def test_signals_save_and_leave(driven, memory_folder, whole):
         assert_same_run(memory_folder / "runs" / "signals" / name, whole)
 
 
-def test_features_that_shrink_are_named(driven, memory_folder, whole):
+def test_feature_files_that_shrink_are_named(driven, memory_folder, whole):
     """Touching a mapped page beyond the end of its file would kill the process."""
     for entry in driven["shrinks"]:
         run, status = memory_folder / "runs" / "shrinks" / entry["name"], entry["status"]

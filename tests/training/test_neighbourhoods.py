@@ -55,7 +55,7 @@ def looped_weights(part, config, pairs):
     ("kind", "modalities"),
     [(kind, "difference") for kind in KINDS] + [("combined", kind) for kind in ("sum", "image", "text")],
 )
-def test_weights_of_a_batch_agree_with_the_loops(data, kind, modalities):
+def test_weights_of_a_batch_match_reference_loops(data, kind, modalities):
     config = weighted(data, sample_weights=kind, weight_modalities=modalities, diversity_share=3.0)
     prepared, part = filled(config)
     part.begin_epoch(1)
@@ -67,7 +67,7 @@ def test_weights_of_a_batch_agree_with_the_loops(data, kind, modalities):
 
 
 @pytest.mark.parametrize("loss", ["npairs-hinge", "btr-sum", "btr-hardest", "infonce", "dcl", "dcl-i"])
-def test_a_weight_multiplies_its_pair_in_every_loss_and_nothing_else(data, loss):
+def test_a_weight_multiplies_only_its_own_pair_in_every_loss(data, loss):
     config = weighted(data, dropout=False, loss=loss)
     prepared, part = filled(config)
     part.begin_epoch(1)
@@ -84,7 +84,7 @@ def test_a_weight_multiplies_its_pair_in_every_loss_and_nothing_else(data, loss)
     assert ours.parts == plain.parts  # the reported loss is not weighted
 
 
-def test_the_first_epoch_is_that_of_a_run_without_weights(data, tmp_path):
+def test_the_first_epoch_equals_that_of_a_run_without_weights(data, tmp_path):
     """Bit for bit, if λ is the batch size. From the second epoch on the runs differ."""
     runs = []
     for kind in ("none", "diversity"):
@@ -99,7 +99,7 @@ def test_the_first_epoch_is_that_of_a_run_without_weights(data, tmp_path):
     assert [torch.equal(*both) for both in zip(*runs, strict=True)] == [True] * 5 + [False] * 2
 
 
-def test_the_cache_holds_what_the_steps_embedded_and_no_failed_step(data):
+def test_the_cache_contains_only_embeddings_of_completed_steps(data):
     config = weighted(data, dropout=False)
     prepared, part = begun(config)
     batch = prepared.batches(0)
@@ -116,7 +116,7 @@ def test_the_cache_holds_what_the_steps_embedded_and_no_failed_step(data):
     assert not any(value.requires_grad for value in part.state_dict().values())
 
 
-def test_neighbours_of_neighbours_and_random_weights_are_drawn_anew_every_epoch(data):
+def test_neighbours_of_neighbours_and_random_weights_are_redrawn_every_epoch(data):
     config = weighted(data, sample_weights="discrepancy", neighbours_of_neighbours=2 * COUNT)
     scores = []
     for epoch in (1, 2, 1):
@@ -147,7 +147,7 @@ def test_neighbours_of_neighbours_and_random_weights_are_drawn_anew_every_epoch(
     assert not any(torch.equal(control, other) for other in (method, later))
 
 
-def test_the_weightings_of_others_read_the_batch_alone(data):
+def test_weightings_of_other_papers_use_only_the_batch(data):
     config = weighted(data, dropout=False, sample_weights="none")
     prepared = prepare(config)
     batch = prepared.batches(1)
@@ -167,7 +167,7 @@ def test_the_weightings_of_others_read_the_batch_alone(data):
         torch.testing.assert_close(ours, plain * torch.tensor(expected), rtol=1e-4, atol=1e-7)
 
 
-def test_within_modality_losses_agree_with_the_loops(data):
+def test_within_modality_losses_match_reference_loops(data):
     """The positive is the cached embedding of one random neighbour; negatives are the samples of other images in the batch,
     except neighbours. The first epoch has no such loss."""
     config = weighted(data, dropout=False, sample_weights="none", within_image=0.3, within_text=0.7)
@@ -200,7 +200,7 @@ def test_within_modality_losses_agree_with_the_loops(data):
 
 
 @pytest.mark.parametrize("several", [{"embeddings": 3}, {"scorer": "interaction"}])
-def test_samples_of_several_vectors_are_cached_by_the_mean_of_their_parts(data, several):
+def test_samples_of_several_vectors_are_cached_as_their_mean(data, several):
     """So that all N² · K² cosines of a double sum are averaged."""
     config = weighted(data, dropout=False, within_text=0.5, **several)
     prepared, part = filled(config)
@@ -221,7 +221,7 @@ def test_samples_of_several_vectors_are_cached_by_the_mean_of_their_parts(data, 
     torch.testing.assert_close(part.cache.images[batch.image_ids[-1]], images[-1].mean(0), **near)
 
 
-def test_fewer_neighbours_than_asked_for_are_told(data):
+def test_fewer_neighbours_than_requested_are_reported(data):
     """40 captions of 20 images: 38 at most."""
     faults = prepare(weighted(data, neighbours=200)).faults
     (fault,) = [fault for fault in faults if fault.place == "--neighbours"]

@@ -47,14 +47,14 @@ COSINE = [0.5 * (1 + math.cos(math.pi * step / 8)) for step in range(8)]
         ({"schedule": "plateau", "warmup_steps": 2}, [0.5, 1.0, 1.0, 0.1, 0.1, 0.1, 0.01, 0.01, 0.01]),
     ],
 )
-def test_the_rate_of_every_step(values, expected):
+def test_learning_rate_schedules_by_hand(values, expected):
     config, steps = TrainingConfig(learning_rate=1.0, **values), len(expected)
     plateaus = [step // 3 for step in range(steps)]  # only that schedule reads them
     rates = [optim.learning_rate(step, steps, config, plateaus[step]) for step in range(steps)]
     assert rates == pytest.approx(expected)
 
 
-def test_the_optimizer_takes_the_steps_of_pytorchs_without_its_compiler(monkeypatch):
+def test_eager_adamw_equals_pytorchs_without_importing_its_compiler(monkeypatch):
     gradients = [torch.randn(3, 2, generator=torch.Generator().manual_seed(step)) for step in range(5)]
     trained = []
     for kind in (torch.optim.AdamW, optim.EagerAdamW):
@@ -80,7 +80,7 @@ def build(values):
     return build_model(ModelConfig(**values), feature_size=6, words=7)
 
 
-def test_bert_gets_a_share_of_the_rate_and_a_bigru_or_a_frozen_bert_have_one_group(bert):
+def test_bert_gets_a_share_of_the_rate_unless_absent_or_frozen(bert):
     model = build(bert)
     optimizer = optimizer_of(model, TrainingConfig(bert_rate=0.1, weight_decay=0.03))
     optim.set_rate(optimizer, 0.5)
@@ -110,7 +110,7 @@ def step(model, optimizer):
     optimizer.zero_grad()
 
 
-def test_a_restored_optimizer_takes_the_same_next_step_and_other_moments_are_refused(tmp_path):
+def test_a_restored_optimizer_continues_and_mismatched_moments_are_refused(tmp_path):
     model, optimizer, save = stepped(3, tmp_path)
     other = nn.Linear(3, 2)
     other.load_state_dict(save.tensors("model"))
@@ -162,7 +162,7 @@ def fail(folder, config, prepared, *, spoil=None, value=0.0):
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_features_name_step_samples_and_image(begun, value):
+def test_nonfinite_features_stop_training_and_name_step_and_image(begun, value):
     """The scan of the files is bypassed, as if a disk failed during training."""
     folder, config, prepared = begun
     step, image = 6, int(prepared.batches(6).image_ids[3])
@@ -181,14 +181,14 @@ def test_features_name_step_samples_and_image(begun, value):
     assert newest_state(folder).name == str(first_met)
 
 
-def test_a_parameter_is_named_and_not_saved(begun):
+def test_an_infinite_parameter_is_named_and_not_saved(begun):
     """The vector of a word in no caption is infinite: no loss or gradient shows it, but a save would keep it."""
     message = fail(*begun, spoil="words.vectors.weight", value=np.inf)[1]
     assert "model words.vectors.weight" in message
     assert newest_state(begun[0]).name == "5"
 
 
-def test_an_infinite_gradient_stops_before_the_optimizer(begun):
+def test_an_infinite_gradient_stops_before_the_update(begun):
     """A hook makes one gradient infinite; only this one is named, and the weights are unchanged."""
     folder, config, prepared = begun
     prepared.model.regions.linear.weight.register_hook(lambda gradient: gradient * float("inf"))

@@ -53,7 +53,7 @@ def two(together):
 
 
 @pytest.mark.parametrize("case", [*CASES, *(f"towers {name}" for name in TOWERS)])
-def test_losses_gradients_twin_and_banks_equal_one_process(case, one, two):
+def test_losses_gradients_twin_and_banks_of_two_processes_equal_one(case, one, two):
     """Towers are equal up to rounding relative to the largest value, which depends on the processor (3e-5 seen)."""
     names, of_towers = [name for name in one if name.startswith(f"{case} ")], case.startswith("towers ")
     assert [name for name in names if name not in two] == []
@@ -70,7 +70,7 @@ def test_losses_gradients_twin_and_banks_equal_one_process(case, one, two):
         torch.testing.assert_close(two[name], value, **bounds, msg=lambda m, n=name: n + m)
 
 
-def test_loss_modules_and_memories_equal_one_process(one, two):
+def test_loss_modules_and_memories_of_two_processes_equal_one(one, two):
     names = [name for name in one if name.startswith("modules ")]
     assert len([name for name in names if name.endswith(" gradient")]) == len(made()) * 3
     for name in names:
@@ -106,7 +106,7 @@ def test_the_command_in_two_processes_trains_clusters_and_saves(together, data, 
     assert ["epoch 2" in output for output in outputs] == [True, False]  # one process prints
 
 
-def test_without_torchrun_everything_is_handed_back_and_batches_have_to_divide(data):
+def test_without_torchrun_collectives_return_their_input_and_batches_must_divide(data):
     rows = torch.randn(3, 2, requires_grad=True)
     assert parallel.gather_with_gradient(rows) is rows
     assert parallel.gather_rows(rows) is rows

@@ -40,7 +40,7 @@ def assert_same(actual, expected):
 
 
 @pytest.mark.parametrize("case", OFTEN)
-def test_losses_gradients_and_memories_equal_those_of_the_whole_batch(data, case):
+def test_pieces_have_the_losses_gradients_and_memories_of_the_whole_batch(data, case):
     """Prototypes exist from the sixth step on."""
     config, steps = still(data, **OFTEN[case]), 7 if case == "coder" else 3
     expected = trained(config, steps)
@@ -51,7 +51,7 @@ def test_losses_gradients_and_memories_equal_those_of_the_whole_batch(data, case
 @pytest.mark.parametrize(
     "values", [CODER, {"loss": "infonce", "boosting": "rm", "boosting_scenario": "online"}]
 )
-def test_dropout_repeats(data, monkeypatch, values):
+def test_dropout_is_repeated_when_a_piece_is_recomputed(data, monkeypatch, values):
     """The same pieces without caching: each encoded once, all activations kept."""
     config = still(data, **values | DROPOUT | PIECES)
     cached = trained(config, 3)
@@ -65,7 +65,7 @@ def test_dropout_repeats(data, monkeypatch, values):
     assert not torch.allclose(other["0 loss"], cached["0 loss"])
 
 
-def test_a_piece_is_encoded_twice_its_size_may_change_and_batch_normalisation_is_refused(data, tmp_path):
+def test_pieces_are_encoded_twice_may_change_size_and_refuse_batch_norm(data, tmp_path):
     """The twin also reads pieces, without a gradient."""
     config = still(data, loss="dcl", bank_size=13, **PIECES)
     prepared = prepare(config)
@@ -86,6 +86,6 @@ def test_a_piece_is_encoded_twice_its_size_may_change_and_batch_normalisation_is
     assert check_pieces(frozen, 3) == []
 
 
-def test_towers_equal_the_whole_batch(towers_folder):
+def test_towers_in_pieces_equal_the_whole_batch(towers_folder):
     whole, pieces = (tower_config(towers_folder, piece_size=size, text_tuning="lora") for size in (0, 3))
     assert_same(trained(pieces, 1, TOWER_RATE), trained(whole, 1, TOWER_RATE))

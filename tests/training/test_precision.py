@@ -28,7 +28,7 @@ def in_bfloat16():
     return torch.autocast("cpu", dtype=torch.bfloat16)
 
 
-def test_the_twin_gets_its_own_precision_or_the_steps():
+def test_the_twin_has_its_own_precision_or_that_of_the_step():
     """The twin's default is bfloat16 only if that is known to be faster."""
     torch.backends.mkldnn.matmul.fp32_precision = "none"  # tests/conftest.py restores it after this file
     assert no_grad_precision(TrainingConfig(), CPU) == "float32"
@@ -42,14 +42,14 @@ def test_the_twin_gets_its_own_precision_or_the_steps():
 
 
 @pytest.mark.skipif(not Path("/proc/cpuinfo").exists(), reason="what the processor can is read on Linux here")
-def test_the_processor_is_asked_what_it_multiplies():
+def test_bfloat16_support_of_the_processor_is_detected():
     lines = Path("/proc/cpuinfo").read_text().splitlines()
     flags = next(line for line in lines if line.startswith(("flags", "Feat")))
     assert multiplies_bfloat16() == bool({"avx512_bf16", "amx_bf16"} & set(flags.split()))
 
 
 @pytest.mark.parametrize("around", [nullcontext, in_bfloat16])
-def test_the_pass_has_its_precision_whatever_holds_around_it(around):
+def test_no_grad_autocast_overrides_any_surrounding_autocast(around):
     a, b = torch.randn(3, 4), torch.randn(4, 5)
     with around():
         before = (a @ b).dtype
@@ -65,7 +65,7 @@ MODELS = [{}, {"text_layers": 1, "word_dropout": 0.2}, MEAN, {"region_norm": "rm
 
 
 @pytest.mark.parametrize("values", MODELS)
-def test_keys_are_float32_unit_vectors_close_to_those_of_float32_and_nothing_else_is_rounded(data, values):
+def test_bfloat16_keys_are_close_unit_vectors_and_nothing_else_is_rounded(data, values):
     """In-batch losses, twin and, with an empty bank, gradients are the same to the last bit."""
     keys, unrounded = [], []
     for precision in ("float32", "bfloat16"):

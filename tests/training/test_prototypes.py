@@ -40,7 +40,7 @@ def begun(config, steps=0):
 
 
 @pytest.mark.parametrize("concepts", [0, 4])
-def test_the_loss_waits_for_the_first_pass_and_then_equals_the_loops(data, concepts):
+def test_the_prototype_loss_starts_after_one_pass_and_matches_loops(data, concepts):
     """The concept branch is classified or, without one, the instance branch."""
     config = prototype_config(data, concepts=concepts, weight_prototypes=0.5, prototype_temperature=0.25)
     prepared, prototypes, _ = begun(config)
@@ -70,7 +70,7 @@ def test_the_loss_waits_for_the_first_pass_and_then_equals_the_loops(data, conce
         assert (losses.per_pair - plain.per_pair).tolist() == pytest.approx(halves, rel=1e-3)
 
 
-def test_gradients_reach_classifier_and_branch_and_centroids_move_when_the_step_is_remembered(data):
+def test_gradients_reach_classifier_and_branch_and_centroids_move_after_the_step(data):
     config = prototype_config(data, concepts=4, weight_instance=0.0, weight_concept=0.0)
     prepared, prototypes, _ = begun(config, PER_EPOCH)
     before = {name: value.clone() for name, value in prototypes.state_dict().items()}
@@ -82,7 +82,7 @@ def test_gradients_reach_classifier_and_branch_and_centroids_move_when_the_step_
     assert not torch.equal(prototypes.clusters.centroids, before["clusters.centroids"])
 
 
-def test_the_report_by_hand():
+def test_the_prototype_report_by_hand():
     """Two of four pairs had a label, one of them a different one; three images and one text are classified right."""
     config = changed(Config(), prototypes=2, dimension=2)
     prototypes = PrototypeClassification(config, np.arange(4), pass_pairs=4)
@@ -126,7 +126,7 @@ def test_the_history_and_the_screen_report_the_prototypes(whole):
     assert f"{by_epoch[3]['used']} prototypes used" in output
 
 
-def test_more_prototypes_than_pairs_names_what_fits(data):
+def test_more_prototypes_than_pairs_are_refused_with_a_number_that_fits(data):
     """20 images × 2 captions are 40 pairs, which the paper's ratio gives 2 prototypes."""
     with pytest.raises(InputError, match=r"41.*at most 40.*--prototypes 2\b"):
         prepare(tiny_config(data, prototypes=41))

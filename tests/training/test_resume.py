@@ -40,7 +40,7 @@ def whole(data, tmp_path_factory):
 
 
 @pytest.mark.parametrize("evaluation", [1, 3])
-def test_a_signal_during_an_evaluation_repeats_it(whole, tmp_path, monkeypatch, evaluation):
+def test_an_evaluation_interrupted_by_a_signal_is_repeated(whole, tmp_path, monkeypatch, evaluation):
     evaluations = itertools.count(1)
 
     def signalled(*arguments, **reading):
@@ -71,7 +71,7 @@ def test_steps_of_a_run_killed_before_its_first_save_count_once(whole, tmp_path,
     tiny.assert_same_run(folder, whole)
 
 
-def test_a_finished_run_ends_at_once_and_tidies_up(whole, tmp_path):
+def test_resuming_a_finished_run_only_tidies_up(whole, tmp_path):
     """A writer killed after its last save was complete leaves such folders; its process number is in use again."""
     again = Path(shutil.copytree(whole, tmp_path / "tiny"))
     for kind in ("state", "best"):
@@ -83,7 +83,7 @@ def test_a_finished_run_ends_at_once_and_tidies_up(whole, tmp_path):
     tiny.assert_same_run(again, whole)
 
 
-def test_the_rate_falls_on_a_plateau_and_lost_patience_ends_a_run_also_after_a_stop(data, tmp_path):
+def test_plateaus_lower_the_rate_and_patience_ends_a_run_even_after_a_stop(data, tmp_path):
     """The learning rate is so low that no evaluation after the first is better."""
     values = {"schedule": "plateau", "plateau": 2, "learning_rate": 1e-12, "warmup_steps": 0, "patience": 4}
     console = tiny.quiet()
@@ -155,7 +155,7 @@ def test_a_state_of_other_sizes_is_refused_by_name_and_shape(whole, data, tmp_pa
         assert_refused(named, continue_run, other, None, tiny.quiet())
 
 
-def test_another_precision_warns_and_the_data_may_move(whole, data, tmp_path):
+def test_another_precision_is_reported_and_the_data_may_move(whole, data, tmp_path):
     stopped = stop_during(whole, tmp_path / "tiny", 12)
     config, about = read_config(stopped)
     moved, console = shutil.copytree(data, tmp_path / "moved"), tiny.quiet()
@@ -184,7 +184,7 @@ def refused_files(run, data):
     return [fault.place for fault in refused.value.faults]
 
 
-def test_one_changed_number_or_word_or_split_is_refused_by_the_file(tmp_path, whole, data):
+def test_any_changed_number_word_or_split_is_refused_with_its_file(tmp_path, whole, data):
     """There are more images than the 64 that a sample compares, and the changed image is not among those."""
     many = tiny.write_tiny_data(tmp_path / "data", images=500)
     large = {"batch_size": 250, "bank_size": 250}
@@ -203,7 +203,7 @@ def test_one_changed_number_or_word_or_split_is_refused_by_the_file(tmp_path, wh
 
 
 @pytest.mark.parametrize("file", ["memory.safetensors", "position.json"])
-def test_a_damaged_state_is_named_and_one_before_continued(whole, tmp_path, file):
+def test_a_damaged_state_is_named_and_the_one_before_continued(whole, tmp_path, file):
     again = Path(shutil.copytree(whole, tmp_path / "tiny"))
     older, newer = SaveStore(again / "state", keep=2).names()
     damaged, console = again / "state" / newer / file, tiny.quiet()

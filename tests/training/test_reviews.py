@@ -54,14 +54,14 @@ def prepared(config):
     return prepare(config, Inputs(reviews=named_reviews(config)))
 
 
-def test_an_empty_file_changes_no_bit(data, tmp_path):
+def test_an_empty_review_file_changes_no_bit(data, tmp_path):
     empty = written(tmp_path / "empty.jsonl", {})
     plain = start_run(tiny_config(data, epochs=1), tmp_path / "plain", quiet())
     assert_same_run(start_run(reviewed(data, empty, epochs=1), tmp_path / "reviewed", quiet()), plain)
     assert events(plain), "the histories, which are equal too, hold the losses"
 
 
-def test_pairs_are_left_out_weighed_and_added_and_shared_captions_are_no_negatives(train, data, reviews):
+def test_reviews_drop_weight_and_add_pairs_and_shared_captions_are_not_negatives(train, data, reviews):
     config = reviewed(data, reviews)
     result = apply_reviews(train, named_reviews(config), config.data)
     assert result.split.captions == [*train.captions[1:], train.captions[0], train.captions[6]]
@@ -97,7 +97,7 @@ def test_every_use_of_reviews_can_be_switched_off(train, data, reviews):
     assert apply_reviews(train, repeated, replace(off.data, duplicate_weight=0.25)).weights[5] == 0.25
 
 
-def test_a_weight_multiplies_the_loss_of_its_pair_alone(train, data, tmp_path):
+def test_a_review_weight_multiplies_only_the_loss_of_its_pair(train, data, tmp_path):
     verdicts = judge(train, *((row, row // 2, "too-vague") for row in range(8)))
     vague = written(tmp_path / "vague.jsonl", verdicts)
     config = reviewed(data, vague, bank_size=0, vague_weight=0.25, **STILL)
@@ -114,7 +114,7 @@ def test_a_weight_multiplies_the_loss_of_its_pair_alone(train, data, tmp_path):
 
 
 @pytest.mark.parametrize("other", [False, True])
-def test_a_weight_stays_with_its_pair(train, data, tmp_path, other):
+def test_review_weights_stay_with_their_pairs_in_a_part_of_train(train, data, tmp_path, other):
     judged = [row for row in range(train.n_texts) if row % 3 == 0]
     vague = written(tmp_path / "vague.jsonl", judge(train, *((row, row // 2, "too-vague") for row in judged)))
     part = {"train_part": 0.4, "other_part": other, "vague_weight": 0.25}
@@ -126,7 +126,7 @@ def test_a_weight_stays_with_its_pair(train, data, tmp_path, other):
     assert 0 < len(expected) < train.n_texts
 
 
-def test_a_stopped_run_goes_on_with_its_first_verdicts(data, reviews, tmp_path):
+def test_a_resumed_run_keeps_its_first_verdicts(data, reviews, tmp_path):
     source = shutil.copy(reviews, tmp_path / "reviews.jsonl")
     whole = start_run(reviewed(data, source, epochs=2), tmp_path / "whole", quiet())
     assert "reviews.json" in json.loads((whole / "manifest.json").read_text())["files"]

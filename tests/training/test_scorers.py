@@ -28,7 +28,7 @@ def scored(data, kind, name="tiny", **values):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("loss", ["btr-sum", "btr-hardest", "infonce", "dcl-i", "dcl"])
-def test_every_loss_reads_the_scores(data, kind, loss):
+def test_every_loss_follows_from_the_scores(data, kind, loss):
     """The losses follow from the scores of single pairs, as with the cosine."""
     config = scored(data, kind, loss=loss, **STILL)
     prepared = prepare(config)
@@ -49,7 +49,7 @@ def test_every_loss_reads_the_scores(data, kind, loss):
 
 
 @pytest.mark.parametrize("loss", ["btr-sum", "infonce"])
-def test_the_regularisers_of_several_embeddings_come_on_top(data, loss):
+def test_the_regularisers_of_several_embeddings_are_added(data, loss):
     """They are averaged over the batch if the loss is, and summed if it is summed."""
     config = scored(data, "several", loss=loss, weight_heads=0.3, weight_mmd=0.2, **STILL)
     prepared = prepare(config)
@@ -94,7 +94,7 @@ def plain(data, tmp_path_factory):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_run_evaluates_alone_and_in_an_ensemble(data, kind, plain, tmp_path):
+def test_a_scored_run_is_evaluated_alone_and_in_an_ensemble(data, kind, plain, tmp_path):
     folder = start_run(scored(data, kind), tmp_path, quiet())
     analysis = open_analysis(folder, "dev", verify=True)
     assert analysis.scores.shape == (analysis.n_images, analysis.n_texts) == (4, 8)

@@ -33,7 +33,7 @@ def plain_config(data, *, bank=0, **objective):
     return tiny_config(data, bank_size=bank, twin_precision="float32", **STILL | objective)
 
 
-def test_the_twin_follows_then_encodes_and_its_keys_wait_until_after_the_loss(data):
+def test_the_twin_is_updated_first_and_its_keys_enter_after_the_loss(data):
     config = plain_config(data, bank=16)
     prepared, memory = with_memory(config)
     with torch.no_grad():
@@ -55,7 +55,7 @@ def test_the_twin_follows_then_encodes_and_its_keys_wait_until_after_the_loss(da
     assert memory.bank.count == 8  # remembering twice adds nothing
 
 
-def test_without_twin_dropout_the_keys_of_a_batch_are_the_same_twice(data):
+def test_without_twin_dropout_keys_equal_those_of_a_model_without_dropout(data):
     """Keys of a momentum encoder without dropout, in training mode: batch norm normalises by the batch."""
     usual = {"bank_size": 16, "twin_precision": "float32", "momentum": 0.0}
     prepared, memory = with_memory(tiny_config(data, **usual, twin_dropout=False))
@@ -71,7 +71,7 @@ def test_without_twin_dropout_the_keys_of_a_batch_are_the_same_twice(data):
 
 @pytest.mark.parametrize("bank_anchors", [False, True])
 @pytest.mark.parametrize("diversity", ["std", "entropy"])
-def test_three_steps_equal_the_loop_over_anchors(data, diversity, bank_anchors):
+def test_three_steps_match_a_loop_over_anchors(data, diversity, bank_anchors):
     """Candidates are the queue before this step's keys; the positive is the partner's key of this step. Read literally,
     the queue's entries are anchors too, against the batch; the positive is the other key of their own pair."""
     config = plain_config(data, bank=13, diversity=diversity, temperature=0.2, bank_anchors=bank_anchors)
@@ -101,7 +101,7 @@ def test_three_steps_equal_the_loop_over_anchors(data, diversity, bank_anchors):
     assert memory.bank.count == 13
 
 
-def test_the_bank_loss_may_start_late_and_its_diversity_counts_before(data):
+def test_the_bank_loss_can_start_later_than_its_diversity(data):
     config = plain_config(data, bank=16)
     late = replace(config, memory=replace(config.memory, bank_start_epoch=2.0))
     none = plain_config(data, bank=16, diversity_from_bank=False)
@@ -116,7 +116,7 @@ def test_the_bank_loss_may_start_late_and_its_diversity_counts_before(data):
     assert not torch.equal(early.diversity, without.diversity)
 
 
-def test_the_own_image_never_enters_the_diversity_even_when_the_loss_keeps_it():
+def test_same_image_captions_never_enter_the_diversity_even_if_the_loss_keeps_them():
     """The score of another caption of the anchor's image changes the literal loss, not the diversity."""
     scores = random_problem(0).scores.detach()
     ids = torch.tensor([0, 0, 1, 2, 3])
@@ -172,7 +172,7 @@ def test_gradients_of_both_branches_through_batch_bank_and_diversity(measure):
         ("btr-hardest", 1.0, triplet_hardest, {"margin": 0.3}),
     ],
 )
-def test_losses_both_ways_and_hardest_negatives_wait_one_epoch(data, loss, epoch, function, switches):
+def test_both_directions_are_summed_and_hardest_negatives_start_late(data, loss, epoch, function, switches):
     """Triplets are summed over the batch, all others averaged."""
     config = plain_config(data, loss=loss, weight_instance=2.0, **switches)
     prepared = prepare(config)
@@ -198,7 +198,7 @@ def scaled_losses(config, prepared):
     return losses, {name: parameter.grad for name, parameter in scale.named_parameters()}
 
 
-def test_the_scale_starts_as_in_the_paper_stays_below_a_hundred_and_no_branch_moves_it(data, tmp_path):
+def test_the_scale_starts_as_in_the_paper_is_capped_and_ignores_branches(data, tmp_path):
     config = scaled_config(data, weight_instance=0.5)
     prepared = prepare(config)
     losses, _ = scaled_losses(config, prepared)

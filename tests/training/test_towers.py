@@ -63,7 +63,7 @@ def losses(run):
 
 
 @pytest.mark.parametrize("model", ["clip", "siglip"])
-def test_the_first_step_starts_from_transformers_own_cosines(towers_folder, model):
+def test_training_starts_from_the_cosines_of_transformers(towers_folder, model):
     actual = encode_dev(prepared(tower_config(towers_folder, model=model)))
     pictures = [Image.open(io.BytesIO(draw(NAMES.index(name)))) for name in DEV]
     images, texts = embedded_by_transformers(towers_folder / model, pictures, TEXTS, pad=model == "siglip")
@@ -72,7 +72,7 @@ def test_the_first_step_starts_from_transformers_own_cosines(towers_folder, mode
     np.testing.assert_allclose(actual.images @ actual.texts.T, expected, atol=1e-6)
 
 
-def test_a_plain_bert_is_a_text_tower(towers_folder, tmp_path):
+def test_a_plain_bert_can_be_a_text_tower(towers_folder, tmp_path):
     """Its folder, like many, has no picture settings and no pooler of BERT."""
     bert = str(write_tiny_bert(tmp_path / "bert", WORDS))
     own = {"text_tower": bert, "text_pooling": "gpo", "projection": "linear", "dimension": 8, "epochs": 1}
@@ -107,7 +107,7 @@ def test_adapters_of_naflex_start_from_zero_shot_and_learn(flexible, tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor:UserWarning")  # torch.compile reads all
-def test_naflex_learns_compiled(flexible, tmp_path, monkeypatch):
+def test_compiled_naflex_has_the_same_losses(flexible, tmp_path, monkeypatch):
     """Traced as for a GPU but run by PyTorch's own kernels, because compiling for a CPU takes minutes."""
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="eager"))
     config = changed(read_config(flexible)[0], batch_size=12)  # all batches of one shape
@@ -133,7 +133,7 @@ def test_patches_of_pictures_of_any_shape_are_regions(flexible, tmp_path):
         assert image_tower.lengths(torch.from_numpy(image_tower.prepare(picture))[None]) == len(features)
 
 
-def test_full_tuning_lowers_the_loss_and_another_split_is_evaluated_through_it(full):
+def test_full_tuning_lowers_the_loss_and_other_splits_can_be_evaluated(full):
     assert losses(full)[-1] < losses(full)[0]
     assert evaluate([str(full), "--split", "test"]) == 0
     analysis, loaded = open_analysis(full, "test"), load_model(full)
@@ -156,7 +156,7 @@ def everything(towers_folder):
     return with_every_part(towers_folder)
 
 
-def test_adapters_and_heads_are_stored_and_frozen_weights_the_models_own(towers_folder, everything, tmp_path):
+def test_only_adapters_and_heads_are_stored_and_frozen_weights_unchanged(towers_folder, everything, tmp_path):
     """Frozen weights stay those of the model bit for bit, and are never copied."""
     tuned = start_run(changed(everything, epochs=2), tmp_path, quiet())
     stored = newest_state(tuned).tensors("model")
@@ -189,7 +189,7 @@ def test_adapters_and_heads_are_stored_and_frozen_weights_the_models_own(towers_
         assert shared == {name for name in places.values() if ".lora_" not in name}
 
 
-def test_another_tower_is_refused_by_name(full, towers_folder, tmp_path):
+def test_a_changed_tower_is_refused_by_name(full, towers_folder, tmp_path):
     moved = Path(shutil.copytree(towers_folder / "clip", tmp_path / "moved"))
     write_tiny_clip(towers_folder / "clip", seed=1)
     try:
