@@ -261,7 +261,7 @@ def test_runs_on_different_data_are_not_compared(copied, tmp_path):
         collect(TABLES["objectives"], copied, "dev", reference="dcl")
 
 
-def test_a_root_that_cannot_hold_the_results_is_refused(tmp_path, capsys):
+def test_a_root_that_cannot_contain_the_results_is_refused(tmp_path, capsys):
     (tmp_path / "file").write_text("")
     (tmp_path / "runs" / "results.md").mkdir(parents=True)
     culprits = {"file/runs": f"{tmp_path / 'file'} is a file", "runs": "results.md: is a folder"}

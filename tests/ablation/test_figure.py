@@ -68,7 +68,7 @@ def test_names_from_a_file_are_escaped(tmp_path):
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_every_table_can_be_drawn_whole_or_in_part(name):
+def test_every_table_can_be_plotted_complete_or_incomplete(name):
     table = TABLES[name]
     whole = {row.name: (200.0 + i, 201.0) for i, row in enumerate(table.rows)}
     assert len(figure(results(table, whole)).data) >= 3

@@ -112,7 +112,7 @@ def test_bank_spread_uses_a_random_subset_of_pairs(run, modality, size):
         maths.draw_bank(run.part("dev"), replace(settings, bank_size=0))
 
 
-def test_a_sample_holds_all_captions_of_its_images_and_no_others():
+def test_a_sample_contains_exactly_the_captions_of_its_images():
     owner = np.random.default_rng(0).integers(0, 1000, 4000)
     sample, again = (draw_sample(1000, owner, scores=40_000, seed=3) for _ in range(2))
     assert (sample.of_images, sample.of_texts) == (1000, 4000)

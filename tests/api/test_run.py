@@ -104,7 +104,7 @@ def test_outcomes_by_hand_and_only_differing_settings_are_listed(root):
     assert table.loc["objective.of_tomorrow"].tolist() == ["3", "—"]
 
 
-def test_torch_is_not_imported(root, both):
+def test_the_api_does_not_import_torch(root, both):
     """Everything except free-text queries works without torch, so that pages open fast."""
     program = f"""
 import sys; from coder_core.api import *

@@ -199,7 +199,7 @@ def test_an_uploaded_picture_of_the_split_queries_as_its_sample(roots, root, run
     assert not app.cards()
 
 
-def test_a_free_text_needs_a_run_with_a_model(roots, opened):
+def test_free_text_queries_need_a_run_with_a_model(roots, opened):
     for root, run in (("one", "demo"), ("imported", "clip")):
         app = opened(roots[root], "retrieval", run=run, versus="—", ask="Free text")
         before = app.refusals()

@@ -62,7 +62,7 @@ def test_extreme_pairs_follow_the_weights_and_the_slice(root, opened):
     assert not app.figures()
 
 
-def test_a_hostile_name_stays_chosen_in_a_copied_link(root, tmp_path, opened):
+def test_a_hostile_run_name_stays_selected_in_a_copied_link(root, tmp_path, opened):
     names = [picture(9, kind) for kind in ("combined", "opposite")]
     for name, kind in zip(names, ("combined", "opposite"), strict=True):
         shutil.copytree(root / kind, tmp_path / name)

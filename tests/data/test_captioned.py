@@ -78,7 +78,7 @@ def test_check_data_reports_broken_missing_and_stray_pictures(tmp_path, capsys):
     np.testing.assert_array_equal(split.image_of_text, [0, 0, 1, 1])
 
 
-def test_dealt_splits_depend_only_on_names_and_keep_the_shares(tmp_path):
+def test_assigned_splits_depend_only_on_names_and_keep_the_shares(tmp_path):
     names = [f"{number}.jpg" for number in range(4000)]
     shares = [ReadingArguments(dev_share=dev, test_share=0.3, split_seed=7) for dev in (0.2, 0.1)]
     splits, others = ([dealt_split(name, reading) for name in names] for reading in shares)

@@ -86,7 +86,7 @@ def test_an_incomplete_demo_is_made_again(demo, tmp_path, monkeypatch, damage, k
     assert [path.name for path in tmp_path.iterdir()] == ["demo"]  # neither draft nor old folder stays
 
 
-def test_progress_counts_and_an_interruption_leaves_nothing(tmp_path):
+def test_making_a_demo_reports_progress_and_an_interrupt_leaves_nothing(tmp_path):
     calls = []
 
     def stop(done, of):

@@ -26,7 +26,7 @@ def review(caption="a dog", verdict="wrong-caption", *, who="anna"):
     return Review("x.jpg", caption, verdict, who)
 
 
-def test_the_last_verdict_of_a_reviewer_counts_and_undo_restores_the_one_before(tmp_path):
+def test_a_reviewers_last_verdict_counts_and_undo_restores_the_previous_one(tmp_path):
     first, second = review(), review(verdict="too-vague")
     path = written(tmp_path / "reviews.jsonl", first, second)
     assert read_reviews(path).verdicts == {PAIR: "too-vague"}

@@ -215,7 +215,7 @@ def test_a_decoding_worker_ends_if_its_command_is_killed(tmp_path):
         assert status == ended
 
 
-def test_broken_pictures_are_named_at_the_end_or_left_out(models, pictures, whole, tmp_path, capsys):
+def test_broken_pictures_are_named_at_the_end_or_skipped(models, pictures, whole, tmp_path, capsys):
     data = shutil.copytree(pictures, tmp_path / "data")
     for name in TRAIN[2:4]:
         (data / "Flicker8k_Dataset" / name).write_bytes(draw(0)[:-100])

@@ -62,7 +62,7 @@ def test_recall_and_mrr_agree_with_torchmetrics():
 
 
 @pytest.mark.parametrize("images", [41, 2])
-def test_halves_share_no_image_and_leave_none_out(images):
+def test_halves_of_a_split_share_no_image_and_omit_none(images):
     image_embeddings, texts, owner = correlated(images, 130, seed=4)
     order = np.random.default_rng(0).permutation(images)
     of_matrix = half_metrics([ScoreMatrix(image_embeddings @ texts.T)], owner)

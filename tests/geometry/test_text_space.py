@@ -59,7 +59,7 @@ def test_hnsw_finds_nearly_all_neighbours_reproducibly(monkeypatch):
 
 
 @pytest.mark.parametrize("tile", [1, 50, 1_000_000])
-def test_fitting_images_match_loops_with_any_tile_size(tile, monkeypatch):
+def test_counts_of_fitting_images_match_loops_in_any_tile_size(tile, monkeypatch):
     monkeypatch.setattr(captions, "TILE_ELEMENTS", tile)
     vectors, owner = random_captions(0, 23, 9, size=3)
     owner[owner == 4] = 5  # image 4 has no captions

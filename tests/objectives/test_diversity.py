@@ -88,7 +88,7 @@ def test_only_negatives_count_and_batch_and_bank_are_averaged_raw():
 
 
 @given(seed=st.integers(0, 10_000))
-def test_the_range_is_half_to_one_and_the_largest_is_exactly_one(seed):
+def test_diversity_exceeds_one_half_and_its_maximum_is_exactly_one(seed):
     scores = random_problem(seed).scores.detach()
     mask = ~torch.eye(len(scores), dtype=torch.bool)
     for function in BOTH:
@@ -98,7 +98,7 @@ def test_the_range_is_half_to_one_and_the_largest_is_exactly_one(seed):
         assert 1 <= raw.min() <= raw.max() < 2
 
 
-def test_low_spread_is_low_diversity_and_entropy_ranks_the_other_way():
+def test_low_spread_means_low_diversity_and_entropy_ranks_inversely():
     """The formula's direction, against one section of the supplement: similar negatives give the lowest value.
 
     Around one mean, the more the scores spread the smaller their entropy.

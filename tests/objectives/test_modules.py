@@ -102,7 +102,7 @@ def test_boosting_matches_loops_and_trains_only_the_student():
     assert value.item() == pytest.approx(expected / BATCH)
 
 
-def test_prototypes_wait_for_a_pass_and_then_classify_both_modalities():
+def test_prototypes_classify_both_modalities_after_the_first_pass():
     module, numbers = PrototypeLoss(3, WIDTH, 2 * BATCH, temperature=0.5), torch.arange(BATCH)
     for number in range(2):
         assert module(*embeddings(number).float(), numbers + number * BATCH).item() == 0

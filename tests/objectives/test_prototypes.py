@@ -161,7 +161,7 @@ def test_reclustering_keeps_the_numbers_and_exact_matching_is_optimal():
 
 
 @pytest.mark.parametrize("exact", [True, False])
-def test_a_renumbered_clustering_gets_its_numbers_back(exact, monkeypatch):
+def test_matching_recovers_the_numbers_of_a_renumbered_clustering(exact, monkeypatch):
     if not exact:
         monkeypatch.setattr(reclustering, "MOST_MATCHED_EXACTLY", 1)
     random = np.random.default_rng(1)

@@ -83,7 +83,7 @@ def test_files_written_in_place_must_not_be_hard_links(run, tmp_path, name, caps
     assert digest(outside) == before
 
 
-def test_plain_files_are_read_up_to_a_size(tmp_path):
+def test_plain_files_are_read_up_to_a_size_limit(tmp_path):
     np.save(tmp_path / "a.npy", np.zeros(3))
     assert len(read_plain(tmp_path / "a.npy")) == 152
     assert_refused("has 152 bytes; expected at most 100", read_plain, tmp_path / "a.npy", 100)

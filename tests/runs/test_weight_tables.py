@@ -102,7 +102,7 @@ def known_scores(run):
     return SplitEmbeddings(*arrays(run / "analysis" / "dev", "image_embeddings", "text_embeddings"))
 
 
-def test_weights_of_random_batches_of_the_random_control_and_of_no_weighting(data, run):
+def test_tables_of_batch_weights_of_the_random_control_and_of_no_weighting(data, run):
     """18 captions of dev in two batches of 9."""
     split, known = read_split(data, "dev"), known_scores(run)
     config = changed(load_model(run).config, sample_weights="mithun")
@@ -162,7 +162,7 @@ def test_analyses_with_concepts_have_version_2_and_others_version_1(tmp_path):
 
 
 @pytest.mark.parametrize("beta", [0.0, 0.3, 1.0])
-def test_both_branches_in_one_vector_score_as_the_mixture(beta):
+def test_concatenated_branches_score_as_the_mixture(beta):
     branches, _ = two_branches(6)
     first, second = (branches.images, branches.texts), branches.second
     v, w = (mixed_embeddings(*rows, beta) for rows in zip(first, second, strict=True))

@@ -182,7 +182,7 @@ def test_a_part_of_the_train_images_keeps_the_vocabulary_of_all(data, finished):
     assert 2 * half.batches.per_epoch <= whole.batches.per_epoch + 1
 
 
-def test_the_teacher_may_have_moved_but_not_changed(data, finished, tmp_path):
+def test_the_teacher_of_a_resumed_run_may_move_but_not_change(data, finished, tmp_path):
     whole = start_run(offline(data, finished, boosting="rm", epochs=1), tmp_path / "whole", quiet())
     stopped = stop_during(whole, tmp_path / "tiny", 3)
     config, _ = read_config(stopped)

@@ -102,7 +102,7 @@ def test_plateaus_lower_the_rate_and_patience_ends_a_run_even_after_a_stop(data,
 
 
 @pytest.mark.parametrize(("key", "value"), [("schedule", "plateau"), ("choose_on", "half")])
-def test_settings_that_need_dev_are_refused_without(data, tmp_path, key, value):
+def test_settings_that_need_dev_are_refused_without_it(data, tmp_path, key, value):
     alone = Path(shutil.copytree(data, tmp_path / "alone", ignore=shutil.ignore_patterns("dev_*")))
     with pytest.raises(InputError, match=f"--{key.replace('_', '-')} {value}"):
         start_run(tiny.tiny_config(alone, **{key: value}), tmp_path, tiny.quiet())

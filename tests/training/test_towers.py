@@ -94,7 +94,7 @@ def flexible(towers_folder, tmp_path_factory):
     return start_run(config, tmp_path_factory.mktemp("runs"), quiet())
 
 
-def test_adapters_of_naflex_start_from_zero_shot_and_learn(flexible, tmp_path):
+def test_naflex_adapters_start_from_zero_shot_and_learn(flexible, tmp_path):
     config, _ = read_config(flexible)
     flags_of_embed = [f"--root={tmp_path}", "--name=zero", "--split=dev", "--workers=0"]
     assert embed(["pictures", config.data.data, f"--model={config.towers.image_tower}", *flags_of_embed]) == 0
@@ -116,7 +116,7 @@ def test_compiled_naflex_has_the_same_losses(flexible, tmp_path, monkeypatch):
     np.testing.assert_allclose(losses(compiled), losses(plain), rtol=1e-5)
 
 
-def test_patches_of_pictures_of_any_shape_are_regions(flexible, tmp_path):
+def test_patches_of_pictures_of_any_shape_become_regions(flexible, tmp_path):
     frozen = {"image_tuning": "frozen", "text_tuning": "frozen", "projection": "linear"}
     pooled = {"image_pooling": "gpo", "text_pooling": "gpo", "dimension": 8, "epochs": 2}
     config = changed(read_config(flexible)[0], **frozen, **pooled)
@@ -202,7 +202,7 @@ def test_a_changed_tower_is_refused_by_name(full, towers_folder, tmp_path):
         shutil.copytree(moved, towers_folder / "clip", dirs_exist_ok=True)
 
 
-def test_broken_pictures_are_named_at_once_or_left_out(towers_folder, tmp_path):
+def test_broken_pictures_are_named_at_once_or_skipped(towers_folder, tmp_path):
     data = Path(shutil.copytree(towers_folder / "data", tmp_path / "data"))
     train = [name for name in NAMES if SPLITS[name] == "train"]
     (data / "Flicker8k_Dataset" / train[1]).write_bytes(b"no picture")
@@ -227,7 +227,7 @@ def test_workers_change_no_bit_of_a_batch(everything):
     assert not torch.equal(here[0].regions, here[1].regions)
 
 
-def test_the_documented_own_tower_trains_from_random_weights(towers_folder, tmp_path, monkeypatch, capsys):
+def test_the_documented_custom_tower_trains_from_random_weights(towers_folder, tmp_path, monkeypatch, capsys):
     text = Path("docs/training.md").read_text("utf-8").split("\n## Towers\n")[1]
     (tmp_path / "smalltowers.py").write_text(text.split("```python")[1].split("```")[0])
     monkeypatch.syspath_prepend(tmp_path)

@@ -71,7 +71,7 @@ def test_parquet_contains_ids_captions_names_and_embeddings(folder, tmp_path, mo
     assert images["file"].to_pylist() == expected
 
 
-def test_nothing_is_overwritten_and_a_run_that_scores_pair_by_pair_is_refused(tmp_path, capfd):
+def test_exports_overwrite_nothing_and_refuse_runs_that_score_pair_by_pair(tmp_path, capfd):
     missing = str(tmp_path / "no-run")
     (tmp_path / "c").mkdir()
     for file in ("a.faiss.json", "b", "c/d"):

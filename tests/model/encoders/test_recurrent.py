@@ -33,7 +33,7 @@ def with_torch(encoder, words, lengths):
 @pytest.mark.parametrize(
     "lengths", [LENGTHS, torch.ones(3, dtype=torch.long), torch.tensor([1]), torch.full((4,), 3)]
 )
-def test_equals_nn_gru_in_values_and_gradients(layers, lengths):
+def test_the_gru_equals_pytorchs_in_values_and_gradients(layers, lengths):
     words, model = words_of(lengths), encoder(layers)
     weight = torch.randn(len(lengths), words.shape[1], 5, generator=torch.Generator().manual_seed(2)).double()
     states = model(words, lengths)
@@ -45,7 +45,7 @@ def test_equals_nn_gru_in_values_and_gradients(layers, lengths):
     torch.testing.assert_close(actual, expected)
 
 
-def test_equals_nn_gru_in_float32_at_a_real_size():
+def test_the_gru_equals_pytorchs_in_float32_at_a_real_size():
     torch.manual_seed(0)
     model = RecurrentWords(200, 300, 64)
     lengths = torch.randint(1, 30, (32,), generator=torch.Generator().manual_seed(3))
