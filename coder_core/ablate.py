@@ -40,7 +40,7 @@ USAGE = """usage: python -m coder_core.ablate TABLE --data PATH [--preset NAME] 
        python -m coder_core.ablate components --report                   write the tables of finished runs
 
 Every row and seed is an ordinary run below --root (checkpoints/ablation-TABLE). Give the same command again after an
-interruption: finished runs are not run again, begun ones go on. Results: results.md, .tex, .csv and .html there."""
+interruption: finished runs are not run again, unfinished ones continue. Results: results.md, .tex, .csv and .html there."""
 
 
 @dataclass(frozen=True)

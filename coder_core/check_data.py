@@ -157,7 +157,7 @@ def _check_content(splits: Sequence[CaptionedSplit], file: Path | None) -> Conte
 def _print_content(console: Console, report: ContentReport) -> None:
     """Print the number of findings of each kind, and the first finding."""
     columns = [Column("content", text=True), Column("findings"), Column("across splits")]
-    table = FittingTable(f"Content of {', '.join(report.splits)}", [*columns, Column("the first", text=True)])
+    table = FittingTable(f"Content of {', '.join(report.splits)}", [*columns, Column("first one", text=True)])
     kinds = {
         "broken, tiny or blank pictures": report.pictures,
         "groups of near-duplicate pictures": report.duplicate_pictures,
@@ -216,7 +216,7 @@ def _print_report(
 
 def _splits_table(splits: list[dict[str, Any]]) -> FittingTable:
     columns = [Column("split", text=True), Column("images"), Column("captions")]
-    columns.append(Column("captions an image", dropped=2))
+    columns.append(Column("captions per image", dropped=2))
     features = [Column("features"), Column("dtype", dropped=3), Column("on disk", dropped=4)]
     columns += [Column("layout")] if "layout" in splits[0] else features
     table = FittingTable("Splits", [*columns, Column("pictures", dropped=1)])
@@ -228,7 +228,7 @@ def _splits_table(splits: list[dict[str, Any]]) -> FittingTable:
             cells += [split["layout"], "in a folder" if split["pictures"] else "packed"]
         else:
             shape = " × ".join(f"{length:,}" for length in split["shape"])
-            pictures = "found" if split["pictures"] else "named, no folder" if split["named"] else "not named"
+            pictures = "found" if split["pictures"] else "folder missing" if split["named"] else "not named"
             cells += [shape, split["dtype"], decimal(split["bytes_on_disk"]), pictures]
         table.add_row(*cells)
     return table
@@ -255,14 +255,14 @@ def _sentences(document: dict[str, Any], batch_size: int) -> list[str]:
     vectors = document["word_vectors"]
     if vectors:
         text = f"{vectors['words']:.1%} of the words, {vectors['running_text']:.1%} of the running text"
-        lines.append(f"Word vectors: {vectors['size']} numbers a word; {text}.")
+        lines.append(f"Word vectors: {vectors['size']} numbers per word; {text}.")
     if "layout" in splits[0]:
         return lines
     disk = decimal(sum(split["bytes_on_disk"] for split in splits))
     words = decimal(sum(split.get("bytes_of_words", 0) for split in splits))
     batch = decimal(max(split["bytes_a_batch"] for split in splits))
     memory = f"{batch} for the regions of a batch of {batch_size} in float32, {words} for the words"
-    return [*lines, f"Memory: {memory}; the features ({disk}) stay on disk and are mapped."]
+    return [*lines, f"Memory: {memory}; the features ({disk}) stay on disk and are memory-mapped."]
 
 
 if __name__ == "__main__":

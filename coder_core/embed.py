@@ -66,7 +66,7 @@ class FolderArguments:
     pictures: Path | None = None
     """Folder that the image paths are relative to; not needed if they are absolute."""
     image_embeddings: str = ""
-    """Column of a table; empty: guessed from titles and types, and reported in a note. The next three work alike."""
+    """Column of a table; empty: guessed from titles and types, with a note. The next three flags work the same way."""
     text_embeddings: str = ""  # Column of a table.
     image_column: str = ""  # Column of a table with the picture files.
     caption_column: str = ""  # Column of a table.
@@ -134,7 +134,8 @@ def _import(arguments: list[str]) -> int:
     else:
         command_line = f"python -m coder_core.evaluate {folder} --split {parsed.split}"
         say(
-            console, f"without ranks: {n * m:,} pairs take long. The app opens the split after {command_line}"
+            console,
+            f"not ranked yet, as {n * m:,} pairs take long. The app shows the split after {command_line}",
         )
     return 0
 

@@ -52,7 +52,7 @@ class EvaluateArguments:
     and concept branch have no zero-shot weights and stay as trained. Choose α on dev, report it on test. Nothing is
     written into the run's folder: its analysis stays that of α = 1."""
     curve: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
-    """Draw R@sum against α of --blend, as HTML."""
+    """Plot R@sum against α of --blend, as HTML."""
     positives: Annotated[Path | None, tyro.conf.arg(metavar="FILE|eccv|cxc")] = None
     """Captions that fit other images too: mAP@R, R-Precision, extended R@K, MRR and nDCG@10. Lines of
     x.jpg#2, a tab and y.jpg (the third caption of x.jpg fits y.jpg; a caption id of the data set works as well), or
@@ -216,7 +216,7 @@ def _print_tables(
         console.print(tables.choices_table(whole, parsed.ways, title))
     if parsed.positives is not None:
         source = COCO_JUDGEMENTS.get(str(parsed.positives), f"labels and {parsed.positives.name}")
-        title = f"{source} · results that score the same count against a query"
+        title = f"{source} · tied results count against a query"
         console.print(tables.extended_table(whole, title))
     if parsed.qrels is not None:
         from coder_core.evaluation.graded import metric_label
@@ -227,7 +227,7 @@ def _print_tables(
     if parsed.probe:
         console.print(tables.probe_table(whole, "probes · caption above wrong caption, %"))
     if parsed.reviews is not None:
-        title = f"by the labels, and as {parsed.reviews.name} corrects them"
+        title = f"by the labels, and by the labels as corrected by {parsed.reviews.name}"
         console.print(tables.reviewed_table(whole, title))
     if parsed.blend:
         say(console, "Choose α on dev, and report the chosen one on test.")
@@ -246,22 +246,22 @@ def _add_probe_accuracy(
     missing = len(probes) - len(table)
     if not missing:
         return []
-    fact = f"{missing:,} of {len(probes):,} probes are left out: their pictures are not in the split or not readable"
+    fact = f"{missing:,} of {len(probes):,} probes are left out: their pictures are not in the split or cannot be read"
     return [Fault(str(folder), fact, severity="note")]
 
 
 def _faults(parsed: EvaluateArguments) -> list[Fault]:
     faults = [] if parsed.runs else [MISSING_RUN]
     if parsed.ways and parsed.ways_repeats < 2:
-        fix = "an interval needs two numbers"
+        fix = "an interval needs two draws"
         faults.append(Fault("--ways-repeats", f"is {parsed.ways_repeats}", "2 or more", fix))
     if any(c < 2 for c in parsed.ways):
-        faults.append(Fault("--ways", f"are {' '.join(map(str, parsed.ways))}", "2 options or more"))
+        faults.append(Fault("--ways", f"are {' '.join(map(str, parsed.ways))}", "2 or more options"))
     faults += _blend_faults(parsed)
     positives = None if str(parsed.positives) in COCO_JUDGEMENTS else parsed.positives
     for flag, file in (("--positives", positives), ("--reviews", parsed.reviews), ("--qrels", parsed.qrels)):
         if file is not None and not file.is_file():
-            faults.append(Fault(f"{flag} {file}", "there is no such file"))
+            faults.append(Fault(f"{flag} {file}", "is not a file"))
     for name in ("json", "csv", "similarities", "curve", "run_out"):
         if file := getattr(parsed, name):
             faults += check_new_file(f"--{name.replace('_', '-')}", file, overwrite=parsed.overwrite)
@@ -291,15 +291,15 @@ def _graded_faults(parsed: EvaluateArguments) -> list[Fault]:
 def _blend_faults(parsed: EvaluateArguments) -> list[Fault]:
     alphas = parsed.blend
     if not alphas:
-        fix = "add --blend, whose R@sum it draws, or leave --curve out"
+        fix = "add --blend, whose R@sum it plots, or leave --curve out"
         without = Fault("--curve", "is given without --blend", "--blend 0.0 0.5 1.0", fix)
         return [] if parsed.curve is None else [without]
     faults = []
     if outside := [repr(alpha) for alpha in alphas if not 0 <= alpha <= 1]:
         fix = "0 is the zero-shot model, 1 the run"
-        faults.append(Fault("--blend", f"holds {' '.join(outside)}", "numbers from 0 to 1", fix))
+        faults.append(Fault("--blend", f"contains {' '.join(outside)}", "numbers from 0 to 1", fix))
     if twice := dict.fromkeys(repr(alpha) for alpha in alphas if alphas.count(alpha) > 1):
-        faults.append(Fault("--blend", f"holds {' '.join(twice)} more than once", fix="give every α once"))
+        faults.append(Fault("--blend", f"contains {' '.join(twice)} more than once", fix="give every α once"))
     if len(parsed.runs) > 1:
         problem = f"is given with {len(parsed.runs)} runs"
         faults.append(Fault("--blend", problem, "one run", "evaluate them one by one"))

@@ -35,7 +35,7 @@ class ExportArguments:
                          and a model card. Plain transformers loads it and computes the run's embeddings.
     --to triplets DIR    every pair with hard negatives, DIR/text_to_image and DIR/image_to_text, drawn from the run's
                          high ranks. Near-duplicates, pairs reviewed as matches and likely matches (guessed from the
-                         captions) are not used. Export a split to train on, not one to report.
+                         captions) are not used. Export a split to train on, not one to report results on.
     """
 
     run: tyro.conf.Positional[Path]  # The run folder.

@@ -69,7 +69,7 @@ def main(arguments: list[str]) -> int:
     workers, skip_broken = flags.decoders(device.type), flags.reading.skip_broken
     for split in splits:
         if folder.is_done(split):
-            say(console, f"{split.name} exists and is left alone.")
+            say(console, f"{split.name} already exists and is not written again.")
             continue
         with watching(console, rate=True) as progress:
             faults = folder.extract(

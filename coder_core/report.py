@@ -35,7 +35,7 @@ class ReportArguments:
     """
 
     runs: tyro.conf.Positional[tuple[Path, ...]]
-    """Run folders; of several, the last is compared with the first, the baseline."""
+    """Run folders. With several, the last is compared with the first, the baseline."""
     split: SplitName = "dev"  # The analysed split.
     out: Path = Path("report.html")  # The file to write.
     question: str = ""  # Question that the report answers; empty: how the last run compares with the first.
@@ -111,15 +111,15 @@ def _allowed_changes(parsed: ReportArguments, gated: bool, faults: list[Fault]) 
         except ValueError:
             number = math.nan
         if name not in RECALLS or name in changes or not math.isfinite(number):
-            problem = "is given twice" if name in changes else "is not an allowed change"
-            faults.append(Fault(f"--gate {text}", problem, f"one of {', '.join(RECALLS)}, as rsum=-1"))
+            problem = "is given twice" if name in changes else "is not a metric and a number"
+            faults.append(Fault(f"--gate {text}", problem, f"one of {', '.join(RECALLS)}, such as rsum=-1"))
         changes[name] = number
     if gated and len(parsed.runs) < 2:
         faults.append(Fault("--gate", f"is given with {len(parsed.runs)} run", "two runs, baseline first"))
     if gated and parsed.out.suffix == ".json":
-        faults.append(Fault(f"--out {parsed.out}", "is the verdict's own file", "another ending, as .html"))
+        faults.append(Fault(f"--out {parsed.out}", "is the verdict's file", "another ending, such as .html"))
     if parsed.gate_slices is not None and not math.isfinite(parsed.gate_slices):
-        faults.append(Fault("--gate-slices", f"is {parsed.gate_slices}", "a number of points, as -5"))
+        faults.append(Fault("--gate-slices", f"is {parsed.gate_slices}", "a number of points, such as -5"))
     if parsed.gate_queries < 1:
         faults.append(Fault("--gate-queries", f"is {parsed.gate_queries}", "1 or more"))
     return changes

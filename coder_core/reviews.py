@@ -61,7 +61,7 @@ def _merge(arguments: list[str]) -> int:
         fix = "choose another; nothing is overwritten"
         faults.append(Fault(f"--out {parsed.out}", "exists", "a new name", fix))
     if len(parsed.files) < 2:
-        faults.append(Fault("FILE", f"is given {len(parsed.files)} times", "two files of reviews or more"))
+        faults.append(Fault("FILE", f"{len(parsed.files)} given", "two or more files of reviews"))
     stop_on_errors(faults)
 
     from coder_core.data.reviews import merge, parse_reviews, read_reviews

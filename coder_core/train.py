@@ -25,8 +25,8 @@ USAGE = """usage: python -m coder_core.train [PRESET] [--key value …]
        torchrun --nproc-per-node 8 -m coder_core.train PRESET …   (several GPUs; several machines: docs/training.md)
 """
 AFTER_PRESETS = """
-A model as it is (zero-shot) takes no training: python -m coder_core.embed pictures DATA --model NAME --name RUN
-Without a preset or a value the three demo runs are trained. Every value, with the defaults of the named preset:
+A model as it is (zero-shot) needs no training: python -m coder_core.embed pictures DATA --model NAME --name RUN
+Without any argument, the three demo runs are trained. All flags, with the defaults of the named preset:
 """
 
 
@@ -87,7 +87,7 @@ def main(arguments: list[str]) -> int:
 
 def _print_presets(console: Console) -> None:
     say(console, USAGE)
-    title = "Presets; every value of one can be changed"
+    title = "Presets; flags change any of their values"
     table = Table("preset", "trains", title=title, title_justify="left")
     for name, preset in PRESETS.items():
         table.add_row(name, preset.about)
@@ -122,7 +122,7 @@ def _train_demo(root: Path, console: Console, progress: Path | None) -> None:
         if not folder.exists() or not any(folder.iterdir()):
             _start(replace(PRESETS[name].config, name=name), root, console, progress_file=progress)
         elif (read_status(folder) or {}).get("state") == "finished":
-            say(console, f"{folder} is finished; it stays as it is.")
+            say(console, f"{folder} is finished; nothing to do.")
         else:
             _resume(folder, {}, console, progress)
 

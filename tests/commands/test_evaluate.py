@@ -258,8 +258,8 @@ def test_an_unwritable_file_is_refused_before_the_work(tmp_path, flag, capsys):
     [
         (["--ways", "1", "5"], "--ways: are 1 5"),
         (["--ways", "5", "--ways-repeats", "1"], "--ways-repeats: is 1"),
-        (["--blend", "0.5", "1.00001", "nan"], "--blend: holds 1.00001 nan"),
-        (["--blend", "0.5", "1", ".5"], "--blend: holds 0.5 more than once"),
+        (["--blend", "0.5", "1.00001", "nan"], "--blend: contains 1.00001 nan"),
+        (["--blend", "0.5", "1", ".5"], "--blend: contains 0.5 more than once"),
         (["--blend", "0.5", "1"], "--blend"),
         (["--curve", "curve.html"], "--curve: "),
         (["--split", "nosplit"], '"nosplit"'),

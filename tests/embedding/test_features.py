@@ -94,7 +94,7 @@ def test_runs_trained_on_features_encode_new_pictures(base, tmp_path):
     about = dict(opened.analysis("dev").document("regions"))
     assert (about["model"], about["rows"], about["size"]) == (str(base / "clip"), 4, 32)
     for changes, culprit in (
-        ({"fingerprint": "0" * 64}, "another model"),
+        ({"fingerprint": "0" * 64}, "is a different model"),
         ({"size": 3}, "size 32"),
         ({"kind": "own", "tower": "evil:tower"}, "CODER_TOWERS=evil:tower"),
         ({"kind": "x"}, "'x'"),
