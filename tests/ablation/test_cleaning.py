@@ -82,11 +82,11 @@ def command(config, root):
     return [*changed_flags(Config(), config), f"--root={root}", f"--name={config.name}", "--clean"]
 
 
-def left_out(run):
+def left_out(run, reviews="cleaned.jsonl"):
     """Return (m,) bool: the pairs that a finished run did not train on."""
     assert (read_status(run) or {})["state"] == "finished"
     trained = read_config(run)[0]
-    assert (trained.cleaning.clean, trained.data.reviews) == (True, f"{run}-cleaned.jsonl")
+    assert (trained.cleaning.clean, trained.data.reviews) == (True, f"{run}-{reviews}")
     data = prepare(trained, Inputs(towers=open_towers(trained), reviews=named_reviews(trained))).data
     stay = set(zip(data.train.captions, data.train.image_of_text.tolist(), strict=True))
     pairs = zip(data.as_read.captions, data.as_read.image_of_text.tolist(), strict=True)
@@ -130,6 +130,26 @@ def test_cleaning_drops_most_exchanged_captions_and_few_others(judged, tmp_path)
     assert main(command(config, tmp_path)) == 0, "the finished run ends at once, without judges"
     assert newest_state(tmp_path / "mine").fingerprint == state
     assert main([*command(config, tmp_path), "--clean-above=0.9"]) == 1, "it began with another value"
+
+
+def test_judges_of_a_second_round_train_on_the_pairs_that_the_first_kept(judged, tmp_path):
+    (root, config), wrong = judged, wrong_rows(5)
+    for folder in halves(root):
+        shutil.copytree(folder, tmp_path / folder.name)
+    assert main([*command(config, tmp_path), "--clean-rounds=2"]) == 0
+    first, kept = tmp_path / "mine-cleaned.jsonl", []
+    dropped = {review.caption for review in read_reviews(first).all}  # all captions are different
+    for folder in halves(tmp_path):
+        judge = read_config(folder.with_name(f"{folder.name}-2"))[0]
+        assert (judge.data.reviews, judge.data.train_part) == (str(first), 0.5)
+        kept += prepare(judge, Inputs(reviews=named_reviews(judge))).data.train.captions
+    assert len(kept) == IMAGES * 5 - len(dropped)
+    assert not dropped & set(kept)
+    gone = left_out(tmp_path / "mine", "cleaned-2.jsonl")
+    assert gone[wrong].mean() > 0.8
+    assert gone[~wrong].mean() < 0.1
+    judges = [*halves(tmp_path), *(folder.with_name(f"{folder.name}-2") for folder in halves(tmp_path))]
+    assert read_cleaning(tmp_path / "mine").seconds == sum(read_status(judge)["seconds"] for judge in judges)
 
 
 def test_pairs_are_weighted_by_their_probability_of_being_right(judged, tmp_path):
