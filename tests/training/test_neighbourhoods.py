@@ -226,3 +226,4 @@ def test_fewer_neighbours_than_requested_are_reported(data):
     faults = prepare(weighted(data, neighbours=200)).faults
     (fault,) = [fault for fault in faults if fault.place == "--neighbours"]
     assert all(number in str(fault) for number in ("200", "40 of 40", "38"))
+    assert fault.severity == "warning"
