@@ -19,7 +19,7 @@ Part = dict[str, Any]  # a trace, a shape or a part of the layout
 HIDDEN: Part = {"visible": False, "showgrid": False}  # an axis
 ROUNDING, ROOM = 1e-5, 0.05  # largest difference due to rounding; room on either side of a single value
 SQUEEZED = 0.1  # if a figure would fill less of a common axis, all keep their own
-OWN_SCALE = " · scale of its own"
+OWN_SCALE = " · own scale"
 
 
 @dataclass(frozen=True)

@@ -68,7 +68,7 @@ def runs_with(choice: Choice, has: Has, *, trained: str, imported: str, fix: str
     does, and a link to the Train page, with a preset on the built-in pictures that has it."""
     matches = [run for run in choice.runs if has(run, choice.split)]
     without = [run for run in choice.runs if run not in matches]
-    kinds = {True: f"holds imported embeddings, {imported}", False: f"was trained {trained}"}
+    kinds = {True: f"has imported embeddings, {imported}", False: f"was trained {trained}"}
     facts = [f"{run.name} {kinds[run.imported]}." for run in without]
     if not matches:
         if len(without) == 2 and not any(run.imported for run in without):

@@ -18,7 +18,7 @@ from starlette.responses import PlainTextResponse
 
 _HOST = re.compile(r"(?P<name>localhost|127\.0\.0\.1)(:(?P<port>\d{1,5}))?", re.IGNORECASE)
 SCHEME = "http://"
-REFUSED = "Refused: this server answers its own pages at localhost and 127.0.0.1 only.\n"
+REFUSED = "Refused: this server answers only requests from its own pages, at localhost and 127.0.0.1.\n"
 _INLINE = re.compile(rb"<script>(.*?)</script>", re.DOTALL)
 # 'unsafe-eval' is for the WebAssembly in Streamlit's protobuf.js, inline styles for the style elements it writes, data:
 # for a font and the pictures on cards. It was not tested whether blob: and the socket's address can be removed.

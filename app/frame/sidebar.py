@@ -174,7 +174,7 @@ def _pick_runs(runs: ByName, names: list[str], first: RunSummary | None, split: 
     same = [name for name in known if first is None or _same_data(runs[name], first, split)]
     elsewhere = [name for name in known if name not in same]
     options = dict.fromkeys([*same, *elsewhere, *names])
-    note = f" Not comparable with the first, because on other samples of {split}: {', '.join(elsewhere)}."
+    note = f" On other samples of {split}, so not comparable with the first: {', '.join(elsewhere)}."
     look: dict[str, Any] = {"max_selections": MOST_RUNS, "placeholder": "Choose a run"}
     st.multiselect("Runs", options, key=RUNS, help=cards.literal(RUNS_HELP + note * bool(elsewhere)), **look)
     if len(names) > 1:

@@ -93,13 +93,13 @@ def numbers(runs: Sequence[RunSummary], split: str, stored_clusters: dict[str, C
 
 def offer(runs: list[RunSummary], results: list[Result], split: str, settings: Settings) -> None:
     names = " and ".join(run.name for run in runs)
-    verb, folder = ("have", "folders of the runs") if len(runs) > 1 else ("has", "folder of the run")
+    verb, where = ("have", "folders of the runs") if len(runs) > 1 else ("has", "folder of the run")
     values = ["--split", split, "--clusters", str(settings.clusters), "--seed", str(settings.seed)]
     show_work(
         "-".join(result.name for result in results),
         jobs.module_command("coder_core.cluster", *(str(run.path) for run in runs), *values),
         f"Cluster {names}",
-        f"{names} {verb} not been divided into {settings.clusters} clusters yet. This takes seconds; the {folder} stores them.",
+        f"{names} {verb} not been divided into {settings.clusters} clusters yet. This takes seconds and is saved in the {where}.",
         " ".join(result.fault for result in results if result.fault),
     )
 
@@ -180,7 +180,7 @@ def _members(run: RunSummary, choice: Choice, result: Clusters, number: int, nea
         other = int(pick("Other cluster", names, "other-cluster", 420, format_func=names.__getitem__) or 0)
         pairs = ask(clusters.between, run, choice.split, result, number, other, within=choice.captions)
         score, notes = "to_one", [f" ({value:.3f} to {other})" for value in pairs["to_other"]]
-        order = ", and to that of the other cluster, the most even first"
+        order = ", and to that of the other cluster, smallest difference first"
     else:
         pairs = ask(clusters.members, run, choice.split, result, number)
         pairs = pairs[choice.inside("text", pairs["caption"]) & ~(pairs["agree"] & (kind == "apart"))]

@@ -133,7 +133,7 @@ def amounts(runs: Sequence[RunSummary], choice: Choice) -> None:
         if share - by_chance < LITTLE:
             cards.note(f"{run.name}: {AT_CHANCE}")
         if not ask(concept_attention.view_of, run, choice.split).whole:
-            cards.note("Only the strongest concepts of every sample are stored; shares are of these.")
+            cards.note("Only the strongest concepts of every sample are stored; shares refer to these.")
     plain_table(pd.DataFrame(amounts_of, columns=list(AMOUNTS)), AMOUNTS, "concept-amounts", "runs")
     numbers = {UNITS[side]: {run.name: attention(run, side).perplexity for run in runs} for side in BOTH}
     figures = charts.concepts_read(numbers, tone())
@@ -198,7 +198,7 @@ def _readers(run: RunSummary, choice: Choice, concept: int, side: Modality) -> N
     table = table[table["attention"] > 0]
     if not len(table):
         reader = f"{'image' if side == 'image' else 'caption'}{' of the slice' if choice.slice else ''}"
-        cards.empty(f"No {reader} attends to it at all.", "Choose another concept.")
+        cards.empty(f"No {reader} attends to this concept.", "Choose another concept.")
         return
     card = partial(sample_card, choice, run, side, term="attention", pictured=side == "image")
     shares = enumerate(table[["sample", "attention"]].to_numpy().tolist(), start=1)

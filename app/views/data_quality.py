@@ -204,8 +204,8 @@ def _extent(report: api.ContentReport, view: str) -> str:
     text = f"{'Splits' if view == 'bad' else 'Compared'}: {', '.join(parts)}."
     if view != "captions" and report.without_pictures:
         names = " and ".join(report.without_pictures)
-        text += f" The pictures of {names} are not here, so they were not looked at."
-    return f"{text} Other splits of the data are not here." if len(parts) == 1 and view != "bad" else text
+        text += f" The pictures of {names} were not found, so they were not checked."
+    return f"{text} Other splits of the data were not found." if len(parts) == 1 and view != "bad" else text
 
 
 def _show_findings(
@@ -222,10 +222,10 @@ def _show_findings(
     ids = np.arange(len(findings))
     order = ids[picking_table(table, columns, ids, target, f"{target}-table", "findings", height=330)]
     downloads.table(api.sample_rows(findings, splits, captions=captions), f"data-{view}")
-    number = step_through("Finding", target, order, len(findings), "Its place in the list.")
+    number = step_through("Finding", target, order, len(findings), "Its position in the list.")
     members = findings[number].samples
     if len(members) > MEMBERS_SHOWN:
-        cards.note(f"{MEMBERS_SHOWN} of {count(len(members), 'sample')} shown; the file has all.")
+        cards.note(f"{MEMBERS_SHOWN} of {count(len(members), 'sample')} shown; the downloaded file has all.")
     for name, number in members[:MEMBERS_SHOWN]:
         _member(choice, run, split_named(splits, name), number, "text" if captions else "image")
 

@@ -139,8 +139,8 @@ def two_measures(name: str, table: pd.DataFrame, unit: str) -> None:
     rho = retrieval.rank_correlation(table["SD"], table["entropy"])
     cards.heading("Standard deviation and entropy", correlation=number(rho, RHO), name=name)
     if abs(rho) > SAME_ORDER:
-        order = "alike" if rho > 0 else "in exactly opposite order"
-        cards.note(f"There is no figure: it would be a single line, because the measures rank {order}.")
+        order = "the same" if rho > 0 else "exactly opposite"
+        cards.note(f"There is no figure: it would be a single line, because the two orders are {order}.")
         return
     spreads = table["SD"].to_numpy(), table["entropy"].to_numpy()
     figure = charts.density(*spreads, "standard deviation", "entropy, bits", unit, tone())
@@ -254,7 +254,7 @@ def _nearest(choice: Choice, run: RunSummary, anchor: diversity.Anchor, number: 
     cards.note("Nearest negatives: rank, similarity, share of the loss without → with diversity.")
     cards.results(items[: None if other == "image" else FIRST_CAPTIONS])
     if other == "text":
-        with st.expander("More of them"):
+        with st.expander("More negatives"):
             cards.results(items[FIRST_CAPTIONS:])
 
 

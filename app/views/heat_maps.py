@@ -99,7 +99,7 @@ def _maps(choice: Choice, label: str, pairs: dict[str, Pairs], reasons: dict[str
     for run in choice.runs:
         pair = pairs.get(run.name, {}).get(candidate)
         if pair is None:
-            reasons.setdefault(run.name, "This run has no such result.")
+            reasons.setdefault(run.name, "The chosen result is not among the results of this run.")
             continue
         usual = [*ways[run.name], "cosine"][0]
         way = offered[0] if offered and offered[0] in ways[run.name] else usual
@@ -130,7 +130,7 @@ def _choose_word(maps: list[Drawn]) -> str:
         del st.session_state[WORD]
     first = maps[-1].words[min(maps[-1].heat.first_content_word(), MOST_WORDS - 1)]
     if any(len(drawn.words) > MOST_WORDS for drawn in maps):
-        cards.note(f"The first {MOST_WORDS} words can be picked; the table has all.")
+        cards.note(f"The first {MOST_WORDS} words can be picked; the table below has all.")
     usual = {"default": first, "required": True, **bound(WORD)}
     return str(st.pills("Word", options, format_func=cards.literal, **usual))
 

@@ -252,7 +252,7 @@ def show_differences(runs: Runs) -> None:
     trained = {run.name: run.config for run in runs if not run.imported}
     table = retrieval.config_differences(trained)
     if len(trained) < 2:
-        cards.empty("There are no two runs to compare.", "Choose two that were trained here, in the sidebar.")
+        cards.empty("This needs two trained runs.", "Choose two that were trained here, in the sidebar.")
     elif table.empty:
         cards.empty("The configurations are equal.", "These runs have the same settings, including the seed.")
     else:

@@ -152,7 +152,7 @@ def _reviews(data: starting.DataSet) -> Path | None:
         return None
     concern = judging.verdicts_on_train(data.path, path)
     label = f"Train with the reviews of this data ({concern} of {judged} verdicts concern train)"
-    help_text = "Pairs judged wrong are left out, vague ones count half, other matches are added; settings change that."
+    help_text = "Pairs judged wrong are left out, vague ones count half, other matches are added; settings can change this."
     return path if st.toggle(label, False, help=help_text, **bound("use-reviews")) else None
 
 
