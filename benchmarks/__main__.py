@@ -41,7 +41,7 @@ def commands(rounds: int) -> list[Line]:
             taken[name].append(clock(run, children=True))
     reference, lines = taken.pop("reference"), []
     for name, seconds in taken.items():
-        note = f"{statistics.median(second.wall for second in seconds):.2f} s on the clock"
+        note = f"{statistics.median(second.wall for second in seconds):.2f} s of wall time"
         spent = milliseconds(seconds)
         title, bar, reached = f"{name} ÷ import tyro, rich", f"{COMMAND_BAR:g} s", spent <= 1e3 * COMMAND_BAR
         lines.append(Line(title, bar, *quotient(seconds, reference), spent, reached, note))

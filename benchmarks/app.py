@@ -91,7 +91,7 @@ def measure(root: Path, tell: Callable[[Measured], None]) -> None:
         if app.exception:
             raise SystemExit(f"the page failed: {app.exception[0].value}")
         if any(word in str(item.proto.body) for item in app.get("html") for word in NOT_MEASURED):
-            raise SystemExit("the page shows less than two runs")
+            raise SystemExit("the page shows fewer than two runs")
         return taken
 
     for page in PAGES:
@@ -142,7 +142,7 @@ def line(name: str, bar: float | None, taken: list[list[float]], note: str = "")
     """Return a line of median seconds ÷ the bar; without a bar, the note has the seconds themselves."""
     cpu, wall = (statistics.median(times) for times in zip(*taken, strict=True))
     if bar is None:
-        return Line(name, "", None, None, 1e3 * cpu, None, f"{wall:.2f} s on the clock{note}")
+        return Line(name, "", None, None, 1e3 * cpu, None, f"{wall:.2f} s of wall time{note}")
     return Line(name, f"≤ {bar:g} s", cpu / bar, wall / bar, 1e3 * cpu, cpu <= bar, note)
 
 
@@ -152,7 +152,7 @@ def line_of(measured: Measured, images: int) -> Line:
     size, small = f"{images:,} × {CAPTIONS_PER_IMAGE * images:,}, {name}", images == SMALL
     if name == MEMORY:
         peak, private = taken[0]
-        note = f"{peak:,.0f} MiB at most, mapped files included; at the end {private:,.0f} private"
+        note = f"{peak:,.0f} MiB at most, including mapped files; {private:,.0f} MiB private at the end"
         if not small:
             return Line(size, "", None, None, None, None, note)
         return Line(size, f"≤ {MEMORY_BAR:,.0f} MiB", peak / MEMORY_BAR, None, None, peak <= MEMORY_BAR, note)
@@ -225,10 +225,10 @@ def first_visits(root: Path) -> list[Line]:
         browser.close()
     medians = [statistics.median(values) for values in zip(*later, strict=True)]
     result = []
-    visits = {"first visit of a fresh browser": medians, "the same, of a new server": first}
+    visits = {"first visit of a fresh browser": medians, "the same, on a new server": first}
     for name, (wall, in_browser, in_server) in visits.items():
-        spent = f"{in_browser:.1f} s of processors in the browser, {in_server:.1f} s in the server"
-        note = f"{wall:.2f} s on the clock; {spent}"
+        spent = f"{in_browser:.1f} s of CPU time in the browser, {in_server:.1f} s in the server"
+        note = f"{wall:.2f} s of wall time; {spent}"
         result.append(Line(name, f"≤ {VISIT_BAR:g} s", None, wall / VISIT_BAR, None, wall <= VISIT_BAR, note))
     return result
 

@@ -68,7 +68,9 @@ class Searched:
         if self.by_pair:
             if "image_parts" not in analysis.arrays:
                 fix = "measure it on a split of fewer images"
-                raise InputError.at(folder, f"keeps no image parts of {split}: above 256 MiB", fix=fix)
+                raise InputError.at(
+                    folder, f"stores no image parts of {split}, as they exceed 256 MiB", fix=fix
+                )
             vectors = analysis.array("image_parts")
             self.lengths = torch.from_numpy(np.array(analysis.array("image_part_lengths")))
         elif (concepts := analysis.concepts) is not None:
@@ -134,7 +136,7 @@ def measure(runs: Sequence[Searched], *, queries: int, rounds: int) -> pd.DataFr
 
 def figure(table: pd.DataFrame, split: str, images: int) -> go.Figure:
     """Plot R@sum against queries per second, on a logarithmic axis."""
-    asked = f"queries a second (captions asking for {images:,} images)"
+    asked = f"queries per second (captions as queries, {images:,} images)"
     axes, names = {"queries": asked, "rsum": f"R@sum on {split}"}, table["run"] + ": " + table["scored"]
     options = {"log_x": True, "hover_data": ["pairs", "slower"], "template": "plotly_white", "height": 560}
     picture = px.scatter(

@@ -176,7 +176,7 @@ def answers(folder: Path, rounds: int) -> list[Line]:
             for part, seconds in in_a_process(*command).items():
                 taken[part].append(Seconds(*seconds))
         wall = {part: statistics.median(seconds.wall for seconds in values) for part, values in taken.items()}
-        clocks = f"{wall['first']:.2f} s on the clock, bare {wall['bare']:.2f} s"
+        clocks = f"{wall['first']:.2f} s of wall time, bare {wall['bare']:.2f} s"
         note = f"{clocks}; loading {wall['loading']:.1f} s"
         ratio, reached = quotient(taken["first"], taken["bare"]), wall["first"] <= BUDGET
         title, spent = f"first answer to {name} ÷ bare ViT-B/32", milliseconds(taken["first"])

@@ -188,7 +188,7 @@ def judge(*paths: Path) -> int:
     for above in (0.3, 0.5, 0.7):
         left_out = probability >= above
         found, stay = of_wrong[left_out], of_wrong[~left_out]
-        facts = f"left out from {above} on: {left_out.sum():,}, {found.mean():.1%} of them wrong"
+        facts = f"left out at {above} or more: {left_out.sum():,}, {found.mean():.1%} of them wrong"
         errors = f"wrong among the rest {stay.mean():.1%}, estimated {probability[~left_out].mean():.1%}"
         print(f"{facts}, {found.sum() / of_wrong.sum():.1%} of all wrong ones; {errors}")
     return 0
