@@ -37,7 +37,7 @@ MISMATCHES_SHOWN = 10
 
 @dataclass(frozen=True)
 class CheckDataArguments:
-    """Read a data set exactly as training would: describe it, and name each fault, its place and how to fix it.
+    """Read a data set exactly as training would: describe it, and report each fault, where it is and how to fix it.
 
     The exit status is 1 when training or evaluation would refuse the data, otherwise 0.
 
@@ -45,7 +45,7 @@ class CheckDataArguments:
     its parent (f30k with f30k/precomp in it); or a folder with Karpathy's dataset_*.json and the features beside it, or
     that file itself; or "demo", the built-in data. Or PATH has pictures with captions and no features: Flickr's and
     COCO's own files, a table of any columns, a.jpg with a.txt, parquet, tar files. docs/data.md describes the formats.
-    With --content it may be the folder of an evaluated run: the splits it was evaluated on, and the others of its data.
+    With --content it may be the folder of an evaluated run, to check the splits it was evaluated on and the others.
     """
 
     path: tyro.conf.Positional[Path]  # The data set.
@@ -172,7 +172,7 @@ def _print_content(console: Console, report: ContentReport) -> None:
     console.print(table)
     if report.without_pictures:
         names = ", ".join(report.without_pictures)
-        say(console, f"Only captions were compared in {names}: there are no pictures.")
+        say(console, f"Only captions were compared in {names}: no pictures were found.")
     console.print()
 
 

@@ -26,8 +26,8 @@ class ExportArguments:
     contain both branches. Every run trained, embedded or imported here has them, except models that score pair by pair.
     Nothing is overwritten.
 
-    --to faiss FILE      one exact index by inner product, of the images, or with --rows captions of the captions. Row i
-                         is sample i of the split; FILE.json names the rows. faiss.read_index(FILE) opens it.
+    --to faiss FILE      one exact inner-product index of the images or, with --rows captions, of the captions. Row i is
+                         sample i of the split; FILE.json names the rows. faiss.read_index(FILE) opens it.
     --to parquet DIR     DIR/images.parquet and DIR/captions.parquet with ids, captions, file names, split, and float32
                          lists of fixed size, for LanceDB, Qdrant, DuckDB and pandas.
     --to huggingface DIR the model of a run with two transformers towers, from one dual encoder or two models, in

@@ -71,7 +71,7 @@ def main(arguments: list[str]) -> int:
     from coder_core.data.reviews import read_reviews
 
     console, verdict = open_console(), None
-    with console.status("gathering"):
+    with console.status("gathering the report"):
         runs = [open_run(folder) for folder in parsed.runs]
         if gated:
             gate = Gate(recalls, parsed.gate_slices, parsed.gate_queries)

@@ -56,7 +56,7 @@ def choose_samples(
         raise InputError.at(f"split {split}", "has 1 pair", "at least 2: a pair alone has no negatives")
     by_number = source == "chosen" and _NUMBERS.fullmatch(chosen) is not None
     if within is not None and not by_number and len(np.unique(owner[within])) < 2:
-        fact = "holds captions of a single image" if len(within) > 1 else f"has {_count(len(within))}"
+        fact = "has captions of a single image" if len(within) > 1 else f"has {_count(len(within))}"
         expected = "captions of at least 2 images; captions of the same image are not negatives"
         raise InputError.at("the slice", fact, expected, "clear the slice, or choose a larger one")
     pairs = np.arange(len(owner)) if within is None else within

@@ -93,7 +93,7 @@ def read_concept_list(path: Path) -> dict[Kind, list[str]]:
         raise InputError.at(where, f"cannot be read: {error}", LIST_FORM) from None
     if not isinstance(content, dict) or not content or set(content) - set(LISTS):
         keys = ", ".join(map(str, content)) if isinstance(content, dict) else type(content).__name__
-        raise InputError.at(where, f"holds {keys or 'nothing'}", LIST_FORM)
+        raise InputError.at(where, f"contains {keys or 'nothing'}", LIST_FORM)
     concepts: dict[Kind, list[str]] = {}
     key_of: dict[str, str] = {}
     faults = []

@@ -90,7 +90,7 @@ def check_new_run(folder: Path) -> None:
     """Raise InputError if the folder already holds a run or is not writable."""
     if folder.exists() and any(folder.iterdir()):
         fix = f"continue it with --resume {folder}, or choose another --name"
-        raise InputError(Fault(str(folder), "already holds a run", "a new name", fix))
+        raise InputError(Fault(str(folder), "already contains a run", "a new name", fix))
     stop_on_errors(check_folder(str(folder), folder))
 
 

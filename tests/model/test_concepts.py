@@ -118,8 +118,8 @@ def test_glove_vectors_of_concepts_fall_back_to_the_mean_of_other_forms(tmp_path
     [
         (None, "cannot be read"),
         ("{", "cannot be read"),
-        (["dog"], "holds list"),
-        ({"things": []}, "holds things"),
+        (["dog"], "contains list"),
+        ({"things": []}, "contains things"),
         ({"objects": "dog"}, "key objects: "),
         ({"objects": [1]}, "key objects: "),
         ({"objects": ["dog"], "motions": ["Dog"]}, "key motions entry 0: repeats 'Dog'"),

@@ -126,7 +126,7 @@ class Concepts:
         actual = {name: f"{array.dtype}{list(array.shape)}" for name, array in sorted(tensors.items())}
         if actual != expected:
             held, needed = (" ".join(map(" ".join, forms.items())) for forms in (actual, expected))
-            raise InputError.at(file, f"holds {held}", needed)
+            raise InputError.at(file, f"contains {held}", needed)
         return cls(vocabulary, **tensors)
 
 

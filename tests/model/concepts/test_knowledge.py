@@ -95,7 +95,7 @@ def test_files_are_read_back_and_damaged_ones_refused():
         ("[" * 100_000, ARRAYS, rf"run/{knowledge.NAMES}: cannot be read"),
         (NAMES, ARRAYS[:20], rf"run/{knowledge.ARRAYS}: cannot be read"),
         (NAMES, save(wide), r"vectors float64\[2, 3\]; expected .* vectors float32\[2, 3\]"),
-        (NAMES, save(few), r"holds together int64\[2, 2\] vectors"),
+        (NAMES, save(few), r"contains together int64\[2, 2\] vectors"),
     ]
     for change, reason in DAMAGES:
         document = json.loads(NAMES)
