@@ -44,7 +44,7 @@ VISIT_BAR = 3.0  # seconds on idle cores
 VISITS = 5
 DONE = "[data-testid=stApp][data-test-script-state=notRunning]"
 TEXT, MEMORY, MARK = "free text", "memory", "measured: "
-NOT_MEASURED = ("There is no evaluated run", "Only the first one is shown", "cannot answer")
+NOT_MEASURED = ("There is no evaluated run", *(f"Only {name} is shown" for name in NAMES), "cannot answer")
 
 # Changes on a page: (page, name, session key, its value in each repeat)
 CHANGES: tuple[tuple[str, str, str, tuple[Any, ...]], ...] = (

@@ -86,7 +86,7 @@ def _print_tables(console: Console) -> None:
         source = f" ({table.source})" if table.source else ""
         listing.add_row(table.name, Text(f"{table.title}{source}\nrows: {rows}"))
     say(console, "\nTables:\n")
-    console.print(listing)
+    console.print(listing, width=min(console.width, 120))
 
 
 def _find_table(name: str) -> AblationTable:
