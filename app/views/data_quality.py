@@ -89,7 +89,7 @@ def mismatched_pairs(choice: Choice, run: RunSummary, cross_fitted: Judges) -> N
 def _offer_cleaning(choice: Choice, run: RunSummary, judges: Judges, probability: np.ndarray) -> None:
     """Draw a threshold of the `probability` (m,) that a pair is wrong, its effect, and a link to such a training."""
     label = "Leave out pairs that are wrong with this probability or more"
-    above = round(slider(label, "clean-above", 0.05, 1.0, 0.05, 0.5, "clean above"), 2)
+    above = round(slider(label, "clean-above", 0.05, 1.0, 0.05, api.CLEAN_ABOVE, "clean above"), 2)
     out = probability >= above
     if out.all():
         cards.note(cards.HOW_TO_READ["no pair is left"])

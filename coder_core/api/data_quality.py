@@ -29,6 +29,7 @@ from coder_core.api.run import Run
 from coder_core.api.sampling import Sample, SplitPart, sample_of
 from coder_core.api.sides import TILE_ELEMENTS, Array
 from coder_core.api.stored_run import StoredResult
+from coder_core.config.data import CleaningConfig
 from coder_core.console.faults import InputError
 from coder_core.data.captioned.layouts import holds_pictures_only
 from coder_core.data.captioned.positions import Files, ParquetRows, TarMembers
@@ -47,6 +48,9 @@ NEIGHBOURS = 10
 LIKE_RANDOM, DOUBTFUL = 50.0, 10.0
 """A pair counts as like a random one, or as doubtful, if at least this percentage of random pairs look better. With a
 tenth of Flickr8k's dev captions exchanged, all of the first group and 84% of the second were exchanged ones."""
+CLEAN_ABOVE = (
+    CleaningConfig().clean_above
+)  # least probability of being wrong at which --clean leaves a pair out
 RARE = 2e-4  # share of right pairs that look like random ones; 4 of Flickr8k's 30,000 with three seeds each
 VERDICTS = ("like a random pair", "doubtful", "plausible")
 STEPS = 50  # bins of the percentage of random pairs that look better, for estimating a probability

@@ -10,7 +10,7 @@ from PIL import Image
 
 from app import jobs
 from coder_core.api import Run, open_run
-from coder_core.api.data_quality import VERDICTS, cross_fitted, error_probability, splits_of_run
+from coder_core.api.data_quality import CLEAN_ABOVE, VERDICTS, cross_fitted, error_probability, splits_of_run
 from coder_core.api.sampling import draw_sample
 from coder_core.data.content import check_content
 from tests.app.test_jobs import until_over
@@ -104,7 +104,7 @@ def test_training_without_suspicious_pairs_is_offered(tmp_path, opened):
     write_embeddings(blind, *synthetic(20, noise=50.0), "train", captions=["a word"] * 100)
     probability = error_probability(cross_fitted(open_run(first), open_run(second))["random"].to_numpy())
     app = opened(first.parent, "data", run="half", versus="other-half", split="train", slice="length > 9")
-    out = probability >= 0.5
+    out = probability >= CLEAN_ABOVE
     assert 0 < out.sum() < 2 * wrong.sum()
     assert app.saying(out.sum(), len(wrong), f"{100 * probability[~out].mean():.1f}%")
     assert "judges=half+and+other-half" in app.texts()
