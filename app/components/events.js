@@ -1,5 +1,5 @@
-// Report clicks on thumbnails, on texts of samples, on verdicts of cards, and on the charts named in data.charts. After
-a // click on a link of the panel, scroll to the part of the page that is about the sample.
+// Clicks on thumbnails, on texts of samples, on verdicts of cards, and on the charts named in data.charts. After a link
+// of the panel, the part of the page that is about the sample comes into view.
 const AIM = ".st-key-detail, .st-key-joint-map, .st-key-pair-panel"
 const idle = () => document.querySelector("[data-testid=stApp][data-test-script-state=notRunning]")
 
@@ -10,7 +10,7 @@ const bringIntoView = () => {
     began ||= !idle()
     if (!began || !idle()) return
     document.querySelector(AIM)?.scrollIntoView({ block: "start" })
-    if (++rests === 12) stop() // figures are still being drawn
+    if (++rests === 12) stop() // figures are drawn meanwhile
   }, 100)
   setTimeout(stop, 20000)
   for (const kind of ["wheel", "pointerdown", "keydown"]) addEventListener(kind, stop, { once: true })
@@ -19,8 +19,8 @@ const bringIntoView = () => {
 export default function ({ data, parentElement, setTriggerValue }) {
   parentElement.stop?.()
   const click = (event) => {
-    const { image, review, pair, open } = event.target.closest?.("[data-image], [data-review], [data-open]")?.dataset ??
-    {} if (review) setTriggerValue("click", { kind: "verdict", verdict: review, pair: pair.split(" ").map(Number) })
+    const { image, review, pair, open } = event.target.closest?.("[data-image], [data-review], [data-open]")?.dataset ?? {}
+    if (review) setTriggerValue("click", { kind: "verdict", verdict: review, pair: pair.split(" ").map(Number) })
     else if (open) setTriggerValue("click", { kind: "open", sample: open })
     else if (image) setTriggerValue("click", { kind: "image", image: Number(image) })
   }
@@ -39,8 +39,8 @@ export default function ({ data, parentElement, setTriggerValue }) {
     }
   }
   listen()
-  const aim = (event) => event.target.closest?.(".st-key-opened a, a[data-aim]") && !event.ctrlKey && !event.metaKey &&
-  bringIntoView() document.addEventListener("click", aim, true)
+  const aim = (event) => event.target.closest?.(".st-key-opened a, a[data-aim]") && !event.ctrlKey && !event.metaKey && bringIntoView()
+  document.addEventListener("click", aim, true)
   document.addEventListener("click", click)
   const timer = setInterval(listen, 300)
   parentElement.stop = () => {

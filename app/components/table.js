@@ -1,4 +1,4 @@
-// A table. If its rows open something, a click anywhere in a row, Enter or Space opens it. Text is never markup.
+// A table. Where its rows open something, a click anywhere in the row, Enter and Space do. Draws text as text only.
 const make = (tag, attributes = {}, ...children) => {
   const element = document.createElement(tag)
   for (const [name, value] of Object.entries(attributes))
@@ -13,7 +13,7 @@ const button = (label, action, attributes = {}) => {
   return element
 }
 
-// Place a column's explanation below its name, even beyond the end of the table
+// A column's explanation stands below its name, wherever the table ends
 const below = (element) => {
   const { left, bottom } = element.getBoundingClientRect()
   element.style.setProperty("--left", `${Math.max(8, Math.min(left, innerWidth - 290))}px`)
@@ -31,7 +31,7 @@ const sampleCell = ({ picture, name, text, small, image }, enlarge) => {
   return cell
 }
 
-// Follow the address of a row like a link of the page
+// A row that leads to another page does so as a link of the page would
 const follow = (href) => {
   const link = make("a", { href, target: "_self", "data-aim": true })
   document.body.append(link)

@@ -1,5 +1,5 @@
 // Links to the app's pages change the page without loading a document, and a click is one step of the browser's history.
-// A change of theme redraws the page, because the server colours its figures. The slice field gets its completions.
+// Another theme draws the page again, because the server colours its figures; the field of a slice is completed.
 export default function ({ data, setTriggerValue }) {
   window.coderHistory ??= watch()
   Object.assign(window.coderHistory, data, { draw: (theme) => setTriggerValue("theme", theme) })
@@ -11,7 +11,7 @@ function watch() {
   let clicked = false
   for (const kind of ["pointerdown", "keydown"]) addEventListener(kind, () => (clicked = true), true)
 
-  // Streamlit also pushes corrections of an address: the first push after a click is a step, others replace the entry
+  // Streamlit also pushes what it corrects in an address: the first push after a click is the step, others change it
   history.pushState = function (...entry) {
     const write = clicked ? pushState : replaceState
     clicked = false
@@ -31,8 +31,8 @@ function watch() {
     event.stopPropagation()
     clicked = address.href !== location.href
     history.pushState({}, "", address.href)
-    dispatchEvent(new PopStateEvent("popstate")) // Streamlit handles it as a step in history: the address holds the
-  whole state }
+    dispatchEvent(new PopStateEvent("popstate")) // for Streamlit a step in history: the address holds the whole state
+  }
   document.addEventListener("click", follow, true)
   document.addEventListener("focusin", ({ target }) => {
     if (target.closest(".st-key-slice")) target.setAttribute("list", "usual-slices")
