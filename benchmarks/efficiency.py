@@ -68,9 +68,7 @@ class Searched:
         if self.by_pair:
             if "image_parts" not in analysis.arrays:
                 fix = "measure it on a split of fewer images"
-                raise InputError.at(
-                    folder, f"stores no image parts of {split}, as they exceed 256 MiB", fix=fix
-                )
+                raise InputError.at(folder, f"has no image parts of {split}: above 256 MiB", fix=fix)
             vectors = analysis.array("image_parts")
             self.lengths = torch.from_numpy(np.array(analysis.array("image_part_lengths")))
         elif (concepts := analysis.concepts) is not None:

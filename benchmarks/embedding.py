@@ -128,8 +128,7 @@ def _memory(folder: Path) -> Iterator[Line]:
 
 
 def answer(kind: str, run_folder: str, picture_file: str) -> dict[str, list[float]]:
-    """Return the seconds of loading, of the first answer, and of the bare model on the same input (median). Call it in a
-    fresh process."""
+    """Return seconds of loading, of the first answer, and of the bare model (median); call it in a fresh process."""
     from coder_core.api import decode, open_run
     from coder_core.api.heat_maps import heat_map, load_encoders
 
