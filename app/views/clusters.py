@@ -93,13 +93,13 @@ def numbers(runs: Sequence[RunSummary], split: str, stored_clusters: dict[str, C
 
 def offer(runs: list[RunSummary], results: list[Result], split: str, settings: Settings) -> None:
     names = " and ".join(run.name for run in runs)
-    verb, where = ("have", "folders of the runs") if len(runs) > 1 else ("has", "folder of the run")
+    verb, target = ("have", "folders of the runs") if len(runs) > 1 else ("has", "folder of the run")
     values = ["--split", split, "--clusters", str(settings.clusters), "--seed", str(settings.seed)]
     show_work(
         "-".join(result.name for result in results),
         jobs.module_command("coder_core.cluster", *(str(run.path) for run in runs), *values),
         f"Cluster {names}",
-        f"{names} {verb} not been divided into {settings.clusters} clusters yet. This takes seconds and is saved in the {where}.",
+        f"{names} {verb} not been divided into {settings.clusters} clusters yet. This takes seconds and is kept in the {target}.",
         " ".join(result.fault for result in results if result.fault),
     )
 

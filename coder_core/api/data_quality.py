@@ -48,9 +48,7 @@ NEIGHBOURS = 10
 LIKE_RANDOM, DOUBTFUL = 50.0, 10.0
 """A pair counts as like a random one, or as doubtful, if at least this percentage of random pairs look better. With a
 tenth of Flickr8k's dev captions exchanged, all of the first group and 84% of the second were exchanged ones."""
-CLEAN_ABOVE = (
-    CleaningConfig().clean_above
-)  # least probability of being wrong at which --clean leaves a pair out
+CLEAN_ABOVE = CleaningConfig().clean_above  # least probability of being wrong to be left out
 RARE = 2e-4  # share of right pairs that look like random ones; 4 of Flickr8k's 30,000 with three seeds each
 VERDICTS = ("like a random pair", "doubtful", "plausible")
 STEPS = 50  # bins of the percentage of random pairs that look better, for estimating a probability

@@ -84,9 +84,9 @@ class StoredRun:
     def analysis(self, split: str) -> Analysis:
         """Open the analysis of a split, once; the name is matched against `splits`, never joined to a path."""
         if split not in (*self.splits, *self.summary.damaged):
-            known = f"one of {', '.join(self.splits)}" if self.splits else ""
+            expected = f"one of {', '.join(self.splits)}" if self.splits else ""
             fact, fix = f"has no analysis of split {split!r}", "python -m coder_core.evaluate adds one"
-            raise InputError.at(f"run {self.name}", fact, known, fix)
+            raise InputError.at(f"run {self.name}", fact, expected, fix)
         if split not in self._analyses:
             self._analyses[split] = open_analysis(self.path, split)
         return self._analyses[split]

@@ -137,14 +137,14 @@ def test_judges_of_a_second_round_train_on_the_pairs_that_the_first_kept(judged,
     for folder in halves(root):
         shutil.copytree(folder, tmp_path / folder.name)
     assert main([*command(config, tmp_path), "--clean-rounds=2"]) == 0
-    first, kept = tmp_path / "mine-cleaned.jsonl", []
+    first, captions = tmp_path / "mine-cleaned.jsonl", []
     dropped = {review.caption for review in read_reviews(first).all}  # all captions are different
     for folder in halves(tmp_path):
         judge = read_config(folder.with_name(f"{folder.name}-2"))[0]
         assert (judge.data.reviews, judge.data.train_part) == (str(first), 0.5)
-        kept += prepare(judge, Inputs(reviews=named_reviews(judge))).data.train.captions
-    assert len(kept) == IMAGES * 5 - len(dropped)
-    assert not dropped & set(kept)
+        captions += prepare(judge, Inputs(reviews=named_reviews(judge))).data.train.captions
+    assert len(captions) == IMAGES * 5 - len(dropped)
+    assert not dropped & set(captions)
     gone = left_out(tmp_path / "mine", "cleaned-2.jsonl")
     assert gone[wrong].mean() > 0.8
     assert gone[~wrong].mean() < 0.1

@@ -131,7 +131,11 @@ def test_runs_that_are_not_halves_of_one_train_split_cannot_judge_it(tmp_path):
         (first, changed(other, runs / "seed", seed=6), "seed: --train-part 0.5 --other-part --seed 6"),
         (first, changed(other, runs / "share", train_part=0.4), "share: --train-part 0.4 --other-part"),
         (first, changed(other, runs / "whole", train_part=1.0), "whole: all images"),
-        (first, changed(other, runs / "features", train_features_sha256="1" * 64), "half: .* different feat"),
+        (
+            first,
+            changed(other, runs / "features", train_features_sha256="1" * 64),
+            "half: .* different features",
+        ),
         (first, unlike, "half: .* different captions than run captions"),
         (also, unlike, "also: .* a different train split"),
         (first, open_run(without.path), "without: .*python -m coder_core.evaluate|Python -m"),
