@@ -111,7 +111,7 @@ def row_config(
     config = changed(config, {**row.changes, **runs, "seed": seed}, where)
     missing = [flag for flag in row.needs if not value_of(config, flag)]
     if missing:
-        fact = f"needs {' and '.join(missing)}, but preset {start} sets 0"
+        fact = f"needs {' and '.join(missing)}, which preset {start} sets to 0"
         flags = " and ".join(f"--{flag} N" for flag in missing)
         raise InputError.at(where, fact, fix=f"give {flags}, or leave the row out with --rows")
     return start, replace(config, name=name)
