@@ -13,8 +13,7 @@ from coder_core.console.documents import check_values
 from coder_core.console.faults import Fault, InputError
 from coder_core.model.towers.halves import ImageHalf, TextHalf, TowerChoice, load_halves, weights_fingerprint
 from coder_core.model.towers.own import ALLOWED, is_allowed
-from coder_core.model.towers.pretrained import OWN
-from coder_core.model.towers.regions import PROBE
+from coder_core.model.towers.pretrained import OWN, PROBE
 from coder_core.model.towers.tuning import TunedTower, structure_of
 
 FILE = "towers.json"  # of a run folder

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 
 from coder_core.console.faults import InputError
 from coder_core.model.towers.own import NAME, load_own, local_rows
-from coder_core.model.towers.pretrained import WHOLE, Pretrained, Tokeniser, load_pretrained
-from coder_core.model.towers.regions import NORMALISED_LATE, PROBE, WRAP, boxes, picture_grid
+from coder_core.model.towers.pretrained import PROBE, WHOLE, Pretrained, Tokeniser, load_pretrained
+from coder_core.model.towers.regions import NORMALISED_LATE, WRAP, boxes, picture_grid
 from coder_core.ops import padding_mask
 
 PATCHWORK = {"pixel_values", "pixel_attention_mask", "spatial_shapes"}  # NaFlex inputs of a picture

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL.Image import Image
+from PIL import Image
 
 from coder_core.console.documents import shown
 from coder_core.console.faults import InputError
@@ -38,6 +38,7 @@ LOWER_CASED = ("GemmaTokenizer", "GemmaTokenizerFast", "Siglip2Tokenizer")  # Si
 View = tuple[float, float, float, float]
 """Part of a picture that a model sees: left, top, right, bottom as shares of the picture's sides."""
 WHOLE: View = (0.0, 0.0, 1.0, 1.0)
+PROBE = Image.new("RGB", (64, 64), "grey")  # to try a model, and to measure the shape of its output
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class Preparation:
 
     processor: Any
 
-    def __call__(self, picture: Image) -> dict[str, np.ndarray]:
+    def __call__(self, picture: Image.Image) -> dict[str, np.ndarray]:
         arrays = self.processor(images=picture, return_tensors="np")
         return {name: np.asarray(rows[0]) for name, rows in arrays.items()}
 
@@ -121,8 +122,13 @@ class Pretrained:
 
     @cached_property
     def preparation(self) -> Preparation:
-        """Image processor. InputError: the folder has none."""
-        return Preparation(load_processor(self.folder, self.where))
+        """Image processor. InputError: the folder has none, or the model rejects the pictures it prepares."""
+        preparation = Preparation(load_processor(self.folder, self.where))
+        model = getattr(self.model, "vision_model", self.model)
+        inputs = preparation(PROBE)
+        if set(inputs) == {getattr(model, "main_input_name", "")} == {"pixel_values"}:  # not a text model, not NaFlex
+            _try_vision(model, inputs["pixel_values"], self.where)
+        return preparation
 
     @cached_property
     def tokeniser(self) -> Tokeniser:
@@ -172,6 +178,19 @@ def load_pretrained(
     about |= {"type": str(settings.get("model_type", "")), "fingerprint": actual}
     model = load_model(folder, where, methods=methods, unread=unread)
     return Pretrained(folder, where, settings, about, model)
+
+
+def _try_vision(model: Any, pixels: np.ndarray, where: str) -> None:
+    """Encode one picture of (C, H, W) pixels. InputError: the model rejects its size or number of channels."""
+    import torch
+
+    try:
+        with torch.no_grad():
+            model(pixel_values=torch.from_numpy(pixels)[None].to(next(model.parameters()).device))
+    except (ValueError, RuntimeError) as error:  # transformers checks the size, torch the channels
+        problem = f"its vision model rejects the pictures that its image processor prepares: {error}"
+        fix = "use the image processor saved with this model"
+        raise InputError.at(where, problem, "pictures of the model's size", fix) from error
 
 
 def find_model(name: str, revision: str = "", where: str = "") -> tuple[Path, str]:

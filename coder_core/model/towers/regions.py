@@ -17,9 +17,8 @@ from torch.nn.functional import adaptive_avg_pool2d
 from coder_core.console.faults import InputError
 from coder_core.model.towers.dual_encoder import DualEncoder
 from coder_core.model.towers.own import OwnTowers
-from coder_core.model.towers.pretrained import View, load_pretrained
+from coder_core.model.towers.pretrained import PROBE, View, load_pretrained
 
-PROBE = Image.new("RGB", (64, 64), "grey")  # to measure the shape of a tower's output
 NORMALISED_LATE = ("clip", "clip_vision_model")  # they apply the last layer norm only to the class token
 WRAP = "wrap it (see Towers in docs/training.md)"
 JOINT = "use CLIP or SigLIP, or wrap the towers (docs/training.md)"
