@@ -74,7 +74,7 @@ def main(arguments: list[str]) -> int:
             folder = parsed.root / name
             if config.cleaning.clean and (folder / "config.toml").is_file():
                 values = {key: value for key, value in named.items() if key != "reviews"}
-                _resume(folder, values, console, parsed.progress)
+                _resume(folder, values, console, parsed.progress, config)
             else:
                 fit = "warmup_steps" not in named
                 _start(config, parsed.root, console, fit_warmup=fit, progress_file=parsed.progress)
@@ -105,12 +105,23 @@ def _start(config: Config, root: Path, console: Console, **options: Any) -> None
     start_run(config, root, console, **options)
 
 
-def _resume(folder: Path, named: Mapping[str, Any], console: Console, progress: Path | None) -> None:
-    """Continue a run with the values given on the command line."""
+def _resume(
+    folder: Path,
+    named: Mapping[str, Any],
+    console: Console,
+    progress: Path | None,
+    asked: Config | None = None,
+) -> None:
+    """Continue a run with the values given on the command line. InputError: it did not begin with those of `asked`."""
+    from coder_core.ablation.planning import check_same_values
     from coder_core.runs.load import read_config
     from coder_core.training.launch import continue_run
 
-    overrides = replaced(read_config(folder)[0], named) if named else None
+    stored = read_config(folder)[0]
+    if asked is not None:  # the trainer may have fitted the warm-up to the data
+        fitted = {} if "warmup_steps" in named else {"warmup_steps": stored.training.warmup_steps}
+        check_same_values(folder, replaced(asked, fitted))
+    overrides = replaced(stored, named) if named else None
     continue_run(folder, overrides, console, download="bert" in named, progress_file=progress)
 
 

@@ -6,11 +6,13 @@ NAME-cleaned.jsonl, or to NAME-weighed.jsonl with weights (names of a second rou
 are reused, so the same command continues after an interruption. Two finished runs of halves can replace new judges.
 """
 
+import hashlib
 import json
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from glob import escape
 from pathlib import Path
 from shutil import rmtree
 from typing import Any
@@ -20,7 +22,7 @@ import pandas as pd
 from filelock import FileLock
 from rich.console import Console
 
-from coder_core.ablation.planning import PlannedRun, check_same_values, gpus
+from coder_core.ablation.planning import PlannedRun, check_same_values, gpus, state_of
 from coder_core.ablation.rows import Row
 from coder_core.ablation.running import LOGS, TableProgress, run_all, watching
 from coder_core.api import open_run
@@ -36,7 +38,16 @@ from coder_core.console.output import say
 from coder_core.console.progress import ProgressFile, silent
 from coder_core.console.signals import StoppedBySignalError
 from coder_core.data.augmentation import exchange_captions
-from coder_core.data.reviews import CLEANING, LONGEST_TAG, WEIGHT, Review, Verdict, judge_split, read_reviews
+from coder_core.data.reviews import (
+    CLEANING,
+    LONGEST_TAG,
+    WEIGHT,
+    Review,
+    Verdict,
+    judge_split,
+    merge,
+    read_reviews,
+)
 from coder_core.files.atomic import replace_file
 from coder_core.runs.load import read_config
 from coder_core.runs.status import read_status
@@ -79,6 +90,8 @@ def without_wrong_pairs(
     stop_on_errors(_trained_on_other_pairs(given, config))
     shared = "" if given else config.cleaning.clean_judges
     base = Path(shared or root / config.name)
+    if shared and not any(base.parent.glob(f"{escape(base.name)}*")):
+        raise InputError.at(f"--clean-judges {shared}", "does not exist", "a cleaned run", "check the path")
     (base.parent / LOGS).mkdir(parents=True, exist_ok=True)
     file, how = Path(), "weighed" if config.cleaning.clean_weigh else "cleaned"
     with FileLock(base.parent / LOGS / f"{base.name}-cleaned.lock"):  # runs may share the judges
@@ -91,18 +104,25 @@ def without_wrong_pairs(
                 if judges:
                     _train(judges, config, console, progress_file)
                 folders = [judge.folder for judge in judges]
-                _write(file, _judged(given or folders, config), config, console)
-                if not config.cleaning.keep_judges:
+                write_reviews(file, _judged(given or folders, config), config, console)
+                if not (shared or config.cleaning.keep_judges):
                     for folder in folders:
                         rmtree(folder)
             _check_rule(file, config)
+            _add_people(file, config)
     say(console, f"reviews of train: {file}")
     return replaced(config, {"reviews": str(file)})
 
 
 def judge_runs(config: Config, base: Path, ending: str) -> list[PlannedRun]:
     """Plan the judges of a round, named after `base`: the run's model with the judges' loss, without parts that only the
-    final model needs. InputError: a judge was started with other values."""
+    final model needs. Finished judges of another run are used as they are; that run's own configuration, if it exists,
+    determines those to train. InputError: a judge was started with other values or on other data."""
+    asked, shared = config, bool(config.cleaning.clean_judges)
+    if shared and state_of(base) != "new":
+        stop_on_errors(_trained_on_other_pairs([base], asked))
+        named = {"reviews": asked.data.reviews, "clean_by": asked.cleaning.clean_by}
+        config = replaced(read_config(base)[0], named)
     loss, instance = config.cleaning.clean_loss, config.objective.weight_instance
     values: dict[str, Any] = {**_NO_PARTS, "loss": loss, "weight_instance": instance or 1.0}
     if loss != config.objective.loss:
@@ -110,7 +130,7 @@ def judge_runs(config: Config, base: Path, ending: str) -> list[PlannedRun]:
         values |= {"temperature": temperature, "learn_scale": False}
     values["warmup_steps"] = config.training.warmup_steps // 2
     plain = replace(config, boosting=BoostingConfig(), weighting=WeightingConfig(), cleaning=CleaningConfig())
-    shared = replaced(plain, values)
+    plain = replaced(plain, values)
     judges: dict[str, dict[str, Any]] = {
         name: {"train_part": 0.5, "other_part": other} for name, other in HALVES.items()
     }
@@ -119,10 +139,13 @@ def judge_runs(config: Config, base: Path, ending: str) -> list[PlannedRun]:
     runs = []
     for name, of_judge in judges.items():
         folder = base.with_name(f"{base.name}-{name}{ending}")
-        judge = replace(replaced(shared, of_judge), name=folder.name)
+        judge = replace(replaced(plain, of_judge), name=folder.name)
         stop_on_errors(problems(judge))
         runs.append(PlannedRun(Row(name, name), folder, next(iter(PRESETS)), judge))
-        check_same_values(runs[-1])
+        if shared and state_of(folder) == "finished":
+            stop_on_errors(_trained_on_other_pairs([folder], asked))
+        else:
+            check_same_values(folder, judge)
     return runs
 
 
@@ -165,9 +188,10 @@ def _train(judges: list[PlannedRun], config: Config, console: Console, progress_
     if interrupted:
         raise StoppedBySignalError("stopped, and saved. Continue with the same command.")
     logs = judges[0].folder.parent / LOGS
-    stop_on_errors(
-        Fault(str(run.folder), f"failed; see {logs / run.folder.name}.log") for run in progress.failed
-    )
+    for run in progress.failed:
+        log = logs / f"{run.folder.name}.log"
+        last = log.read_text("utf-8", "replace").strip().rpartition("\n")[-1].removeprefix("error: ")
+        raise InputError.at(run.folder, f"failed: {last}", fix=f"all its output is in {log}")
 
 
 def _judged(judges: list[Path], config: Config) -> pd.DataFrame:
@@ -191,14 +215,16 @@ def _judged(judges: list[Path], config: Config) -> pd.DataFrame:
     return table
 
 
-def _write(file: Path, table: pd.DataFrame, config: Config, console: Console) -> None:
-    """Write people's reviews, and one review per pair to leave out or, with --clean-weigh, to weigh."""
+def write_reviews(file: Path, table: pd.DataFrame, config: Config, console: Console) -> None:
+    """Write one review per pair to leave out or, with --clean-weigh, to weigh; without any, a remark with the rule. A
+    review is about all copies of a pair (unnamed images with equal captions), so the least suspicious copy decides."""
+    table = table.assign(probability=table.groupby("pair")["probability"].transform("min"))
     suspicious = table["probability"] >= config.cleaning.clean_above
     weigh, left = config.cleaning.clean_weigh, table["probability"][~suspicious].mean()
     wrong = table[table["probability"] >= LEAST] if weigh else table[suspicious]
-    people = read_reviews(Path(config.data.reviews)).lines if config.data.reviews else ()
-    lines = [line for line in people if line["reviewer"] != CLEANING]
-    for pair, probability, judge in zip(wrong["pair"], wrong["probability"], wrong["judge"], strict=True):
+    reviews = wrong.drop_duplicates("pair") if len(wrong) else table[:1]
+    columns, lines = (reviews["pair"], reviews["probability"], reviews["judge"]), []
+    for pair, probability, judge in zip(*columns, strict=True):
         note = f"{probability:.0%} probable, judged by {judge}"
         verdict: Verdict = "wrong-caption" if probability >= config.cleaning.clean_above else "none"
         tags = _rule(config), *([f"{WEIGHT}{1 - probability:.3f}"] if weigh else [])
@@ -212,6 +238,16 @@ def _write(file: Path, table: pd.DataFrame, config: Config, console: Console) ->
     )
 
 
+def _add_people(file: Path, config: Config) -> None:
+    """Add people's reviews, named in the configuration, that the file lacks."""
+    if not config.data.reviews:
+        return
+    people, written = read_reviews(Path(config.data.reviews)), read_reviews(file)
+    lines = tuple(line for line in people.lines if line["reviewer"] != CLEANING)
+    if {line["id"] for line in lines} - {line["id"] for line in written.lines}:
+        replace_file(file, merge([replace(people, lines=lines), written]))
+
+
 def _rule(config: Config) -> str:
     """Return the tag of the reviews: the rule that made them, and the data they are about."""
     settings, data = config.cleaning, config.data
@@ -219,7 +255,9 @@ def _rule(config: Config) -> str:
     by = given or [settings.clean_by, settings.clean_loss]
     pairs = config.training.seed, f"{data.wrong_captions:g}", Path(data.data).name
     parts = [f"{settings.clean_above:g}", *pairs]
-    return ", ".join(map(str, [*parts, *by] if given else [*by, *parts]))[:LONGEST_TAG]
+    text = ", ".join(map(str, [*parts, *by] if given else [*by, *parts]))
+    digest = hashlib.sha256(text.encode()).hexdigest()[:8]
+    return text if len(text) <= LONGEST_TAG else f"{text[: LONGEST_TAG - 10]}… {digest}"
 
 
 def _check_rule(file: Path, config: Config) -> None:
@@ -240,10 +278,10 @@ def read_cleaning(folder: Path) -> Cleaned | None:
     if not settings.clean:
         return None
     ends = ["", *(f"-{number}" for number in range(2, settings.clean_rounds + 1))]
-    base = Path(settings.clean_judges or folder).name
+    base = Path(settings.clean_judges or folder)
     names = [WARM_UP] if settings.clean_by == "small-loss" else HALVES
-    judges = [folder.with_name(f"{base}-{name}{end}") for end in ends for name in names]
-    judges = [folder.with_name(judge.name) for judge in _given_judges(config)] or judges
+    planned = [base.with_name(f"{base.name}-{name}{end}") for end in ends for name in names]
+    judges = [one if one.exists() else folder.with_name(one.name) for one in _given_judges(config) or planned]
     statuses = [read_status(judge) or {} for judge in judges]
     if not all(statuses):
         return Cleaned(np.nan, np.nan, np.nan)

@@ -60,7 +60,7 @@ def plan(
         reads = tuple(root / run_name(name, seed) for name in row.runs().values())
         runs.append(PlannedRun(row, folder, start, config, reads))
     for run in runs:
-        check_same_values(run)
+        check_same_values(run.folder, run.config)
     stop_on_errors(_missing(runs))
     return runs
 
@@ -123,17 +123,17 @@ def named_flags(arguments: Sequence[str], config: Config) -> dict[str, Change]:
     return {flag: value_of(config, flag) for flag in flags}
 
 
-def check_same_values(run: PlannedRun) -> None:
+def check_same_values(folder: Path, config: Config) -> None:
     """Refuse (InputError) to continue a run that was started with values other than the planned ones."""
-    if state_of(run.folder) == "new":
+    if state_of(folder) == "new":
         return
-    changes = differences(read_config(run.folder)[0], run.config)
-    of_towers = {"model.dimension"} if run.config.towers.projection == "none" else set()  # set by the towers
+    changes = differences(read_config(folder)[0], config)
+    of_towers = {"model.dimension"} if config.towers.projection == "none" else set()  # set by the towers
     unlike = {key: values for key, values in changes.items() if key not in MAY_CHANGE | of_towers}
     texts = [f"{key} {old!r} (now {new!r})" for key, (old, new) in unlike.items()]
     if texts:
-        fix = "give the values it was started with, or choose another --root"
-        raise InputError.at(run.folder, f"was started with other values: {', '.join(texts)}", fix=fix)
+        fix = "give the values it was started with, or choose another --name or --root"
+        raise InputError.at(folder, f"was started with other values: {', '.join(texts)}", fix=fix)
 
 
 def state_of(folder: Path) -> State:

@@ -150,7 +150,7 @@ def _halves(runs: Runs) -> tuple[Measured, Measured] | None:
 
 
 def _found(cleaned: Sequence[Cleaned]) -> tuple[Measured, Measured] | None:
-    if not cleaned or any(math.isnan(one.recall) for one in cleaned):
+    if not cleaned or any(math.isnan(one.precision + one.recall) for one in cleaned):
         return None
     return measured([one.precision for one in cleaned]), measured([one.recall for one in cleaned])
 

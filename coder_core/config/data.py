@@ -92,7 +92,7 @@ class CleaningConfig:
     clean_above: float = setting(0.5, "(0, 1]")
     """Leave out pairs whose estimated probability of belonging to another image is at least this."""
     clean_weigh: bool = setting(False)
-    """Leave no pair out, but weigh each by the estimated probability that it belongs to its image."""
+    """Weigh suspicious pairs by the estimated probability that they belong to their image, instead of leaving them out."""
     clean_rounds: int = setting(1, "[1, 5]")
     """Number of rounds; in each further round, the judges train on the pairs kept by the last one and judge all again."""
     clean_judges: str = setting("")

@@ -3,18 +3,28 @@
 import csv
 import itertools
 import shutil
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from PIL import Image
 from sklearn.metrics import roc_auc_score
 
-from coder_core.ablation.cleaning import judge_runs, read_cleaning
-from coder_core.ablation.results import collect
+from coder_core.ablation.cleaning import (
+    Cleaned,
+    judge_runs,
+    read_cleaning,
+    without_wrong_pairs,
+    write_reviews,
+)
+from coder_core.ablation.results import _found, collect
 from coder_core.ablation.rows import AblationTable, Row
 from coder_core.api import open_run
 from coder_core.api.data_quality import cross_fitted, error_probability, small_losses
 from coder_core.config.schema import Config, changed_flags
+from coder_core.console.faults import InputError
 from coder_core.data.augmentation import exchange_captions
 from coder_core.data.reviews import CLEANING, Review, append_review, read_reviews
 from coder_core.evaluate import main as evaluate
@@ -130,6 +140,7 @@ def test_cleaning_drops_most_exchanged_captions_and_few_others(judged, tmp_path)
     assert main(command(config, tmp_path)) == 0, "the finished run ends at once, without judges"
     assert newest_state(tmp_path / "mine").fingerprint == state
     assert main([*command(config, tmp_path), "--clean-above=0.9"]) == 1, "it began with another value"
+    assert main(command(changed(config, wrong_captions=0.0), tmp_path)) == 1, "and with wrong captions"
 
 
 def test_judges_of_a_second_round_train_on_the_pairs_that_the_first_kept(judged, tmp_path):
@@ -223,6 +234,41 @@ def test_judges_inherit_the_runs_settings_and_second_round_names_end_in_2(judged
         assert (objective.loss, objective.temperature) == ("infonce", 0.05), "the run's own"
         assert judge.config.training.warmup_steps == 2
         assert not judge.config.cleaning.clean
+
+
+def test_shared_judges_are_kept_and_used_as_they_are_and_later_reviews_by_people_win(judged, tmp_path):
+    (root, config), people = judged, tmp_path / "people.jsonl"
+    for folder in halves(root):
+        shutil.copytree(folder, tmp_path / folder.name)
+    file = Path(without_wrong_pairs(changed(config, clean=True), tmp_path, quiet()).data.reviews)
+    pair = read_reviews(file).all[0].pair
+    append_review(people, Review(*pair, "label-right", "anna"))
+    shared = changed(config, clean=True, clean_judges=str(tmp_path / "mine"), reviews=str(people))
+    shared = replace(changed(shared, keep_judges=False, image_dropout=0.3), name="other")
+    without_wrong_pairs(shared, tmp_path, quiet())
+    assert read_reviews(file).verdicts[pair] == "label-right"
+    weighed = without_wrong_pairs(changed(shared, clean_weigh=True), tmp_path, quiet()).data.reviews
+    assert weighed == str(tmp_path / "mine-weighed.jsonl")
+    assert read_reviews(Path(weighed)).verdicts[pair] == "label-right"
+    assert all(folder.exists() for folder in halves(tmp_path)), "they belong to the other run"
+    refused = {"seed": 6, "clean_judges": str(tmp_path / "mein")}
+    for key, value in refused.items():
+        with pytest.raises(InputError):
+            without_wrong_pairs(changed(shared, clean_weigh=key == "seed", **{key: value}), tmp_path, quiet())
+
+
+def test_copies_of_a_pair_are_left_out_only_together_and_every_file_names_its_rule(judged, tmp_path):
+    pairs = [("a", "x"), ("a", "x"), ("b", "y"), ("b", "y")]
+    table = pd.DataFrame({"pair": pairs, "probability": [0.9, 0.1, 0.9, 0.8], "judge": "half"})
+    tags, names = set(), ("file", "other")
+    for name, left in zip(names, (table, table[:2]), strict=True):
+        config = changed(judged[1], data="long" * 20 + name)
+        write_reviews(tmp_path / name, left, config, quiet())
+        [review] = read_reviews(tmp_path / name).all
+        assert (review.image, review.verdict) == (("b", "wrong-caption") if name == "file" else ("a", "none"))
+        tags.add(review.tags)
+    assert len(tags) == 2
+    assert _found([Cleaned(1.0, np.nan, 0.0), Cleaned(1.0, 90.0, 80.0)]) is None, "one left nothing out"
 
 
 def test_small_loss_selection_ranks_exchanged_captions_first(judged):

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from dataclasses import replace
+from functools import partial
 from urllib.parse import parse_qs
 
 import pandas as pd
@@ -183,18 +184,22 @@ def test_verdicts_on_train_link_to_a_training_that_uses_them(root, opened):
     shutil.copytree(root / "first", root / "again")
     splits = {split.name: split for split in data_quality.data_splits(str(data))}
 
-    def judge(split):
+    def judge(split, file=data / "reviews.jsonl"):
         part = splits[split]
         keys = image_keys(None, part.captions, part.image_of_text, len(part.image_names))
-        review = Review(keys[0], part.captions[0], "wrong-caption", "anna")
-        append_review(data / "reviews.jsonl", review)
-        return opened(root, "reviews", run="again", versus="first", slice="length > 2")
+        append_review(file, Review(keys[0], part.captions[0], "wrong-caption", "anna"))
 
-    app = judge("dev")
+    own = root / "mine-cleaned.jsonl"  # of a cleaned run
+    judge("train", own)
+    start_run(tiny_config(data, "mine", clean=True, reviews=str(own), **changes), root, quiet())
+    judge("dev")
+    reviews = partial(opened, root, "reviews", run="again", versus="first", slice="length > 2")
+    app = reviews()
     assert app.saying(0, 1, data / "reviews.jsonl")
     assert "evaluate-train" in app.keys("button")
     assert "use-reviews" not in app.texts()
-    app = judge("train")
+    judge("train")
+    app = reviews()
     assert app.saying(1, 2, data / "reviews.jsonl")
     [link] = re.findall(r'href="train[?]([^"]*use-reviews[^"]*)"', app.texts())
     values = parse_qs(html.unescape(link))
@@ -207,6 +212,12 @@ def test_verdicts_on_train_link_to_a_training_that_uses_them(root, opened):
     assert config.data.reviews == str(data / "reviews.jsonl")
     before = read_config(root / "first")[0]
     assert set(differences(before, config)) == {"data.reviews"}
+
+    app = opened(root, "reviews", run="mine")
+    assert app.saying(1, 1, own)
+    [link] = re.findall(r'href="train[?]([^"]*)"', app.texts())
+    app = opened(root, "train", **parse_qs(html.unescape(link)))
+    assert f"--reviews={own}" in app.code[0].value
 
 
 def test_invalid_values_and_names_cannot_be_started(root, opened):

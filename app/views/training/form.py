@@ -22,7 +22,7 @@ METHODS = ("boosting", "weighting")  # sections with their own fields
 SCENARIO, OFFLINE, START, WEIGHTS = "boosting_scenario", "offline", "boosting_start", "sample_weights"
 USUAL = ("epochs", "batch_size", "learning_rate", "seed")
 FIELDS = {"preset", "data", "name", "set", "set-boosting", "set-weighting"}
-FIELDS |= {"teacher", "use-reviews", "judges"}
+FIELDS |= {"teacher", "use-reviews", "reviewed", "judges"}
 ASKED = "train-asked"
 COLUMNS = 4
 NEW_JUDGES = "two new runs"
@@ -142,7 +142,9 @@ def _begin_form() -> Form:
 
 
 def _reviews(data: starting.DataSet) -> Path | None:
-    path = judging.of_data(data.path)
+    same = [run for run in all_runs() if judging.same_data(data, judging.data_of(run))]
+    reviewed = next((run for run in same if run.name == st.query_params.get("reviewed")), None)
+    path = judging.file_of(reviewed) if reviewed else judging.of_data(data.path)
     try:
         judged = len(judging.load(path).verdicts)
     except InputError as error:
@@ -151,7 +153,8 @@ def _reviews(data: starting.DataSet) -> Path | None:
     if not judged:
         return None
     concern = judging.verdicts_on_train(data.path, path)
-    label = f"Train with the reviews of this data ({concern} of {judged} verdicts concern train)"
+    whose = reviewed.name if reviewed else "this data"
+    label = f"Train with the reviews of {whose} ({concern} of {judged} verdicts concern train)"
     help_text = "Pairs judged wrong are left out, vague ones count half, other matches are added; settings can change this."
     return path if st.toggle(label, False, help=help_text, **bound("use-reviews")) else None
 
@@ -172,7 +175,7 @@ def data_set(run: RunSummary) -> starting.DataSet | None:
 def show_link(
     label: str, choice: Choice, run: RunSummary, ending: str, judges: str = "", **more: Any
 ) -> None:
-    """Draw a link that fills the form with a run's configuration and the changes in `more`, the reviews of the data,
+    """Draw a link that fills the form with a run's configuration and the changes in `more`, the reviews of its samples,
     the judges, and a new name with this ending. Settings are given by their labels, as widgets read them. Draw nothing
     if the app does not offer the run's data."""
     if (data := data_set(run)) is None:
@@ -180,7 +183,12 @@ def show_link(
     preset, changes = starting.like_run(run, data)
     options = {option.key: option for option in starting.options(preset)}
     changes = {key: value for key, value in (changes | more).items() if value != options[key].value}
-    values: dict[str, str | list[str]] = {"data": data.name, "preset": preset, "use-reviews": "true"}
+    values: dict[str, str | list[str]] = {
+        "data": data.name,
+        "preset": preset,
+        "use-reviews": "true",
+        "reviewed": run.name,
+    }
     values |= {"judges": judges} if judges else {}
     values["name"] = training.free_name(f"{run.name}-{ending}")
     for key, value in changes.items():

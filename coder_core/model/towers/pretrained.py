@@ -125,8 +125,8 @@ class Pretrained:
         """Image processor. InputError: the folder has none, or the model rejects the pictures it prepares."""
         preparation = Preparation(load_processor(self.folder, self.where))
         model = getattr(self.model, "vision_model", self.model)
-        inputs = preparation(PROBE)
-        if set(inputs) == {getattr(model, "main_input_name", "")} == {"pixel_values"}:  # not a text model, not NaFlex
+        inputs, name = preparation(PROBE), getattr(model, "main_input_name", "")
+        if set(inputs) == {name} == {"pixel_values"}:  # not a text model, not NaFlex
             _try_vision(model, inputs["pixel_values"], self.where)
         return preparation
 
