@@ -34,7 +34,7 @@ from coder_core.config.objective import BoostingConfig, WeightingConfig
 from coder_core.config.presets import PRESETS
 from coder_core.config.schema import Config, replaced
 from coder_core.console.faults import Fault, InputError, stop_on_errors
-from coder_core.console.output import say
+from coder_core.console.output import print_faults, say
 from coder_core.console.progress import ProgressFile, silent
 from coder_core.console.signals import StoppedBySignalError
 from coder_core.data.augmentation import exchange_captions
@@ -218,9 +218,14 @@ def _judged(judges: list[Path], config: Config) -> pd.DataFrame:
 def write_reviews(file: Path, table: pd.DataFrame, config: Config, console: Console) -> None:
     """Write one review per pair to leave out or, with --clean-weigh, to weigh; without any, a remark with the rule. A
     review is about all copies of a pair (unnamed images with equal captions), so the least suspicious copy decides."""
+    estimated = table["probability"]
     table = table.assign(probability=table.groupby("pair")["probability"].transform("min"))
-    suspicious = table["probability"] >= config.cleaning.clean_above
-    weigh, left = config.cleaning.clean_weigh, table["probability"][~suspicious].mean()
+    suspicious, weigh = table["probability"] >= config.cleaning.clean_above, config.cleaning.clean_weigh
+    if kept := int(((estimated >= config.cleaning.clean_above) & ~suspicious).sum()):
+        fact = f"{kept:,} suspicious pairs are kept: unnamed images have the same captions, so no review can name one"
+        print_faults(
+            console, [Fault("--clean", fact, fix="name the images (docs/data.md)", severity="warning")]
+        )
     wrong = table[table["probability"] >= LEAST] if weigh else table[suspicious]
     reviews = wrong.drop_duplicates("pair") if len(wrong) else table[:1]
     columns, lines = (reviews["pair"], reviews["probability"], reviews["judge"]), []
@@ -232,10 +237,9 @@ def write_reviews(file: Path, table: pd.DataFrame, config: Config, console: Cons
         lines.append(Review(image, caption, verdict, CLEANING, tags, note).document())
     replace_file(file, "".join(f"{json.dumps(line)}\n" for line in lines))
     done = "given less weight" if weigh else "left out"
-    expected = f"{table['probability'].mean():.1%} of all, {left:.1%} of the others"
-    say(
-        console, f"pairs of train {done}: {len(wrong):,} of {len(table):,}; estimated wrong pairs: {expected}"
-    )
+    expected = f"{estimated.mean():.1%} of all, {estimated[~suspicious].mean():.1%} of the others"
+    found = f"{done}: {len(wrong):,} of {len(table):,}"
+    say(console, f"pairs of train {found}; estimated wrong pairs: {expected}")
 
 
 def _add_people(file: Path, config: Config) -> None:
