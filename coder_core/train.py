@@ -37,6 +37,9 @@ class TrainArguments:
     config: Annotated[Config, tyro.conf.arg(name="")]
     root: Path = ROOT  # Folder of the runs.
     resume: Path | None = None  # Folder of a run to continue.
+    fit_warmup: bool = (
+        False  # Shorten a warm-up that is too long for the run even if --warmup-steps is given.
+    )
     progress: Path | None = None  # Write progress of the preparation into this file (JSON).
     preset: tyro.conf.Positional[str] = ""  # Configuration to start from.
 
@@ -76,7 +79,7 @@ def main(arguments: list[str]) -> int:
                 values = {key: value for key, value in named.items() if key != "reviews"}
                 _resume(folder, values, console, parsed.progress, config)
             else:
-                fit = "warmup_steps" not in named
+                fit = parsed.fit_warmup or "warmup_steps" not in named
                 _start(config, parsed.root, console, fit_warmup=fit, progress_file=parsed.progress)
         else:
             _train_demo(parsed.root, console, parsed.progress)
@@ -118,9 +121,8 @@ def _resume(
     from coder_core.training.launch import continue_run
 
     stored = read_config(folder)[0]
-    if asked is not None:  # the trainer may have fitted the warm-up to the data
-        fitted = {} if "warmup_steps" in named else {"warmup_steps": stored.training.warmup_steps}
-        check_same_values(folder, replaced(asked, fitted))
+    if asked is not None:
+        check_same_values(folder, asked, fitted="warmup_steps" not in named)
     overrides = replaced(stored, named) if named else None
     continue_run(folder, overrides, console, download="bert" in named, progress_file=progress)
 

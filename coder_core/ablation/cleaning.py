@@ -141,11 +141,11 @@ def judge_runs(config: Config, base: Path, ending: str) -> list[PlannedRun]:
         folder = base.with_name(f"{base.name}-{name}{ending}")
         judge = replace(replaced(plain, of_judge), name=folder.name)
         stop_on_errors(problems(judge))
-        runs.append(PlannedRun(Row(name, name), folder, next(iter(PRESETS)), judge))
+        runs.append(PlannedRun(Row(name, name), folder, next(iter(PRESETS)), judge, fit_warmup=True))
         if shared and state_of(folder) == "finished":
             stop_on_errors(_trained_on_other_pairs([folder], asked))
         else:
-            check_same_values(folder, judge)
+            check_same_values(folder, judge, fitted=True)
     return runs
 
 

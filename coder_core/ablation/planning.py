@@ -31,6 +31,7 @@ class PlannedRun:
     preset: str
     config: Config
     reads: tuple[Path, ...] = ()
+    fit_warmup: bool = False  # the trainer may shorten the warm-up
 
 
 def run_name(row: str, seed: int) -> str:
@@ -123,13 +124,15 @@ def named_flags(arguments: Sequence[str], config: Config) -> dict[str, Change]:
     return {flag: value_of(config, flag) for flag in flags}
 
 
-def check_same_values(folder: Path, config: Config) -> None:
-    """Refuse (InputError) to continue a run that was started with values other than the planned ones."""
+def check_same_values(folder: Path, config: Config, *, fitted: bool = False) -> None:
+    """Refuse (InputError) to continue a run that was started with values other than the planned ones; with `fitted`, the
+    warm-up may differ."""
     if state_of(folder) == "new":
         return
     changes = differences(read_config(folder)[0], config)
     of_towers = {"model.dimension"} if config.towers.projection == "none" else set()  # set by the towers
-    unlike = {key: values for key, values in changes.items() if key not in MAY_CHANGE | of_towers}
+    may_differ = MAY_CHANGE | of_towers | ({"training.warmup_steps"} if fitted else set())
+    unlike = {key: values for key, values in changes.items() if key not in may_differ}
     texts = [f"{key} {old!r} (now {new!r})" for key, (old, new) in unlike.items()]
     if texts:
         fix = "give the values it was started with, or choose another --name or --root"
@@ -160,6 +163,7 @@ def commands(run: PlannedRun, split: str, *, threads: int = 0) -> list[tuple[str
         warmup = f"--warmup-steps={run.config.training.warmup_steps}"  # explicit, so that it stays as planned
         flags = list(dict.fromkeys([warmup, *changed_flags(PRESETS[run.preset].config, run.config)]))
         flags = [flag for flag in flags if not (threads and flag.startswith("--threads="))]
+        shared += ["--fit-warmup"] * run.fit_warmup
         destination = [f"--root={folder.parent}", f"--name={folder.name}"]
         left.append(module_command("coder_core.train", run.preset, *flags, *shared, *destination))
     elif state == "begun" or not is_evaluated(folder, TRAINED_SPLIT):

@@ -187,9 +187,8 @@ def test_pairs_are_weighted_by_their_probability_of_being_right(judged, tmp_path
 
 
 def test_cleaning_continues_after_one_judge_with_one_caption_per_image(tmp_path):
-    config = tiny_config(
-        write_told_data(tmp_path / "data", 1), "mine", **VALUES | {"epochs": 20, "batch_size": 12}
-    )
+    values = VALUES | {"epochs": 20, "batch_size": 12, "warmup_steps": 20}
+    config = tiny_config(write_told_data(tmp_path / "data", 1), "mine", **values)
     train_judges(config, tmp_path, ["half"])
     first, people = newest_state(tmp_path / "mine-half").fingerprint, tmp_path / "people.jsonl"
     append_review(people, Review("elsewhere.jpg", "a dog", "wrong-caption", "anna"))
@@ -197,6 +196,7 @@ def test_cleaning_continues_after_one_judge_with_one_caption_per_image(tmp_path)
         main([*command(config, tmp_path), f"--reviews={people}"]) == 0
     )  # trains the other judge in a process
     assert newest_state(tmp_path / "mine-half").fingerprint == first
+    assert read_config(tmp_path / "mine-other-half")[0].training.warmup_steps == 6, "a tenth of its steps"
     table, wrong = cross_fitted(*map(open_run, halves(tmp_path))), wrong_rows(1)
     assert roc_auc_score(wrong[table["caption"]], table["score"]) > 0.8
     reviews = read_reviews(tmp_path / "mine-cleaned.jsonl")
