@@ -209,7 +209,12 @@ def _print_tables(
     """Print the recalls and a table for each further metric requested; `best` is the α to mark."""
     names = display_names(rows, best)
     table = {name: row.metrics for name, row in zip(names, rows, strict=True)}
-    console.print(tables.metrics_table(table, f"{parsed.split} · {parsed.ties} ties"))
+    ties = (
+        "pessimistic ties"
+        if parsed.ties == "pessimistic"
+        else "ties: pessimistic, ensembles and folds optimistic"
+    )
+    console.print(tables.metrics_table(table, f"{parsed.split} · {ties}"))
     whole = {name: row.metrics for name, row in zip(names, rows, strict=True) if not row.folds}
     if parsed.ways:
         title = f"c-way accuracy · mean of {parsed.ways_repeats} draws ± 95% · seed {parsed.ways_seed}"

@@ -9,7 +9,7 @@ the candidates' covariance, entropy from tiles.
 """
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 import pandas as pd
@@ -52,6 +52,10 @@ class DiversitySettings:
     bank_size: int = BANK_SIZE  # pairs in the bank
     seed: int = 0  # of the random batches or bank
     temperature: float = 1.0  # of the softmax inside entropy
+
+    def __post_init__(self) -> None:
+        if self.modality not in get_args(Modality):
+            raise ValueError(f"modality is {self.modality!r}: give one of {', '.join(get_args(Modality))}")
 
     @property
     def key(self) -> tuple[object, ...]:

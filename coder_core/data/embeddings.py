@@ -118,7 +118,7 @@ def _matrix_with_lines(
         faults += _compare_widths(images, file, what)
     if file is not None and lines and len(lines) != file.shape[0]:
         problem = f"has {file.shape[0]:,} rows, but {texts} has {len(lines):,} lines"
-        fix = f"look for a missing or duplicated line, or embed exactly these {what}s"
+        fix = "look for a missing or duplicated line, or embed exactly these texts"
         faults.append(Fault(str(rows), problem, f"one row per {what}, in the same order", fix))
     return file, lines
 

@@ -147,8 +147,8 @@ def _repeats(features: np.ndarray, captions: int, ids: list[str] | None) -> int:
 
 def _no_ratio(captions_file: Path, captions: int, rows: int) -> Fault:
     problem = f"{captions:,} captions for {rows:,} images, {captions / rows:.4f} per image"
-    expected = "the same whole number of captions for every image, or one id per caption in _ids.txt"
-    fix = "look for a missing or duplicated line, or write the ids"
+    expected = "the same whole number of captions for every image, or one id per caption"
+    fix = "look for a missing or duplicated line, or write the ids ({split}_ids.txt; embed import: --ids)"
     return Fault(str(captions_file), problem, expected, fix)
 
 

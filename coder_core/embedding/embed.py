@@ -20,7 +20,7 @@ from coder_core.evaluation.recall import Metrics
 from coder_core.files import atomic
 from coder_core.model.towers.dual_encoder import Towers
 from coder_core.ops import parallel
-from coder_core.runs.analysis.import_embeddings import import_run
+from coder_core.runs.analysis.import_embeddings import check_same_model, import_folder, import_run
 
 FOLDER = ".unfinished"  # beside the runs; runs are not looked for in it
 BROKEN = "broken-{}.json"  # of a process: image → why it could not be read
@@ -59,6 +59,9 @@ def embed_split(
         InputError: pictures are broken and `skip_broken` is false (finished work is kept), another process does this
             work, or the disk is full.
     """
+    run = import_folder(root, name, split_name, overwrite=overwrite)
+    if run.exists():  # refuse another model before hours of work
+        check_same_model(run, split_name, towers.encode_texts(["a"])[0].shape[1], towers.about)
     plan = resumable.make_plan(split, towers.about, towers.device.type, batch_size)
     folder = Path(root) / FOLDER / f"{name}-{split_name}-{plan.key}"
     first = parallel.rank() == 0

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from coder_core.config.data import OTHER_DEV_NAMES
 from coder_core.console.faults import Fault, InputError, stop_on_errors
 from coder_core.data.embeddings import Embeddings, unit_array
 from coder_core.data.lines import shorten
@@ -51,6 +52,7 @@ def log_split(
             kind of run.
     """
     faults: list[Fault] = []
+    split = "dev" if split.lower() in OTHER_DEV_NAMES else split  # as in the commands
     rows = {"images": _array(images), "texts": _array(texts)}
     owners = _owners(rows, captions, image_of_text)
     v, w = (unit_array(array, name, name, faults) for name, array in rows.items())
@@ -112,7 +114,11 @@ def _pictures(
     names = [str(picture) for picture in pictures]
     if len(names) != images:
         raise InputError.at("pictures", f"number {len(names):,}", f"{images:,}, one for every row of images")
-    if not all(os.path.isfile(name) for name in names):
+    missing = [name for name in names if not os.path.isfile(name)]
+    if 0 < len(missing) < images:
+        found = f"lack {len(missing):,} of {images:,} files; the first: {missing[0]}"
+        raise InputError.at("pictures", found, "all files, or names without any file")
+    if missing:
         return names, None
     folder = Path(os.path.commonpath([os.path.dirname(os.path.abspath(name)) for name in names]))
     names = [os.path.relpath(name, folder) for name in names]

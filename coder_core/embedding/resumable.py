@@ -171,6 +171,7 @@ def readable_pictures(
     broken and `skip` is false, or all are broken."""
     problem = f"of {len(split.rows):,} pictures cannot be read"
     fix = "copy them again and start this command again, or add --skip-broken: finished work is kept"
+    fix = "copy them again to have them; they are left out with their captions" if skip else fix
     cases = [broken[image] for image in sorted(broken)]
     severity: Severity = "warning" if skip else "error"
     faults = stop_on_errors(count_cases(split.name, problem, cases, "whole pictures", fix, severity))

@@ -46,7 +46,10 @@ def parse_manifest(path: Path) -> dict[str, Any]:
     except OSError as error:
         if not path.parent.is_dir():
             raise InputError.at(path.parent, "there is no such folder", fix="check its name") from None
-        raise InputError.at(path, f"cannot be read ({error.strerror})", "the manifest of a save") from error
+        fix = "name one folder of a run; to continue a run, it must have been trained here"
+        raise InputError.at(
+            path, f"cannot be read ({error.strerror})", "the manifest of a run", fix
+        ) from error
     except InputError:
         raise
     except (ValueError, RecursionError):

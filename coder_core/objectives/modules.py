@@ -78,6 +78,8 @@ class TripletLoss(PairLoss):
 
     def __init__(self, margin: float = 0.2, *, hardest: bool = True) -> None:
         super().__init__()
+        if not margin >= 0:
+            raise ValueError(f"margin must be >= 0, got {margin}")
         self.margin, self.hardest = margin, hardest
 
     def one_direction(self, scores: Tensor, positive_scores: Tensor, negatives: Tensor) -> Tensor:
@@ -180,6 +182,7 @@ class CoderLoss(PairLoss):
             images, texts = of_twins.images.detach(), of_twins.texts.detach()
         else:
             images, texts = anchors.images.detach(), anchors.texts.detach()
+        _check_width(images, bank.images.shape[1])
         # A copy: backward() reads its slots, and the bank changes below.
         keys = Keys(images, texts, copy.deepcopy(bank))
         if self.training:
@@ -245,6 +248,7 @@ class PrototypeLoss(nn.Module):
     def forward(self, image_embeddings: Tensor, text_embeddings: Tensor, pair_ids: Tensor) -> Tensor:
         """Return the pairs' mean loss, (), summed over both modalities. `pair_ids`: (B,) pair numbers, from 0."""
         anchors = pairs_of(image_embeddings, text_embeddings, pair_ids)
+        _check_width(anchors.images, self.classifier.shape[1])
         local = pair_vectors(anchors.images, anchors.texts)
         logits = prototype_logits(
             torch.cat([anchors.images, anchors.texts]), self.classifier, temperature=self.temperature
@@ -278,6 +282,13 @@ class SampleWeights(nn.Module):
         return weights[anchors.offset : anchors.offset + len(anchors.image_ids)]
 
 
+def _check_width(embeddings: Tensor, dimension: int) -> None:
+    if embeddings.shape[1] != dimension:
+        raise ValueError(
+            f"embeddings have {embeddings.shape[1]} numbers per row: the loss was made for {dimension}"
+        )
+
+
 def pairs_of(images: Tensor, texts: Tensor, image_ids: Tensor | None = None) -> Anchors:
     """Check and normalise a batch of pairs and gather those of all processes. ValueError: see the module's docstring.
 
@@ -293,6 +304,7 @@ def pairs_of(images: Tensor, texts: Tensor, image_ids: Tensor | None = None) -> 
     count, device = len(images), images.device
     if image_ids is None:
         image_ids = torch.arange(count, device=device) + parallel.rank() * count
+    image_ids = torch.as_tensor(image_ids)
     if image_ids.shape != (count,) or image_ids.is_floating_point():
         kind = f"{image_ids.dtype} {tuple(image_ids.shape)}".removeprefix("torch.")
         raise ValueError(f"image_ids are {kind}: give {count} integers, one for every pair")

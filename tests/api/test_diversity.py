@@ -70,6 +70,8 @@ def test_spread_in_batches_uses_only_negatives_of_the_batch(modality, size):
 
 
 def test_zero_spread_gives_the_smallest_diversity_and_weights_are_gradients():
+    with pytest.raises(ValueError, match="modality"):
+        maths.DiversitySettings("images")
     """raw(SD = 0) is exactly 1, and there is no warning."""
     assert squash(np.array([0.0]), 0.1)[0] == 1.0
     v, w, owner = synthetic(40, noise=1.0)

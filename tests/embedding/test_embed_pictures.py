@@ -114,6 +114,7 @@ def test_another_split_must_come_from_the_same_towers(models, pictures, whole, t
     ):
         assert embed_train(pictures, model, tmp_path, *flags) == bool(message)
         assert message in capsys.readouterr().err
+        assert not (tmp_path / ".unfinished").exists(), "refused before any work"
     assert open_run(tmp_path / "run").splits == ("dev", "train")
 
 

@@ -26,7 +26,10 @@ def test_logged_epochs_become_a_run(tmp_path, monkeypatch):
     for epoch in (1, 2):
         images, texts = rows(epoch)
         images, texts = images.bfloat16().requires_grad_(), texts.half()
-        metrics = coder_core.log_split(folder, "dev", images, texts, epoch=epoch, **named)
+        metrics = coder_core.log_split(folder, "val", images, texts, epoch=epoch, **named)
+    assert hasattr(coder_core.__getattr__("objectives"), "CoderLoss"), (
+        "an attribute before anything imports it"
+    )
     run = open_run(folder)
     scores = torch.nn.functional.normalize(images.float()) @ torch.nn.functional.normalize(texts.float()).T
     own = scores[torch.arange(6) // 2, torch.arange(6)]
@@ -59,6 +62,7 @@ def test_logged_epochs_become_a_run(tmp_path, monkeypatch):
         ({"image_of_text": [0, 1, 2]}, "image_of_text"),
         ({"image_of_text": np.array([0, 1, 2, 3, 0, 0])}, "image_of_text"),
         ({"pictures": ["a.jpg"]}, "pictures"),
+        ({"pictures": [__file__, __file__, "a.jpg"]}, "pictures"),
         ({"run": "a name that no folder has "}, "--name"),
     ],
 )

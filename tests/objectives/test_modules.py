@@ -167,9 +167,14 @@ def test_gradients_reach_both_modalities_and_invalid_settings_are_refused():
         lambda: NeighbourWeights("diversity", NEAR, OWNER, 5, WIDTH),
         lambda: NeighbourWeights("diversity", NEAR, OWNER, 6, WIDTH, neighbours_of_neighbours=2),
         lambda: NeighbourWeights("diversity", NEAR, OWNER, 6, WIDTH)(*embeddings(), torch.arange(5, 13)),
+        lambda: TripletLoss(-1),
+        lambda: CoderLoss(bank_size=8, dimension=WIDTH + 1)(*embeddings()),
+        lambda: PrototypeLoss(4, WIDTH + 1, 8)(*embeddings(), torch.arange(BATCH)),
         lambda: CoderLoss(bank_size=8, dimension=WIDTH)(*embeddings(), image_keys=embeddings()[0]),
     ):
-        with pytest.raises(ValueError, match=r"needs dimension|must be|weights are|both modalities|give"):
+        with pytest.raises(
+            ValueError, match=r"needs dimension|must be|made for|weights are|both modalities|give"
+        ):
             make()
 
 
@@ -181,6 +186,7 @@ def test_gradients_reach_both_modalities_and_invalid_settings_are_refused():
         (lambda i, t: (i[:1], t[:1]), "drop_last"),
         (lambda i, t: (i, t, torch.zeros(BATCH, dtype=torch.long)), "8 pairs of one image"),
         (lambda i, t: (i, t, torch.zeros(BATCH)), "float32 (8,)"),
+        (lambda i, t: (i, t, [1, 2, 3]), "int64 (3,)"),
         (lambda i, t: (i, t, torch.arange(3)), "int64 (3,)"),
         (lambda i, t: (i, t.index_fill(0, torch.tensor([5]), torch.nan)), "text_embeddings, row 5"),
         (lambda i, t: ((i * 1e5).half(), t), "image_embeddings, row 0, overflowed float16"),

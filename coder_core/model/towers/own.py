@@ -78,7 +78,7 @@ class OwnTowers:
         lacking = [method for method in needed if not callable(getattr(self._tower, method, None))]
         if lacking:
             problem = f"returns a {type(self._tower).__name__} without {' and '.join(lacking)}"
-            fix = "docs/training.md shows three adapters"
+            fix = "write an adapter, as docs/training.md shows"
             raise InputError.at(where, problem, " and ".join(METHODS), fix)
         prepare = getattr(self._tower, "prepare", None)
         self.prepare: Callable[[Image], Any] = prepare if callable(prepare) else _unchanged

@@ -66,7 +66,7 @@ def import_run(
     folder = import_folder(root, name, split, overwrite=overwrite)
     existing = folder.exists()
     if existing:
-        _refuse_another_model(folder, split, embeddings, towers)
+        check_same_model(folder, split, embeddings.images.shape[1], towers)
     arrays = {"image_embeddings": embeddings.images, "text_embeddings": embeddings.texts}
     documents: dict[str, Any] = {tables.DOCUMENT_IMPORTED: _description(embeddings)}
     documents |= {tables.DOCUMENT_TOWERS: dict(towers)} if towers else {}
@@ -140,10 +140,8 @@ def check_trained(folder: Path, fix: str) -> None:
         raise InputError.at(folder, found, "a run of coder_core.train", fix)
 
 
-def _refuse_another_model(
-    folder: Path, split: str, embeddings: Embeddings, towers: Mapping[str, Any] | None
-) -> None:
-    size = embeddings.images.shape[1]
+def check_same_model(folder: Path, split: str, size: int, towers: Mapping[str, Any] | None) -> None:
+    """Raise InputError if another split of a run has another dimension or was made by other towers."""
     fix = "splits of one run come from one model: choose another --name"
     for other, path in _split_folders(folder).items():
         if other == split:
