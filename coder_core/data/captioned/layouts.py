@@ -95,7 +95,7 @@ def unrecognised(path: Path, problem: str = "is in no known layout") -> InputErr
         found.insert(0, f"{len(arrow):,} Arrow files of save_to_disk ({shown(arrow[0])})")
     layout, fix = _advice(pictures, others, packed, texts, tables)
     if arrow:
-        layout, fix = "parquet", ARROW.format(path)
+        layout, fix = "parquet", ARROW.format((folder_of(path) / arrow[0]).parent)
     held = ", ".join(found) or "no pictures, captions or features"
     expected = f"{LOOKS[layout][0]} ({layout}) or another layout of docs/data.md" if layout else READ
     return InputError.at(path, f"{problem}: it contains {held}", expected, fix)
