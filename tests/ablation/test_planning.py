@@ -15,6 +15,7 @@ from coder_core.config.checks import problems
 from coder_core.config.presets import PRESETS
 from coder_core.config.schema import RUN_NAME, settings
 from coder_core.console.faults import InputError
+from tests.support.precomp_folders import assert_refused
 
 FULL = "coder-f30k-bigru"
 SMALL = "coder-flickr8k"
@@ -96,8 +97,7 @@ def test_noise_table_crosses_losses_shares_and_cleanings_and_shares_judges(tmp_p
     )
     assert rows["infonce-40-cleaned"].runs() == {}
     settings = {"preset": SMALL, "overrides": {}, "root": tmp_path}
-    with pytest.raises(InputError, match="infonce-40-cleaned"):
-        plan(TABLES["noise"], [twice], [1], **settings)
+    assert_refused("infonce-40-cleaned", plan, TABLES["noise"], [twice], [1], **settings)
     first, second = plan(TABLES["noise"], [rows["infonce-40-cleaned"], twice], [1], **settings)
     assert second.reads == (first.folder,)
     assert second.config.cleaning.clean_judges == str(first.folder)
@@ -135,8 +135,7 @@ def test_explicit_flags_count_even_if_they_equal_the_preset():
     flags = {"epochs": 6, "diversity-gradient": False, "bank-size": 512}
     assert named_flags(arguments, parsed.config) == flags
     assert parsed.seeds == (0, 1)
-    with pytest.raises(InputError, match="--seeds 0 1 0"):
-        read_ablation(["--seeds", "0", "1", "0"])
+    assert_refused("--seeds 0 1 0", read_ablation, ["--seeds", "0", "1", "0"])
 
 
 def test_rows_are_chosen_by_name_or_number_in_the_tables_order():
@@ -184,8 +183,7 @@ def test_a_grid_file_lists_rows_or_values_to_cross(tmp_path):
     ],
 )
 def test_an_invalid_grid_is_refused(tmp_path, text, message):
-    with pytest.raises(InputError, match=message):
-        grid(tmp_path, text)
+    assert_refused(message, grid, tmp_path, text)
 
 
 def test_sample_weight_rows_match_the_paper():
@@ -224,5 +222,4 @@ def test_a_student_row_uses_the_teacher_with_its_seed(tmp_path):
     assert ready(waiting, []) == waiting[1:]
     assert ready(waiting[:1], waiting[1:]) == []  # while the teacher trains
     assert ready(waiting[:1], []) == waiting[:1]
-    with pytest.raises(InputError, match=f"{teacher}-s0, .* {teacher} to --rows"):
-        planned(table.choose([student]))
+    assert_refused(f"{teacher}-s0, .* {teacher} to --rows", planned, table.choose([student]))

@@ -9,7 +9,7 @@ import tomli_w
 
 from coder_core.api import data_quality, open_run
 from coder_core.api.sampling import draw_sample, whole_split
-from coder_core.console.faults import InputError
+from tests.support.precomp_folders import assert_refused
 from tests.support.run_folders import reseal, synthetic, write_embeddings, write_halves, write_run
 
 THINGS = ("dog", "car", "boat", "tree", "house", "girl", "horse", "ball", "bridge", "train")
@@ -140,8 +140,7 @@ def test_runs_that_are_not_halves_of_one_train_split_cannot_judge_it(tmp_path):
         (also, unlike, "also: .* a different train split"),
         (first, open_run(without.path), "without: .*python -m coder_core.evaluate|Python -m"),
     ):
-        with pytest.raises(InputError, match=fact):
-            data_quality.cross_fitted(one, second)
+        assert_refused(fact, data_quality.cross_fitted, one, second)
 
 
 def test_one_image_gives_no_suspicion_and_vague_captions_have_few_content_words(exchanged):

@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 
 from app.choice import DIRECTIONS
-from coder_core.api import InputError, open_run
+from coder_core.api import open_run
 from coder_core.api.joint_space import score_separation
 from coder_core.api.saved_views import save_view, saved_views
 from coder_core.api.slices import slice_metrics
 from coder_core.evaluate import main
 from tests.support.concept_runs import write_concept_run
+from tests.support.precomp_folders import assert_refused
 from tests.support.run_folders import flip, import_run_folder, write_run
 
 
@@ -132,10 +133,8 @@ def test_an_invalid_file_of_views_is_named_and_kept(tmp_path):
     file, addresses = tmp_path / ".views.json", ("https://x.org/?y", "javascript:1", 3)
     for content in ("{", '["a"]', '{"": "joint?run=a"}', *(json.dumps({"a": value}) for value in addresses)):
         file.write_text(content)
-        with pytest.raises(InputError, match=str(file)):
-            saved_views(tmp_path)
-        with pytest.raises(InputError, match=str(file)):
-            save_view(tmp_path, "b", "joint?run=a")
+        assert_refused(str(file), saved_views, tmp_path)
+        assert_refused(str(file), save_view, tmp_path, "b", "joint?run=a")
         assert file.read_text() == content
 
 

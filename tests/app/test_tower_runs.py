@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from coder_core.api import InputError, open_run
+from coder_core.api import open_run
 from coder_core.data.pictures import read_picture
 from coder_core.embed import main
 from coder_core.runs.analysis.tables import DOCUMENT_TOWERS
 from tests.support.pages import PROJECT
 from tests.support.picture_folders import CAPTIONS, LAYOUTS, NAMES, PICTURES, draw
+from tests.support.precomp_folders import assert_refused
 from tests.support.run_folders import reseal
 from tests.support.tiny_towers import write_tiny_clip
 
@@ -75,8 +76,7 @@ def test_the_retrieval_page_takes_text_and_picture_queries(root, opened):
 
 def test_custom_towers_encode_only_once_allowed(root, monkeypatch):
     monkeypatch.syspath_prepend(str(root.parent / "code"))
-    with pytest.raises(InputError, match="towers_of_a_stranger:Towers"):
-        open_run(root / "own").encode_text(["a"])
+    assert_refused("towers_of_a_stranger:Towers", open_run(root / "own").encode_text, ["a"])
     assert "towers_of_a_stranger" not in sys.modules
     monkeypatch.setenv("CODER_TOWERS", "other:one, towers_of_a_stranger:Towers")
     row = open_run(root / "own").encode_picture(Image.new("RGB", (9, 9), (0, 9, 0)), split="dev")
@@ -112,5 +112,4 @@ def test_changed_towers_are_refused(root, tmp_path):
         reseal(file.parent)
         run = open_run(folder)
         assert run.count("dev", "image") == PICTURES
-        with pytest.raises(InputError, match=re.escape(clue)):
-            run.encode_text(["a ring"])
+        assert_refused(re.escape(clue), run.encode_text, ["a ring"])

@@ -11,7 +11,7 @@ import tomli_w
 from coder_core.config.checks import problems
 from coder_core.config.presets import PRESETS, find_preset
 from coder_core.config.schema import from_document, settings, to_document
-from coder_core.console.faults import InputError
+from tests.support.precomp_folders import assert_refused
 
 PAPERS = [name for name in PRESETS if "f30k-b" in name or "coco-b" in name]
 # CODER sections 4.1 and 4.2: μ 0.1, γ 0.3, ε 0.1, bank 4096, momentum 0.995, 2e-4 over 30 epochs, batch 128.
@@ -55,8 +55,7 @@ def test_every_preset_is_valid_and_survives_toml(name):
 
 
 def test_zero_shot_refers_to_embed_and_presets_use_the_readmes_clip():
-    with pytest.raises(InputError, match=r"python -m coder_core\.embed pictures DATA --model"):
-        find_preset("clip-zero-shot")
+    assert_refused(r"python -m coder_core\.embed pictures DATA --model", find_preset, "clip-zero-shot")
     # The model that the README names has safetensors on its main branch, where others have pickles
     model = re.search(r"MODEL=(\S+)", (Path(__file__).parents[2] / "README.md").read_text())[1]
     for name in ("clip-lora", "clip-full", "tower-frozen"):

@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from coder_core.console.faults import InputError
 from coder_core.demo import captions as wording
 from coder_core.demo import make_demo, making, vagueness
 from coder_core.demo.captions import EXACT, write_captions
 from coder_core.demo.drawing import signed_distance
 from coder_core.demo.features import CELLS, REGIONS, WIDTH, cell_features, region_features
 from coder_core.demo.scenes import COLOURS, GROUNDS, SHAPES, SIDE, Thing, relations, sample_scene
+from tests.support.precomp_folders import assert_refused
 
 IMAGES = 24
 SPLITS = {"train": 18, "dev": 3, "test": 3}
@@ -119,8 +119,7 @@ def test_other_files_and_the_draft_of_a_killed_process_are_left_alone(demo, tmp_
     (tmp_path / "f30k_precomp").mkdir()
     for file in ("draft/train_caps.txt", "f30k_precomp/train_caps.txt", "mixed/notes.txt"):
         (tmp_path / file).write_text("mine")
-        with pytest.raises(InputError, match=r"contains .*(demo|notes)\."):
-            make_demo((tmp_path / file).parent, seed=9, images=10)
+        assert_refused(r"contains .*(demo|notes)\.", make_demo, (tmp_path / file).parent, seed=9, images=10)
         assert (tmp_path / file).read_text() == "mine"
 
 

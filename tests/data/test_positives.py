@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from coder_core.console.faults import InputError
 from coder_core.data.judgements import OtherSplitError, read_judgements, read_positives
 from tests.support.precomp_folders import assert_refused
 
@@ -63,7 +62,6 @@ CROWD = "b.jpg\ta.jpg#0\t0.667\t2\t1\nc.jpg\tb.jpg#1\t0\t0\t3\nc.jpg\ta.jpg#0\t1
     ],
 )
 def test_malformed_lines_and_unknown_ids_are_named(tmp_path, line, ids, part):
-    with pytest.raises(InputError, match=rf"positives.tsv line 2: .*{part}"):
-        read(tmp_path, f"a.jpg#0\tb.jpg\n{line}\n", ids)
+    assert_refused(rf"positives.tsv line 2: .*{part}", read, tmp_path, f"a.jpg#0\tb.jpg\n{line}\n", ids)
     with pytest.raises(OtherSplitError, match=r"its 1 lines"):
         read(tmp_path, "z.jpg#0\ty.jpg\n")

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from coder_core.console.faults import InputError
 from coder_core.evaluation import c_way
 from coder_core.evaluation.c_way import DIRECTIONS, c_way_accuracy, draw, most_options
 from coder_core.evaluation.recall import ensemble_metrics
@@ -11,6 +10,7 @@ from coder_core.evaluation.sources import EmbeddingPair, ScoreMatrix
 from coder_core.evaluation.tiles import score_tiles
 from tests.evaluation.test_recall import correlated
 from tests.reference.ranking import score
+from tests.support.precomp_folders import assert_refused
 
 REPEATS = 3
 
@@ -105,8 +105,7 @@ def test_options_are_distinct_and_uniform_and_too_many_are_refused():
         ((1,), "i2t", 10, "1 options: "),
         ((5,), "i2t", 1, "repeats: is 1"),
     ):
-        with pytest.raises(InputError, match=message):
-            c_way_accuracy(scored, options, way, repeats=repeats)
+        assert_refused(message, c_way_accuracy, scored, options, way, repeats=repeats)
     for count, most in ((1, 1), (1, 30), (7, 7), (7, 8), (30, 40)):
         rows = draw(np.random.default_rng(0), np.array([most, count]), count)
         for row, high in zip(rows, (most, count), strict=True):

@@ -90,8 +90,7 @@ def test_all_damaged_saves_are_named_and_newer_formats_are_refused(run):
     assert [fault.place for fault in caught.value.faults] == [str(path) for path in paths]
     path = run / "state" / "20" / "manifest.json"
     path.write_bytes(render_manifest({**json.loads(path.read_text()), "format": 2}))
-    with pytest.raises(InputError, match="has format 2; expected format 1"):
-        SaveStore(run / "state", keep=2).newest()
+    assert_refused("has format 2; expected format 1", SaveStore(run / "state", keep=2).newest)
 
 
 def test_flipped_bits_in_arrays_are_named_and_unchanged_files_checked_once(whole):
@@ -104,8 +103,7 @@ def test_flipped_bits_in_arrays_are_named_and_unchanged_files_checked_once(whole
             damaged = bytearray(content)
             damaged[-1 if number % 2 else (len(content) + 128) // 2] ^= 4
             path.write_bytes(damaged)
-            with pytest.raises(InputError, match=rf"{path.name}: is damaged.*coder_core\.evaluate"):
-                open_run(whole).ranks("dev")
+            assert_refused(rf"{path.name}: is damaged.*coder_core\.evaluate", open_run(whole).ranks, "dev")
             assert_refused(path.name, open_analysis, whole, "dev")
             assert_refused(path.name, _hits, whole, "dev")  # of an ablation
             path.write_bytes(content)

@@ -5,13 +5,13 @@ import torch
 from torch import nn
 
 from coder_core.config.checks import problems
-from coder_core.console.faults import InputError
 from coder_core.training import gradient_caching
 from coder_core.training.gradient_caching import check_pieces
 from coder_core.training.launch import continue_run, start_run
 from coder_core.training.prepare import prepare
 from coder_core.training.step import compute_losses
 from tests.support.ddp_worker import CASES, PIECES, TOWER_RATE, trained
+from tests.support.precomp_folders import assert_refused
 from tests.support.tiny_runs import STILL, changed, printed, quiet, tiny_config
 from tests.support.tower_runs import tower_config
 
@@ -80,8 +80,7 @@ def test_pieces_are_encoded_twice_may_change_size_and_refuse_batch_norm(data, tm
     assert "is 4, was 3" in printed(console)
     [fault] = problems(still(data, piece_size=3, image_layers=2))
     assert (fault.place, "--image-layers 1" in str(fault)) == ("--piece-size", True)
-    with pytest.raises(InputError, match=r"regions\.mlp\.1"):
-        prepare(still(data, piece_size=3, image_layers=2))
+    assert_refused(r"regions\.mlp\.1", prepare, still(data, piece_size=3, image_layers=2))
     frozen = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2)).eval()  # of a frozen tower
     assert check_pieces(frozen, 3) == []
 

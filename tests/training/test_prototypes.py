@@ -5,13 +5,13 @@ import pytest
 import torch
 
 from coder_core.config.schema import Config
-from coder_core.console.faults import InputError
 from coder_core.training.launch import start_run
 from coder_core.training.parts.make import ConceptLoss, make_prototypes
 from coder_core.training.parts.prototypes import PrototypeClassification
 from coder_core.training.prepare import prepare
 from coder_core.training.step import compute_losses
 from tests.reference import prototypes as reference
+from tests.support.precomp_folders import assert_refused
 from tests.support.steps import embed
 from tests.support.tiny_runs import STILL, changed, events, printed, quiet, tiny_config
 
@@ -128,7 +128,6 @@ def test_the_history_and_the_screen_report_the_prototypes(whole):
 
 def test_more_prototypes_than_pairs_are_refused_with_a_number_that_fits(data):
     """20 images × 2 captions are 40 pairs, which the paper's ratio gives 2 prototypes."""
-    with pytest.raises(InputError, match=r"41.*at most 40.*--prototypes 2\b"):
-        prepare(tiny_config(data, prototypes=41))
+    assert_refused(r"41.*at most 40.*--prototypes 2\b", prepare, tiny_config(data, prototypes=41))
     faults = prepare(tiny_config(data, prototypes=30)).faults
     assert [fault.severity for fault in faults if fault.place == "--prototypes"] == ["warning"]

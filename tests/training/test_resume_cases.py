@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 
-from coder_core.console.faults import InputError
 from coder_core.runs.history import HISTORY, read_frame, read_history
 from coder_core.runs.load import best_save, load_model
 from coder_core.runs.status import read_status
@@ -16,6 +15,7 @@ from coder_core.training.reporting import TENSORBOARD
 from tests.support import tiny_runs
 from tests.support.boosting import boosted
 from tests.support.interrupted import stop_during
+from tests.support.precomp_folders import assert_refused
 from tests.support.tiny_bert import write_tiny_bert
 from tests.support.tiny_runs import STILL, WORDS, assert_same_run, changed, printed, quiet, tiny_config
 from tests.support.weighted_runs import COUNT, weighted
@@ -152,5 +152,4 @@ def test_a_bert_run_keeps_no_word_list_trains_bert_and_encodes_free_text(case):
     start, trained = (model.state_dict()[name] for model in (prepare(loaded.config).model, loaded.model))
     assert not torch.equal(start, trained)
     shutil.rmtree(loaded.config.model.bert)
-    with pytest.raises(InputError, match="is not on this machine"):
-        load_model(run)
+    assert_refused("is not on this machine", load_model, run)

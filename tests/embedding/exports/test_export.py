@@ -9,13 +9,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from coder_core.api import open_run
-from coder_core.console.faults import InputError
 from coder_core.embedding.exports import vectors
 from coder_core.embedding.exports.vectors import read_vectors
 from coder_core.export import main as export
 from coder_core.runs.analysis.read import open_analysis
 from tests.api.test_scored_run import written
 from tests.support.concept_runs import write_concept_run
+from tests.support.precomp_folders import assert_refused
 from tests.support.run_folders import import_run_folder, write_run
 
 
@@ -89,7 +89,6 @@ def test_exports_overwrite_nothing_and_refuse_runs_that_score_pair_by_pair(tmp_p
         assert message in " ".join(capfd.readouterr().err.split())
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.faiss.json", "b", "c"]
     folder = written(tmp_path, "scored", scored=True).path
-    with pytest.raises(InputError, match="pair by pair"):
-        read_vectors(folder, "dev")
+    assert_refused("pair by pair", read_vectors, folder, "dev")
     assert export([str(folder), "--to", "parquet", str(tmp_path / "out")]) == 1
     assert not (tmp_path / "out").exists()

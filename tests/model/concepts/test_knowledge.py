@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from safetensors.numpy import load, save
 
-from coder_core.console.faults import InputError
 from coder_core.model.concepts import knowledge
 from coder_core.model.concepts.vocabulary import Concept, ConceptVocabulary
 from tests.reference import concepts as reference
+from tests.support.precomp_folders import assert_refused
 
 DOG, BALL, RED = 0, 1, 2
 ONE_WAY = np.array([[0, 1, 0], [1, 0, 0], [1, 0, 0]], dtype=float)
@@ -102,5 +102,4 @@ def test_files_are_read_back_and_damaged_ones_refused():
         change(document)
         cases.append((json.dumps(document), ARRAYS, reason))
     for names, arrays, reason in cases:
-        with pytest.raises(InputError, match=reason):
-            knowledge.Concepts.from_files(names.encode(), arrays, "run")
+        assert_refused(reason, knowledge.Concepts.from_files, names.encode(), arrays, "run")

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from coder_core.console.faults import InputError
 from coder_core.model.encoders.bert import BertWords, check_folder, load_tokeniser
 from coder_core.model.reader import piece_reader
+from tests.support.precomp_folders import assert_refused
 from tests.support.tiny_bert import PIECES, POSITIONS, write_tiny_bert
 
 WORDS = ["red", "star", "left", "of", "a", "ring"]
@@ -96,5 +96,4 @@ def test_a_folder_that_is_unsafe_or_incomplete_is_refused(damage, reason, tmp_pa
     damage(folder)
     loads = (load_tokeniser, partial(BertWords, dimension=8), lambda name: check_folder(Path(name)))
     for load in loads[:1] if "words" in reason else loads:
-        with pytest.raises(InputError, match=reason):
-            load(str(folder))
+        assert_refused(reason, load, str(folder))
