@@ -72,8 +72,7 @@ def main(arguments: list[str]) -> int:
         mining = Mining(parsed.negatives, parsed.ranks, parsed.margin, parsed.seed)
         with watching(console, f"writing {path}") as progress:
             report = write_triplets(parsed.run, parsed.split, path, parsed.form, mining, reviews, progress)
-        counts = [*report["rows"].items(), ("left out", report["left out as negatives"])]
-        for name, numbers in counts:
+        for name, numbers in [*report["rows"].items(), ("left out", report["left out as negatives"])]:
             facts = ", ".join(f"{count:,} {fact}" for fact, count in numbers.items())
             say(console, f"{path}, {name}: {facts}")
         return 0

@@ -224,8 +224,7 @@ def _stored_regions(run: Run, split: str, image: int) -> Regions:
     features = features_file.of_images([image])[0].astype(np.float32)
     if isinstance(boxes_file, str):
         return Regions(features, None, boxes_file)
-    row = first + image * stride
-    boxes = boxes_file.of_images([row])[0].astype(np.float32)
+    boxes = boxes_file.of_images([first + image * stride])[0].astype(np.float32)
     are_shares = np.isfinite(boxes).all() and boxes.min() > -0.01 and boxes.max() < 1.01
     if not are_shares or not (boxes[:, :2] < boxes[:, 2:]).all():
         return Regions(features, None, "The boxes of this image are not shares of the picture's sides.")

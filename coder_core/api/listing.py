@@ -84,8 +84,7 @@ def list_runs(root: str | Path) -> list[RunSummary]:
             target = path.resolve()
             fact = f"is a link to {target}, and only links within {base.name} are followed"
             fix = f"move the run here, or start the app with CODER_CHECKPOINTS={target.parent}"
-            fault = Fault(str(path), fact, fix=fix)
-            runs.append(RunSummary(path.name, path, "left out", str(fault)))
+            runs.append(RunSummary(path.name, path, "left out", str(Fault(str(path), fact, fix=fix))))
         elif _holds_run(path):
             runs.append(_summary_of_any(path))
     return runs

@@ -149,8 +149,7 @@ def plain_fault(path: Path, mode: int) -> Fault:
     kind = "a folder" if stat.S_ISDIR(mode) else _KINDS.get(stat.S_IFMT(mode), "not a file")
     if stat.S_ISLNK(mode):
         kind += f" to {os.readlink(path)}"
-    fix = "remove it, or replace it with what it refers to"
-    return Fault(str(path), f"is {kind}", "a plain file", fix)
+    return Fault(str(path), f"is {kind}", "a plain file", "remove it, or replace it with what it refers to")
 
 
 def check_file(flag: str, path: Path) -> list[Fault]:

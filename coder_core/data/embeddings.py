@@ -148,8 +148,7 @@ def _compare_widths(images: Matrix, texts: Matrix, what: str = "caption") -> lis
 
 def unit_rows(file: Matrix, what: str, stride: int, faults: list[Fault]) -> np.ndarray:
     """Return every stride-th row of a file, normalised by `unit_array`; a `MatrixFile` is changed in place."""
-    in_place = isinstance(file, MatrixFile)
-    return unit_array(file.map(), str(file.path), what, faults, stride, in_place=in_place)
+    return unit_array(file.map(), str(file.path), what, faults, stride, in_place=isinstance(file, MatrixFile))
 
 
 def unit_array(
@@ -290,8 +289,7 @@ def one_row_an_image(
     rows: np.ndarray, owners: np.ndarray, names: list[str], folder: Path, faults: list[Fault]
 ) -> np.ndarray:
     """Return the first row of every image; add a fault if another row of the same image differs."""
-    firsts = np.unique(owners, return_index=True)[1]
-    images = rows[firsts]
+    images = rows[np.unique(owners, return_index=True)[1]]
     other = np.flatnonzero(np.einsum("nd,nd->n", rows, images[owners]) < SAME)
     if len(other):
         name = shown(names[owners[other[0]]])

@@ -29,8 +29,7 @@ def _noise_tile(power: float, stretch: float) -> Field:
     across = np.fft.rfftfreq(TILE)[None, :] * TILE
     frequency = np.sqrt(down**2 + (across * stretch) ** 2)
     frequency[0, 0] = 1
-    generator = np.random.default_rng(1729)
-    phase = np.exp(2j * np.pi * generator.random(frequency.shape))
+    phase = np.exp(2j * np.pi * np.random.default_rng(1729).random(frequency.shape))
     amplitude = frequency**-power
     amplitude[0, 0] = 0
     noise = np.fft.irfft2(amplitude * phase, s=(TILE, TILE))

@@ -61,8 +61,7 @@ def log_split(
     source = {"logged by": "coder_core.log_split"} | {
         key: str(value) for key, value in (config or {}).items()
     }
-    remarks = stop_on_errors(faults)
-    embeddings = Embeddings(v, w, texts_of_rows, owners, names, folder, source, remarks)
+    embeddings = Embeddings(v, w, texts_of_rows, owners, names, folder, source, stop_on_errors(faults))
     path = Path(run) if len(Path(run).parts) > 1 else ROOT / run
     _, metrics = import_run(embeddings, path.parent, path.name, split, overwrite=True)
     if epoch is not None:

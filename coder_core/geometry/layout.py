@@ -282,8 +282,7 @@ STARTING = 5.0  # seconds that a process needs for its imports
 def layout_seconds(method: Method, points: int) -> float:
     """Estimate the seconds that a layout of so many points takes, including the start of its process. Interpolate and
     extrapolate the measured sizes by a power law: a line through the nearest two on logarithmic axes."""
-    measured = np.log(list(MEASURED[method].items()))
-    sizes, seconds = measured.T
+    sizes, seconds = np.log(list(MEASURED[method].items())).T
     at = float(np.log(max(points, 1)))
     right = int(np.clip(np.searchsorted(sizes, at), 1, len(sizes) - 1))
     slope = (seconds[right] - seconds[right - 1]) / (sizes[right] - sizes[right - 1])

@@ -72,8 +72,7 @@ def read_splits(
     from coder_core.data.captioned.decoding import usual_workers
     from coder_core.data.captioned.reading import read_captioned
 
-    only = names[0] if len(names) == 1 else ""
-    data = read_captioned(folder, config.data, pictures=pictures, only=only)
+    data = read_captioned(folder, config.data, pictures=pictures, only=names[0] if len(names) == 1 else "")
     result = Splits({}, [split.name for split in data.splits], stop_on_errors(data.faults))
     workers = config.towers.workers
     if workers < 0:

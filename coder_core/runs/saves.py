@@ -77,8 +77,7 @@ class SaveStore:
             raise ValueError(f"a save is named by its step, its files by letters and digits, got {name!r}")
         if not self.folder.parent.is_dir():
             fix = "if it was moved, put it back and continue with --resume: its saves moved with it"
-            fact = "was moved or removed during training"
-            raise atomic.WriteError.at(self.folder.parent, fact, fix=fix)
+            raise atomic.WriteError.at(self.folder.parent, "was moved or removed during training", fix=fix)
         files: dict[str, sealed.Content] = {f"{stem}.safetensors": part for stem, part in tensors.items()}
         files |= {f"{stem}.json": json.dumps(value, ensure_ascii=False) for stem, value in documents.items()}
         path = sealed.write_sealed(self.folder / name, files, replace=True)

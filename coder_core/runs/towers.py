@@ -28,8 +28,7 @@ def load_towers(about: Mapping[str, Any], run: str) -> Towers:
     Custom towers are imported only if $CODER_TOWERS names them, because a run may come from a stranger.
     InputError: the towers are missing on this machine, have changed, or may not be imported.
     """
-    place = f"the towers of run {run}"
-    name, facts = _read_notes(about, place)
+    name, facts = _read_notes(about, f"the towers of run {run}")
     prompt = str(about.get("prompt", PLAIN_PROMPT))
     if about["kind"] == OWN:
         return OwnTowers(name, prompt=prompt, expected=facts["expected"])

@@ -139,8 +139,7 @@ def _stored_inputs(
         words = make_reader(config, vocabulary, download=download, tower=text_tower).size
         read: dict[str, Any] = {"words": words, "concepts": concepts, "towers": towers}
         size = load.read_feature_size(folder, config, about)
-        build = load.check_size(config, save, feature_size=size, download=download, **read)
-        check_parts(config, save, build)
+        check_parts(config, save, load.check_size(config, save, feature_size=size, download=download, **read))
     space = run_text_space(folder, config) if config.weighting.reads_neighbours else None
     return Inputs(vocabulary, concepts, space, towers, reviews, pretrained=save is None, download=download)
 

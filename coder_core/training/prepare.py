@@ -124,8 +124,7 @@ def _read_data(config: Config, inputs: Inputs, progress: Progress) -> tuple[Trai
     if config.data.vague_captions > 0:
         captions = make_vague(used.captions, config.data.vague_captions, config.training.seed)
         used = replace(used, captions=captions)
-    data = TrainingData(train, used, dev, read.checksums, reviewed.weights, reviewed.image_groups)
-    return data, faults
+    return TrainingData(train, used, dev, read.checksums, reviewed.weights, reviewed.image_groups), faults
 
 
 def _check_dev(

@@ -177,7 +177,6 @@ def _groups(train: Split, matches: np.ndarray) -> np.ndarray:
     from scipy.sparse.csgraph import connected_components
 
     edges, n = (train.image_of_text[matches[:, 0]], matches[:, 1]), train.n_images
-    joined = coo_array((np.ones(len(matches)), edges), shape=(n, n))
-    _, groups = connected_components(joined, directed=False)
+    _, groups = connected_components(coo_array((np.ones(len(matches)), edges), shape=(n, n)), directed=False)
     _, first = np.unique(groups, return_index=True)
     return np.asarray(first[groups], dtype=np.int64)

@@ -127,8 +127,7 @@ class Trainer:
         started = time.monotonic()
         step, training = self.position.step, self.config.training
         batch = batch.to(self.device)
-        rate = learning_rate(step, self.steps, training, self.position.reductions)
-        set_rate(self.state.optimizer, rate)
+        set_rate(self.state.optimizer, learning_rate(step, self.steps, training, self.position.reductions))
         seed_step(training.seed, step, parallel.rank())
         for part in self.parts:
             if step % self.per_epoch == 0:
@@ -225,8 +224,7 @@ class Trainer:
             if stop.signal and parallel.world_size() == 1:
                 raise StopRequestedError
 
-        precision = self.config.training.precision
-        return {"device": self.device, "precision": precision, "progress": progress}
+        return {"device": self.device, "precision": self.config.training.precision, "progress": progress}
 
     def _save(self) -> None:
         if self.first:

@@ -141,8 +141,7 @@ def _recalls(runs: Sequence[Run], split: str) -> list[tuple[str, Any]]:
     sums, rows, columns = [], [], [*(f"R@{k}" for k in RANKS), "MRR", "nDCG@10"]
     for run in runs:
         ranks, owner = run.ranks(split), run.image_of_text(split)
-        hits = count_hits(ranks["i2t"], ranks["t2i"], owner)
-        *recalls, total = map(tuple, recall_intervals(hits).tolist())
+        *recalls, total = map(tuple, recall_intervals(count_hits(ranks["i2t"], ranks["t2i"], owner)).tolist())
         sums.append({"run": run.name, "origin": ORIGINS[numbers_from(run.summary)], "R@sum": total})
         for way, values in label_values(run.analysis(split), owner).items():
             asking = np.flatnonzero(ranks[way] >= 0)

@@ -106,8 +106,7 @@ def _parquet(files: list[Path], root: Path, faults: list[Fault]) -> Iterator[Rec
             columns.append(f"{image}.path")
         match = re.match("[A-Za-z]+", file.name)
         word = match[0].lower() if match else ""
-        is_split = word in records.SPLIT_NAMES or SHARD in file.name
-        split_of_file = records.split_name(word) if is_split else ""
+        split_of_file = records.split_name(word) if word in records.SPLIT_NAMES or SHARD in file.name else ""
         for group, row, values in parquet_rows(content, file, columns):
             where = f"{file} row group {group} row {row}"
             path = (values.get(image) or {}).get("path") or f"{file.stem}-{group}-{row}"

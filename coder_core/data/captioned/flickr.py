@@ -89,8 +89,7 @@ def _captions_with_header(file: Path, mark: str, faults: list[Fault]) -> Iterato
         if where == f"{file} line 1":
             if not _is_picture(line.partition(mark)[0].strip().strip('"')):
                 continue
-            problem = "has no header; the line is read as a caption"
-            faults.append(Fault(where, problem, severity="note"))
+            faults.append(Fault(where, "has no header; the line is read as a caption", severity="note"))
         yield where, line
 
 

@@ -98,12 +98,10 @@ def _write_precomp(data: Path, corrections: Corrections, folder: Path, cleaning:
         cleaning.images += [(name, ids[row]) for row in range(n) if row not in images]
         files = {"caps": [captions[row] for row in texts], "ids": [ids[image] for image in owners]}
         for ending, lines in files.items():
-            text = "".join(f"{line}\n" for line in lines)
-            (folder / f"{name}_{ending}.txt").write_text(text, "utf-8")
+            (folder / f"{name}_{ending}.txt").write_text("".join(f"{line}\n" for line in lines), "utf-8")
         if features is not None and images:
             shape = (len(images), *features.features.shape[1:])
-            file = folder / f"{name}_ims.npy"
-            rows = np.lib.format.open_memmap(file, "w+", features.features.dtype, shape)
+            rows = np.lib.format.open_memmap(folder / f"{name}_ims.npy", "w+", features.features.dtype, shape)
             for position, image in enumerate(images):
                 rows[position] = features.of_images([image])[0]
             rows.flush()
@@ -154,8 +152,7 @@ def _write_lines(
         elif corrections.add_matches and verdict == "also-matches" and image not in owners:
             shared = splits_of[image] & {split for owner in owners for split in splits_of[owner]}
             if shared:  # never add a train caption to a test image
-                text = LINES[layout.name](image, _free_number(image, retained), caption)
-                retained.append(text.encode())
+                retained.append(LINES[layout.name](image, _free_number(image, retained), caption).encode())
                 cleaning.added.append((min(shared), image, caption, verdict))
                 gained.add(image)
     emptied = [image for image, lines in lines_of.items() if lines <= dropped and image not in gained]

@@ -38,8 +38,7 @@ class ConceptGraphNetwork(nn.Module):
         self.register_buffer("vectors", vectors, persistent=False)
         self.narrow = narrow and layers > 1
         hidden = dimension // 2 if self.narrow else dimension
-        widths = [vectors.shape[1], *[hidden] * (layers - 1), dimension]
-        shapes = pairwise(widths)
+        shapes = pairwise([vectors.shape[1], *[hidden] * (layers - 1), dimension])
         self.weights = nn.ParameterList(nn.init.xavier_uniform_(torch.empty(shape)) for shape in shapes)
 
     def forward(self) -> Tensor:

@@ -95,8 +95,7 @@ def _infinitive(word: str, seen: Mapping[str, int]) -> str:
             hissing = stem.endswith(("s", "sh", "ch", "x", "z", "o"))
             return _most_seen([stem, stem + "e"], seen) or (stem if hissing else stem + "e")
         doubled = len(stem) > 2 and stem[-1] == stem[-2] and stem[-1] not in VOWELS
-        candidates = [stem, stem + "e"] + [stem[:-1]] * doubled
-        return _most_seen(candidates, seen) or _guess(stem, doubled)
+        return _most_seen([stem, stem + "e"] + [stem[:-1]] * doubled, seen) or _guess(stem, doubled)
     return word
 
 

@@ -262,8 +262,7 @@ def _text_half(choice: TowerChoice, loaded: Pretrained) -> TextHalf:
     whole, tokenise = loaded.model, loaded.tokeniser
     model = getattr(whole, "text_model", whole)
     if getattr(model, "main_input_name", "") != "input_ids":
-        problem = f"is a {type(whole).__name__}, which does not take texts"
-        raise InputError.at(choice.where, problem, "", WRAP)
+        raise InputError.at(choice.where, f"is a {type(whole).__name__}, which does not take texts", "", WRAP)
     projection = getattr(whole, "text_projection", None)
     if not isinstance(projection, nn.Module) or not (choice.pooled or choice.projected):
         projection = None

@@ -61,8 +61,7 @@ class RegionTower:
             raise InputError.at("--grid", problem, f"from 1 to {min(rows, columns)}, or 0 for all")
         self._grid, self.size = grid, int(size)
         self.rows, self.columns = (grid, grid) if grid else (int(rows), int(columns))
-        shape = {"grid": grid, "rows": self.rows, "columns": self.columns, "size": self.size}
-        self.about = about | shape
+        self.about = about | {"grid": grid, "rows": self.rows, "columns": self.columns, "size": self.size}
 
     @property
     def regions(self) -> int:
@@ -224,8 +223,7 @@ def _with_class_token(vision: Any, projection: nn.Module, pixels: Tensor) -> tup
     with _eager(vision):
         output = vision(pixel_values=pixels, output_attentions=True, output_hidden_states=True)
     layer, tokens = vision.encoder.layers[-1], output.hidden_states[-2][0]
-    values = layer.self_attn.v_proj(layer.layer_norm1(tokens))
-    tokens = tokens + layer.self_attn.out_proj(values)
+    tokens = tokens + layer.self_attn.out_proj(layer.self_attn.v_proj(layer.layer_norm1(tokens)))
     tokens = tokens + layer.mlp(layer.layer_norm2(tokens))
     return projection(vision.post_layernorm(tokens[1:])), output.attentions[-1][0, :, 0, 1:].mean(0)
 

@@ -82,8 +82,7 @@ def write_curve(rows: Sequence[RunRow], file: Path, title: str) -> None:
     """Write R@sum against α as an HTML page that contains Plotly and opens offline."""
     import plotly.graph_objects as go
 
-    points = sorted((row.metrics["alpha"], row.metrics["rsum"]) for row in rows)
-    alphas, sums = zip(*points, strict=True)
+    alphas, sums = zip(*sorted((row.metrics["alpha"], row.metrics["rsum"]) for row in rows), strict=True)
     look = {"mode": "lines+markers", "line": {"color": "#0b6e8a"}, "marker": {"size": 11}}
     hover = "α = %{x:g}: %{y:.1f}<extra></extra>"
     curve = go.Figure(go.Scatter(x=alphas, y=sums, hovertemplate=hover, **look))

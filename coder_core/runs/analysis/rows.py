@@ -156,8 +156,7 @@ def ensemble(rows: Sequence[RunRow], ties: Ties) -> RunRow:
             raise InputError.at(row.name, f"was evaluated on other captions than {first.name}", fix=fix)
     every = [source for row in rows for source in row.sources]
     sources: list[Source] = [replace(source, weight=source.weight * share) for source in every]
-    metrics = ensemble_metrics(sources, first.split.image_of_text, ties=ties)
-    return RunRow(None, metrics, sources, first.split)
+    return RunRow(None, ensemble_metrics(sources, first.split.image_of_text, ties=ties), sources, first.split)
 
 
 def hub_corrected_row(

@@ -151,8 +151,7 @@ def boosted(losses: Losses, target: Anchors, teachers: Sequence[Anchors], config
     if not teachers:
         return losses
     boosting, same_image = config.boosting, config.objective.same_image_negatives
-    loss = loss_against_teacher(boosting)
-    per_pair = against_teachers(target, teachers, loss, keep_same_image=same_image)
+    per_pair = against_teachers(target, teachers, loss_against_teacher(boosting), keep_same_image=same_image)
     pairs = len(per_pair) * parallel.world_size()  # several processes average their gradients
     return losses.plus(f"boosting-{boosting.boosting}", per_pair, boosting.boosting_weight * pairs)
 

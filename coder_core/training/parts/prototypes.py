@@ -81,8 +81,7 @@ class PrototypeClassification(Part):
         correct = (best_columns(logits) == labels).float().view(2, -1)
         facts = parallel.gather_rows(torch.stack([assigned.similarities, *correct], 1))
         everyone = Assignment(parallel.gather_rows(assigned.labels), facts[:, 0])
-        sums = self._sums(everyone, text_ids, facts[:, 1], facts[:, 2])
-        self._pending = vectors, text_ids, everyone, sums
+        self._pending = vectors, text_ids, everyone, self._sums(everyone, text_ids, facts[:, 1], facts[:, 2])
         return per_pair
 
     @torch.no_grad()
@@ -123,8 +122,7 @@ class PrototypeClassification(Part):
             return {}
         values = {"inertia": 2 - 2 * similarity / pairs, "image_accuracy": images / pairs}
         values |= {"text_accuracy": texts / pairs} | ({"changed": changed / before} if before else {})
-        rounded = {name: round(value, 6) for name, value in values.items()}
-        return self.clusters.counts()._asdict() | rounded
+        return self.clusters.counts()._asdict() | {name: round(value, 6) for name, value in values.items()}
 
     def end_epoch(self, end: EpochEnd) -> dict[str, Any]:
         """Return the statistics of the pass; if due, recluster all pairs on rank 0."""
