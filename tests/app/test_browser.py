@@ -235,8 +235,7 @@ def check_narrow(visit):
     charts = [chart.bounding_box() for chart in visit.page.locator(CHART).all()]
     assert min(chart["width"] for chart in charts) > 0.8 * main["width"]
     assert max(chart["x"] + chart["width"] for chart in charts) <= main["x"] + main["width"] + 1
-    cards = visit.page.locator(".cl-grid .cl-card").all()
-    assert all(card.bounding_box()["width"] >= 140 for card in cards)
+    assert all(card.bounding_box()["width"] >= 140 for card in visit.page.locator(".cl-grid .cl-card").all())
     assert visit.page.evaluate("document.querySelector('[data-testid=stMain]').scrollWidth") <= 760
     return charts
 

@@ -52,8 +52,7 @@ def test_ranks_and_occurrences_are_counted_in_bands():
 
 def test_histograms_and_densities_count_every_value_once():
     values = {"a": np.random.default_rng(0).normal(size=500), "b": np.zeros(7), "c": np.ones(4)}
-    figure = charts.histogram(values, "x", "images", LIGHT)
-    assert [int(sum(bar.y)) for bar in figure.data] == [500, 7, 4]
+    assert [int(sum(bar.y)) for bar in charts.histogram(values, "x", "images", LIGHT).data] == [500, 7, 4]
     assert sum(charts.histogram({"c": np.ones(4)}, "x", "images", LIGHT).data[0].y) == 4
     x, y = np.array([0.0, 0.0, 1.0, np.nan]), np.array([0.0, 0.0, 1.0, 1.0])
     counts = charts.density(x, y, "x", "y", "captions", LIGHT, diagonal=True).data[0].customdata
@@ -109,8 +108,7 @@ def test_adjacent_figures_share_axes_unless_one_would_be_squeezed():
         assert tuple(chart.layout.yaxis.range[1] for chart in weights) == pytest.approx(tops)
         assert weights[0].layout.yaxis.title.text.endswith(OWN_SCALE) == (scale == 20)
     samples = {"images": {"a": np.ones(4)}, "captions": {"a": np.array([1.0, 1.7, 3.0, 5.0])}}
-    read = charts.concepts_read(samples, LIGHT)
-    assert {chart.layout.yaxis.range for chart in read} == {(0, 105.0)}
+    assert {chart.layout.yaxis.range for chart in charts.concepts_read(samples, LIGHT)} == {(0, 105.0)}
 
 
 def test_axes_of_a_single_value_and_of_the_first_epoch_have_readable_ticks():

@@ -66,8 +66,7 @@ def test_the_chosen_concept_is_in_the_graph_and_chance_attention_is_noted(root, 
     shared = opened(tmp_path, "concepts")
     assert AT_CHANCE in opened(root, "concepts", run="one", versus="—").texts()  # its attention is random
     assert AT_CHANCE not in shared.texts()
-    view = open_run(root / "one").concepts("dev")
-    table = view.table().assign(read=0.0)
+    table = open_run(root / "one").concepts("dev").table().assign(read=0.0)
     weakest = int(strongest(table, "captions", "", 5)[-1])
     run, settings = open_run(root / "one"), {"around": False, "by": "captions", "kind": "", "count": 3}
     graph, total = concept_graph(run, "dev", weakest, **settings)

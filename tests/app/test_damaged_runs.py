@@ -184,5 +184,4 @@ def test_a_run_with_too_few_ranks_is_not_listed_with_valid_runs(opened, tmp_path
     write_embeddings(more, v, w[:40], owner[:40], captions=captions)
     assert "image_ranks [7]" in {run.name: run.fault for run in list_runs(tmp_path)}["short"]
     rows_of_tables = opened(tmp_path, "overview", run="good", versus="—").rows("i→t R@1")
-    tables = [[row["run"] for row in rows] for rows in rows_of_tables]
-    assert tables == [["good"], ["more"], ["short"]]
+    assert [[row["run"] for row in rows] for rows in rows_of_tables] == [["good"], ["more"], ["short"]]

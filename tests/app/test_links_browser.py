@@ -53,8 +53,7 @@ def test_back_restores_the_previous_page_in_one_step(visit):
     visit.reach("anchors=Images")
     before = visit.query()
     assert visit.page.locator(".st-key-open-entry").inner_text().split()[-1] == "Diversity"
-    tabs = visit.page.get_by_role("navigation", name="Tabs")
-    tabs.get_by_role("link", name="Diversity").click()
+    visit.page.get_by_role("navigation", name="Tabs").get_by_role("link", name="Diversity").click()
     visit.titled("Diversity")
     assert visit.query() == DEFAULT
     visit.page.go_back()

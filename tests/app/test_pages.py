@@ -76,8 +76,7 @@ def test_sidebar_entries_depend_on_the_runs_and_paired_pages_share_one(tmp_path,
     expected = (("plain", "clusters"), ("plain", "weights", "weights"), ("concepts", "data", "concepts"))
     for name, page, *more in expected:
         app = opened(folder, page, run=name)
-        entries = [entry.proto.page for entry in app.sidebar.get("page_link")]
-        assert entries == [*ENTRIES, *more]
+        assert [entry.proto.page for entry in app.sidebar.get("page_link")] == [*ENTRIES, *more]
         tabs = re.findall(r'<a href="(\w+)[^"]*"( aria-current="page")?', "".join(app.saying("Tabs")))
         pairs = {"clusters": ["joint", "clusters"], "data": ["data", "reviews"]}
         assert [tab for tab, _ in tabs] == pairs.get(page, [])

@@ -99,8 +99,7 @@ def test_judgements_in_the_data_folder_are_shown_beside_the_labels(tmp_path, ope
 def test_coco_judgements_are_offered_for_coco_images(tmp_path, opened, monkeypatch):
     package = Path(str(find_spec("eccv_caption").submodule_search_locations[0])) / "data"
     images = list(json.loads((package / "eccv_image_to_caption.json").read_text()))[:12]
-    names = [f"{name}.jpg" for name in images]
-    write_run(tmp_path, "coco", images=12, pictures=False, picture_names=names)
+    write_run(tmp_path, "coco", images=12, pictures=False, picture_names=[f"{name}.jpg" for name in images])
     assert "ECCV Caption" in opened(tmp_path, "retrieval", look="Judgements").headings()
     app = opened(tmp_path, "retrieval", look="Judgements", judged_by="CxC")
     assert "CxC" in app.headings()

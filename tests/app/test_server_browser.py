@@ -53,8 +53,7 @@ def test_every_answer_forbids_frames_and_foreign_content(port):
         response = answer(port, *request)
         assert response.status == status
         names = ("X-Frame-Options", "X-Content-Type-Options", "Referrer-Policy")
-        headers = [response.headers.get_all(name) for name in names]
-        assert headers == [["DENY"], ["nosniff"], ["no-referrer"]]
+        assert [response.headers.get_all(name) for name in names] == [["DENY"], ["nosniff"], ["no-referrer"]]
         [policy] = response.headers.get_all("Content-Security-Policy")
         rules = dict(rule.split(" ", 1) for rule in policy.split("; "))
         forbidden = dict.fromkeys(("frame-ancestors", "object-src", "form-action", "base-uri"), "'none'")

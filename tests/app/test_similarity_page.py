@@ -32,8 +32,7 @@ def test_every_batch_and_order(roots, opened):
     app = opened(roots["two"], "similarity")
     assert [app.value(key) for key in ("mu", "gamma", "epsilon")] == [0.1, 0.3, 0.1]
     assert app.saying("Shown with μ = 0.1, γ = 0.3, ε = 0.1, those of demo.", "demo-baseline", "eq. 4")
-    steps_of_pair = app.change(mu=0.02).rows("formula")[0]
-    assert any(row["formula"].startswith("0.02 × ") for row in steps_of_pair)
+    assert any(row["formula"].startswith("0.02 × ") for row in app.change(mu=0.02).rows("formula")[0])
     sources, orders = ("seed", "hardest", "split", "chosen"), ("diversity", "cluster", "drawn")
     for number, (source, order) in enumerate(itertools.product(sources, orders)):
         app.change(anchors=("text", "image")[number % 2], batch_of=source, order=order)

@@ -95,8 +95,7 @@ def judge_evaluation(case, status, output, checked, words):
         return Finding(str(case), "evaluate", "harmless", text)
     missing = any('there is no split "dev"' in error for error in errors)  # only a warning in check_data
     # check_data compares splits with train, evaluate with the run's training data: both refuse, in different words.
-    against_run = all("as in training" in error for error in errors)
-    same = errors <= set(words.splitlines()) or against_run
+    same = errors <= set(words.splitlines()) or all("as in training" in error for error in errors)
     named = missing or (bool(errors) and bool(checked) and same)
     return Finding(str(case), "evaluate", "named" if named else "silent", text)
 

@@ -87,8 +87,7 @@ def test_word_vector_coverage_and_the_vocabulary_are_reported(data, tmp_path, ca
     assert " 9 times" in run(capsys, data, "--word-threshold", 9, status=1)
     assert "Vocabulary: 14 words" in run(capsys, data, "--word-threshold", 1)
     run(capsys, data, "--word-threshold", 0, status=2)
-    captions = [f"a dog number {row} runs" for row in range(7)] + ["zebra crossing"]
-    write_split(data, "dev", captions=captions)
+    write_split(data, "dev", captions=[f"a dog number {row} runs" for row in range(7)] + ["zebra crossing"])
     assert "1 captions (12.5%) contain no known word; the first: 8" in run(capsys, data)
 
 

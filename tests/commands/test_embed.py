@@ -248,8 +248,7 @@ def test_mismatched_files_and_queries_are_refused(files, capsys):
         (["a", "b", "a"], 32, "q.txt line 3: 'a'"),
         (["a", "", "b"], 32, "q.txt line 2"),
     ):
-        rows = 2 if width == 31 else 3
-        assert culprit in refused(files, capsys, *save_queries(files, texts, width, rows))
+        assert culprit in refused(files, capsys, *save_queries(files, texts, width, 2 if width == 31 else 3))
     flags = save_queries(files, ["a", "b"])
     for flag, missing in zip(flags, ("--query-texts: ", "--queries: "), strict=True):
         assert missing in refused(files, capsys, flag)

@@ -66,8 +66,7 @@ def test_missing_keys_use_defaults_and_settings_describe_their_ranges():
 def test_settings_convert_to_and_from_command_line_flags():
     config = with_settings(Config(), {"bank-size": 64, "margin": 1, "--loss": "infonce"})
     assert (config.memory.bank_size, config.objective.margin, config.objective.loss) == (64, 1.0, "infonce")
-    wrong = {"bank-sise": 3, "epochs": 0, "compile": 1}
-    refused = refusal(with_settings, Config(), wrong, "mine.toml row a")
+    refused = refusal(with_settings, Config(), {"bank-sise": 3, "epochs": 0, "compile": 1}, "mine.toml row a")
     flags = ("bank-sise", "--epochs", "--compile")
     assert [fault.place for fault in refused.faults] == [f"mine.toml row a, {flag}" for flag in flags]
     config = with_settings(Config(), {"gamma": -1.0, "concept_rescale": False, "clip_norm": float("inf")})

@@ -290,8 +290,7 @@ def test_a_damaged_description_of_parquet_columns_is_named(tmp_path):
 
 def test_a_broken_picture_in_a_parquet_file_is_named(tmp_path):
     LAYOUTS["parquet"](tmp_path)
-    contents = [draw(0), b"<html>", b""]
-    images = [{"bytes": content, "path": f"{i}.jpg"} for i, content in enumerate(contents)]
+    images = [{"bytes": content, "path": f"{i}.jpg"} for i, content in enumerate([draw(0), b"<html>", b""])]
     table = pa.table({"image": images, "caption": ["one"] * 3})
     pq.write_table(table, tmp_path / "data" / "test-00000-of-00001.parquet")
     data = read_captioned(tmp_path)

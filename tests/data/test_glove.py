@@ -107,8 +107,7 @@ def test_real_and_learned_vectors_agree_on_neighbours():
     given = read_word_vectors(path, vocabulary.words, counts=vocabulary.counts)
     assert given.matrix.shape == (len(vocabulary), 50)
     assert given.token_coverage > 0.96
-    learned = learn_word_vectors(captions, vocabulary, dimension=100, seed=0)
-    for rows in (unit(given.matrix), unit(learned)):
+    for rows in (unit(given.matrix), unit(learn_word_vectors(captions, vocabulary, dimension=100, seed=0))):
         near = np.argsort(-rows @ rows[vocabulary.number["red"]])[:9]
         assert len({"blue", "yellow", "green", "orange", "white"} & {vocabulary.words[i] for i in near}) >= 3
 

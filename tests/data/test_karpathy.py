@@ -72,8 +72,7 @@ def test_linked_json_and_features_are_read_with_notes(tmp_path):
 def test_scattered_rows_are_copied_once_into_the_cache(tmp_path, monkeypatch, dtype):
     monkeypatch.setenv("CODER_CACHE", str(tmp_path / "cache"))
     array = features(600, dtype=dtype)
-    images = [image(i, "train" if i % 3 else "val") for i in range(600)]
-    write(tmp_path, images, {"features.npy": array})
+    write(tmp_path, [image(i, "train" if i % 3 else "val") for i in range(600)], {"features.npy": array})
     train = read_split(tmp_path, "train")
     assert isinstance(train.features, np.memmap)
     np.testing.assert_array_equal(train.features, array[[i for i in range(600) if i % 3]])

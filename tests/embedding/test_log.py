@@ -70,6 +70,5 @@ def test_invalid_logs_are_named_and_write_nothing(change, where, tmp_path, monke
     monkeypatch.chdir(tmp_path)
     images, texts = rows()
     arguments = {"run": "mine", "split": "dev", "images": images, "texts": texts, "captions": CAPTIONS}
-    refused = refusal(coder_core.log_split, **arguments | change)
-    assert refused.faults[0].place.startswith(where)
+    assert refusal(coder_core.log_split, **arguments | change).faults[0].place.startswith(where)
     assert list(tmp_path.iterdir()) == []

@@ -39,8 +39,7 @@ def judged(seed):
 
 def values_of(tiles, way, grades):
     triples = np.array([(q, d, g) for q, of_query in grades.items() for d, g in of_query.items()]).T
-    ranks = judged_ranks(tiles, *triples, by_image=way == "i2t")
-    return graded_values(NAMES, triples[0], triples[2], ranks)
+    return graded_values(NAMES, triples[0], triples[2], judged_ranks(tiles, *triples, by_image=way == "i2t"))
 
 
 @pytest.mark.parametrize("seed", range(24))
@@ -67,8 +66,7 @@ def test_graded_metrics_equal_those_of_trec_eval(seed):
         queries, values = values_of(tiles, way, grades)
         runs = {}
         for query in queries.tolist():
-            scores = (rows if way == "i2t" else rows.T)[query].tolist()
-            order = order_of(scores, grades[query])
+            order = order_of((rows if way == "i2t" else rows.T)[query].tolist(), grades[query])
             runs[str(query)] = {str(document): float(-place) for place, document in enumerate(order)}
         qrels = {str(q): {str(d): g for d, g in of_query.items()} for q, of_query in grades.items()}
         measures = {"ndcg", "ndcg_cut", "recip_rank", "map", "recall", "success"}

@@ -20,11 +20,9 @@ def test_biases_are_means_of_the_k_largest_scores_and_correct_the_ranks():
     wide, narrow = ((unit_rows(random, 30, size), unit_rows(random, 50, size)) for size in (8, 4))
     pairs = mixture(*wide, narrow, 0.9)
     biases = hub_biases(pairs, (1, 7, 50))
-    total = every_score([(pair.image, pair.text, pair.weight) for pair in pairs])
-    for candidate, scores in enumerate(total):
+    for candidate, scores in enumerate(every_score([(pair.image, pair.text, pair.weight) for pair in pairs])):
         largest = sorted(scores.tolist(), reverse=True)
-        expected = [sum(largest[:k]) / k for k in (1, 7, 50)]
-        np.testing.assert_allclose(biases[candidate], expected, atol=1e-6)
+        np.testing.assert_allclose(biases[candidate], [sum(largest[:k]) / k for k in (1, 7, 50)], atol=1e-6)
     for k in (0, 51):
         with pytest.raises(ValueError, match="from 1 to the 50 reference queries"):
             hub_biases(pairs, (k,))

@@ -150,7 +150,6 @@ def test_open_clip(example, tmp_path):
     pictures, tokens = torch.rand(8, 3, 32, 32), torch.randint(50, (8, 8))
     parts = example("open_clip_loop")
     batches = [(pictures[:4], tokens[:4], torch.arange(4)), (pictures[4:], tokens[4:], torch.arange(4, 8))]
-    values = parts["train"](model, batches, epochs=2, bank_size=6)
-    assert len(set(values)) == 4
+    assert len(set(parts["train"](model, batches, epochs=2, bank_size=6))) == 4
     parts["log"](model, "mine", "dev", pictures, tokens, CAPTIONS, range(8))
     assert open_run(tmp_path / "checkpoints" / "mine").image_of_text("dev").tolist() == list(range(8))

@@ -22,8 +22,7 @@ def cloud(images=30, groups=3, width=12, seed=0):
     rng = np.random.default_rng(seed)
     centres = 4 * rng.normal(size=(groups, width))
     v = centres[np.arange(images) % groups] + 0.5 * rng.normal(size=(images, width))
-    w = np.repeat(v, 2, axis=0) + 0.2 * rng.normal(size=(2 * images, width))
-    return Points(unit(v), unit(w))
+    return Points(unit(v), unit(np.repeat(v, 2, axis=0) + 0.2 * rng.normal(size=(2 * images, width))))
 
 
 def together(points):

@@ -111,8 +111,7 @@ def test_prototypes_classify_both_modalities_after_the_first_pass():
     images, texts = (normalise(rows).tolist() for rows in batch)
     expected = 0.0
     for image, text in zip(images, texts, strict=True):
-        pair = torch.tensor(prototypes.pair_vector(image, text))
-        label = int((centroids @ pair).argmax())
+        label = int((centroids @ torch.tensor(prototypes.pair_vector(image, text))).argmax())
         classifier = (module.classifier / 0.5).tolist()
         expected += sum(prototypes.cross_entropy(row, classifier, label) for row in (image, text)) / BATCH
     assert value.item() == pytest.approx(expected, rel=1e-5)

@@ -65,7 +65,6 @@ def test_directions_and_hardest_negatives_by_hand():
         pairs.in_batch_direction(scores, ids, torch.arange(4), positive_offset=3)
     # The best score of row 0 is its positive's; the second row has no negative
     scores = torch.tensor([[0.9, 0.1, 0.5], [0.2, 0.8, 0.3]])
-    mask = torch.tensor([[False, True, True], [False] * 3])
-    values, columns = pairs.hardest_negatives(scores, mask)
+    values, columns = pairs.hardest_negatives(scores, torch.tensor([[False, True, True], [False] * 3]))
     assert values.tolist() == [0.5, float("-inf")]
     assert columns[0] == 2

@@ -67,8 +67,7 @@ def test_every_update_matches_reference_loops(seed, count, batch, batches):
     clusters = Prototypes(count, 3, pairs=pass_pairs + 2, pass_pairs=pass_pairs).double()
     loops = reference.OnlineMeans(count, pass_pairs)
     for _ in range(3):
-        order = random.permutation(pass_pairs + 2)[:pass_pairs]
-        for ids in order.reshape(batches, batch):
+        for ids in random.permutation(pass_pairs + 2)[:pass_pairs].reshape(batches, batch):
             vectors = normalise(torch.from_numpy(random.normal(size=(batch, 3))))
             assigned = clusters.assign(vectors) if clusters.ready else None
             clusters.update(vectors, torch.from_numpy(ids), assigned)

@@ -31,5 +31,4 @@ def rank_weights(length, size, temperature, recurrent, score):
 
 def pooled(features, weights):
     """Σ_k θ_k · (k-th largest value of the channel), for every channel of (L, D) features."""
-    channels = zip(*features, strict=True)
-    return [dot(weights, sorted(channel, reverse=True)) for channel in channels]
+    return [dot(weights, sorted(channel, reverse=True)) for channel in zip(*features, strict=True)]

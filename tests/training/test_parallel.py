@@ -65,8 +65,7 @@ def test_losses_gradients_twin_and_banks_of_two_processes_equal_one(case, one, t
         largest = float(value.abs().max()) if value.is_floating_point() else 0.0
         if "gradient regions.linear.weight" in name and not of_towers:
             assert largest > 1e-3  # something was compared
-        rounding = {"atol": 1e-4 * max(largest, 0.05), "rtol": 0}
-        bounds = rounding if of_towers else {"atol": near, "rtol": near}
+        bounds = {"atol": 1e-4 * max(largest, 0.05), "rtol": 0} if of_towers else {"atol": near, "rtol": near}
         torch.testing.assert_close(two[name], value, **bounds, msg=lambda m, n=name: n + m)
 
 

@@ -25,8 +25,7 @@ def prototype_config(data, **values):
 
 def step(prepared, prototypes, config, number):
     parts = [*([ConceptLoss()] if config.model.concepts else []), *([prototypes] if prototypes else [])]
-    epoch = number / PER_EPOCH
-    return compute_losses(prepared.model, prepared.batches(number), config, parts, epoch=epoch)
+    return compute_losses(prepared.model, prepared.batches(number), config, parts, epoch=number / PER_EPOCH)
 
 
 def begun(config, steps=0):
@@ -52,8 +51,7 @@ def test_the_prototype_loss_starts_after_one_pass_and_matches_loops(data, concep
         losses = step(prepared, prototypes, config, number)
         prototypes.after_step(prepared.model, 0)
         pairs = zip(actual[0].tolist(), actual[1].tolist(), strict=True)
-        vectors = [reference.pair_vector(*pair) for pair in pairs]
-        labels = loops.learn(vectors, batch.text_ids.tolist())
+        labels = loops.learn([reference.pair_vector(*pair) for pair in pairs], batch.text_ids.tolist())
         assert ("pgc" in losses.parts) == (number >= PER_EPOCH)
         if labels is None:
             assert losses.total.item() == plain.total.item()

@@ -45,8 +45,7 @@ def with_towers(folder, *, every_part=False):
     from tests.support import tower_runs as runs  # transformers, for few tests
 
     runs.write_towers_and_data(folder)
-    config = runs.with_every_part(folder) if every_part else runs.tower_config(folder)
-    return changed(config, **TWO)
+    return changed(runs.with_every_part(folder) if every_part else runs.tower_config(folder), **TWO)
 
 
 # Configuration from the data and a folder for what else it needs; steps to stop in, counted from 0. An epoch has five

@@ -146,8 +146,7 @@ def test_full_tuning_lowers_the_loss_and_other_splits_can_be_evaluated(full):
     run = open_run(full)
     assert run.reads_pictures("test")
     actual = run.search(run.encode_picture(picture, split="test"), split="test", modality="image")
-    row = analysis.text_embeddings @ analysis.image_embeddings[0]
-    assert actual["candidate"][0] == row.argmax()
+    assert actual["candidate"][0] == (analysis.text_embeddings @ analysis.image_embeddings[0]).argmax()
     assert len(run.search("a ring, drawn", split="test")) == 3
 
 

@@ -61,8 +61,7 @@ def test_padded_positions_are_zero_and_padding_is_never_read():
     # Not bit for bit, because products with fewer distinct words round differently
     torch.testing.assert_close(model(words.masked_fill(beyond, 7), LENGTHS), states, rtol=0, atol=1e-15)
     model(words.masked_fill(beyond, 8), LENGTHS).sum().backward()
-    read = {int(row) for row in model.vectors.weight.grad.any(1).nonzero()}
-    assert read == set(words[~beyond].tolist())
+    assert {int(row) for row in model.vectors.weight.grad.any(1).nonzero()} == set(words[~beyond].tolist())
 
 
 @pytest.mark.parametrize("layers", [1, 2])
