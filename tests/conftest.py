@@ -102,3 +102,14 @@ def own_threads():
     """Restore the process's numeric settings, which training changes, after every file."""
     with numerics_unchanged():
         yield
+
+
+@pytest.fixture
+def complaint(capsys):
+    """Function that runs a command, checks its exit status, and returns what it wrote to stderr, on one line."""
+
+    def run(command, *arguments, status=1, **named):
+        assert command(*arguments, **named) == status
+        return " ".join(capsys.readouterr().err.split())
+
+    return run

@@ -124,9 +124,8 @@ def test_finished_runs_are_not_run_again(copied, data, capsys):
         assert f"{np.mean(sums(copied, row, f'{way}_{key}')):.1f}" in shown
 
 
-def test_an_existing_run_with_other_settings_is_refused(table, data, capsys):
-    assert main([*command(data, table), "--temperature=0.5"]) == 1
-    message = " ".join(capsys.readouterr().err.split())
+def test_an_existing_run_with_other_settings_is_refused(table, data, complaint):
+    message = complaint(main, [*command(data, table), "--temperature=0.5"])
     assert "objective.temperature 0.05 (now 0.5)" in message
     assert "--root" in message
 
@@ -211,9 +210,8 @@ def test_dry_run_writes_nothing_and_no_arguments_list_the_tables(data, tmp_path,
         (["objectives", "--report", "--root=/nowhere"], "has no finished run of objectives"),
     ],
 )
-def test_errors_for_invalid_requests_name_valid_ones(arguments, message, capsys):
-    assert main(arguments) == 1
-    assert message in " ".join(capsys.readouterr().err.split())
+def test_errors_for_invalid_requests_name_valid_ones(arguments, message, complaint):
+    assert message in complaint(main, arguments)
 
 
 def test_rows_are_compared_on_shared_seeds(table, copied):
@@ -262,11 +260,10 @@ def test_runs_on_different_data_are_not_compared(copied, tmp_path):
         collect(TABLES["objectives"], copied, "dev", reference="dcl")
 
 
-def test_a_root_that_cannot_contain_the_results_is_refused(tmp_path, capsys):
+def test_a_root_that_cannot_contain_the_results_is_refused(tmp_path, complaint):
     (tmp_path / "file").write_text("")
     (tmp_path / "runs" / "results.md").mkdir(parents=True)
     culprits = {"file/runs": f"{tmp_path / 'file'} is a file", "runs": "results.md: is a folder"}
     for root, culprit in culprits.items():
-        assert main(["objectives", "--data=missing", f"--root={tmp_path / root}"]) == 1
-        assert culprit in capsys.readouterr().err
+        assert culprit in complaint(main, ["objectives", "--data=missing", f"--root={tmp_path / root}"])
     assert [path.name for path in (tmp_path / "runs").iterdir()] == ["results.md"]

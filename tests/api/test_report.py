@@ -27,7 +27,7 @@ def folders(tmp_path_factory):
     return [write_run(root, name, noise=noise, images=80) for name, noise in noises.items()]
 
 
-def test_the_report_is_one_file_with_all_changes(folders, tmp_path, capsys):
+def test_the_report_is_one_file_with_all_changes(folders, tmp_path, capsys, complaint):
     out, judged, reviews = tmp_path / "report.html", tmp_path / "<i>.tsv", tmp_path / "reviews.jsonl"
     first, second = map(open_run, folders)
     append_review(reviews, Review(*ReviewedSplit.of(second, "dev").pair(1, 7), "wrong-caption", "anna <b>"))
@@ -60,8 +60,7 @@ def test_the_report_is_one_file_with_all_changes(folders, tmp_path, capsys):
     values = judged_values(second, "dev", run_judgements(second, "dev", judged))
     [row] = judged_recall(["second"], [values]).query("direction == 't2i'")["map_at_r"]
     assert f"{row:.1f}" in page.partition("<i>.tsv</h2>")[2].partition("<h2>")[0]
-    assert main(arguments) == 2
-    assert "exists" in capsys.readouterr().err
+    assert "exists" in complaint(main, arguments, status=2)
 
 
 def test_the_gain_in_words_matches_the_bootstrap(folders):
@@ -90,15 +89,14 @@ def test_hostile_text_is_escaped_and_nothing_is_loaded(tmp_path):
     assert "default-src &#39;none&#39;" in page
 
 
-def test_runs_on_other_samples_and_missing_splits_are_refused(folders, tmp_path, capsys):
+def test_runs_on_other_samples_and_missing_splits_are_refused(folders, tmp_path, complaint):
     other, out = write_run(tmp_path, "other", images=9, pictures=False), tmp_path / "r.html"
     for arguments, fact in (
         ([str(folders[0]), str(other)], "run first"),
         ([str(folders[0]), "--split", "test"], "'test'"),
         ([], "RUN"),
     ):
-        assert main([*arguments, "--out", str(out)]) == 2
-        assert fact in capsys.readouterr().err
+        assert fact in complaint(main, [*arguments, "--out", str(out)], status=2)
     assert not out.exists()
 
 
@@ -146,7 +144,7 @@ def test_a_gate_checks_all_queries_of_every_slice_with_enough(tmp_path, capsys):
     assert verdict(folders, tmp_path, "--gate-slices", "-100", "--gate-queries", "100")[0] == 0
 
 
-def test_invalid_gates_give_an_error_and_no_verdict(folders, tmp_path, capsys):
+def test_invalid_gates_give_an_error_and_no_verdict(folders, tmp_path, complaint):
     runs, out = [str(folder) for folder in folders], tmp_path / "report.html"
     for arguments, fact in (
         ([*runs, "--gate", "rsum"], "--gate rsum:"),
@@ -158,8 +156,7 @@ def test_invalid_gates_give_an_error_and_no_verdict(folders, tmp_path, capsys):
         ([*runs, "--gate-slices", "-5", "--gate-queries", "9999"], "--gate-slices:"),
         ([*runs, "--gate", "rsum=-1", "--out", str(tmp_path / "a.json")], "a.json"),
     ):
-        assert main(["--out", str(out), *arguments]) == 2
-        assert fact in capsys.readouterr().err
+        assert fact in complaint(main, ["--out", str(out), *arguments], status=2)
     assert not list(tmp_path.iterdir())
     out.with_suffix(".json").write_text("mine")
     assert main([*runs, "--out", str(out), "--gate", "rsum=-1"]) == 2

@@ -69,8 +69,7 @@ def test_figure_and_csv_are_written(runs, tmp_path, capsys):
     assert (tmp_path / "new" / "efficiency.html").is_file()
 
 
-def test_runs_on_different_captions_are_refused(runs, tmp_path, capsys):
+def test_runs_on_different_captions_are_refused(runs, tmp_path, complaint):
     data = write_tiny_data(tmp_path / "other", images=12, captions=2)
     other = start_run(tiny_config(data, "other", epochs=1), tmp_path / "runs", quiet())
-    assert main([str(runs[0]), str(other), f"--out={tmp_path}"]) == 1
-    assert "other: " in capsys.readouterr().err
+    assert "other: " in complaint(main, [str(runs[0]), str(other), f"--out={tmp_path}"])

@@ -134,7 +134,7 @@ def test_damaged_files_of_an_imported_run_are_named(files, runs):
         (folder / name).write_bytes(whole)
 
 
-def test_other_splits_are_added_but_other_models_and_trained_runs_refused(files, runs, capsys):
+def test_other_splits_are_added_but_other_models_and_trained_runs_refused(files, runs, complaint):
     run = runs / "clip"
     assert run_import(files) == 0
     before, fingerprint = contents(run), open_analysis(run, "dev").fingerprint
@@ -146,8 +146,7 @@ def test_other_splits_are_added_but_other_models_and_trained_runs_refused(files,
     assert open_analysis(run, "test").metrics["rsum"] < open_analysis(run, "dev").metrics["rsum"]
     assert [path.name for path in runs.iterdir()] == ["clip"]
     before, of_test = contents(runs), open_analysis(run, "test").fingerprint
-    assert run_import(files) == 1
-    assert "--overwrite" in capsys.readouterr().err
+    assert "--overwrite" in complaint(run_import, files)
     assert contents(runs) == before
     assert run_import(files, "--overwrite") == 0
     assert open_analysis(run, "dev", verify=True).fingerprint != fingerprint
@@ -157,8 +156,7 @@ def test_other_splits_are_added_but_other_models_and_trained_runs_refused(files,
     write_run(runs, "trained", images=IMAGES, pictures=False)
     culprits = {"clip": "has 32 numbers per sample; expected 16", "trained": str(runs / "trained")}
     for name, culprit in culprits.items():
-        assert run_import(files, "--split=test", "--overwrite", name=name) == 1
-        assert culprit in capsys.readouterr().err
+        assert culprit in complaint(run_import, files, "--split=test", "--overwrite", name=name)
     assert open_run(runs / "trained").splits == ("dev",)
 
 
@@ -172,9 +170,8 @@ def test_other_splits_are_added_but_other_models_and_trained_runs_refused(files,
         (["--name=a", "--root=pyproject.toml"], "pyproject.toml"),
     ],
 )
-def test_an_invalid_destination_is_refused_before_files_are_read(flags, culprit, capsys):
-    assert main(["import", "--images=x", "--texts=x", "--captions=x", *flags]) == 1
-    message = capsys.readouterr().err
+def test_an_invalid_destination_is_refused_before_files_are_read(flags, culprit, complaint):
+    message = complaint(main, ["import", "--images=x", "--texts=x", "--captions=x", *flags])
     assert culprit in message
     assert message.count("error:") == 1
 

@@ -117,7 +117,7 @@ def test_c_way_accuracy_of_every_run_and_warnings_on_a_small_split(runs, tmp_pat
     assert float(second["t2i_4way"]) == rows[str(runs[1])]["t2i_4way"]
 
 
-def test_metrics_by_reviewed_labels_are_printed_beside_the_others(runs, tmp_path, capsys):
+def test_metrics_by_reviewed_labels_are_printed_beside_the_others(runs, tmp_path, capsys, complaint):
     file = tmp_path / "reviews.jsonl"
     labels = rows_of(tmp_path, runs[0])[str(runs[0])]
     file.touch()
@@ -157,8 +157,7 @@ def test_metrics_by_reviewed_labels_are_printed_beside_the_others(runs, tmp_path
     file.write_text("")
     append_review(file, elsewhere)
     for unusable in (file, tmp_path / "none.jsonl"):
-        assert main([str(runs[0]), "--reviews", str(unusable)]) == 1
-        assert str(unusable) in capsys.readouterr().err
+        assert str(unusable) in complaint(main, [str(runs[0]), "--reviews", str(unusable)])
 
 
 def test_hub_correction_is_a_row_beside_the_run_and_stored_for_the_app(runs, tmp_path, capsys):
@@ -194,17 +193,16 @@ def test_hub_correction_reads_the_pictures_of_the_run(towers_folder, tmp_path):
     assert read_correction(correction_folder(run, "test", open_analysis(run, "test"))) is not None
 
 
-def test_an_imported_run_is_evaluated_from_its_embeddings(tmp_path, capsys):
+def test_an_imported_run_is_evaluated_from_its_embeddings(tmp_path, complaint):
     run = import_run_folder(tmp_path, "clip")
     row = rows_of(tmp_path, run, "--ways", "5")[str(run)]
     assert row["rsum"] == open_analysis(run, "dev").metrics["rsum"]
     assert row["t2i_5way"] > 20
     for flags, missing in ((["--split", "test"], "test"), (["--hub-correction"], "train")):
-        assert main([str(run), *flags]) == 1
-        assert f"embeddings of {missing}" in capsys.readouterr().err
+        assert f"embeddings of {missing}" in complaint(main, [str(run), *flags])
 
 
-def test_probe_accuracy_covers_pictures_of_the_split(runs, tmp_path, capsys):
+def test_probe_accuracy_covers_pictures_of_the_split(runs, tmp_path, capsys, complaint):
     analysis = evaluated(runs[0], "dev")
     n = analysis.n_images
     first = np.array([np.flatnonzero(analysis.image_of_text == image)[0] for image in range(n)])
@@ -226,8 +224,7 @@ def test_probe_accuracy_covers_pictures_of_the_split(runs, tmp_path, capsys):
         assert row[f"probe_{kind}"] == pytest.approx(accuracy)
     assert row["probe_all"] == pytest.approx(sum(expected.values()) / 2)
     (tmp_path / "bad.json").write_text(json.dumps({"7": {"filename": "x.jpg", "caption": "a dog"}}))
-    assert main([str(runs[0]), "--probe", str(tmp_path / "bad.json")]) == 1
-    assert "bad.json entry '7'" in capsys.readouterr().err
+    assert "bad.json entry '7'" in complaint(main, [str(runs[0]), "--probe", str(tmp_path / "bad.json")])
 
 
 def test_similarities_are_written_as_histogram_counts(runs, tmp_path):
@@ -245,10 +242,9 @@ def test_similarities_are_written_as_histogram_counts(runs, tmp_path):
 
 
 @pytest.mark.parametrize("flag", ["--csv", "--json", "--similarities", "--curve"])
-def test_an_unwritable_file_is_refused_before_the_work(tmp_path, flag, capsys):
+def test_an_unwritable_file_is_refused_before_the_work(tmp_path, flag, complaint):
     for file in (tmp_path / "missing" / "a", tmp_path / (300 * "a")):
-        assert main([str(tmp_path / "no-run"), flag, str(file)]) == 1
-        message = capsys.readouterr().err
+        message = complaint(main, [str(tmp_path / "no-run"), flag, str(file)])
         assert f"error: {flag} {file}: " in message
         assert "no-run" not in message.replace(str(file), "")
 
@@ -267,19 +263,17 @@ def test_an_unwritable_file_is_refused_before_the_work(tmp_path, flag, capsys):
         (["nothing"], "nothing"),
     ],
 )
-def test_invalid_flags_are_refused(runs, flags, culprit, capsys):
-    assert main([str(runs[0]), *flags]) == 1
-    assert culprit in capsys.readouterr().err
+def test_invalid_flags_are_refused(runs, flags, culprit, complaint):
+    assert culprit in complaint(main, [str(runs[0]), *flags])
 
 
-def test_features_of_another_size_and_broken_splits_are_refused(runs, tmp_path, capsys):
+def test_features_of_another_size_and_broken_splits_are_refused(runs, tmp_path, complaint):
     data = write_tiny_data(tmp_path / "data")
     features = np.array(read_split(data, "dev").features)
     np.save(data / "dev_ims.npy", np.concatenate([features, features], axis=-1))
-    assert main([str(runs[0]), "--data", str(data)]) == 1
-    assert f"{2 * features.shape[-1]} numbers per region" in capsys.readouterr().err
+    command = [str(runs[0]), "--data", str(data)]
+    assert f"{2 * features.shape[-1]} numbers per region" in complaint(main, command)
     features[3, 1, 0] = np.nan
     np.save(data / "dev_ims.npy", features)
-    assert main([str(runs[0]), "--data", str(data)]) == 1
-    expected = refusal(read_split, data, "dev").faults
-    assert all(str(fault) in capsys.readouterr().err for fault in expected)
+    message = complaint(main, command)
+    assert all(str(fault) in message for fault in refusal(read_split, data, "dev").faults)

@@ -186,7 +186,7 @@ def test_invalid_judgement_lines_are_named(tmp_path, lines, where):
     assert fault.place.endswith(where)
 
 
-def test_invalid_qrels_and_run_flags_are_refused(runs, tmp_path, capsys):
+def test_invalid_qrels_and_run_flags_are_refused(runs, tmp_path, complaint):
     (tmp_path / "mine.txt").write_text("mine")
     for flags, fact in (
         (["--qrels", str(tmp_path / "none.txt")], "none.txt"),
@@ -195,6 +195,5 @@ def test_invalid_qrels_and_run_flags_are_refused(runs, tmp_path, capsys):
         (["--run-out", str(tmp_path / "a.txt"), "--run-depth", "0"], "--run-depth"),
         ([str(runs[1]), "--run-out", str(tmp_path / "a.txt")], "--run-out"),
     ):
-        assert main([str(runs[0]), *flags]) == 1
-        assert fact in capsys.readouterr().err
+        assert fact in complaint(main, [str(runs[0]), *flags])
     assert (tmp_path / "mine.txt").read_text() == "mine"

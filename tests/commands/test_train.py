@@ -55,7 +55,7 @@ def test_help_lists_every_preset_and_flag(capsys):
         assert text in output, text
 
 
-def test_a_preset_trains_with_overridden_values(data, tmp_path, capsys):
+def test_a_preset_trains_with_overridden_values(data, tmp_path, capsys, complaint):
     arguments = ["demo", *SMALL, f"--data={data}", "--bank-size=16", "--gamma", "0.25", f"--root={tmp_path}"]
     assert main(arguments) == 0
     run = tmp_path / "demo"
@@ -77,13 +77,11 @@ def test_a_preset_trains_with_overridden_values(data, tmp_path, capsys):
     assert load_model(run).encode_text(["a red star", "zebra"]).shape == (2, 8)
 
     # the same name again is refused, resuming a finished run ends at once
-    assert main(arguments) == 1
-    assert "--resume" in capsys.readouterr().err
+    assert "--resume" in complaint(main, arguments)
     before = newest_state(run).fingerprint
     assert main(["--resume", str(run), "--threads=1", "--save-every=7"]) == 0
     assert newest_state(run).fingerprint == before
-    assert main(["--resume", str(run), "--dimension=16"]) == 1
-    assert "--dimension: is 16; expected 8" in plain(capsys.readouterr().err)
+    assert "--dimension: is 16; expected 8" in complaint(main, ["--resume", str(run), "--dimension=16"])
 
 
 @pytest.mark.parametrize(
@@ -108,10 +106,9 @@ def test_a_preset_trains_with_overridden_values(data, tmp_path, capsys):
         (["--resume=none"], "none"),
     ],
 )
-def test_invalid_arguments_fail_before_anything_is_written(data, tmp_path, capsys, arguments, culprit):
+def test_invalid_arguments_fail_before_anything_is_written(data, tmp_path, complaint, arguments, culprit):
     root = tmp_path / "runs"
-    assert main([*SMALL, f"--data={data}", f"--root={root}", *arguments]) == 1
-    assert culprit in plain(capsys.readouterr().err)
+    assert culprit in complaint(main, [*SMALL, f"--data={data}", f"--root={root}", *arguments])
     assert not root.exists()
 
 

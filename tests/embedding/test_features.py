@@ -104,7 +104,7 @@ def test_runs_trained_on_features_encode_new_pictures(base, tmp_path):
         assert culprit in str(refusal(load_region_tower, about | changes, "tiny"))
 
 
-def test_extraction_resumes_where_it_was_interrupted(base, whole, tmp_path, monkeypatch, capsys):
+def test_extraction_resumes_where_it_was_interrupted(base, whole, tmp_path, monkeypatch, complaint):
     blocks, numbers, out = resumable.prepared_blocks, list[list[int]](), tmp_path / "out"
 
     def until_killed(*arguments):
@@ -126,27 +126,23 @@ def test_extraction_resumes_where_it_was_interrupted(base, whole, tmp_path, monk
         for first, second in zip(arrays(whole, split), arrays(out, split), strict=True):
             np.testing.assert_array_equal(first, second)
     assert not list(out.glob(".*"))
-    assert extract(base, out, "--grid=4") == 1
-    assert "tower.json: " in capsys.readouterr().err
+    assert "tower.json: " in complaint(extract, base, out, "--grid=4")
     (out / "tower.json").unlink()
-    assert extract(base, out, "--grid=2") == 1
-    assert "dev_ims.npy: " in capsys.readouterr().err
+    assert "dev_ims.npy: " in complaint(extract, base, out, "--grid=2")
 
 
-def test_broken_pictures_and_a_full_disk_are_refused(base, whole, tmp_path, monkeypatch, capsys):
-    data = shutil.copytree(base / "data", tmp_path / "data")
+def test_broken_pictures_and_a_full_disk_are_refused(base, whole, tmp_path, monkeypatch, complaint):
+    data, out = shutil.copytree(base / "data", tmp_path / "data"), tmp_path / "out"
     (data / "Flicker8k_Dataset" / TRAIN[1]).write_bytes(draw(0)[:-100])
     flags = ["--grid=2", "--splits", "train"]
-    assert extract(base, tmp_path / "out", *flags, data=str(data)) == 1
-    assert "train: 1 of 6 pictures cannot be read" in capsys.readouterr().err
-    assert extract(base, tmp_path / "out", *flags, "--skip-broken", data=str(data)) == 0
-    assert read_split(tmp_path / "out", "train").image_names == [TRAIN[0], *TRAIN[2:]]
-    for first, second in zip(arrays(tmp_path / "out"), arrays(whole), strict=True):
+    assert "train: 1 of 6 pictures cannot be read" in complaint(extract, base, out, *flags, data=str(data))
+    assert extract(base, out, *flags, "--skip-broken", data=str(data)) == 0
+    assert read_split(out, "train").image_names == [TRAIN[0], *TRAIN[2:]]
+    for first, second in zip(arrays(out), arrays(whole), strict=True):
         np.testing.assert_array_equal(first, second[[0, 2, 3, 4, 5]])
     usage = namedtuple("usage", "total used free")
     monkeypatch.setattr(regions.shutil, "disk_usage", lambda folder: usage(9, 8, 1))
-    assert extract(base, tmp_path / "full", "--grid=2") == 1
-    assert "takes 3,840 bytes, and 1 are free" in capsys.readouterr().err
+    assert "takes 3,840 bytes, and 1 are free" in complaint(extract, base, tmp_path / "full", "--grid=2")
 
 
 GRIDS = """

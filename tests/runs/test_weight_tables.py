@@ -134,12 +134,11 @@ def test_runs_with_several_embeddings_have_weights_too(data, tmp_path, kind):
     assert (folder / "weight_diversity.npy").exists() == (kind == "diversity")
 
 
-def test_a_truncated_text_space_is_named(run, data, capsys):
+def test_a_truncated_text_space_is_named(run, data, complaint):
     whole = (run / "text_space.json").read_bytes()
     (run / "text_space.json").write_bytes(whole[:-2])
     try:
-        assert main([str(run), "--split", "dev", "--data", str(data)]) == 1
-        assert "text_space.json" in capsys.readouterr().err
+        assert "text_space.json" in complaint(main, [str(run), "--split", "dev", "--data", str(data)])
     finally:
         (run / "text_space.json").write_bytes(whole)
 

@@ -71,7 +71,7 @@ def test_parquet_contains_ids_captions_names_and_embeddings(folder, tmp_path, mo
     assert images["file"].to_pylist() == expected
 
 
-def test_exports_overwrite_nothing_and_refuse_runs_that_score_pair_by_pair(tmp_path, capfd):
+def test_exports_overwrite_nothing_and_refuse_runs_that_score_pair_by_pair(tmp_path, complaint):
     missing = str(tmp_path / "no-run")
     (tmp_path / "c").mkdir()
     for file in ("a.faiss.json", "b", "c/d"):
@@ -85,8 +85,7 @@ def test_exports_overwrite_nothing_and_refuse_runs_that_score_pair_by_pair(tmp_p
         ("parquet", "b", "is a file"),
         ("faiss", "new.faiss", "no-run"),
     ):
-        assert export([missing, "--to", kind, str(tmp_path / path)]) == 1
-        assert message in " ".join(capfd.readouterr().err.split())
+        assert message in complaint(export, [missing, "--to", kind, str(tmp_path / path)])
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.faiss.json", "b", "c"]
     folder = written(tmp_path, "scored", scored=True).path
     assert_refused("pair by pair", read_vectors, folder, "dev")

@@ -114,7 +114,7 @@ def test_triplets_depend_on_the_seed_and_are_equal_in_every_form(mined, tmp_path
         assert sheet.set_axis(tables[0][0].keys(), axis=1).to_dict("records") == tables[0]
 
 
-def test_invalid_windows_and_existing_folders_are_refused(mined, tmp_path, capsys):
+def test_invalid_windows_and_existing_folders_are_refused(mined, tmp_path, complaint):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "file").write_text("mine")
     for flags, fact in (
@@ -126,8 +126,7 @@ def test_invalid_windows_and_existing_folders_are_refused(mined, tmp_path, capsy
         (["--to", "triplets", str(tmp_path / "mine")], "mine"),
         (["--split", "test"], "test"),
     ):
-        assert export([str(mined[0]), "--to", "triplets", str(tmp_path / "new"), *flags]) == 1
-        assert fact in capsys.readouterr().err
+        assert fact in complaint(export, [str(mined[0]), "--to", "triplets", str(tmp_path / "new"), *flags])
     assert not (tmp_path / "new").exists()
 
 
