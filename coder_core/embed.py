@@ -119,9 +119,8 @@ def _import(arguments: list[str]) -> int:
         else:
             embeddings = read_clip_retrieval(parsed.folder, pictures=parsed.pictures)
     else:
-        files = (parsed.images, parsed.texts, parsed.captions)
         optional = {name: getattr(parsed, name) for name in ("ids", "pictures", "queries", "query_texts")}
-        embeddings = read_embeddings(*files, **optional)
+        embeddings = read_embeddings(parsed.images, parsed.texts, parsed.captions, **optional)
     print_faults(console, embeddings.faults)
     folder, metrics = import_run(
         embeddings, *destination, overwrite=parsed.overwrite, most_pairs=RANKED_PAIRS

@@ -102,9 +102,8 @@ def main(arguments: list[str]) -> int:
 def _mining_faults(parsed: ExportArguments) -> list[Fault]:
     (first, last), negatives, faults = parsed.ranks, parsed.negatives, []
     if not 1 <= first <= last <= MOST_RANKS:
-        faults.append(
-            Fault("--ranks", f"are {first} {last}", f"two ascending ranks from 1 to {MOST_RANKS:,}")
-        )
+        expected = f"two ascending ranks from 1 to {MOST_RANKS:,}"
+        faults.append(Fault("--ranks", f"are {first} {last}", expected))
     elif not 1 <= negatives <= last - first + 1:
         expected = f"1 to {last - first + 1}, the ranks of the window"
         faults.append(Fault("--negatives", f"is {negatives}", expected, "widen --ranks, or take fewer"))

@@ -58,8 +58,7 @@ def find_preset(name: str) -> Config:
         fix = (
             f"python -m coder_core.embed pictures DATA --model MODEL --name {ZERO_SHOT} evaluates it as it is"
         )
-        fact, expected = "is a model that is not trained", "a preset that trains"
-        raise InputError.at(f"preset {name}", fact, expected, fix)
+        raise InputError.at(f"preset {name}", "is a model that is not trained", "a preset that trains", fix)
     if name not in PRESETS:
         raise InputError.at(f"preset {name[:60]!r}", "is not known", f"one of {', '.join(PRESETS)}")
     return PRESETS[name].config

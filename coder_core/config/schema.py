@@ -103,9 +103,8 @@ def replaced(config: Config, values: Mapping[str, Any]) -> Config:
     tables: dict[str, dict[str, Any]] = {}
     for key, value in values.items():
         tables.setdefault(settings()[key].section, {})[key] = value
-    return replace(
-        config, **{name: replace(getattr(config, name), **table) for name, table in tables.items()}
-    )
+    changed = {name: replace(getattr(config, name), **table) for name, table in tables.items()}
+    return replace(config, **changed)
 
 
 def _at(origin: str, name: str) -> str:

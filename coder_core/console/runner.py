@@ -61,11 +61,8 @@ def command(main: Callable[[list[str]], int], *, unusable: int = UNUSABLE_INPUT)
                     output.flush()
                 if output.error is not None:
                     fact = f"could not be written: {output.error.strerror}"
-                    raise InputError.at(
-                        "standard output",
-                        fact,
-                        fix="free space for the output; the files the command wrote are complete",
-                    )
+                    fix = "free space for the output; the files the command wrote are complete"
+                    raise InputError.at("standard output", fact, fix=fix)
                 return status
             except (Exception, KeyboardInterrupt) as error:
                 return _end(KeyboardInterrupt() if interrupts.came else error, unusable)

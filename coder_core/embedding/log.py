@@ -58,9 +58,8 @@ def log_split(
     v, w = (unit_array(array, name, name, faults) for name, array in rows.items())
     names, folder = _pictures(pictures, len(v), faults)
     texts_of_rows = shorten([" ".join(str(caption).split()) for caption in captions], "captions", faults)
-    source = {"logged by": "coder_core.log_split"} | {
-        key: str(value) for key, value in (config or {}).items()
-    }
+    settings = {key: str(value) for key, value in (config or {}).items()}
+    source = {"logged by": "coder_core.log_split"} | settings
     embeddings = Embeddings(v, w, texts_of_rows, owners, names, folder, source, stop_on_errors(faults))
     path = Path(run) if len(Path(run).parts) > 1 else ROOT / run
     _, metrics = import_run(embeddings, path.parent, path.name, split, overwrite=True)

@@ -95,6 +95,5 @@ def remembered_sha256(path: Path) -> str:
 
 
 def damaged(path: Path) -> Fault:
-    problem = "is damaged: its contents do not match the sha256 in manifest.json"
     fix = "restore it from a copy, or write it again: an analysis with coder_core.evaluate"
-    return Fault(str(path), problem, fix=fix)
+    return Fault(str(path), "is damaged: its contents do not match the sha256 in manifest.json", fix=fix)

@@ -53,8 +53,7 @@ def build_model(
         text = BertWords(config.bert, config.dimension, frozen=config.freeze_bert, **options)
     elif text is None:
         sizes = (words, config.word_size, config.dimension)
-        layers, dropout = config.text_layers, config.word_dropout
-        text = RecurrentWords(*sizes, layers=layers, dropout=dropout, vectors=vectors)
+        text = RecurrentWords(*sizes, layers=config.text_layers, dropout=config.word_dropout, vectors=vectors)
     if image is None:
         image = RegionEncoder(
             feature_size,

@@ -83,10 +83,9 @@ def open_towers(
     "text") are loaded from where the configuration names them now. A user's own towers are imported only if allowed.
     """
     towers, projected = config.towers, config.towers.projection == "none"
-    names = (towers.image_tower, towers.text_tower)
     poolings = (config.model.image_pooling, config.model.text_pooling)
     choices: dict[str, TowerChoice] = {}
-    for side, name, pooling in zip(SIDES, names, poolings, strict=True):
+    for side, name, pooling in zip(SIDES, (towers.image_tower, towers.text_tower), poolings, strict=True):
         if name:
             where, pooled = f"--{side}-tower {name}", pooling == "tower"
             choice = TowerChoice(name, where, pooled, projected, towers.revision)

@@ -251,9 +251,8 @@ def _samples(file: Path, faults: list[Fault]) -> Iterator[_Sample]:
     except InputError:
         raise
     except (tarfile.TarError, OSError, EOFError, ValueError) as error:
-        problem = f"cannot be read as a tar file: {error}"
         fix = "copy it again; a compressed one has to be unpacked first (gunzip)"
-        raise InputError.at(file, problem, "a whole tar file", fix) from None
+        raise InputError.at(file, f"cannot be read as a tar file: {error}", "a whole tar file", fix) from None
 
 
 def _check_end(file: Path, offset: int, faults: list[Fault]) -> None:

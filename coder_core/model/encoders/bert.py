@@ -36,9 +36,8 @@ def load_tokeniser(name: str, *, download: bool = True) -> Tokeniser:
         raise InputError.at(f"--bert {name}", f"is of type {settings.model_type!r}", "'bert'")
     if len(tokenizer) > settings.vocab_size:
         problem = f"its tokenizer has {len(tokenizer)} words"
-        expected = f"at most the model's {settings.vocab_size}"
         fix = "use the tokenizer that was saved with this model"
-        raise InputError.at(f"--bert {name}", problem, expected, fix)
+        raise InputError.at(f"--bert {name}", problem, f"at most the model's {settings.vocab_size}", fix)
     return Tokeniser(tokenizer, min(tokenizer.model_max_length, settings.max_position_embeddings))
 
 

@@ -68,9 +68,8 @@ def _check_originals(folder: Path, side: str, half: ImageHalf | TextHalf | None,
     if noted and weights_fingerprint(half.module) == noted:
         return
     where = f"the {side} tower of run {folder.name}, {half.about['tower']}"
-    problem = "no longer returns the weights that the run began with"
     fix = "make its function load those weights, or create them from a fixed seed"
-    raise InputError.at(where, problem, noted[:12], fix)
+    raise InputError.at(where, "no longer returns the weights that the run began with", noted[:12], fix)
 
 
 def best_row(rows: Sequence[RunRow]) -> RunRow:

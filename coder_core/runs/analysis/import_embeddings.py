@@ -90,10 +90,9 @@ def import_run(
 
 def rank_imported(folder: Path, split: str, progress: Progress = silent) -> None:
     """Rank a split that was written without ranks, which makes it an analysis; do nothing if the run has none."""
-    path = folder / tables.UNRANKED / split
     if split not in atomic.folder_names(folder / tables.UNRANKED):
         return
-    stored = sealed.SealedFolder(path)
+    stored = sealed.SealedFolder(folder / tables.UNRANKED / split)
     arrays = {name: stored.array(name) for name in stored.manifest["arrays"]}
     names = [name.removesuffix(".json") for name in stored.manifest["files"] if name.endswith(".json")]
     documents = {name: stored.document(name) for name in names}

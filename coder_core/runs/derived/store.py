@@ -104,9 +104,8 @@ def read_as(
 
 def _source(analysis: Analysis) -> dict[str, str]:
     files = analysis.manifest["files"]
-    return {"fingerprint": analysis.fingerprint} | {
-        name: files[name]["sha256"] for name in _SOURCE_FILES if name in files
-    }
+    checksums = {name: files[name]["sha256"] for name in _SOURCE_FILES if name in files}
+    return {"fingerprint": analysis.fingerprint} | checksums
 
 
 def _first_source(path: Path) -> Any:
