@@ -46,14 +46,6 @@ def test_every_page_opens(roots, kind, page, opened):
     assert len(app.refusals()) == 1 or kind != "none" or page == "start"
 
 
-@pytest.mark.parametrize("page", ["retrieval", "diversity", "similarity"])
-def test_an_empty_slice_leaves_nothing_to_show(root, page, opened):
-    app = opened(root, page, slice="length > 99")
-    assert len(app.refusals()) == 1
-    assert not app.figures()
-    assert not app.tables()
-
-
 def test_the_first_page_offers_training_or_links_to_runs_baseline_first(roots, opened):
     assert len(opened(roots["none"], "").button) == 1
     app = opened(roots["two"], "start")

@@ -70,6 +70,7 @@ def test_a_slice_without_matches_is_refused_and_shows_no_numbers(root, opened, p
     assert len(app.refusals()) == 1
     assert not app.metric
     assert not app.figures()
+    assert not app.tables()
     assert not app.header
 
 
