@@ -51,9 +51,8 @@ def pytest_xdist_make_scheduler(config, log):
 
 
 def pytest_configure(config):
-    config.option.loadscopereorder = (
-        False  # keep the order below: xdist would begin with the files that have the most tests
-    )
+    # keep the order below: xdist would begin with the files that have the most tests
+    config.option.loadscopereorder = False
 
 
 def pytest_collection_modifyitems(items):
@@ -68,9 +67,8 @@ def _own_cache(tmp_path_factory):
     """Give the tests and their subprocesses a temporary cache, so that nothing stays in the user's cache."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CODER_CACHE", str(tmp_path_factory.mktemp("cache")))
-        patch.delenv(
-            "COLUMNS", raising=False
-        )  # test workers set it, although their output goes to no terminal
+        # test workers set it, although their output goes to no terminal
+        patch.delenv("COLUMNS", raising=False)
         yield
 
 

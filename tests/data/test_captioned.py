@@ -100,9 +100,8 @@ def test_assigned_splits_depend_only_on_names_and_keep_the_shares(tmp_path):
 def test_invalid_shares_formats_and_folders_are_refused(tmp_path):
     LAYOUTS["kaggle"](tmp_path)
     (tmp_path / "empty").mkdir()
-    shares = ReadingArguments(dev_share=0.7, test_share=0.6)
     for path, reading, place in (
-        (tmp_path, shares, "--dev-share"),
+        (tmp_path, ReadingArguments(dev_share=0.7, test_share=0.6), "--dev-share"),
         (tmp_path, ReadingArguments(format="coco"), str(tmp_path)),
         (tmp_path / "nowhere", None, str(tmp_path / "nowhere")),
         (tmp_path / "empty", None, str(tmp_path / "empty")),

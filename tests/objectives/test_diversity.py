@@ -70,8 +70,7 @@ def test_diversity_matches_reference_loops(negatives_of, seed, epsilon, temperat
 
 def test_only_negatives_count_and_batch_and_bank_are_averaged_raw():
     """Values at the positive, in own-image slots and in empty slots, even NaN, change nothing."""
-    ids, slots = torch.tensor([5, 6]), torch.tensor([5, -1, 7, 8, 6])
-    mask = same_image_negatives(ids, slots)
+    mask = same_image_negatives(torch.tensor([5, 6]), torch.tensor([5, -1, 7, 8, 6]))
     scores = torch.rand(2, 5, generator=torch.Generator().manual_seed(0))
     spoiled = torch.where(mask, scores, float("nan"))
     for function in BOTH:

@@ -238,11 +238,10 @@ def test_an_unreadable_folder_is_named_in_its_own_row(root, public_folder, place
 def test_a_damaged_history_is_reported_on_resume(root, capsys):
     history = root / "whole" / "history.jsonl"
     lines = history.read_text().splitlines(keepends=True)
-    damaged = lines[1].replace("5", "6", 1)
     for kept, fault in (
         (lines, ""),
         (lines[:3], "lacks 2 of 3"),
-        ([lines[0], damaged, *lines[2:]], "line 2"),
+        ([lines[0], lines[1].replace("5", "6", 1), *lines[2:]], "line 2"),
         ([], "lacks 3 of 3"),
     ):
         history.unlink()

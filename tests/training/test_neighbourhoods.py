@@ -32,23 +32,20 @@ def filled(config):
     images, texts = len(part.cache.images), len(part.cache.texts)
     for start in range(0, texts, BATCH):
         text_ids = torch.arange(start, min(start + BATCH, texts))
-        image_ids = part.image_of_text[text_ids]
         rows = torch.nn.functional.normalize(torch.randn(2, len(text_ids), config.model.dimension), dim=-1)
-        part.cache.write(rows[0], rows[1], image_ids, text_ids)
+        part.cache.write(*rows, part.image_of_text[text_ids], text_ids)
     assert int(part.cache.known_images.sum()) == images
     return prepared, part
 
 
 def looped_weights(part, config, pairs):
     """Return the weights of some pairs by the paper's sums over the cache."""
-    images, texts = part.cache.images[part.image_of_text].double(), part.cache.texts.double()
+    sides = (rows.double().tolist() for rows in (part.cache.images[part.image_of_text], part.cache.texts))
     near = [[j for j in row if j >= 0] for row in part.neighbours.tolist()]
     source = config.weighting
     named = {"gamma": source.weight_direction, "scale": LAMBDA, "modalities": source.weight_modalities}
     named["shares"] = source.diversity_share, source.discrepancy_share
-    return reference.batch_weights(
-        source.sample_weights, images.tolist(), texts.tolist(), near, pairs, **named
-    )
+    return reference.batch_weights(source.sample_weights, *sides, near, pairs, **named)
 
 
 @pytest.mark.parametrize(
