@@ -17,6 +17,8 @@ import pytest
 from rich.console import Console
 from rich.table import Table
 
+from tests.support.fork_driver import child, wait
+
 ROOT = Path(__file__).resolve().parents[2]
 FIXTURE = Path("tests") / "fixtures" / "finished_runs"  # the campaigns run in ROOT
 LONGEST = 300  # seconds per case, enough on a busy machine; a longer case counts as a hang
@@ -113,25 +115,9 @@ def forked(cases, task, folder, jobs):
     for number, case in enumerate(cases):
         if len(running) >= jobs:
             yield _reap(running, folder, cases)
-        running[_child(partial(_try, number, case, task, folder))] = number
+        running[child(partial(_try, number, case, task, folder))] = number
     while running:
         yield _reap(running, folder, cases)
-
-
-def _child(work):
-    """Run `work` in a forked child and return its process id; the child exits with 0, or with 70 after an exception."""
-    sys.stdout.flush()
-    pid = os.fork()
-    if pid:
-        return pid
-    code = 70
-    try:
-        work()
-        code = 0
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        os._exit(code)
 
 
 def _try(number, case, task, folder):
@@ -169,7 +155,7 @@ def import_all(folder, warm_up):
         warm_up(folder)
         listing.write_text("\n".join(sys.modules))
 
-    if os.waitstatus_to_exitcode(os.waitpid(_child(work), 0)[1]):
+    if wait(child(work)):
         raise RuntimeError((folder / "warm-up.output").read_text())
     for name in listing.read_text().splitlines():
         if name.partition(".")[0] in PACKAGES:

@@ -35,7 +35,7 @@ from coder_core.runs.saves import SaveStore
 from tests.attack.bad_inputs import flip
 from tests.attack.campaign import FIXTURE, USUAL_EXITS, Finding, draw_again, try_all
 from tests.support.interrupted import stop_during
-from tests.support.pages import open_page
+from tests.support.pages import PAGES, open_page
 from tests.support.run_folders import reseal
 from tests.support.tiny_runs import events, position, state_tensors
 
@@ -46,17 +46,6 @@ CLUSTERS = 4
 KINDS = ("cut", "bit", "empty", "swapped", "sealed")
 NUMBER = re.compile(rb"(?<![\w.])-?\d+(?:\.\d+)?(?![\w.])")
 VALUES = (b"1e999", b"-1", b"9" * 400, b"null", b"[]", b"true", b'""')
-PAGES = (
-    "overview",
-    "retrieval",
-    "diversity",
-    "similarity",
-    "slices",
-    "joint",
-    "clusters",
-    "concepts",
-    "weights",
-)
 
 
 @dataclass(frozen=True)

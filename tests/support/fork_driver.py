@@ -10,6 +10,7 @@ import random
 import signal
 import sys
 import time
+import traceback
 from pathlib import Path
 
 import psutil
@@ -44,7 +45,7 @@ class AtOperation:
 
 
 def child(task):
-    """Fork; the child runs the task and exits with its result, 70 after an exception. Return the child's process id."""
+    """Fork; the child runs the task and exits with its result, None as 0, after an exception 70. Return its process id."""
     sys.stdout.flush()
     pid = os.fork()
     if pid:
@@ -54,7 +55,9 @@ def child(task):
         silence = os.open(os.devnull, os.O_WRONLY)
         os.dup2(silence, 1)
         os.dup2(silence, 2)
-        code = task()
+        code = task() or 0
+    except BaseException:
+        traceback.print_exc()  # to what the task has opened for its output
     finally:
         os._exit(code)
 
@@ -181,9 +184,8 @@ def shrinks(data, root):
         content = features.read_bytes()
 
         def task(name=split, features=features):
-            AtOperation(
-                root / name / "state" / ".tmp-", 2 * STEPS_OF_A_SAVE, lambda: os.truncate(features, 0)
-            )
+            mark = root / name / "state" / ".tmp-"
+            AtOperation(mark, 2 * STEPS_OF_A_SAVE, lambda: os.truncate(features, 0))
             try:
                 return train(data, root, name, 0.03)
             except UnreadableRowsError:
