@@ -179,6 +179,5 @@ def draw(cases, seed):
 
 def campaign(folder, cases=CASES, seed=0, jobs=2):
     """Draw the kills and try them all."""
-    return try_all(
-        "restarts", folder, prepare, partial(draw, cases, seed), partial(attack, base=folder), jobs
-    )
+    drawn, tried = partial(draw, cases, seed), partial(attack, base=folder)
+    return try_all("restarts", folder, prepare, drawn, tried, jobs)

@@ -126,9 +126,8 @@ def test_lightning(example, tmp_path):
     images, texts = (torch.randn(8, size, generator=generator) for size in (3, 4))
     pairs = torch.utils.data.TensorDataset(images[order // 2], texts[order], order // 2, numbers[order])
     batches = torch.utils.data.DataLoader(pairs, batch_size=4)
-    quiet = dict.fromkeys(
-        ("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False
-    )
+    outputs = ("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary")
+    quiet = dict.fromkeys(outputs, False)
     log, module = example("lightning_callback")["LogSplit"]("mine", "dev", CAPTIONS), Module()
     lightning.Trainer(max_epochs=2, callbacks=[log], accelerator="cpu", **quiet).fit(module, batches, batches)
     run = open_run(tmp_path / "checkpoints" / "mine")
