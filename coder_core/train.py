@@ -37,9 +37,7 @@ class TrainArguments:
     config: Annotated[Config, tyro.conf.arg(name="")]
     root: Path = ROOT  # Folder of the runs.
     resume: Path | None = None  # Folder of a run to continue.
-    fit_warmup: bool = (
-        False  # Shorten a warm-up that is too long for the run even if --warmup-steps is given.
-    )
+    fit_warmup: bool = False  # Shorten a warm-up too long for the run even if it is given.
     progress: Path | None = None  # Write progress of the preparation into this file (JSON).
     preset: tyro.conf.Positional[str] = ""  # Configuration to start from.
 

@@ -121,8 +121,8 @@ def judge_runs(config: Config, base: Path, ending: str) -> list[PlannedRun]:
     asked, shared = config, bool(config.cleaning.clean_judges)
     if shared and state_of(base) != "new":
         stop_on_errors(_trained_on_other_pairs([base], asked))
-        named = {"reviews": asked.data.reviews, "clean_by": asked.cleaning.clean_by}
-        config = replaced(read_config(base)[0], named)
+        of_round = {"reviews": asked.data.reviews, "clean_by": asked.cleaning.clean_by}
+        config = replaced(read_config(base)[0], of_round)
     loss, instance = config.cleaning.clean_loss, config.objective.weight_instance
     values: dict[str, Any] = {**_NO_PARTS, "loss": loss, "weight_instance": instance or 1.0}
     if loss != config.objective.loss:
@@ -221,8 +221,8 @@ def write_reviews(file: Path, table: pd.DataFrame, config: Config, console: Cons
     estimated = table["probability"]
     table = table.assign(probability=table.groupby("pair")["probability"].transform("min"))
     suspicious, weigh = table["probability"] >= config.cleaning.clean_above, config.cleaning.clean_weigh
-    if kept := int(((estimated >= config.cleaning.clean_above) & ~suspicious).sum()):
-        fact = f"{kept:,} suspicious pairs are kept: unnamed images have the same captions, so no review can name one"
+    if ambiguous := int(((estimated >= config.cleaning.clean_above) & ~suspicious).sum()):
+        fact = f"{ambiguous:,} suspicious pairs stay: unnamed images share their captions, so no review can name one"
         print_faults(
             console, [Fault("--clean", fact, fix="name the images (docs/data.md)", severity="warning")]
         )
@@ -238,8 +238,8 @@ def write_reviews(file: Path, table: pd.DataFrame, config: Config, console: Cons
     replace_file(file, "".join(f"{json.dumps(line)}\n" for line in lines))
     done = "given less weight" if weigh else "left out"
     expected = f"{estimated.mean():.1%} of all, {estimated[~suspicious].mean():.1%} of the others"
-    found = f"{done}: {len(wrong):,} of {len(table):,}"
-    say(console, f"pairs of train {found}; estimated wrong pairs: {expected}")
+    summary = f"{done}: {len(wrong):,} of {len(table):,}"
+    say(console, f"pairs of train {summary}; estimated wrong pairs: {expected}")
 
 
 def _add_people(file: Path, config: Config) -> None:
@@ -285,7 +285,7 @@ def read_cleaning(folder: Path) -> Cleaned | None:
     base = Path(settings.clean_judges or folder)
     names = [WARM_UP] if settings.clean_by == "small-loss" else HALVES
     planned = [base.with_name(f"{base.name}-{name}{end}") for end in ends for name in names]
-    judges = [one if one.exists() else folder.with_name(one.name) for one in _given_judges(config) or planned]
+    judges = [run if run.exists() else folder.with_name(run.name) for run in _given_judges(config) or planned]
     statuses = [read_status(judge) or {} for judge in judges]
     if not all(statuses):
         return Cleaned(np.nan, np.nan, np.nan)

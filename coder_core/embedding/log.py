@@ -114,8 +114,8 @@ def _pictures(
         raise InputError.at("pictures", f"number {len(names):,}", f"{images:,}, one for every row of images")
     missing = [name for name in names if not os.path.isfile(name)]
     if 0 < len(missing) < images:
-        found = f"lack {len(missing):,} of {images:,} files; the first: {missing[0]}"
-        raise InputError.at("pictures", found, "all files, or names without any file")
+        problem = f"lack {len(missing):,} of {images:,} files; the first: {missing[0]}"
+        raise InputError.at("pictures", problem, "all files, or names without any file")
     if missing:
         return names, None
     folder = Path(os.path.commonpath([os.path.dirname(os.path.abspath(name)) for name in names]))
