@@ -99,7 +99,9 @@ def _offer_cleaning(choice: Choice, run: RunSummary, judges: Judges, probability
     cards.note(f"{cards.HOW_TO_READ['pairs left out'].format(**numbers)} {cards.HOW_TO_READ[by]}")
     changes = {"train_part": 1.0, "other_part": False, "clean": True, "clean_above": above}
     named = "".join(judges_among(judges))  # one name or none
-    show_link("Train without suspicious pairs", choice, run, "cleaned", named, **changes)
+    trained = [other for other in (run, *choice.runs) if other.config.get("data", {}).get("train_part") == 1]
+    like = next(iter(trained), run)  # rather not a judge, whose settings suit half of the data
+    show_link("Train without suspicious pairs", choice, like, "cleaned", named, **changes)
 
 
 def empty_captions(choice: Choice, run: RunSummary) -> None:

@@ -1,5 +1,6 @@
 """The Data page: mismatched pairs, the check of pictures and captions as a job, duplicates, leaks, empty captions."""
 
+import re
 import shutil
 from collections import Counter
 
@@ -99,6 +100,10 @@ def test_two_runs_trained_on_one_half_each_judge_train(tmp_path, opened):
 def test_training_without_suspicious_pairs_is_offered(tmp_path, opened):
     """The page shows how many of all pairs a threshold leaves out, with any slice; a single run needs new judges."""
     [first, second], wrong = write_halves(tmp_path / "runs")
+    whole = shutil.copytree(first, first.parent / "whole")
+    document = (whole / "config.toml").read_text()
+    (whole / "config.toml").write_text(re.sub("train_part = .*", "train_part = 1.0", document))
+    reseal(whole)
     import_run_folder(first.parent, "clip", images=20, split="train")
     blind = write_run(first.parent, "blind", images=20, pictures=False)
     write_embeddings(blind, *synthetic(20, noise=50.0), "train", captions=["a word"] * 100)
@@ -109,6 +114,8 @@ def test_training_without_suspicious_pairs_is_offered(tmp_path, opened):
     assert app.saying(out.sum(), len(wrong), f"{100 * probability[~out].mean():.1f}%")
     assert "judges=half+and+other-half" in app.texts()
     assert "judges=" not in app.change(judge="half").texts()
+    app = opened(first.parent, "data", run=["whole", "half", "other-half"], split="train")
+    assert "name=whole-cleaned" in app.texts()  # settings of the run that is no judge
     app = opened(first.parent, "data", run="clip", split="train")
     assert app.rows("suspicion")
     assert app.saying("clip", "--train-part")
