@@ -12,7 +12,7 @@ from rich.console import Console
 
 from coder_core.config.split_name import SplitName
 from coder_core.console import tables
-from coder_core.console.faults import Fault, stop_on_errors
+from coder_core.console.faults import Fault, InputError, stop_on_errors
 from coder_core.console.output import open_console, print_faults, say
 from coder_core.console.plain_files import MISSING_RUN, check_folder, check_new_file, check_plain
 from coder_core.console.progress import watching
@@ -37,7 +37,9 @@ class EvaluateArguments:
 
     runs: tyro.conf.Positional[tuple[Path, ...]]  # Run folders, for example checkpoints/coder-demo.
     split: SplitName = "dev"  # Split to evaluate: dev, test, testall …
-    data: str = ""  # Data folder; empty: the one the run was trained on.
+    data: str = (
+        ""  # Data folder; empty: the one the run was trained on. Embeddings alone keep their own data.
+    )
     pictures: str = ""  # Folder with the picture files; empty: the run's.
     ties: Literal["pessimistic", "optimistic"] = "pessimistic"
     """Treatment of equal scores in the ensemble and five-fold rows; the runs' own rows are always pessimistic."""
@@ -131,8 +133,11 @@ def _rows(parsed: EvaluateArguments, console: Console) -> list[RunRow]:
     from coder_core.runs.analysis.import_embeddings import is_imported, rank_imported
     from coder_core.runs.load import load_model
 
-    rows: list[RunRow] = []
-    corrected: list[RunRow] = []
+    if parsed.data and all(map(is_imported, parsed.runs)):
+        problem = "is given, but these runs have only embeddings, of the captions they were made from"
+        fix = "leave it out; embed other data as another split (coder_core.embed)"
+        raise InputError.at(f"--data {parsed.data}", problem, "a trained run", fix)
+    rows, corrected = list["RunRow"](), list["RunRow"]()
     for folder in parsed.runs:
         loaded, data, pictures = None, None, None
         if parsed.blend:

@@ -18,6 +18,7 @@ from coder_core.evaluation.c_way import c_way_accuracy
 from coder_core.evaluation.recall import retrieval_metrics
 from coder_core.evaluation.sources import EmbeddingPair
 from coder_core.evaluation.tiles import score_tiles
+from coder_core.project import main as project
 from coder_core.report import main as report
 from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.analysis.rows import RunRow, Samples
@@ -200,6 +201,7 @@ def test_an_imported_run_is_evaluated_from_its_embeddings(tmp_path, complaint):
     assert row["t2i_5way"] > 20
     for flags, missing in ((["--split", "test"], "test"), (["--hub-correction"], "train")):
         assert f"embeddings of {missing}" in complaint(main, [str(run), *flags])
+    assert "--data elsewhere: " in complaint(main, [str(run), "--data", "elsewhere"])
 
 
 def test_probe_accuracy_covers_pictures_of_the_split(runs, tmp_path, capsys, complaint):
@@ -265,6 +267,18 @@ def test_an_unwritable_file_is_refused_before_the_work(tmp_path, flag, complaint
 )
 def test_invalid_flags_are_refused(runs, flags, culprit, complaint):
     assert culprit in complaint(main, [str(runs[0]), *flags])
+
+
+def test_folders_that_are_not_runs_are_refused_with_the_runs_nearby(runs, complaint):
+    root, folder = runs[0].parent, str(runs[0])
+    for path, near in (
+        (root, folder),
+        (runs[0] / "analysis", folder),
+        (root / "twoo", f"{runs[1]}, {folder}"),
+    ):
+        for command in (main, project):
+            assert f"error: {path}: " in (message := complaint(command, [str(path)]))
+            assert near in message
 
 
 def test_features_of_another_size_and_broken_splits_are_refused(runs, tmp_path, complaint):
