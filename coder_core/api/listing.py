@@ -11,14 +11,13 @@ from coder_core.config.schema import from_document
 from coder_core.console.documents import check_values
 from coder_core.console.faults import Fault, InputError
 from coder_core.files.atomic import folder_names, locate
-from coder_core.files.manifest import MANIFEST
+from coder_core.files.manifest import MANIFEST, check_run, holds_run
 from coder_core.files.sealed import SealedFolder, read_toml
 from coder_core.runs.analysis import tables
 from coder_core.runs.analysis.read import check_manifest, check_metrics
 from coder_core.runs.status import read_status
 
 IMPORTED = "imported"
-RUN_FILES = ("config.toml", "history.jsonl", "status.json", "analysis")
 ORIGINS = {
     "features": "trained on region features that came with the data",
     "tower features": "trained on region features of a pretrained tower, which did not change",
@@ -85,17 +84,9 @@ def list_runs(root: str | Path) -> list[RunSummary]:
             fact = f"is a link to {target}, and only links within {base.name} are followed"
             fix = f"move the run here, or start the app with CODER_CHECKPOINTS={target.parent}"
             runs.append(RunSummary(path.name, path, "left out", str(Fault(str(path), fact, fix=fix))))
-        elif _holds_run(path):
+        elif holds_run(path):
             runs.append(_summary_of_any(path))
     return runs
-
-
-def _holds_run(path: Path) -> bool:
-    """True if a folder looks like a run or cannot be read; `summarise` then gives the reason."""
-    try:
-        return any((path / name).exists() for name in RUN_FILES)
-    except OSError:
-        return True
 
 
 def _summary_of_any(path: Path) -> RunSummary:
@@ -196,6 +187,7 @@ def _origin(path: Path, manifests: Mapping[str, Mapping[str, Any]]) -> dict[str,
 def read_config(path: Path) -> dict[str, Any]:
     """Return the tables of a run's config.toml, verified against the run's manifest. InputError: the file is missing,
     damaged or not TOML, or a value does not fit its setting."""
+    check_run(path)
     document, file = read_toml(path, "config.toml"), str(path / "config.toml")
     check_values(document, {"about": dict}, file)
     from_document({name: table for name, table in document.items() if name != "about"}, file)

@@ -3,6 +3,8 @@
 import hashlib
 import json
 import re
+from contextlib import suppress
+from difflib import get_close_matches
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
@@ -14,12 +16,41 @@ from coder_core.files.atomic import settled
 
 FORMAT = 1
 MANIFEST = "manifest.json"
+RUN_FILES = ("config.toml", "history.jsonl", "status.json", "analysis", "unranked")
+RUNS_NAMED = 3  # in the error for a folder that is not a run
 _digests: dict[Path, tuple[tuple[int, ...], str]] = {}
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
 
 
 class NewerFormatError(InputError):
     """The folder is intact, but another version of this program wrote it."""
+
+
+def holds_run(path: Path) -> bool:
+    """True if a folder looks like a run, or cannot be read."""
+    try:
+        return any((path / name).exists() for name in RUN_FILES)
+    except OSError:
+        return True
+
+
+def check_run(folder: Path) -> None:
+    """Raise InputError if a folder is not a run; it names the runs in the folder, or those nearby, likeliest first."""
+    if holds_run(folder):
+        return
+    around = [*folder.parents[:2], *_runs_in(folder.parent), *_runs_in(Path("checkpoints"))]
+    nearby = {path.name: path for path in around if holds_run(path)}
+    names = get_close_matches(folder.name, nearby, RUNS_NAMED, cutoff=0)
+    runs = ", ".join(map(str, _runs_in(folder)[:RUNS_NAMED] or map(nearby.get, names)))
+    fix = "python -m coder_core.train makes one, python -m coder_core.embed turns embeddings into one"
+    problem = "is not a run" if folder.is_dir() else "there is no such folder"
+    raise InputError.at(folder, problem, "the folder of a run", f"name one: {runs}" if runs else fix)
+
+
+def _runs_in(folder: Path) -> list[Path]:
+    with suppress(OSError):
+        return [path for path in sorted(folder.iterdir()) if path.is_dir() and holds_run(path)]
+    return []
 
 
 def render_manifest(manifest: dict[str, Any]) -> bytes:
@@ -44,12 +75,8 @@ def parse_manifest(path: Path) -> dict[str, Any]:
         intact = _is_intact(raw)
         manifest = json.loads(raw)
     except OSError as error:
-        if not path.parent.is_dir():
-            raise InputError.at(path.parent, "there is no such folder", fix="check its name") from None
-        fix = "name one folder of a run; to continue a run, it must have been trained here"
-        raise InputError.at(
-            path, f"cannot be read ({error.strerror})", "the manifest of a run", fix
-        ) from error
+        fix = "restore it; to continue a run, it must have been trained here"
+        raise InputError.at(path, f"cannot be read ({error.strerror})", "a manifest", fix) from error
     except InputError:
         raise
     except (ValueError, RecursionError):

@@ -16,6 +16,7 @@ from coder_core.console.faults import Fault, InputError
 from coder_core.data.batches import text_chunks
 from coder_core.data.words import Vocabulary
 from coder_core.evaluation.sources import mixed_embeddings
+from coder_core.files.manifest import check_run
 from coder_core.files.sealed import SealedFolder, read_toml
 from coder_core.model.build import build_model
 from coder_core.model.coder import Branches, Coder
@@ -129,6 +130,7 @@ def _on_cpu(rows: Tensor) -> np.ndarray:
 
 def read_config(folder: Path) -> tuple[Config, dict[str, Any]]:
     """Read a run's configuration and its [about] table, verified against the run's manifest."""
+    check_run(folder)
     path = folder / "config.toml"
     document = read_toml(folder, path.name)
     about = document.pop(ABOUT, {})

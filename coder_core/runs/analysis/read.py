@@ -14,7 +14,7 @@ from coder_core.console.faults import InputError
 from coder_core.data.lines import LONGEST_CAPTION_CHARACTERS
 from coder_core.evaluation.sources import ScoreMatrix, Source, mixture
 from coder_core.files import atomic, sealed
-from coder_core.files.manifest import MANIFEST
+from coder_core.files.manifest import MANIFEST, check_run
 from coder_core.runs.analysis import tables
 from coder_core.runs.analysis.concepts import CONCEPTS, ConceptTables, read_concept_tables
 
@@ -175,6 +175,7 @@ def open_analysis(run_folder: Path, split: str, *, verify: bool = False) -> Anal
     """
     folder = tables.split_folder(run_folder, split)
     if not atomic.locate(folder).is_dir():
+        check_run(run_folder)
         fix = f"python -m coder_core.evaluate {run_folder} --split {split}"
         raise InputError.at(folder, "does not exist", "the analysis of the split", fix)
     return _read_steadily(folder, lambda: Analysis(folder, verify=verify))
