@@ -138,7 +138,11 @@ def _read(root: Path, layout: Path, split: str) -> Split:
     present = splits_in(layout)
     for name in (split, OTHER_NAME.get(split)):
         if name in present:
-            return read_precomp(root, layout, name)
+            data = read_precomp(root, layout, name)
+            if OTHER_NAME.get(name) in present:
+                problem = "has both dev_* and val_* files, two names of one split; commands read dev_* alone"
+                data.faults.append(Fault(str(layout), problem, fix="rename one", severity="warning"))
+            return data
     if split == "test" and "testall" in present:
         text = f'has no "test"; the first {SMALL_TEST_IMAGES:,} images of "testall" are used as "test"'
         why = Fault(str(layout), text, severity="note")

@@ -1,5 +1,6 @@
 """Read a whole data set as training would, collect its faults, and describe it in plain values."""
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
@@ -61,6 +62,7 @@ def survey(
     else:
         data = collect(lambda: read_captioned(path, reading, pictures=pictures), result.faults)
         if data is not None:
+            _check_names(result, path, [split.name for split in data.splits], lambda: data.split("train"))
             result.splits += data.splits
             result.faults += data.faults
             for split in data.splits if check_values else ():
@@ -73,11 +75,7 @@ def survey(
 
 def _read_features(result: Survey, path: Path, pictures: Path | None, check_values: bool) -> None:
     names = collect(lambda: available_splits(path), result.faults) or []
-    if names and "train" not in names:
-        collect(lambda: read_split(path, "train"), result.faults)  # the error that training would raise
-    if names and not set(DEV_NAMES) & set(names):
-        text = "there is no dev split, so no epoch can be chosen as the best"
-        result.faults.append(Fault(str(path), text, "a dev split", "set images aside", severity="warning"))
+    _check_names(result, path, names, lambda: read_split(path, "train"))
     splits: list[Split] = []
     for name in names:
         read = partial(read_split, path, name, pictures=pictures, check_values=check_values)
@@ -87,6 +85,15 @@ def _read_features(result: Survey, path: Path, pictures: Path | None, check_valu
             result.faults += split.faults
     result.splits += splits
     result.faults += compare_splits(splits)
+
+
+def _check_names(result: Survey, path: Path, names: list[str], read_train: Callable[[], object]) -> None:
+    """Add the error that training raises without a train split, and a warning if there is no dev split."""
+    if names and "train" not in names:
+        collect(read_train, result.faults)
+    if names and not set(DEV_NAMES) & set(names):
+        text = "there is no dev split, so no epoch can be chosen as the best"
+        result.faults.append(Fault(str(path), text, "a dev split", "set images aside", severity="warning"))
 
 
 def _count_words(result: Survey, threshold: int, word_vectors: Path | None, word_size: int | None) -> None:

@@ -10,6 +10,7 @@ import pytest
 from coder_core.check_data import main
 from coder_core.data.dataset import read_split
 from coder_core.demo import make_demo
+from tests.support.picture_folders import NAMES, write_lines, write_pictures
 from tests.support.precomp_folders import features, real_flickr8k, refusal, write_split
 from tests.support.run_folders import write_halves, write_run
 
@@ -70,10 +71,17 @@ def test_train_is_required_dev_advised_and_differing_splits_are_reported(data, t
     write_split(tmp_path / "only dev", "dev")
     assert '"train"; expected one of dev' in run(capsys, tmp_path / "only dev", status=1)
     assert re.search("warning: .*no dev split", run(capsys, write_split(tmp_path / "only train", "train")))
+    folder = write_pictures(tmp_path / "only test" / "test", NAMES[:1])
+    write_lines(folder / "metadata.csv", ["file_name,text", f"{NAMES[0]},a ring"])
+    out = run(capsys, folder.parent, status=1)
+    assert re.search('error: .*"train"; expected one of test.*warning: .*no dev split', out)
     (data / "dev_caps.txt").write_text("".join(f"caption {i}\n" for i in range(4)))
     assert "note: dev and train: 1.0 and 2.0 captions per image" in run(capsys, data)
     write_split(data, "dev", array=features(size=6))
     assert "dev and train: 6 and 5 " in run(capsys, data, status=1)
+    write_split(write_split(data, "dev"), "val")
+    assert "0 errors, 1 warning: " in (out := run(capsys, data))
+    assert f"warning: {data}: has both dev_* and val_* " in out
 
 
 def test_word_vector_coverage_and_the_vocabulary_are_reported(data, tmp_path, capsys):
