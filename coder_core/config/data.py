@@ -22,7 +22,7 @@ class ReadingArguments:
     format: Format = setting("auto")
     """Layout of pictures with captions; auto recognises it and prints which it is and why."""
     image_column: str = setting("")
-    """Column of a CSV, TSV or JSON-lines table that names the pictures; guessed if empty."""
+    """Column of a CSV, TSV, JSON-lines or Parquet table that names the pictures; guessed if empty."""
     caption_column: str = setting("")  # Column of such a table with the captions; guessed if empty.
     dev_share: float = setting(0.1, "[0, 1]")
     """Share of the images assigned to dev, by a hash of each image's name, if pictures with captions have no

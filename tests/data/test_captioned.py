@@ -72,6 +72,7 @@ def test_check_data_reports_broken_missing_and_stray_pictures(tmp_path, capsys):
     out = capsys.readouterr().out
     missing = f"1 of 3 pictures are missing; the first: '{NAMES[7]}'"
     assert [text for text in ("1 of 6 pictures", NAMES[0], missing, "'stray.jpg'") if text not in out] == []
+    assert (out.count(NAMES[0]), out.count(NAMES[7])) == (1, 1)
     assert check_data([*command, "--skip-broken"]) == 0
     split = read_captioned(tmp_path, ReadingArguments(skip_broken=True)).split("val")
     assert split.image_names == NAMES[6:7] + NAMES[8:9]
@@ -107,7 +108,7 @@ def test_invalid_shares_formats_and_folders_are_refused(tmp_path):
         (tmp_path / "empty", None, str(tmp_path / "empty")),
     ):
         assert refusal(read_captioned, path, reading).faults[0].place.startswith(place)
-    assert refusal(read_captioned(tmp_path).split, "x").faults[0].place == "--split"
+    assert refusal(read_captioned(tmp_path).split, "x").faults[0].place == str(tmp_path)
     (tmp_path / "Images").rename(tmp_path / "elsewhere")
     assert "--pictures FOLDER" in str(refusal(read_captioned, tmp_path))
     refusal(read_captioned, tmp_path, pictures=tmp_path / "nowhere")
@@ -179,6 +180,7 @@ CASES = {
         (b"file_name,width\n000_drawn.jpg,3\n", "error", "its columns are 'width'"),
         (HEAD + b"../../x.jpg,a\n", "error", "line 2: the name 'train/../../x.jpg'"),
         (HEAD + b"000_drawn.jpg,caf\xe9\n", "error", LATIN),
+        (HEAD + b"http://x/1.jpg,a\n" * 30, "error", ": 30 rows"),
     ],
     "imagefolder/test/metadata.parquet": [(without_pages, "error", "metadata.parquet: ")],
     "parquet/data/train-00000-of-00002.parquet": [(without_pages, "error", "00002.parquet: ")],
@@ -296,7 +298,7 @@ def test_a_broken_picture_in_a_parquet_file_is_named(tmp_path):
     for severity in ("error", "warning"):
         [fault] = decode_all(data.split("test"), skip_broken=severity == "warning")
         assert fault.severity == severity
-        for text in ("2 of 3 pictures", "row group 0 row 1: cannot be decoded", "row 2: has no bytes"):
+        for text in ("2 of 3 pictures", "row group 0 row 1: cannot be decoded", "row 2: has 0 bytes"):
             assert text in fault.found
     train = data.split("train")  # rows can be read in any order
     assert [number_of(train, image) for image in (5, 0, 1, 4, 3, 2)] == [5, 0, 1, 4, 3, 2]

@@ -38,11 +38,13 @@ def test_common_caption_tables_are_read(tmp_path, case):
     assert [train.read(image) for image in (0, 1)] == [draw(0), draw(1)]
 
 
-def test_bytes_in_a_plain_parquet_column_are_pictures(tmp_path):
-    table = {"jpg": [draw(row) for row in range(40)], "text": ["a ring"] * 40}
-    pq.write_table(pa.table(table), tmp_path / "own.parquet")
-    train = read_captioned(tmp_path, ReadingArguments(**TRAIN_ALONE)).split("train")
-    assert [train.read(image) for image in (0, 20, 39)] == [draw(image) for image in (0, 20, 39)]
+def test_bytes_or_names_in_a_plain_parquet_column_are_pictures(tmp_path):
+    for row in range(40):
+        (tmp_path / f"{row}.jpg").write_bytes(draw(row))
+    for column in ([draw(row) for row in range(40)], [f"{row}.jpg" for row in range(40)]):
+        pq.write_table(pa.table({"jpg": column, "text": ["a ring"] * 40}), tmp_path / "own.parquet")
+        train = read_captioned(tmp_path, ReadingArguments(**TRAIN_ALONE)).split("train")
+        assert [train.read(image) for image in (0, 20, 39)] == [draw(image) for image in (0, 20, 39)]
 
 
 UNKNOWN = {  # files of a folder → parts of the message: what was found, the nearest layout, what to do
@@ -54,7 +56,7 @@ UNKNOWN = {  # files of a folder → parts of the message: what was found, the n
     "texts of other names": ({"a.jpg": "", "x/b.txt": ""}, ("1 .txt files", "(text-files)", "a.txt")),
     "another format": ({"a.bmp": "BM"}, ("('a.bmp')", "(imagefolder)", "mogrify")),
     "compressed": ({"0.tar.gz": ""}, ("('0.tar.gz')", "(webdataset)", "gunzip")),
-    "addresses": ({"cc.tsv": "a dog\thttps://x/1.jpg\n"}, ("cc.tsv", "(webdataset)", "img2dataset")),
+    "addresses": ({"cc.tsv": "a dog\thttps://x/1.jpg\n"}, ("cc.tsv", "(webdataset)", "'https://x/1.jpg'")),
     "save_to_disk": (
         {"dataset_dict.json": "{}", "train/data-00000-of-00001.arrow": "", "train/dataset_info.json": "{}"},
         ("1 Arrow files of save_to_disk", "(parquet)", "load_from_disk"),

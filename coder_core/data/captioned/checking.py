@@ -70,8 +70,8 @@ def read_picture_split(
 def decode_all(
     split: CaptionedSplit, *, skip_broken: bool = False, progress: Progress = silent
 ) -> list[Fault]:
-    """Decode every picture of a split and report the broken ones in an error, or with `skip_broken` in a warning."""
-    return _name_broken(split, check_pictures(split, progress)[1], skip_broken)
+    """Decode every existing picture of a split; report the broken in an error, or with `skip_broken` in a warning."""
+    return _name_broken(split, check_pictures(split.keep(~split.missing()), progress)[1], skip_broken)
 
 
 def _name_broken(split: CaptionedSplit, broken: dict[int, str], skip: bool) -> list[Fault]:

@@ -126,14 +126,16 @@ def _advice(
     pictures: list[str], others: list[str], packed: list[str], texts: list[str], tables: dict[str, Table]
 ) -> tuple[str, str]:
     """Return the nearest layout ("" if there is none) and how to fix the data."""
-    addresses = [title for table in tables.values() for title in table.addresses()]
+    addresses = [pair for table in tables.values() for pair in table.addresses().items()]
     titles = next((table.titles for table in tables.values() if table.titles), [])
     if not pictures and others:
         return "imagefolder", CONVERT
     if not pictures and packed:
         return "webdataset", "unpack them (gunzip, tar -xf, unzip): pictures are read in place"
     if not pictures and addresses:
-        return "webdataset", f"download the addresses in {_plain(addresses[0])}, for example with img2dataset"
+        title, first = addresses[0]
+        column = f"the column {_plain(title)} (in its first row {shown(first)})"
+        return "webdataset", f"download the web addresses in {column} first, for example with img2dataset"
     if titles:
         flags = "--image-column and --caption-column"
         return "table", f"name its columns with {flags}, each one of {_names(titles)}"

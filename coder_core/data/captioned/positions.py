@@ -153,7 +153,8 @@ class ParquetRows(_Packed):
             reason = str(error).split("\n", 1)[0][:200] or "its row group has fewer rows"
             raise _unreadable(self.place(image), f"cannot be read: {reason}") from None
         if content is None or not 0 < content.size <= LARGEST_FILE:
-            raise _unreadable(self.place(image), f"has {f'{content.size:,}' if content else 'no'} bytes")
+            size = "no bytes: a path alone is not read" if content is None else f"{content.size:,} bytes"
+            raise _unreadable(self.place(image), f"has {size}")
         return content.to_pybytes()
 
     def _open(self, file: int, group: int, where: str) -> Iterator[pa.RecordBatch]:

@@ -16,7 +16,7 @@ from typing import TypeVar
 import numpy as np
 
 from coder_core.config.data import ReadingArguments
-from coder_core.console.faults import MOST_FAULTS_SHOWN, Fault, InputError, Severity, stop_on_errors
+from coder_core.console.faults import Fault, InputError, Severity, stop_on_errors
 from coder_core.console.progress import Progress
 from coder_core.data.captioned.layouts import find_layout
 from coder_core.data.captioned.positions import Files, ParquetRows, Positions, TarMembers
@@ -30,6 +30,7 @@ THREADS = 4  # for decoding pictures
 PIECE = 64  # pictures read at a time, before they are decoded
 FIRST = {"train": 0, "dev": 1, "test": 2}
 NAMES_TRIED = 20
+DOWNLOAD = "download the pictures first, for example with img2dataset, whose output is read as it is"
 
 
 def dealt_split(name: str, reading: ReadingArguments) -> str:
@@ -66,6 +67,10 @@ class CaptionedSplit:
         """Return the location of a picture, for messages."""
         return self.positions.place(int(self.rows[image]))
 
+    def missing(self) -> np.ndarray:
+        """Return (n,) bool, True for pictures whose files are missing."""
+        return np.isin(self.rows, self.positions.missing(self.rows.tolist()))
+
     def keep(self, images: np.ndarray) -> CaptionedSplit:
         """Return the split of the images for which `images` (n,) is true, with their captions."""
         if images.all():
@@ -86,6 +91,7 @@ class CaptionedSplit:
 class CaptionedData:
     """All splits of a data set, train first, with its faults: notes and warnings, and errors of pictures."""
 
+    path: Path
     layout: str
     splits: list[CaptionedSplit]
     faults: list[Fault]
@@ -96,7 +102,7 @@ class CaptionedData:
             if split.name == split_name(name):
                 return split
         expected = f"one of {', '.join(split.name for split in self.splits)}"
-        raise InputError.at("--split", f'there is no split "{name}"', expected, "choose one of these")
+        raise InputError.at(self.path, f'there is no split "{name}"', expected, "choose one of these")
 
 
 def read_captioned(
@@ -140,7 +146,7 @@ def read_captioned(
         faults += shared_names(f"{split.name} and {earlier.name}", names_of_both, "pictures")
     faults += _without_captions(splits)
     remaining = [present.get(split.name, split) for split in splits]
-    return CaptionedData(layout.name, [split for split in remaining if len(split.rows)], faults)
+    return CaptionedData(path, layout.name, [split for split in remaining if len(split.rows)], faults)
 
 
 def _check_shares(reading: ReadingArguments) -> list[Fault]:
@@ -170,14 +176,14 @@ def _collect(
     images, empty = _Images(), list[str]()
     number: dict[tuple[str, str], int] = {}  # (split, name) → image
     bare_names: set[tuple[str, str]] = set()
-    unusable = dealt = 0
+    unusable: dict[tuple[str, str, str], list[str]] = {}  # problem, expected, fix → rows
+    dealt = 0
     for record in records:
         caption = " ".join(record.caption.split("\n")).strip()
-        problem = _problem(record, caption, packed=packed)
-        if problem is not None:
-            unusable += 1
-            if unusable <= MOST_FAULTS_SHOWN:
-                faults.append(problem)
+        fault = _problem(record, caption, packed=packed)
+        if fault[0]:
+            case = f"{record.place.rpartition('/')[2]}: the name {shown(record.image)}"
+            unusable.setdefault(fault, []).append(case)
             continue
         dealt += not record.split
         key = sys.intern(record.split or dealt_split(record.image, reading)), composed(record.image)
@@ -194,6 +200,10 @@ def _collect(
         images.caption_ids.append(record.caption_id)
         images.owners.append(image)
     bare = [shown(name) for _, name in sorted(bare_names - number.keys())]
+    for (problem, expected, fix), cases in unusable.items():
+        faults += count_cases(
+            where, f"rows cannot be used: the name {problem}", cases, expected, fix, "error"
+        )
     faults += count_cases(where, "captions are empty and are left out", empty)
     faults += count_cases(where, "images have no caption and are left out", bare)
     if dealt:
@@ -205,14 +215,14 @@ def _collect(
     return images
 
 
-def _problem(record: Record, caption: str, *, packed: bool) -> Fault | None:
-    """Return the fault of a name or caption that cannot be used; None if both can."""
+def _problem(record: Record, caption: str, *, packed: bool) -> tuple[str, str, str]:
+    """Return what is wrong with a name or caption ("" if both can be used), what is expected, and how to fix it."""
     if holds_half_character(record.image) or holds_half_character(caption):
-        problem = f"{shown(record.image)} or its caption contains half a character (a lone surrogate)"
-        return Fault(record.place, problem, "UTF-8 text", "repair the text")
-    reason = "" if packed else unsafe_reason(record.image)
-    problem = f"the name {shown(record.image)} {reason}"
-    return Fault(record.place, problem, INSIDE, "rename it") if reason else None
+        return "or its caption contains half a character (a lone surrogate)", "UTF-8 text", "repair the text"
+    if not packed and "://" in record.image:
+        return "is a web address", "the name of a file", DOWNLOAD
+    fix = "write names relative to a folder; name it with --pictures FOLDER unless it contains this file"
+    return "" if packed else unsafe_reason(record.image), INSIDE, fix
 
 
 def _positions(
@@ -245,7 +255,7 @@ def count_unreadable(where: str, problem: str, cases: Sequence[str], *, skip: bo
 
 def _report_missing(split: CaptionedSplit, path: Path, skip: bool, faults: list[Fault]) -> CaptionedSplit:
     """Add a fault that names the first missing pictures, and return the split; with `skip`, without these pictures."""
-    missing = np.isin(split.rows, split.positions.missing(split.rows.tolist()))
+    missing = split.missing()
     names = [shown(split.image_names[image]) for image in np.flatnonzero(missing)]
     problem = f"of {len(missing):,} pictures are missing"
     faults += count_unreadable(f"{split.name} of {path}", problem, names, skip=skip)

@@ -1,4 +1,4 @@
-"""Any CSV, TSV or JSON-lines table with a column of picture names and one of captions, such as those of open_clip.
+"""Any CSV, TSV, JSON-lines or Parquet table with a column of picture names and one of captions, such as those of open_clip.
 
 The columns are named (--image-column, --caption-column), or guessed from their titles and the first row; a note names
 them. A table without titles has the columns 1, 2, …
@@ -15,12 +15,13 @@ from typing import Any, NamedTuple
 
 from coder_core.console.faults import Fault, collect
 from coder_core.data.captioned import records
-from coder_core.data.captioned.archives import FILE_NAME, metadata_rows, row_records
+from coder_core.data.captioned.archives import FILE_NAME, PARQUET_FOLDERS, metadata_rows, row_records
+from coder_core.data.captioned.positions import open_parquet, parquet_rows
 from coder_core.data.captioned.records import Layout, Record
 from coder_core.data.lines import BYTE_ORDER_MARK, parse_json, shown
 from coder_core.data.pictures import ENDINGS
 
-SUFFIXES = (".csv", ".tsv", ".jsonl")
+SUFFIXES = (".csv", ".tsv", ".jsonl", ".parquet")
 PICTURE_COLUMNS = (
     *(FILE_NAME, "filename", "image", "image_name", "image_path", "image_file", "filepath", "file"),
     *("path", "img", "picture", "photo"),
@@ -37,9 +38,10 @@ class Table(NamedTuple):
     delimiter: str = ","
     headless: bool = False  # the file has no titles
 
-    def addresses(self) -> list[str]:
-        """Return the titles of columns with web addresses instead of files."""
-        return [title for title, value in self.first.items() if "://" in str(value).split(" ", 1)[0]]
+    def addresses(self) -> dict[str, str]:
+        """Return the first value of every column with web addresses instead of files, by title."""
+        values = {title: str(value) for title, value in self.first.items()}
+        return {title: value for title, value in values.items() if "://" in value.split(" ", 1)[0]}
 
     def columns(self, image: str, caption: str) -> tuple[str, list[str]] | None:
         """Return the picture column and the caption columns, named or else guessed; None if either is missing."""
@@ -63,6 +65,8 @@ def is_picture(value: object) -> bool:
 def read_head(file: Path) -> Table:
     """Read the titles and the first row of a table; both are empty if the file is not one."""
     text = ""
+    if file.suffix == ".parquet":
+        return collect(partial(_parquet_head, file), []) or Table([], {})
     if file.is_file():  # not a pipe
         with suppress(OSError), file.open("rb") as content:
             text = content.read(HEAD_BYTES).decode("utf-8", "replace").lstrip(BYTE_ORDER_MARK)
@@ -81,8 +85,16 @@ def read_head(file: Path) -> Table:
     return Table(titles, dict(zip(titles, first, strict=False)), delimiter, headless)
 
 
+def _parquet_head(file: Path) -> Table:
+    """Read the head of a Parquet file's columns of texts and of lists of texts."""
+    content = open_parquet(file, [])
+    kinds = {field.name: str(field.type) for field in content.schema_arrow}
+    texts = [title for title, kind in kinds.items() if "string" in kind and "struct" not in kind]
+    return Table(texts, next(parquet_rows(content, file, texts), (0, 0, {}))[2])
+
+
 def _find(path: Path, *, image: str, caption: str) -> list[Path]:
-    files = records.matching(path, *(f"*{suffix}" for suffix in SUFFIXES))
+    files = records.matching(path, *(f"*{suffix}" for suffix in SUFFIXES), inside=PARQUET_FOLDERS)
     return [file for file in files if read_head(file).columns(image, caption)]
 
 
@@ -98,7 +110,7 @@ def _records(
         fix = "name others with --image-column and --caption-column"
         faults.append(Fault(str(file), text, fix=fix, severity="note"))
         rows = metadata_rows(file, faults, pictures, table.delimiter, table.titles if table.headless else ())
-        split = records.SPLIT_NAMES.get(file.stem.lower(), "")
+        split = records.SPLIT_NAMES.get(file.stem.lower().partition("-0")[0], "")
         start = f"{root.absolute()}/"  # cut from absolute names in the data folder
         read = partial(row_records, rows, file, faults, image=pictures, captions=captions)
         yield from read(split=split, start=start)
