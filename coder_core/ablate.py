@@ -143,6 +143,7 @@ def _run(table: AblationTable, parsed: AblateArguments, arguments: Sequence[str]
         if parsed.dry_run:
             _print_plan(planned, parsed.split, threads, console)
             return 0
+        _check_data(planned)
         with watching(console, len(planned)) as tell:
             progress, interrupted = run_all(
                 planned, parsed.split, jobs=jobs, threads=threads, gpus=devices, tell=tell
@@ -171,6 +172,21 @@ def _check_outputs(root: Path) -> None:
     if root.is_dir():
         files = [root / f"results.{ending}" for ending in ("md", "tex", "csv", "html")]
         stop_on_errors(fault for file in files for fault in check_file("result", file))
+
+
+def _check_data(planned: Sequence[PlannedRun]) -> None:
+    """Refuse (InputError), before anything is trained, a data set that the unfinished runs cannot read."""
+    from coder_core.ablation.planning import state_of
+    from coder_core.data.captioned.layouts import find_layout
+    from coder_core.data.dataset import available_splits
+    from coder_core.model.splits import DEMO, data_folder
+
+    unfinished = (run.config for run in planned if state_of(run.folder) != "finished")
+    for data, tower in dict.fromkeys((config.data, config.towers.image_tower) for config in unfinished):
+        if data.data != DEMO and tower:
+            find_layout(data_folder(data.data), data, [])
+        elif data.data != DEMO:
+            available_splits(data_folder(data.data))
 
 
 def _print_plan(planned: Sequence[PlannedRun], split: str, threads: int, console: Console) -> None:

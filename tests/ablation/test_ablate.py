@@ -208,6 +208,7 @@ def test_dry_run_writes_nothing_and_no_arguments_list_the_tables(data, tmp_path,
         (["objectives", "--rows", "none"], "one of btr-sum"),
         (["objectives", "--report", "--reference=none", "--root=/nowhere"], "one of btr-sum"),
         (["objectives", "--report", "--root=/nowhere"], "has no finished run of objectives"),
+        (["objectives", "--data=nowhere", "--rows", "infonce"], "error: nowhere: "),
     ],
 )
 def test_errors_for_invalid_requests_name_valid_ones(arguments, message, complaint):
