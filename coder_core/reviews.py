@@ -40,7 +40,7 @@ class ExportArguments:
     Pictures are not copied: give --pictures with the cleaned data. cleaned.json in the folder lists the changes.
     """
 
-    data: tyro.conf.Positional[Path]  # The data set.
+    data: tyro.conf.Positional[Path]  # The data set; "demo" is the built-in data.
     reviews: Path  # The file of verdicts.
     out: Path  # The folder to write; it must not exist.
     leave_out: tuple[Literal["wrong-caption", "too-vague", "duplicate"], ...] = ("wrong-caption",)
@@ -85,12 +85,13 @@ def _export(arguments: list[str]) -> int:
 
     from coder_core.data.reviews import read_reviews
     from coder_core.embedding.exports.cleaned import REPORT, Corrections, write_cleaned
+    from coder_core.model.splits import data_folder
 
     console = open_console()
     reviews = read_reviews(parsed.reviews)
     print_faults(console, reviews.faults)
     corrections = Corrections(reviews, parsed.leave_out, parsed.add_matches)
-    cleaning = write_cleaned(parsed.data, corrections, parsed.out)
+    cleaning = write_cleaned(data_folder(str(parsed.data)), corrections, parsed.out)
     changes = f"pairs left out: {len(cleaning.left_out):,}, added: {len(cleaning.added):,}"
     rest = f"images left without a caption: {len(cleaning.images):,}, verdicts on pairs of other data"
     say(console, f"{parsed.out}: {changes}, {rest}: {cleaning.elsewhere:,}; {REPORT} lists the changes")

@@ -318,8 +318,7 @@ def _coco_items(values: JsonValues, content: Any, key: str, kinds: dict[str, typ
             yield where, *row
 
 
-FIELD = (  # layouts of region features, read here for their pictures
-    Layout("precomp", _find_precomp, _precomp, _folders, _precomp_source),
-    Layout("karpathy", _find_karpathy, _karpathy, _folders),
-)
+PRECOMP = Layout("precomp", _find_precomp, _precomp, _folders, _precomp_source)
+# layouts of region features, read here for their pictures
+FIELD = (PRECOMP, Layout("karpathy", _find_karpathy, _karpathy, _folders))
 COCO = Layout("coco", _find_coco, _coco, _coco_folders)

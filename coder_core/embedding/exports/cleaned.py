@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 
 from coder_core.console.faults import Fault, InputError, stop_on_errors
+from coder_core.data.captioned.annotated import PRECOMP
 from coder_core.data.captioned.layouts import recognise
-from coder_core.data.captioned.reading import read_captioned
-from coder_core.data.captioned.records import Layout, folder_of
+from coder_core.data.captioned.records import Layout, Record, folder_of
 from coder_core.data.dataset import available_splits, find_layout, read_split
 from coder_core.data.features import FeatureRows
 from coder_core.data.reviews import Reviews, Verdict, judge_split
@@ -109,15 +109,20 @@ def _write_precomp(data: Path, corrections: Corrections, folder: Path, cleaning:
 
 def _splits(data: Path) -> Iterator[tuple[str, list[str] | None, list[str], np.ndarray, FeatureRows | None]]:
     """Yield (name, image names, captions, image of every caption, features or None) of every split."""
-    try:
-        splits = available_splits(data)
-    except InputError:
-        for captioned in read_captioned(data).splits:
-            yield captioned.name, captioned.image_names, captioned.captions, captioned.image_of_text, None
+    files = PRECOMP.find(data)
+    if not files or any(files[0].parent.glob("*_ims.npy")):
+        for name in available_splits(data):
+            split = read_split(data, name, check_values=False)
+            yield name, split.image_names, split.captions, split.image_of_text, FeatureRows(split.features)
         return
-    for name in splits:
-        split = read_split(data, name, check_values=False)
-        yield name, split.image_names, split.captions, split.image_of_text, FeatureRows(split.features)
+    faults, records = list[Fault](), dict[str, list[Record]]()
+    for record in PRECOMP.records(files, folder_of(data), faults):
+        records.setdefault(record.split, []).append(record)
+    stop_on_errors(faults)
+    for name, of_split in records.items():
+        number = {image: n for n, image in enumerate(dict.fromkeys(record.image for record in of_split))}
+        owners = np.array([number[record.image] for record in of_split])
+        yield name, list(number), [record.caption for record in of_split], owners, None
 
 
 def _write_lines(

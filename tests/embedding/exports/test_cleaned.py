@@ -14,7 +14,7 @@ from coder_core.embedding.exports.cleaned import WRITTEN
 from coder_core.reviews import main
 from coder_core.training.prepare import Inputs, prepare
 from coder_core.training.reviewed import named_reviews
-from tests.support.picture_folders import CAPTIONS, NAMES, coco, flickr8k, flickr30k_results, kaggle
+from tests.support.picture_folders import CAPTIONS, NAMES, coco, flickr8k, flickr30k_results, kaggle, precomp
 from tests.support.precomp_folders import features, write_split
 from tests.support.tiny_runs import tiny_config
 
@@ -27,7 +27,7 @@ def export(data, folder, *verdicts):
     return ["export", str(data), "--reviews", str(path), "--out", str(folder / "clean")]
 
 
-def test_cleaned_precomp_data_omits_wrong_captions_and_adds_matches(tmp_path, capsys, complaint):
+def test_cleaned_precomp_data_omits_wrong_captions_and_adds_matches(tmp_path, monkeypatch, capsys, complaint):
     names = ["a.jpg", "b.jpg", "c.jpg"]
     captions = [f"{kind} of {name}" for name in names for kind in ("first", "second")]
     data = write_split(tmp_path / "data", "train", array=features(3), captions=captions, ids=names)
@@ -46,6 +46,9 @@ def test_cleaned_precomp_data_omits_wrong_captions_and_adds_matches(tmp_path, ca
     assert report["left_out"][0] == ["train", "a.jpg", "first of a.jpg", "wrong-caption"]
     assert report["added"] == [["train", "c.jpg", "first of a.jpg", "also-matches"]]
     assert str(tmp_path / "clean") in complaint(main, command)
+    (data / "demo.json").touch()
+    monkeypatch.setenv("CODER_DEMO", str(data))
+    command[1] = "demo"
     assert main([*command[:-1], str(tmp_path / "more"), "--leave-out", "too-vague", "--no-add-matches"]) == 0
     assert read_split(tmp_path / "more", "train").captions == [*captions[:3], *captions[4:]]
 
@@ -66,15 +69,15 @@ def test_training_on_cleaned_data_equals_training_with_reviews(data, tmp_path):
             torch.testing.assert_close(*batches, rtol=0, atol=0)
 
 
-@pytest.mark.parametrize("write", [flickr8k, flickr30k_results, kaggle])
-def test_flickr_text_files_are_cleaned(tmp_path, write):
+@pytest.mark.parametrize("write", [flickr8k, flickr30k_results, kaggle, precomp])
+def test_captions_without_features_are_cleaned(tmp_path, write):
     data = tmp_path / "data"
     write(data)
     first, other = NAMES[0], NAMES[1]
     wrong, match = (first, CAPTIONS[first][0], "wrong-caption"), (other, CAPTIONS[first][1], "also-matches")
     before = read_captioned(data).splits
     assert main(export(data, tmp_path, wrong, match, (other, "no such caption", "duplicate"))) == 0
-    pictures = next(path for path in data.iterdir() if path.is_dir())
+    pictures = next(data.rglob(first)).parent
     after = read_captioned(tmp_path / "clean", pictures=pictures)
     assert not [fault for fault in after.faults if fault.severity == "error"]
 
