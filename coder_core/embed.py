@@ -8,15 +8,16 @@ python -m coder_core.embed import FOLDER_OF_CLIP_RETRIEVAL --name NAME
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import tyro
 
+from coder_core.config.setting import spelt_as_flag
 from coder_core.config.split_name import SplitName
-from coder_core.console.faults import stop_on_errors
+from coder_core.console.faults import Fault, stop_on_errors
 from coder_core.console.output import open_console, print_faults, say
 from coder_core.console.progress import silent, watching
-from coder_core.console.runner import command, run_subcommand
+from coder_core.console.runner import asks_for_help, command, run_subcommand
 from coder_core.console.tables import metrics_table
 from coder_core.embedding.arguments import TowerArguments
 
@@ -26,7 +27,11 @@ USAGE = f"""usage: {PROGRAM} pictures DATA --model NAME_OR_FOLDER --name NAME
        {PROGRAM} import TABLE.parquet --name NAME
        {PROGRAM} import FOLDER_OF_CLIP_RETRIEVAL --name NAME
        {PROGRAM} pictures --help
-       {PROGRAM} import --help"""
+       {PROGRAM} import --help
+       {PROGRAM} import TABLE.parquet --help"""
+FILES = ("--images", "--texts", "--captions")
+COLUMNS = ("image_embeddings", "text_embeddings", "image_column", "caption_column")
+Arguments = TypeVar("Arguments")
 
 
 @dataclass(frozen=True)
@@ -35,7 +40,8 @@ class EmbedArguments:
 
     Diversity, similarity, joint space, clusters and retrieval work on it, also with texts whose embeddings are
     imported too (--queries). Features that need a CODER model (other free text, training curves, concepts) are
-    unavailable. Rows are divided by their length, so scores are cosines.
+    unavailable. Rows are divided by their length, so scores are cosines. To import one table with everything, or a
+    folder of clip-retrieval, name it instead of the three files (import TABLE.parquet --help).
     """
 
     images: Path
@@ -48,8 +54,8 @@ class EmbedArguments:
     """One id per line: one for each image (they name the pictures) or each caption (equal ids are one image)."""
     pictures: Path | None = None  # Folder of the picture files that the ids name, for the app to show.
     queries: Path | None = None
-    """Embeddings of texts that are not captions: .npy of (q, D). Retrieval offers them as queries."""
-    query_texts: Path | None = None  # The q texts, UTF-8, one per line, all different.
+    """Embeddings of texts that are not captions: .npy of (q, D). Retrieval offers them as queries. With --query-texts."""
+    query_texts: Path | None = None  # The q texts of --queries, UTF-8, one per line, all different.
     split: SplitName = "dev"  # Name of the split; runs are compared on splits of the same name.
     root: Path = Path("checkpoints")  # Folder of the runs.
     overwrite: bool = False  # Replace the split if the run already has it.
@@ -100,10 +106,18 @@ def main(arguments: list[str]) -> int:
     return run_subcommand(arguments, {"pictures": _embed_pictures, "import": _import}, USAGE)
 
 
+def _parse(kind: type[Arguments], name: str, arguments: list[str], required: str) -> Arguments:
+    """Parse the arguments of a command. Its help begins with the required flags, which tyro does not name there."""
+    if asks_for_help(arguments):
+        name, arguments = f"{name} {required}", ["--help"]
+    return tyro.cli(kind, prog=f"{PROGRAM} {name}", args=arguments)
+
+
 def _import(arguments: list[str]) -> int:
-    from_folder = bool(arguments) and not arguments[0].startswith("-")
-    kind: type[EmbedArguments | FolderArguments] = FolderArguments if from_folder else EmbedArguments
-    parsed = tyro.cli(kind, prog=f"{PROGRAM} import", args=arguments)
+    of_files = any(word.startswith(FILES) for word in arguments) or arguments[:1] in ([], ["--help"], ["-h"])
+    kind: type[EmbedArguments | FolderArguments] = EmbedArguments if of_files else FolderArguments
+    required = "--images I.npy --texts T.npy --captions C.txt --name NAME" if of_files else "--name NAME"
+    parsed = _parse(kind, "import", arguments, required)
 
     from coder_core.data.embeddings import read_clip_retrieval, read_embeddings
     from coder_core.embedding.tables import read_table
@@ -113,10 +127,13 @@ def _import(arguments: list[str]) -> int:
     destination = (parsed.root, parsed.name, parsed.split)
     import_folder(*destination, overwrite=parsed.overwrite)  # before the files are read
     if isinstance(parsed, FolderArguments):
+        columns = {name: getattr(parsed, name) for name in COLUMNS}
         if parsed.folder.suffix.lower() == ".parquet":
-            columns = ("image_embeddings", "text_embeddings", "image_column", "caption_column", "pictures")
-            embeddings = read_table(parsed.folder, **{name: getattr(parsed, name) for name in columns})
+            embeddings = read_table(parsed.folder, **columns, pictures=parsed.pictures)
         else:
+            problem = f"is given, but {parsed.folder} is not a Parquet table"
+            flags = [spelt_as_flag(name) for name, title in columns.items() if title]
+            stop_on_errors(Fault(flag, problem, fix="leave it out") for flag in flags)
             embeddings = read_clip_retrieval(parsed.folder, pictures=parsed.pictures)
     else:
         optional = {name: getattr(parsed, name) for name in ("ids", "pictures", "queries", "query_texts")}
@@ -140,7 +157,7 @@ def _import(arguments: list[str]) -> int:
 
 
 def _embed_pictures(arguments: list[str]) -> int:
-    parsed = tyro.cli(PicturesArguments, prog=f"{PROGRAM} pictures", args=arguments)
+    parsed = _parse(PicturesArguments, "pictures", arguments, "--model NAME_OR_FOLDER --name NAME")
     stop_on_errors(parsed.towers.faults())
 
     from coder_core.embedding.embed import embed_split

@@ -21,7 +21,8 @@ class TowerArguments:
     """Choice of the pretrained tower, the pictures, and the settings."""
 
     model: str = ""
-    """Folder of a transformers model, or the name of a downloaded one, for example google/siglip2-base-patch16-224."""
+    """Folder of a transformers model, or the name of a downloaded one, for example google/siglip2-base-patch16-224.
+    Required, unless --tower is given."""
     tower: str = ""
     """Instead of --model: package.module:function, which returns your own towers (docs/training.md)."""
     revision: str = ""  # Branch, tag or commit of a downloaded model.

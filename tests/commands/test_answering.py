@@ -24,6 +24,8 @@ CASES = [  # a command and its arguments, the exit status, and a part of the out
     ("coder_core.evaluate", ["x", "--ways", "1"], 1, "--ways"),
     ("coder_core.check_data", ["x", "--word-threshold=0"], 2, "--word-threshold"),
     ("coder_core.embed", ["import", "--images=x"], 2, "--texts"),
+    ("coder_core.embed", ["import", "--help"], 0, "--texts T.npy --captions C.txt --name NAME [-h]"),
+    ("coder_core.embed", ["import", "x", "--help"], 0, "import --name NAME [-h] [OPTIONS] PATH"),
     ("coder_core.embed", [], 2, "usage: python -m coder_core.embed pictures"),
 ]
 FORKS = """

@@ -73,4 +73,5 @@ def without_caption(table):
 )
 def test_faults_are_named_and_nothing_is_written(change, text, tmp_path, complaint):
     assert text in complaint(run_import, tmp_path / "made", change)
+    assert "--image-column: " in complaint(main, ["import", "--image-column=x", str(tmp_path), "--name=run"])
     assert not (tmp_path / "runs").exists()

@@ -107,7 +107,7 @@ def write_table(folder, **changes):
 
 def test_a_single_table_becomes_a_run(tmp_path, capsys):
     file = write_table(tmp_path)
-    assert main(["import", str(file), "--name", "mine", "--root", str(tmp_path / "runs")]) == 0
+    assert main(["import", "--name", "mine", "--root", str(tmp_path / "runs"), str(file)]) == 0
     run = open_run(tmp_path / "runs" / "mine")
     assert run.image_of_text("dev").tolist() == [0, 0, 1, 1, 2, 2]
     assert run.captions("dev") == CAPTIONS
