@@ -26,6 +26,7 @@ from coder_core.runs.derived.hub_correction import correction_folder, read_corre
 from coder_core.runs.load import load_model, read_config
 from coder_core.training.launch import start_run
 from tests.reference.graded import label_means
+from tests.support.picture_folders import NAMES
 from tests.support.precomp_folders import refusal
 from tests.support.run_folders import FINISHED_RUNS, import_run_folder
 from tests.support.tiny_runs import quiet, write_tiny_data
@@ -184,7 +185,7 @@ def test_hub_correction_is_a_row_beside_the_run_and_stored_for_the_app(runs, tmp
         assert stored.metrics[f"{way}_ndcg10"] == pytest.approx(expected)
 
 
-def test_hub_correction_reads_the_pictures_of_the_run(towers_folder, tmp_path):
+def test_an_evaluation_reads_the_pictures_of_the_run(towers_folder, tmp_path, complaint):
     data, pictures = tmp_path / "data", tmp_path / "pictures"
     shutil.copytree(towers_folder / "data", data)
     (data / "Flicker8k_Dataset").rename(pictures)
@@ -192,6 +193,9 @@ def test_hub_correction_reads_the_pictures_of_the_run(towers_folder, tmp_path):
     run = start_run(config, tmp_path, quiet())
     assert main([str(run), "--split", "test", "--hub-correction"]) == 0
     assert read_correction(correction_folder(run, "test", open_analysis(run, "test"))) is not None
+    (pictures / NAMES[-1]).unlink()
+    assert "--skip-broken" not in (message := complaint(main, [str(run), "--split", "test"]))
+    assert f"1 of 3 pictures are missing; the first: '{NAMES[-1]}'" in message
 
 
 def test_an_imported_run_is_evaluated_from_its_embeddings(tmp_path, complaint):

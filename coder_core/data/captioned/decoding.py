@@ -142,7 +142,7 @@ class Pictures:
 
     def _stacked(self, prepared: list[Any], broken: dict[int, str]) -> tuple[Tensor, Tensor]:
         if broken:
-            fix = "copy them again, or leave them out with --skip-broken in a new run"
+            fix = "copy them again, or train another run without them (train --skip-broken)"
             where = broken.values()
             raise UnreadableRowsError([Fault(w, "can no longer be read", "a picture", fix) for w in where])
         pixels = torch.from_numpy(np.stack([np.asarray(one) for one in prepared]))

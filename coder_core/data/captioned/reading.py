@@ -30,6 +30,7 @@ THREADS = 4  # for decoding pictures
 PIECE = 64  # pictures read at a time, before they are decoded
 FIRST = {"train": 0, "dev": 1, "test": 2}
 NAMES_TRIED = 20
+SKIPPING = ", or leave them out with --skip-broken"
 DOWNLOAD = "download the pictures first, for example with img2dataset, whose output is read as it is"
 
 
@@ -248,7 +249,7 @@ def _positions(
 
 def count_unreadable(where: str, problem: str, cases: Sequence[str], *, skip: bool) -> list[Fault]:
     """Report pictures that cannot be read in one fault: an error, or with `skip` a warning."""
-    fix = "copy them again, convert other formats (mogrify -format jpg FILES), or leave them out with --skip-broken"
+    fix = f"copy them again or convert other formats (mogrify -format jpg FILES){SKIPPING}"
     severity: Severity = "warning" if skip else "error"
     return count_cases(where, problem, cases, ACCEPTED, fix, severity)
 

@@ -16,6 +16,7 @@ from rich.console import Console
 from coder_core.console.faults import Fault, InputError
 from coder_core.console.output import print_faults
 from coder_core.console.progress import watching
+from coder_core.data.captioned.reading import SKIPPING
 from coder_core.data.judgements import read_judgements
 from coder_core.data.reviews import Reviews, judge_split
 from coder_core.data.split import Split
@@ -133,8 +134,11 @@ def read_data(
 ) -> Split:
     """Read the split that a run is evaluated on; arguments and errors as for `evaluate_run`."""
     config = replace(loaded.config, data=replace(loaded.config.data, pictures=pictures or ""))
-    with watching(console) as progress:
-        read = read_splits(config, data, loaded.towers, (split_name,), progress=progress)
+    try:
+        with watching(console) as progress:
+            read = read_splits(config, data, loaded.towers, (split_name,), progress=progress)
+    except InputError as error:  # evaluation has no such flag: it leaves pictures out if training did
+        raise InputError(replace(one, fix=one.fix.replace(SKIPPING, "")) for one in error.faults) from None
     print_faults(console, [*loaded.faults, *read.faults])
     return read.splits[split_name]
 
