@@ -156,9 +156,7 @@ def _run(table: AblationTable, parsed: AblateArguments, arguments: Sequence[str]
         say(console, "written: " + ", ".join(map(str, written)))
     elif parsed.report:
         fix = "name the --root of the table and a --split its runs are evaluated on"
-        raise InputError.at(
-            root, f"has no finished run of {table.name} with results on {parsed.split}", fix=fix
-        )
+        raise InputError.at(root, f"has no finished run of {table.name} evaluated on {parsed.split}", fix=fix)
     for run in failed:
         say(console, f"failed: {run.folder.name}; see {root / LOGS / run.folder.name}.log", "bold red")
     if interrupted:

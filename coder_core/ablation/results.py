@@ -41,14 +41,10 @@ class ResultRow:
     metrics: dict[str, Measured]  # those of METRICS that every run has, in percent
     sums: tuple[float, ...]  # R@sum of each seed
     reference: str
-    # R@sum minus that of the row `reference`; None for the reference itself, or if the reference was not run
-    against: Difference | None
-    # training time including a cleaned run's judges, mean over the seeds; None if the judges were removed
-    minutes: float | None
-    # peak memory of a run's process, mean over the seeds; None if a run did not record it
-    mebibytes: float | None = None
-    # R@sum on the half of dev that best epochs were chosen on, and on the other; None unless all seeds
-    # trained with --choose-on half
+    against: Difference | None  # R@sum minus that of the row `reference`; None for that row, or without it
+    minutes: float | None  # training time with judges, mean over the seeds; None if the judges were removed
+    mebibytes: float | None = None  # peak memory, mean over the seeds; None if a run did not record it
+    # R@sum on dev's half that best epochs were chosen on, and on the other; None without --choose-on half
     halves: tuple[Measured, Measured] | None = None
     # precision and recall of --clean in percent; None unless captions were exchanged
     cleaning: tuple[Measured, Measured] | None = None

@@ -40,8 +40,7 @@ class Row:
 
     name: str  # of the row and, with the seed, of its run folders
     title: str  # a few words
-    # flag (as on the command line, without dashes in front) → value
-    changes: Mapping[str, Change] = field(default_factory=dict)
+    changes: Mapping[str, Change] = field(default_factory=dict)  # flag without dashes in front → value
     needs: tuple[str, ...] = ()  # flags that must not be 0 in this row
     reported: Recalls | None = None  # the paper's figures
     source: str = ""  # where the paper prints them

@@ -58,10 +58,8 @@ class TableProgress:
 
     done: list[PlannedRun] = field(default_factory=list)
     failed: list[PlannedRun] = field(default_factory=list)
-    # trained by processes that an earlier, killed command started
-    survivors: list[PlannedRun] = field(default_factory=list)
-    # run → (steps done, total steps, best R@sum in words)
-    active: dict[str, tuple[int, int, str]] = field(default_factory=dict)
+    survivors: list[PlannedRun] = field(default_factory=list)  # trained by a killed command's processes
+    active: dict[str, tuple[int, int, str]] = field(default_factory=dict)  # steps done, all, best R@sum
     share: float = 0.0  # of the total work that is done, from 0 to 1
     seconds_left: float | None = None  # for all runs; None until it can be estimated
 
@@ -211,9 +209,8 @@ def _printed_lines(console: Console) -> Callable[[TableProgress, str], None]:
 
     def tell(progress: TableProgress, facts: str) -> None:
         nonlocal printed_at
-        events = [
-            f"waiting for the process of an earlier command: {run.folder.name}" for run in progress.survivors
-        ]
+        earlier = "waiting for the process of an earlier command"
+        events = [f"{earlier}: {run.folder.name}" for run in progress.survivors]
         events += [f"started: {name}" for name in progress.active]
         events += [f"failed: {run.folder.name}" for run in progress.failed]
         for event in events:

@@ -204,6 +204,9 @@ class Interval(NamedTuple):
     high: float
 
 
+IntervalOf = Callable[[ResultRow], Interval | Difference | None]
+
+
 def write_figure(results: Results, folder: Path) -> Path:
     """Write `results.html` in `folder`."""
     path = folder / "results.html"
@@ -265,12 +268,7 @@ def _bars(values: Sequence[Interval | Difference], **style: Any) -> dict[str, An
     return {"type": "data", "symmetric": False, "array": above, "arrayminus": below, **style}
 
 
-def _add_lines(
-    picture: go.Figure,
-    results: Results,
-    column: int,
-    interval: Callable[[ResultRow], Interval | Difference | None],
-) -> None:
+def _add_lines(picture: go.Figure, results: Results, column: int, interval: IntervalOf) -> None:
     """Draw the rows' intervals by `x`, one line per group and variant."""
     ordered = sorted(results.rows, key=lambda row: row.row.x or 0.0)
     lines = dict.fromkeys((row.row.group, row.row.variant) for row in results.rows)
@@ -279,9 +277,8 @@ def _add_lines(
         for names, looks in zip(zip(*lines, strict=True), (LINES, DASHES), strict=True)
     )
     for group, variant in lines:
-        points = [
-            (row, interval(row)) for row in ordered if (row.row.group, row.row.variant) == (group, variant)
-        ]
+        of_line = [row for row in ordered if (row.row.group, row.row.variant) == (group, variant)]
+        points = [(row, interval(row)) for row in of_line]
         x = [f"{row.row.x:g}" for row, value in points if value is not None]
         values = [value for _, value in points if value is not None]
         name = ", ".join(filter(None, (group, variant)))
@@ -307,11 +304,8 @@ def _dots(
 
 def _add_seeds(picture: go.Figure, rows: Sequence[ResultRow]) -> None:
     labels = _labels(rows)
-    values = [
-        (label, *point)
-        for label, row in zip(labels, rows, strict=True)
-        for point in zip(row.seeds, row.sums, strict=True)
-    ]
+    points = [zip(row.seeds, row.sums, strict=True) for row in rows]
+    values = [(label, *point) for label, of_row in zip(labels, points, strict=True) for point in of_row]
     y, seeds, x = zip(*values, strict=True)
     hover = {"customdata": seeds, "hovertemplate": "seed %{customdata}: %{x:.1f}<extra></extra>"}
     _dots(picture, 1, x, y, SEEDS, name="one seed", marker={"size": 8}, **hover)

@@ -80,11 +80,9 @@ def _cleaning(config: Config) -> Iterator[Fault]:
     if config.cleaning.clean and config.data.train_part < 1:
         fix = "leave one of the two out: --clean itself chooses what its judges train on"
         yield Fault("--train-part", f"is {config.data.train_part:g} with --clean", "1", fix)
-    paths = config.cleaning.clean_judges.split(os.pathsep)
+    paths = (named := config.cleaning.clean_judges).split(os.pathsep)
     if paths != [""] and not all(Path(path).name for path in paths):
-        yield Fault(
-            "--clean-judges", f"is {config.cleaning.clean_judges}", "folders of runs", "check the path"
-        )
+        yield Fault("--clean-judges", f"is {named}", "folders of runs", "check the path")
     judges = len(paths)
     if judges > (2 if (config.cleaning.clean_by, config.cleaning.clean_rounds) == ("halves", 1) else 1):
         expected = "one cleaned run, or two runs on halves with --clean-by halves --clean-rounds 1"

@@ -110,10 +110,8 @@ class Trainer:
                     return "stopped"
             if self.position.step >= self.steps:
                 return "finished"
-            if 0 < self.config.training.patience <= self.position.without_gain:
-                spent = (
-                    f"--patience {self.config.training.patience}: no later evaluation was better than that"
-                )
+            if 0 < (patience := self.config.training.patience) <= self.position.without_gain:
+                spent = f"--patience {patience}: no later evaluation was better than that"
                 best = self.position.best_step // self.per_epoch
                 self.reporter.display.say(f"{spent} of epoch {best}, which is kept; training ends here")
                 return "finished"
@@ -133,9 +131,8 @@ class Trainer:
             if step % self.per_epoch == 0:
                 part.begin_epoch(step // self.per_epoch)
         epoch, cast = step / self.per_epoch, autocast(self.device, training.precision)
-        losses = compute_losses(
-            self.model, batch, self.config, self.parts, epoch=epoch, embed=self._embed, autocast=cast
-        )
+        inputs = self.model, batch, self.config, self.parts
+        losses = compute_losses(*inputs, epoch=epoch, embed=self._embed, autocast=cast)
         check_losses(losses, batch, step)
         norm = self._update(losses, batch)
         for part in self.parts:

@@ -23,10 +23,8 @@ SMALL = "coder-flickr8k"
 
 def built(table, preset=FULL):
     """Return every row's configuration; the preset coder-flickr8k gets a bank here, which it lacks."""
-    rows, overrides = TABLES[table].rows, {"bank-size": 1024} if preset == SMALL else {}
-    return {
-        row.name: row_config(TABLES[table], row, preset, overrides, name=row.name, seed=3)[1] for row in rows
-    }
+    rows, flags = TABLES[table].rows, {"bank-size": 1024} if preset == SMALL else {}
+    return {row.name: row_config(TABLES[table], row, preset, flags, name=row.name, seed=3)[1] for row in rows}
 
 
 def errors(config):
@@ -90,11 +88,8 @@ def test_noise_table_crosses_losses_shares_and_cleanings_and_shares_judges(tmp_p
     rows = {row.name: row for row in TABLES["noise"].rows}
     assert (len(rows), "coder-0-oracle" in rows, "coder-20-oracle" in rows) == (9 * (4 * 6 - 1), False, True)
     twice = rows["coder-40-twice"]
-    assert (twice.runs(), twice.x, twice.reference) == (
-        {"clean-judges": "infonce-40-cleaned"},
-        40,
-        "coder-40-as-is",
-    )
+    assert twice.runs() == {"clean-judges": "infonce-40-cleaned"}
+    assert (twice.x, twice.reference) == (40, "coder-40-as-is")
     assert rows["infonce-40-cleaned"].runs() == {}
     settings = {"preset": SMALL, "overrides": {}, "root": tmp_path}
     assert_refused("infonce-40-cleaned", plan, TABLES["noise"], [twice], [1], **settings)
@@ -118,10 +113,8 @@ def test_an_override_that_every_row_replaces_is_refused(tmp_path):
 
 def test_a_row_whose_preset_lacks_a_needed_part_names_the_flag():
     table = TABLES["components"]
-    with pytest.raises(
-        InputError,
-        match=r"5-coder: .* concepts and prototypes, .* flickr8k.* --concepts N and --prototypes N",
-    ):
+    missing = r"5-coder: .* concepts and prototypes, .* flickr8k.* --concepts N and --prototypes N"
+    with pytest.raises(InputError, match=missing):
         row_config(table, table.rows[4], "flickr8k", {"bank-size": 512}, name="x", seed=0)
     with pytest.raises(InputError, match=r"3-m-dcl: .* bank-size, .* --bank-size N"):
         row_config(table, table.rows[2], "flickr8k", {}, name="x", seed=0)
@@ -151,13 +144,10 @@ def grid(folder, text):
 
 
 def test_a_grid_file_lists_rows_or_values_to_cross(tmp_path):
-    table = grid(
-        tmp_path,
-        'about = "vectors"\nreference = "b"\n[[rows]]\nname = "a"\nword-vectors = "random"\n'
-        '[[rows]]\nname = "b"\nabout = "learned ones"\nword-vectors = "learned"\n',
-    )
+    text = 'about = "vectors"\nreference = "b"\n[[rows]]\nname = "a"\nword-vectors = "random"\n'
+    text += '[[rows]]\nname = "b"\nabout = "learned ones"\nword-vectors = "learned"\n'
     rows = Row("a", "", {"word-vectors": "random"}), Row("b", "learned ones", {"word-vectors": "learned"})
-    assert table == AblationTable("mine", "vectors", rows, "b")
+    assert grid(tmp_path, text) == AblationTable("mine", "vectors", rows, "b")
     rows = grid(tmp_path, "[grid]\ntemperature = [0.05, 0.1]\nbank-size = [0, 512]\n").rows
     crossed = [{"temperature": t, "bank-size": b} for t in (0.05, 0.1) for b in (0, 512)]
     assert [row.changes for row in rows] == crossed
@@ -192,11 +182,8 @@ def test_sample_weight_rows_match_the_paper():
     plain = {(c.objective.loss, c.memory.bank_size, c.model.concepts) for c in configs.values()}
     assert plain == {("npairs-hinge", 0, 0)}
     rows = {name: config.weighting for name, config in configs.items()}
-    shares = {
-        (row.diversity_share, row.discrepancy_share)
-        for row in rows.values()
-        if row.sample_weights == "combined"
-    }
+    combined = [row for row in rows.values() if row.sample_weights == "combined"]
+    shares = {(row.diversity_share, row.discrepancy_share) for row in combined}
     assert shares == {(1, 1), *((1, n) for n in range(2, 6)), *((n, 1) for n in range(2, 6))}
     assert [rows[name].sample_weights for name in ("hal", "mithun", "amrani")] == ["hal", "mithun", "amrani"]
     assert (rows["thomas"].sample_weights, rows["thomas"].within_image) == ("none", 0.1)

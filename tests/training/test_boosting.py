@@ -166,10 +166,9 @@ def test_an_offline_target_starts_from_the_teacher_or_from_scratch(data, finishe
 def test_a_part_of_the_train_images_keeps_the_vocabulary_of_all(data, finished):
     """So a teacher with less data knows the words of its student."""
     settings = ((1.0, 1, False), (0.5, 1, False), (0.25, 1, False), (0.5, 2, False), (0.25, 1, True))
-    whole, half, *others = [
-        prepare(changed(offline(data, finished), train_part=part, seed=seed, other_part=rest))
-        for part, seed, rest in settings
-    ]
+    keys, student = ("train_part", "seed", "other_part"), offline(data, finished)
+    parts = [prepare(changed(student, **dict(zip(keys, values, strict=True)))) for values in settings]
+    whole, half, *others = parts
     images = [set(each.data.train.image_of_text.tolist()) for each in (whole, half, *others)]
     assert [len(part) for part in images] == [20, 10, 5, 10, 15]
     assert images[4] == images[0] - images[2]

@@ -153,11 +153,10 @@ def test_weightings_of_other_papers_use_only_the_batch(data):
     ids = batch.image_ids.tolist()
     scores = (images @ texts.T).tolist()
     sides = (images @ images.T).tolist(), (texts @ texts.T).tolist()
-    for kind, expected in {
-        "hal": others.hub_weights(scores, ids, LAMBDA, HAL_SHARPNESS, HAL_THRESHOLD),
-        "mithun": others.rank_weights(scores, ids, LAMBDA),
-        "amrani": others.density_weights(*sides, ids, LAMBDA, AMRANI_NEIGHBOURS),
-    }.items():
+    by_kind = {"hal": others.hub_weights(scores, ids, LAMBDA, HAL_SHARPNESS, HAL_THRESHOLD)}
+    by_kind["mithun"] = others.rank_weights(scores, ids, LAMBDA)
+    by_kind["amrani"] = others.density_weights(*sides, ids, LAMBDA, AMRANI_NEIGHBOURS)
+    for kind, expected in by_kind.items():
         weighting = changed(config, sample_weights=kind)
         assert prepare(weighting).sources.neighbourhood is None
         ours = take(prepared, None, weighting, batch).per_pair
@@ -177,10 +176,8 @@ def test_within_modality_losses_match_reference_loops(data):
     losses = take(prepared, part, config, batch)
     images, texts, *_ = embed(prepared.model, batch)
     ids, pairs = batch.image_ids.tolist(), batch.text_ids.tolist()
-    sides = {
-        "within-image": (images, part.cache.images[part.image_of_text].double()),
-        "within-text": (texts, part.cache.texts.double()),
-    }
+    sides = {"within-image": (images, part.cache.images[part.image_of_text].double())}
+    sides["within-text"] = texts, part.cache.texts.double()
     for name, (rows, cached) in sides.items():
         total = 0.0
         for i, pair in enumerate(pairs):

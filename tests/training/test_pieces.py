@@ -16,10 +16,8 @@ from tests.support.tiny_runs import STILL, changed, printed, quiet, tiny_config
 from tests.support.tower_runs import tower_config
 
 TOLERANCE = 1e-5
-SHARED = (
-    "btr-hardest sigmoid-online dcl-gradient dcl-bank-anchors dino-reversed several interaction-boosting "
-)
-SHARED += "mutual combined-weights within"
+SHARED = "btr-hardest sigmoid-online dcl-gradient dcl-bank-anchors dino-reversed several interaction-boosting"
+SHARED += " mutual combined-weights within"
 CODER = {"loss": "dcl", "concepts": 10, "prototypes": 4, "bank_size": 13, "temperature": 0.2}
 OFTEN = {name: CASES[name] for name in SHARED.split()} | {"coder": CODER}
 OFTEN["infonce-scale"] = {"loss": "infonce", "learn_scale": True}

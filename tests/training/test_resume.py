@@ -143,11 +143,8 @@ def test_changed_values_are_named_together_and_a_state_without_a_part_is_refused
 
 def test_a_state_of_other_sizes_is_refused_by_name_and_shape(whole, data, tmp_path):
     """As after copying a state folder from one run to another."""
-    shapes = {
-        12: r"words\.gru\.weight_hh_l0.*\(24, 8\).*\(36, 12\)",
-        8: r"bank\.images.*\(13, 8\).*\(40, 8\)",
-    }
-    for dimension, named in shapes.items():
+    sizes = {12: r"words\.gru\.weight_hh_l0.*\(24, 8\).*\(36, 12\)", 8: r"bank\.images.*\(13, 8\).*\(40, 8\)"}
+    for dimension, named in sizes.items():
         config = tiny.tiny_config(data, f"of-{dimension}", epochs=1, dimension=dimension, bank_size=40)
         other = start_run(config, tmp_path, tiny.quiet())
         shutil.rmtree(other / "state")

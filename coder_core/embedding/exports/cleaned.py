@@ -44,8 +44,7 @@ class Cleaning:
     # left_out, added: split ("" if the data has none), image, caption and verdict of every pair
     left_out: list[tuple[str, str, str, str]] = field(default_factory=list)
     added: list[tuple[str, str, str, str]] = field(default_factory=list)
-    # split and name of every image without a caption left
-    images: list[tuple[str, str]] = field(default_factory=list)
+    images: list[tuple[str, str]] = field(default_factory=list)  # split and name, if no caption is left
     elsewhere: int = 0  # verdicts on pairs that the data does not have
 
 
@@ -92,8 +91,9 @@ def _write_precomp(data: Path, corrections: Corrections, folder: Path, cleaning:
         owners = np.concatenate([image_of_text[~dropped], matches[:, 1]])
         for row in np.flatnonzero(dropped):
             cleaning.left_out.append((name, ids[image_of_text[row]], captions[row], str(judged.labels[row])))
-        pairs = matches.tolist()
-        cleaning.added += [(name, ids[image], captions[row], "also-matches") for row, image in pairs]
+        cleaning.added += [
+            (name, ids[image], captions[row], "also-matches") for row, image in matches.tolist()
+        ]
         images = dict.fromkeys(owners.tolist())
         cleaning.images += [(name, ids[row]) for row in range(n) if row not in images]
         files = {"caps": [captions[row] for row in texts], "ids": [ids[image] for image in owners]}
@@ -125,9 +125,7 @@ def _splits(data: Path) -> Iterator[tuple[str, list[str] | None, list[str], np.n
         yield name, list(number), [record.caption for record in of_split], owners, None
 
 
-def _write_lines(
-    data: Path, layout: Layout, corrections: Corrections, folder: Path, cleaning: Cleaning
-) -> None:
+def _write_lines(data: Path, layout: Layout, corrections: Corrections, out: Path, cleaning: Cleaning) -> None:
     """Write the file of captions without the excluded lines, with added lines at the end; copy the lists of images."""
     faults, verdicts = list[Fault](), corrections.reviews.verdicts
     files = layout.find(data)
@@ -162,10 +160,10 @@ def _write_lines(
                 gained.add(image)
     emptied = [image for image, lines in lines_of.items() if lines <= dropped and image not in gained]
     cleaning.images += [(min(splits_of[image]), image) for image in emptied]
-    (folder / file.name).write_bytes(b"".join(line + b"\n" for line in retained))
+    (out / file.name).write_bytes(b"".join(line + b"\n" for line in retained))
     for name in source.values():
         if Path(name) != file:
-            shutil.copyfile(name, folder / Path(name).name)
+            shutil.copyfile(name, out / Path(name).name)
 
 
 def _free_number(image: str, lines: list[bytes]) -> int:

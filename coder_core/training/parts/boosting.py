@@ -47,7 +47,7 @@ class Boosting(Part):
             branches = self.encode(step.batch)
         return self.losses_against(losses, branches, step)
 
-    def losses_against(self, losses: Losses, branches: Sequence[Anchors], step: Step) -> Losses:
+    def losses_against(self, losses: Losses, branches: list[Anchors], step: Step) -> Losses:
         """Add the target's losses against the pairs as encoded by `branches`."""
         return boosted(losses, step.anchors, branches, step.config)
 
@@ -121,7 +121,7 @@ class OnlineBranches(Boosting):
             pairs.append(gather_anchors(images, texts, batch.image_groups, branch.scorer, lengths))
         return pairs
 
-    def losses_against(self, losses: Losses, branches: Sequence[Anchors], step: Step) -> Losses:
+    def losses_against(self, losses: Losses, branches: list[Anchors], step: Step) -> Losses:
         """Add the target's losses against the other branches, and those branches' own losses."""
         losses = super().losses_against(losses, branches, step)
         return cohort_losses(losses, step.anchors, branches, step.config, step.branch_losses)
@@ -157,11 +157,7 @@ def boosted(losses: Losses, target: Anchors, teachers: Sequence[Anchors], config
 
 
 def cohort_losses(
-    losses: Losses,
-    target: Anchors,
-    earlier: Sequence[Anchors],
-    config: Config,
-    raw: Callable[[Anchors], Losses],
+    losses: Losses, target: Anchors, earlier: list[Anchors], config: Config, raw: Callable[[Anchors], Losses]
 ) -> Losses:
     """Add the losses of the earlier branches, which train in the same step (OSS), to those of the target. Each branch
     has the `raw` loss and a loss against its teachers: all earlier branches, or all others in mutual learning."""

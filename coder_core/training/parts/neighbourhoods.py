@@ -37,16 +37,10 @@ class Neighbourhoods(NeighbourWeights, Part):
         self, config: Config, neighbours: np.ndarray, image_of_text: np.ndarray, images: int
     ) -> None:
         weighting = config.weighting
-        super().__init__(
-            weighting.sample_weights if weighting.sample_weights in OF_NEIGHBOURHOODS else "none",
-            neighbours,
-            image_of_text,
-            images,
-            config.model.dimension,
-            neighbours_of_neighbours=weighting.neighbours_of_neighbours,
-            seed=config.training.seed,
-            **weight_settings(weighting),
-        )
+        kind = weighting.sample_weights if weighting.sample_weights in OF_NEIGHBOURHOODS else "none"
+        further = weight_settings(weighting) | {"seed": config.training.seed}
+        further["neighbours_of_neighbours"] = weighting.neighbours_of_neighbours
+        super().__init__(kind, neighbours, image_of_text, images, config.model.dimension, **further)
         self.has_partners = weighting.within_image > 0 or weighting.within_text > 0
         self.register_buffer("partner", torch.full((len(neighbours),), ABSENT))
         for name in ("neighbours", "image_of_text"):  # not saved: recomputed from the data

@@ -82,10 +82,8 @@ def test_captions_without_features_are_cleaned(tmp_path, write):
     assert not [fault for fault in after.faults if fault.severity == "error"]
 
     def pairs(splits):
-        samples = [(split, text, image) for split in splits for text, image in enumerate(split.image_of_text)]
-        return {
-            (split.name, split.image_names[image], split.captions[text]) for split, text, image in samples
-        }
+        rows = [(split, text, image) for split in splits for text, image in enumerate(split.image_of_text)]
+        return {(split.name, split.image_names[image], split.captions[text]) for split, text, image in rows}
 
     split_of = {name: split.name for split in before for name in split.image_names}
     is_added = split_of[first] == split_of[other] or write is not flickr8k
