@@ -126,12 +126,15 @@ def named_flags(arguments: Sequence[str], config: Config) -> dict[str, Change]:
 
 def check_same_values(folder: Path, config: Config, *, fitted: bool = False) -> None:
     """Refuse (InputError) to continue a run that was started with values other than the planned ones; with `fitted`, the
-    warm-up may differ."""
+    warm-up may differ, and a batch that was larger than the train split."""
     if state_of(folder) == "new":
         return
-    changes = differences(read_config(folder)[0], config)
+    stored, about = read_config(folder)
+    changes, size = differences(stored, config), config.training.batch_size
     of_towers = {"model.dimension"} if config.towers.projection == "none" else set()  # set by the towers
     may_differ = MAY_CHANGE | of_towers | ({"training.warmup_steps"} if fitted else set())
+    if fitted and size > about.get("train_captions", size):
+        may_differ |= {"training.batch_size"}
     unlike = {key: values for key, values in changes.items() if key not in may_differ}
     texts = [f"{key} {old!r} (now {new!r})" for key, (old, new) in unlike.items()]
     if texts:

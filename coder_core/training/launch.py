@@ -18,7 +18,7 @@ import torch
 from rich.console import Console
 
 from coder_core.config.checks import problems
-from coder_core.config.schema import MAY_CHANGE, Config, differences, to_document
+from coder_core.config.schema import MAY_CHANGE, Config, differences, replaced, to_document
 from coder_core.config.setting import spelt_as_flag
 from coder_core.console.faults import Fault, InputError, stop_on_errors
 from coder_core.console.output import print_faults
@@ -75,6 +75,7 @@ def start_run(
     inputs = Inputs(towers=towers, reviews=named_reviews(config, device))
     with watching(console, file=progress_file) as progress:
         prepared = prepare(config, inputs, progress)
+    config = replaced(config, {"batch_size": prepared.batches.batch_size})
     if fit_warmup:
         config, cut = with_fitting_warmup(config, prepared.batches.per_epoch)
         notes += cut

@@ -31,7 +31,7 @@ from coder_core.runs.load import LoadedModel
 from coder_core.training.gradient_caching import check_pieces
 from coder_core.training.parts.boosting import read_teacher, start_from_teacher
 from coder_core.training.reviewed import UsedReviews, apply_reviews
-from coder_core.training.size_checks import check_sizes, check_towers
+from coder_core.training.size_checks import check_sizes, check_towers, with_fitting_batch
 
 BRANCH_STREAM = 8  # random stream of the initial weights of boosting's online branches
 
@@ -46,8 +46,7 @@ class Inputs:
     towers: RunTowers | None = None  # None if the configuration names none
     reviews: UsedReviews | None = None  # None: train without reviews
     pretrained: bool = True  # load BERT's weights; False if those of a saved state replace them
-    # Download missing BERT files; False if another person may have named the model.
-    download: bool = True
+    download: bool = True  # download missing BERT files; False if another person may have named the model
 
 
 @dataclass(frozen=True)
@@ -101,8 +100,11 @@ def prepare(config: Config, inputs: Inputs | None = None, progress: Progress = s
     teacher or the BERT folder cannot be used."""
     inputs = inputs or Inputs()
     data, faults = _read_data(config, inputs, progress)
+    pairs = data.train.n_texts
     words, data, notes = _words(config, data, inputs)
     faults += notes
+    config, cut = with_fitting_batch(config, data.train.n_texts, pairs)
+    faults += cut
     batches = _make_batches(config, data, words)
     faults += stop_on_errors(check_sizes(config, data.train.n_texts, batches.per_epoch))
     faults += stop_on_errors(check_towers(inputs.towers, words.train, parallel.world_size()))
@@ -168,12 +170,8 @@ def _share_of_images(config: Config, data: TrainingData) -> TrainingData:
     if not in_share.any():
         fact = f"selects only images without captions, out of {train.n_images:,} train images"
         raise InputError(Fault(f"--train-part {share:g}", fact, fix="choose another share"))
-    weights = data.review_weights
-    return replace(
-        data,
-        train=train.of_texts(np.flatnonzero(in_share)),
-        review_weights=None if weights is None else weights[in_share],
-    )
+    weights = None if data.review_weights is None else data.review_weights[in_share]
+    return replace(data, train=train.of_texts(np.flatnonzero(in_share)), review_weights=weights)
 
 
 def _make_batches(config: Config, data: TrainingData, words: Words) -> TrainingBatches:

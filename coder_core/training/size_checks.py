@@ -25,6 +25,16 @@ def with_fitting_warmup(config: Config, steps_per_epoch: int) -> tuple[Config, l
     return replaced(config, {"warmup_steps": fitting}), [fault]
 
 
+def with_fitting_batch(config: Config, pairs: int, of_train: int) -> tuple[Config, list[Fault]]:
+    """Cut a batch larger than the pairs of --train-part, if all of train could fill it, to a quarter of them, with a note."""
+    if not pairs < config.training.batch_size <= of_train:
+        return config, []
+    fitting = max(1, pairs // 4)
+    fact = f"is {config.training.batch_size}, but the part has {pairs} pairs: batches have {fitting}"
+    fault = Fault("--batch-size", fact, severity="note")
+    return replaced(config, {"batch_size": fitting}), [fault]
+
+
 def check_schedule(config: Config, steps_per_epoch: int) -> list[Fault]:
     """Return a warning for each part of the schedule that would begin only after the run ends."""
     objective, memory, boosting = config.objective, config.memory, config.boosting
