@@ -19,6 +19,7 @@ measures the quality of the list.
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,7 @@ STEPS = 50  # bins of the percentage of random pairs that look better, for estim
 LEAST_WEIGHT = 0.01  # weight of a certainly wrong caption when captions of an image are compared
 PAIRS, SHARPNESS = 128, 0.07  # batch and temperature of the losses that `small_losses` compares
 TRAIN = "train"
+Splits = Sequence[CaptionedSplit]
 HALVES = "train one with --train-part 0.5, one with --train-part 0.5 --other-part, all else equal"
 
 
@@ -120,9 +122,11 @@ def unseen_images(first: Run, second: Run) -> tuple[Array, Array]:
         where = f"runs {first.name} and {second.name}"
         raise InputError.at(where, f"did not train on complementary halves ({facts})", fix=HALVES)
     metadata: list[Mapping[str, Any]] = [run.config.get("about", {}) for run in runs]
-    for content in ("captions", "features"):
-        if metadata[0].get(f"train_{content}_sha256") != metadata[1].get(f"train_{content}_sha256"):
-            fact = f"was trained on different {content} than run {second.name}"
+    files = {run.config.get("data", {}).get("reviews", "") for run in runs}
+    reviews = ("reviews",) if len(files) > 1 else ()  # one file may have grown between the runs
+    for content in ("train_captions", "train_features", *reviews):
+        if metadata[0].get(f"{content}_sha256") != metadata[1].get(f"{content}_sha256"):
+            fact = f"was trained on different {content.removeprefix('train_')} than run {second.name}"
             raise InputError.at(f"run {first.name}", fact, "the same data", HALVES)
     for run in runs:
         command = f"python -m coder_core.evaluate {run.path} --split {TRAIN}"
@@ -305,10 +309,8 @@ def data_splits(data: str, pictures: str | None = None) -> list[CaptionedSplit]:
             return []
         if holds_pictures_only(path, None):
             return [_guarded(split, path) for split in read_captioned(path, pictures=pictures).splits]
-        names = available_splits(path)
-        return splits_of_data(
-            [read_split(path, name, pictures=pictures, check_values=False) for name in names]
-        )
+        names, read = available_splits(path), partial(read_split, path, pictures=pictures, check_values=False)
+        return splits_of_data([read(name) for name in names])
     except (InputError, OSError):
         return []
 
@@ -331,9 +333,7 @@ def stored_report(key: str) -> StoredResult[ContentReport]:
     return StoredResult("missing" if report is None else "there", f"content-{key[:KEY_SHOWN]}", report)
 
 
-def finding_table(
-    findings: Sequence[Finding], splits: Sequence[CaptionedSplit], *, captions: bool
-) -> pd.DataFrame:
+def finding_table(findings: Sequence[Finding], splits: Splits, *, captions: bool) -> pd.DataFrame:
     """Return one row per finding: first (caption or file of its first sample), what, samples, splits, likeness (%)."""
     by_name = {split.name: split for split in splits}
     rows = []
@@ -345,9 +345,7 @@ def finding_table(
     return pd.DataFrame(rows, columns=["first", "what", "samples", "splits", "likeness"])
 
 
-def sample_rows(
-    findings: Sequence[Finding], splits: Sequence[CaptionedSplit], *, captions: bool
-) -> pd.DataFrame:
+def sample_rows(findings: Sequence[Finding], splits: Splits, *, captions: bool) -> pd.DataFrame:
     """Return one row per sample of every finding, for a download: group, split, row, file, caption, what, likeness."""
     by_name = {split.name: split for split in splits}
     rows = []

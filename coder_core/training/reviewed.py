@@ -1,6 +1,7 @@
 """Apply reviews to the train split (leave pairs out, weight them, add pairs) and store the verdicts with the run."""
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,12 @@ from coder_core.config.data import DataConfig
 from coder_core.config.schema import Config
 from coder_core.console.faults import Fault, InputError
 from coder_core.data.reviews import (
+    CLEANING,
     Pair,
+    Review,
+    Reviews,
     Verdict,
+    image_keys,
     judge_split,
     parse_reviews,
     read_reviews,
@@ -35,6 +40,7 @@ class UsedReviews:
     verdicts: dict[Pair, Verdict]
     faults: tuple[Fault, ...] = ()
     weights: dict[Pair, str] = field(default_factory=dict)
+    cleaned: frozenset[Pair] = frozenset()  # pairs of train that `train --clean` judged, if the file is read
 
     @property
     def fingerprint(self) -> str:
@@ -83,7 +89,8 @@ def _weights(document: dict[str, Any]) -> dict[Pair, str]:
 
 def _read(config: Config) -> UsedReviews:
     reviews = read_reviews(Path(config.data.reviews))
-    return UsedReviews(reviews.verdicts, reviews.faults, reviews.weights)
+    cleaned = frozenset(reviews.by_reviewer.get(CLEANING, ()))
+    return UsedReviews(reviews.verdicts, reviews.faults, reviews.weights, cleaned)
 
 
 def reviews_of_run(folder: Path, stored: Config, config: Config, about: dict[str, Any]) -> UsedReviews | None:
@@ -98,11 +105,7 @@ def reviews_of_run(folder: Path, stored: Config, config: Config, about: dict[str
     try:
         document = json.loads(SealedFolder(folder).read(FILE))
         rows, weights = document["verdicts"], _weights(document)
-        unknown = {"version": 1, "time": "-", "reviewer": "-"}
-        lines = [
-            {**unknown, "id": str(number), "image": image, "caption": caption, "verdict": verdict}
-            for number, (image, caption, verdict) in enumerate(rows)
-        ]
+        lines = [Review(image, caption, verdict, "unnamed").document() for image, caption, verdict in rows]
     except (ValueError, TypeError, LookupError, RecursionError) as error:
         fault = Fault(file, f"cannot be read: {error}", "the run's own verdicts", "restore the file")
         raise InputError(fault) from None
@@ -134,31 +137,28 @@ def apply_reviews(train: Split, reviews: UsedReviews | None, settings: DataConfi
     """
     if reviews is None:
         return ReviewedTrain(train)
-    pairs = train.image_names, train.captions, train.image_of_text
-    judged = judge_split(reviews.verdicts, *pairs, train.n_images)
-    weights, facts = np.ones(train.n_texts, np.float32), []
-    by_confidence = judge_split(reviews.weights, *pairs, train.n_images).labels
-    confident = np.flatnonzero(by_confidence != "")
-    if len(confident):
-        weights[confident] = by_confidence[confident].astype(np.float32)
-        facts.append(f"pairs weighted by confidence: {len(confident):,}")
-    weighed: tuple[tuple[Verdict, float], ...] = (
-        ("wrong-caption", settings.wrong_weight),
-        ("too-vague", settings.vague_weight),
-        ("duplicate", settings.duplicate_weight),
-    )
-    for verdict, weight in weighed:
-        rows = np.setdiff1d(judged.rows(verdict), confident)
-        weights[rows] = weight
-        if len(rows):
+    names = train.image_names, train.captions, train.image_of_text, train.n_images
+    judged, keys = judge_split(reviews.verdicts, *names), image_keys(*names)
+    pairs = [(keys[image], train.captions[row]) for row, image in enumerate(train.image_of_text.tolist())]
+    weights, facts = pair_weights(pairs, reviews, settings), []
+    confident = np.array([pair in reviews.weights for pair in pairs])
+    if confident.any():
+        facts.append(f"pairs weighted by confidence: {confident.sum():,}")
+    for verdict, weight in _verdict_weights(settings).items():
+        if count := int(((judged.labels == verdict) & ~confident).sum()):
             done = "left out" if weight == 0 else f"given weight {weight:g}"
-            facts.append(f"pairs {done} ({verdict}): {len(rows):,}")
+            facts.append(f"pairs {done} ({verdict}): {count:,}")
     matches = judged.matches if settings.also_matches else judged.matches[:0]
     if len(matches):
         facts.append(f"pairs added (also-matches): {len(matches):,}")
     facts += [f"verdicts on pairs outside train: {judged.elsewhere:,}"] if judged.elsewhere else []
     done = "; ".join(facts) or "no verdict concerns a pair of train"
-    faults = (*reviews.faults, Fault(f"--reviews {settings.reviews}", done, severity="note"))
+    flag = f"--reviews {settings.reviews}"
+    faults = (*reviews.faults, Fault(flag, done, severity="note"))
+    if missing := len(reviews.cleaned.difference(pairs)):
+        fact = f"{missing:,} of {len(reviews.cleaned):,} pairs that --clean judged are not in train, which seems to have changed"
+        fix = "restore the data, or repeat --clean with another --name"
+        faults = (*faults, Fault(flag, fact, fix=fix, severity="warning"))
     retained = np.flatnonzero(weights > 0)
     if len(retained) == train.n_texts and not len(matches):
         return ReviewedTrain(train, weights if (weights != 1).any() else None, None, faults)
@@ -169,6 +169,20 @@ def apply_reviews(train: Split, reviews: UsedReviews | None, settings: DataConfi
     of_both = matches[of_matches > 0]  # captions that belong to both images
     groups = _groups(train, of_both) if len(of_both) else None
     return ReviewedTrain(split, used if (used != 1).any() else None, groups, faults)
+
+
+def pair_weights(pairs: Iterable[Pair], reviews: Reviews | UsedReviews, settings: DataConfig) -> np.ndarray:
+    """Return the float32 weights of train pairs, 0 for those left out: by confidence, or else by the verdict on the pair
+    or on its whole image."""
+    of_verdict, verdicts = _verdict_weights(settings), reviews.verdicts
+    labels = ((pair, verdicts.get(pair, verdicts.get((pair[0], ""), "none"))) for pair in pairs)
+    weights = [float(reviews.weights.get(pair, of_verdict.get(label, 1))) for pair, label in labels]
+    return np.array(weights, np.float32)
+
+
+def _verdict_weights(settings: DataConfig) -> dict[Verdict, float]:
+    weights = settings.wrong_weight, settings.vague_weight, settings.duplicate_weight
+    return dict(zip(("wrong-caption", "too-vague", "duplicate"), weights, strict=True))
 
 
 def _groups(train: Split, matches: np.ndarray) -> np.ndarray:

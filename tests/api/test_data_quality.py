@@ -92,7 +92,7 @@ def changed(folder, to, **values):
     shutil.copytree(folder, to)
     document = tomllib.loads((to / "config.toml").read_text())
     for key, value in values.items():
-        document[next(name for name in ("data", "training", "about") if key in document[name])][key] = value
+        document[next((name for name in ("data", "training") if key in document[name]), "about")][key] = value
     (to / "config.toml").write_text(tomli_w.dumps(document))
     (to / "status.json").unlink()  # it belongs to the old configuration
     reseal(to)
@@ -126,16 +126,14 @@ def test_runs_that_are_not_halves_of_one_train_split_cannot_judge_it(tmp_path):
     shutil.rmtree(without.path / "analysis")
     unlike = changed(other, runs / "captions", train_captions_sha256="1" * 64)
     also = changed(half, runs / "also", train_captions_sha256="1" * 64)
+    reviewed = changed(other, runs / "reviews", reviews="x", reviews_sha256="1")
     for one, second, fact in (
         (first, first, r"\(half: --train-part 0.5 --seed 5; half: --train-part 0.5 --seed 5\)"),
         (first, changed(other, runs / "seed", seed=6), "seed: --train-part 0.5 --other-part --seed 6"),
         (first, changed(other, runs / "share", train_part=0.4), "share: --train-part 0.4 --other-part"),
         (first, changed(other, runs / "whole", train_part=1.0), "whole: all images"),
-        (
-            first,
-            changed(other, runs / "features", train_features_sha256="1" * 64),
-            "half: .* different features",
-        ),
+        (first, changed(other, runs / "features", train_features_sha256="1"), "half: .* different features"),
+        (first, reviewed, "half: .* different reviews than run reviews"),
         (first, unlike, "half: .* different captions than run captions"),
         (also, unlike, "also: .* a different train split"),
         (first, open_run(without.path), "without: .*python -m coder_core.evaluate|Python -m"),

@@ -10,7 +10,7 @@ import torch
 
 from coder_core.console.faults import InputError
 from coder_core.data.dataset import read_split
-from coder_core.data.reviews import Review, append_review, image_keys
+from coder_core.data.reviews import CLEANING, Review, append_review, image_keys
 from coder_core.runs.load import read_config
 from coder_core.training.launch import continue_run, start_run
 from coder_core.training.parts.make import make_parts
@@ -95,6 +95,15 @@ def test_every_use_of_reviews_can_be_switched_off(train, data, reviews):
     repeated = UsedReviews(judge(train, (5, 2, "duplicate")))
     assert apply_reviews(train, repeated, off.data).split is train
     assert apply_reviews(train, repeated, replace(off.data, duplicate_weight=0.25)).weights[5] == 0.25
+
+
+def test_verdicts_of_clean_on_pairs_that_train_lacks_are_a_warning(train, data, tmp_path):
+    config, pairs = reviewed(data, tmp_path / "r.jsonl"), judge(train, (0, 0, "none"), (1, 0, "none"))
+    for image, caption in (*pairs, ("x.jpg", "edited")):
+        append_review(tmp_path / "r.jsonl", Review(image, caption, "wrong-caption", CLEANING))
+    warning = apply_reviews(train, named_reviews(config), config.data).faults[-1]
+    assert (warning.severity, warning.place) == ("warning", f"--reviews {config.data.reviews}")
+    assert "1 of 3" in warning.found
 
 
 def test_a_review_weight_multiplies_only_the_loss_of_its_pair(train, data, tmp_path):
