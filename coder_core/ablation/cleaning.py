@@ -13,13 +13,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from glob import escape
+from operator import eq
 from pathlib import Path
 from shutil import rmtree
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from filelock import FileLock
 from rich.console import Console
 
 from coder_core.ablation.planning import PlannedRun, check_same_values, gpus, state_of
@@ -29,7 +29,7 @@ from coder_core.api import open_run
 from coder_core.api.data_quality import TRAIN, cross_fitted, error_probability, small_losses
 from coder_core.api.reviews import ReviewedSplit
 from coder_core.config.checks import problems
-from coder_core.config.data import CleaningConfig
+from coder_core.config.data import CleaningConfig, DataConfig
 from coder_core.config.objective import BoostingConfig, WeightingConfig
 from coder_core.config.presets import PRESETS
 from coder_core.config.schema import Config, replaced
@@ -38,21 +38,12 @@ from coder_core.console.output import print_faults, say
 from coder_core.console.progress import ProgressFile, silent
 from coder_core.console.signals import StoppedBySignalError
 from coder_core.data.augmentation import exchange_captions
-from coder_core.data.reviews import (
-    CLEANING,
-    LONGEST_TAG,
-    WEIGHT,
-    Review,
-    Verdict,
-    judge_split,
-    merge,
-    read_reviews,
-)
+from coder_core.data.reviews import CLEANING, LONGEST_TAG, WEIGHT, Review, Verdict, merge, read_reviews
 from coder_core.files.atomic import replace_file
 from coder_core.runs.load import read_config
-from coder_core.runs.status import read_status
+from coder_core.runs.status import RunLock, read_status
 from coder_core.training.launch import check_new_run
-from coder_core.training.reviewed import reviews_of_run
+from coder_core.training.reviewed import FINGERPRINT, pair_weights, reviews_of_run
 
 HALVES, WARM_UP = {"half": False, "other-half": True}, "warm-up"  # suffixes of the judges' names
 TEMPERATURE = 0.07  # for judges trained with InfoNCE, the usual value
@@ -69,9 +60,8 @@ class Cleaned:
     """Cost and quality of the cleaning before a run."""
 
     seconds: float  # training time of the judges
-    # in percent: exchanged pairs among those left out, and pairs left out among those exchanged
-    precision: float
-    recall: float
+    precision: float  # percentage of exchanged pairs among those left out
+    recall: float  # percentage of pairs left out among those exchanged
 
 
 def without_wrong_pairs(
@@ -94,11 +84,14 @@ def without_wrong_pairs(
         raise InputError.at(f"--clean-judges {shared}", "does not exist", "a cleaned run", "check the path")
     (base.parent / LOGS).mkdir(parents=True, exist_ok=True)
     file, how = Path(), "weighed" if config.cleaning.clean_weigh else "cleaned"
-    with FileLock(base.parent / LOGS / f"{base.name}-cleaned.lock"):  # runs may share the judges
+    with RunLock(base, base.parent / LOGS / f"{base.name}-cleaned.lock", console if shared else None):
         for number in range(1, config.cleaning.clean_rounds + 1):
             ending = "" if number == 1 else f"-{number}"
             file, before = base.with_name(f"{base.name}-{how}{ending}.jsonl"), file
-            if not file.exists():
+            if file.exists():
+                _check_rule(file, config)
+                _add_people(file, config)
+            else:
                 reviews = config.data.reviews if number == 1 else str(before)
                 judges = [] if given else judge_runs(replaced(config, {"reviews": reviews}), base, ending)
                 if judges:
@@ -108,8 +101,6 @@ def without_wrong_pairs(
                 if not (shared or config.cleaning.keep_judges):
                     for folder in folders:
                         rmtree(folder)
-            _check_rule(file, config)
-            _add_people(file, config)
     say(console, f"reviews of train: {file}")
     return replaced(config, {"reviews": str(file)})
 
@@ -117,7 +108,7 @@ def without_wrong_pairs(
 def judge_runs(config: Config, base: Path, ending: str) -> list[PlannedRun]:
     """Plan the judges of a round, named after `base`: the run's model with the judges' loss, without parts that only the
     final model needs. Finished judges of another run are used as they are; that run's own configuration, if it exists,
-    determines those to train. InputError: a judge was started with other values or on other data."""
+    determines those to train. InputError: a judge was started with other values, reviews or data."""
     asked, shared = config, bool(config.cleaning.clean_judges)
     if shared and state_of(base) != "new":
         stop_on_errors(_trained_on_other_pairs([base], asked))
@@ -131,12 +122,10 @@ def judge_runs(config: Config, base: Path, ending: str) -> list[PlannedRun]:
     values["warmup_steps"] = config.training.warmup_steps // 2
     plain = replace(config, boosting=BoostingConfig(), weighting=WeightingConfig(), cleaning=CleaningConfig())
     plain = replaced(plain, values)
-    judges: dict[str, dict[str, Any]] = {
-        name: {"train_part": 0.5, "other_part": other} for name, other in HALVES.items()
-    }
+    judges: dict[str, Any] = {name: {"train_part": 0.5, "other_part": rest} for name, rest in HALVES.items()}
     if config.cleaning.clean_by == "small-loss":
         judges = {WARM_UP: {"epochs": max(1, config.training.epochs // WARM_UP_SHARE)}}
-    runs = []
+    runs, reviews = [], []
     for name, of_judge in judges.items():
         folder = base.with_name(f"{base.name}-{name}{ending}")
         judge = replace(replaced(plain, of_judge), name=folder.name)
@@ -146,6 +135,14 @@ def judge_runs(config: Config, base: Path, ending: str) -> list[PlannedRun]:
             stop_on_errors(_trained_on_other_pairs([folder], asked))
         else:
             check_same_values(folder, judge, fitted=True)
+        begun = state_of(folder) != "new"
+        stored, about = read_config(folder) if begun else (judge, {FINGERPRINT: None})
+        reviews.append((stored.data.reviews, about.get(FINGERPRINT, "")))
+    if not any(map(eq, reviews[0], reviews[-1])):  # people may have added to the same file in between
+        where = " and ".join(str(run.folder) for run in runs)
+        fact = "have different --reviews: {!r} and {!r}".format(*(file for file, _ in reviews))
+        fix = "give those of the one that began first, or remove its folder to train it again"
+        raise InputError.at(where, fact, "the same", fix)
     return runs
 
 
@@ -163,9 +160,7 @@ def _trained_on_other_pairs(judges: list[Path], config: Config) -> Iterator[Faul
             for one in (read_config(judge)[0], config)
         )
         if theirs != own:
-            fact, expected = (
-                "{}, --wrong-captions {:g}, --seed {}".format(*pairs) for pairs in (theirs, own)
-            )
+            fact, expected = ("{}, --wrong-captions {:g}, --seed {}".format(*of) for of in (theirs, own))
             yield Fault(str(judge), f"was trained on {fact}", expected, "choose other --clean-judges")
 
 
@@ -177,11 +172,9 @@ def _train(judges: list[PlannedRun], config: Config, console: Console, progress_
 
         def tell(progress: TableProgress) -> None:
             show(progress)
-            left = progress.seconds_left
-            time_left = "" if left is None else f", about {timedelta(seconds=round(left))} left"
-            record(
-                progress.share, 1.0, f"training judges: {len(progress.done)} of {len(judges)} done{time_left}"
-            )
+            seconds = progress.seconds_left
+            left = "" if seconds is None else f", about {timedelta(seconds=round(seconds))} left"
+            record(progress.share, 1.0, f"training judges: {len(progress.done)} of {len(judges)} done{left}")
 
         jobs = max(1, len(devices))
         progress, interrupted = run_all(judges, TRAIN, jobs=jobs, gpus=devices, tell=tell)
@@ -216,29 +209,30 @@ def _judged(judges: list[Path], config: Config) -> pd.DataFrame:
 
 
 def write_reviews(file: Path, table: pd.DataFrame, config: Config, console: Console) -> None:
-    """Write one review per pair to leave out or, with --clean-weigh, to weigh; without any, a remark with the rule. A
-    review is about all copies of a pair (unnamed images with equal captions), so the least suspicious copy decides."""
+    """Write one review per pair to leave out or, with --clean-weigh, to weigh; without any, a remark with the rule. Add
+    people's, and print what training will leave out. A review is about all copies of a pair (unnamed images with equal
+    captions), so the least suspicious copy decides."""
     estimated = table["probability"]
     table = table.assign(probability=table.groupby("pair")["probability"].transform("min"))
     suspicious, weigh = table["probability"] >= config.cleaning.clean_above, config.cleaning.clean_weigh
     if ambiguous := int(((estimated >= config.cleaning.clean_above) & ~suspicious).sum()):
         fact = f"{ambiguous:,} suspicious pairs stay: unnamed images share their captions, so no review can name one"
-        print_faults(
-            console, [Fault("--clean", fact, fix="name the images (docs/data.md)", severity="warning")]
-        )
+        fix = "name the images (docs/data.md)"
+        print_faults(console, [Fault("--clean", fact, fix=fix, severity="warning")])
     wrong = table[table["probability"] >= LEAST] if weigh else table[suspicious]
     reviews = wrong.drop_duplicates("pair") if len(wrong) else table[:1]
     columns, lines = (reviews["pair"], reviews["probability"], reviews["judge"]), []
-    for pair, probability, judge in zip(*columns, strict=True):
+    for (image, caption), probability, judge in zip(*columns, strict=True):
         note = f"{probability:.0%} probable, judged by {judge}"
         verdict: Verdict = "wrong-caption" if probability >= config.cleaning.clean_above else "none"
         tags = _rule(config), *([f"{WEIGHT}{1 - probability:.3f}"] if weigh else [])
-        image, caption = pair
         lines.append(Review(image, caption, verdict, CLEANING, tags, note).document())
     replace_file(file, "".join(f"{json.dumps(line)}\n" for line in lines))
-    done = "given less weight" if weigh else "left out"
+    _add_people(file, config)
+    weights = pair_weights(table["pair"], read_reviews(file), config.data)
     expected = f"{estimated.mean():.1%} of all, {estimated[~suspicious].mean():.1%} of the others"
-    summary = f"{done}: {len(wrong):,} of {len(table):,}"
+    less = f", given less weight: {((weights > 0) & (weights < 1)).sum():,}"
+    summary = f"left out: {(weights == 0).sum():,} of {len(table):,}{less}"
     say(console, f"pairs of train {summary}; estimated wrong pairs: {expected}")
 
 
@@ -293,9 +287,10 @@ def read_cleaning(folder: Path) -> Cleaned | None:
     reviews = reviews_of_run(folder, config, config, about)
     if not share or reviews is None or settings.clean_weigh:
         return Cleaned(seconds, np.nan, np.nan)
-    pairs = ReviewedSplit.of(open_run(judges[0]), TRAIN)
-    owner, n = pairs.image_of_text, len(pairs.keys)
-    out = judge_split(reviews.verdicts, pairs.keys, pairs.captions, owner, n).labels == "wrong-caption"
+    train = ReviewedSplit.of(open_run(judges[0]), TRAIN)
+    owner = train.image_of_text
+    pairs = [train.pair(image, row) for row, image in enumerate(owner.tolist())]
+    out = pair_weights(pairs, reviews, DataConfig()) == 0  # by default, only wrong captions are left out
     wrong = exchange_captions(owner, share, config.training.seed) != np.arange(len(owner))
     both = 100 * (out & wrong).sum()
     return Cleaned(seconds, float(both / out.sum()) if out.any() else np.nan, float(both / wrong.sum()))

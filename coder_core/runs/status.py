@@ -16,9 +16,11 @@ from typing import Any
 
 import psutil
 from filelock import FileLock, Timeout
+from rich.console import Console
 
 from coder_core.console.documents import NUMBER, check_values
 from coder_core.console.faults import InputError
+from coder_core.console.output import say
 from coder_core.console.plain_files import check_plain, read_plain
 from coder_core.console.processes import find_process
 from coder_core.files.atomic import replace_file
@@ -26,7 +28,7 @@ from coder_core.files.lines import open_line, run_key, seal_line
 from coder_core.runs.history import HISTORY
 
 STATUS = "status.json"
-_LOCK, _HOLDER = ".lock", ".lock.json"
+_LOCK = ".lock"
 IN_PLACE = (_LOCK, HISTORY)  # changed in place; all other files of a run are replaced
 KINDS: dict[str, type | tuple[type, ...]] = dict.fromkeys(("state", "host", "message"), str)
 KINDS |= dict.fromkeys(("pid", "step", "steps", "evaluated", "best_step", "without_gain"), int)
@@ -74,37 +76,43 @@ class RunLock:
 
     The kernel releases the lock when its process dies, so a lock is never stale. InputError on entering: another writer
     holds the run (its process and start are named), or the run has a link, a pipe or a device, through which data would
-    be written elsewhere.
+    be written elsewhere. `file`: the lock of a part of the run. `waiting`: console that names the writer to wait for.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = Path(folder)
-        self._lock = FileLock(self.folder / _LOCK, timeout=0, thread_local=False)
+    def __init__(self, folder: Path, file: Path | None = None, waiting: Console | None = None) -> None:
+        self.folder, self._is_whole, self._waiting = Path(folder), file is None, waiting
+        file = file or self.folder / _LOCK
+        self._holder = file.with_name(f"{file.name}.json")
+        self._lock = FileLock(file, timeout=0, thread_local=False)
 
     def __enter__(self) -> RunLock:
-        if not self.folder.is_dir():
-            raise InputError.at(self.folder, "is not a run folder", "the folder of a run")
-        check_plain(self.folder, IN_PLACE)
+        if self._is_whole:
+            if not self.folder.is_dir():
+                raise InputError.at(self.folder, "is not a run folder", "the folder of a run")
+            check_plain(self.folder, IN_PLACE)
         try:
             self._lock.acquire()
         except Timeout as error:
-            raise self._refusal() from error
+            fact = f"is being written by {self._writer()}"
+            if self._waiting is None:
+                fix = "wait for it, stop it, or train under another name"
+                raise InputError.at(self.folder, fact, "one writer per run", fix) from error
+            say(self._waiting, f"waiting: {self.folder} {fact}")
+            self._lock.acquire(timeout=-1)
         except OSError as error:
             raise InputError.at(self.folder, f"cannot be locked for writing ({error.strerror})") from error
         since = datetime.now().astimezone().isoformat(timespec="seconds")
         holder = {"pid": os.getpid(), "since": since, "host": socket.gethostname(), "command": sys.argv}
-        replace_file(self.folder / _HOLDER, json.dumps(holder))
+        replace_file(self._holder, json.dumps(holder))
         return self
 
     def __exit__(self, *error: object) -> None:
-        (self.folder / _HOLDER).unlink(missing_ok=True)
+        self._holder.unlink(missing_ok=True)
         self._lock.release()
 
-    def _refusal(self) -> InputError:
+    def _writer(self) -> str:
         try:
-            holder = json.loads(read_plain(self.folder / _HOLDER))
-            who = f"process {holder['pid']} on {holder['host']} since {holder['since']}"
+            holder = json.loads(read_plain(self._holder))
+            return f"process {holder['pid']} on {holder['host']} since {holder['since']}"
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
-            who = "another process"
-        fix = "wait for it, stop it, or train under another name"
-        return InputError.at(self.folder, f"is being written by {who}", "one writer per run", fix)
+            return "another process"

@@ -1,7 +1,8 @@
 """train --clean: judges trained on halves find the exchanged captions; the command resumes from any point."""
 
-import csv
 import itertools
+import os
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -12,14 +13,8 @@ import pytest
 from PIL import Image
 from sklearn.metrics import roc_auc_score
 
-from coder_core.ablation.cleaning import (
-    Cleaned,
-    judge_runs,
-    read_cleaning,
-    without_wrong_pairs,
-    write_reviews,
-)
-from coder_core.ablation.results import _found, collect
+from coder_core.ablation.cleaning import judge_runs, read_cleaning, without_wrong_pairs, write_reviews
+from coder_core.ablation.results import Cleaned, _found, collect
 from coder_core.ablation.rows import AblationTable, Row
 from coder_core.api import open_run
 from coder_core.api.data_quality import cross_fitted, error_probability, small_losses
@@ -30,13 +25,13 @@ from coder_core.data.reviews import CLEANING, Review, append_review, read_review
 from coder_core.evaluate import main as evaluate
 from coder_core.model.run_towers import open_towers
 from coder_core.runs.load import read_config
-from coder_core.runs.status import read_status
+from coder_core.runs.status import RunLock, read_status
 from coder_core.train import main
 from coder_core.training.launch import start_run
 from coder_core.training.prepare import Inputs, prepare
 from coder_core.training.reviewed import apply_reviews, named_reviews, reviews_of_run
 from tests.support.run_folders import COLOURS as PAINTS
-from tests.support.tiny_runs import changed, newest_state, quiet, tiny_config
+from tests.support.tiny_runs import changed, newest_state, printed, quiet, tiny_config
 from tests.support.tiny_towers import write_tiny_clip
 from tests.support.tower_runs import tower_config
 
@@ -67,7 +62,7 @@ def write_told_data(folder, captions):
 def write_painted_data(folder):
     """Write 36 train and 6 dev pictures of two colours, with three captions each that name both."""
     folder.mkdir()
-    names, rows = ("red", "blue", "lime", "gold", "teal", "navy", "pink"), [("image", "caption", "split")]
+    names, lines = ("red", "blue", "lime", "gold", "teal", "navy", "pink"), ["image,caption,split"]
     scenes = np.random.default_rng(0).permutation(list(itertools.permutations(range(7), 2))).tolist()
     for number, (above, below) in enumerate(scenes):
         picture = Image.new("RGB", (32, 32), PAINTS[above])
@@ -75,9 +70,8 @@ def write_painted_data(folder):
         picture.save(folder / f"{number}.png")
         for way in ("{} {}", "a {} {}", "{} on {}"):
             caption = way.format(names[above], names[below])
-            rows.append((f"{number}.png", caption, "train" if number < 36 else "dev"))
-    with (folder / "captions.csv").open("w", newline="") as file:
-        csv.writer(file).writerows(rows)
+            lines.append(f"{number}.png,{caption},{'train' if number < 36 else 'dev'}")
+    (folder / "captions.csv").write_text("\n".join(lines))
     return folder
 
 
@@ -123,10 +117,16 @@ def judged(tmp_path_factory):
     return root, config
 
 
-def test_cleaning_drops_most_exchanged_captions_and_few_others(judged, tmp_path):
-    (root, config), wrong = judged, wrong_rows(5)
-    for folder in halves(root):
+@pytest.fixture
+def copied(judged, tmp_path):
+    """Copy the judges to `tmp_path`; the configuration of their run."""
+    for folder in halves(judged[0]):
         shutil.copytree(folder, tmp_path / folder.name)
+    return judged[1]
+
+
+def test_cleaning_drops_most_exchanged_captions_and_few_others(copied, tmp_path):
+    config, wrong = copied, wrong_rows(5)
     assert main([*command(config, tmp_path), "--no-keep-judges"]) == 0
     assert not any(folder.exists() for folder in halves(tmp_path))
     assert np.isnan(read_cleaning(tmp_path / "mine").seconds), "its judges are gone"
@@ -143,10 +143,8 @@ def test_cleaning_drops_most_exchanged_captions_and_few_others(judged, tmp_path)
     assert main(command(changed(config, wrong_captions=0.0), tmp_path)) == 1, "and with wrong captions"
 
 
-def test_judges_of_a_second_round_train_on_the_pairs_that_the_first_kept(judged, tmp_path):
-    (root, config), wrong = judged, wrong_rows(5)
-    for folder in halves(root):
-        shutil.copytree(folder, tmp_path / folder.name)
+def test_judges_of_a_second_round_train_on_the_pairs_that_the_first_kept(copied, tmp_path):
+    config, wrong = copied, wrong_rows(5)
     assert main([*command(config, tmp_path), "--clean-rounds=2"]) == 0
     first, captions = tmp_path / "mine-cleaned.jsonl", []
     dropped = {review.caption for review in read_reviews(first).all}  # all captions are different
@@ -187,16 +185,17 @@ def test_pairs_are_weighted_by_their_probability_of_being_right(judged, tmp_path
 
 
 def test_cleaning_continues_after_one_judge_with_one_caption_per_image(tmp_path):
-    values = VALUES | {"epochs": 20, "batch_size": 12, "warmup_steps": 20}
+    values = VALUES | {"epochs": 30, "batch_size": 40, "warmup_steps": 32}
     config = tiny_config(write_told_data(tmp_path / "data", 1), "mine", **values)
-    train_judges(config, tmp_path, ["half"])
-    first, people = newest_state(tmp_path / "mine-half").fingerprint, tmp_path / "people.jsonl"
+    people, again = tmp_path / "people.jsonl", command(config, tmp_path)
     append_review(people, Review("elsewhere.jpg", "a dog", "wrong-caption", "anna"))
-    assert (
-        main([*command(config, tmp_path), f"--reviews={people}"]) == 0
-    )  # trains the other judge in a process
+    train_judges(changed(config, reviews=str(people)), tmp_path, ["half"])
+    first = newest_state(tmp_path / "mine-half").fingerprint
+    assert main(again) == 1, "the other judge would train without reviews"
+    assert main([*again, f"--reviews={people}"]) == 0, "trains the other judge in a process"
     assert newest_state(tmp_path / "mine-half").fingerprint == first
-    assert read_config(tmp_path / "mine-other-half")[0].training.warmup_steps == 6, "a tenth of its steps"
+    trained = read_config(tmp_path / "mine-other-half")[0].training
+    assert (trained.batch_size, trained.warmup_steps) == (9, 12), "a quarter of 37, a tenth of 120"
     table, wrong = cross_fitted(*map(open_run, halves(tmp_path))), wrong_rows(1)
     assert roc_auc_score(wrong[table["caption"]], table["score"]) > 0.8
     reviews = read_reviews(tmp_path / "mine-cleaned.jsonl")
@@ -213,6 +212,10 @@ def test_cleaning_continues_after_one_judge_with_one_caption_per_image(tmp_path)
     assert main(shared) == 0
     assert read_config(tmp_path / "other-s5")[0].data.reviews == str(tmp_path / "mine-cleaned.jsonl")
     assert not (tmp_path / "other-s5-half").exists()
+    config = changed(config, epochs=1, clean=True, clean_judges=str(tmp_path / "mine"), reviews="first")
+    second = judge_runs(config, tmp_path / "mine", "-2")[0]
+    assert (second.folder.name, second.config.data.reviews) == ("mine-half-2", "first")
+    assert second.config.training.epochs == 30, "of the named run"
 
     # the row of a table has the judges' precision and recall, and includes their training time
     table = AblationTable("mine", "mine", (Row("other", "other"),), "other")
@@ -236,10 +239,8 @@ def test_judges_inherit_the_runs_settings_and_second_round_names_end_in_2(judged
         assert not judge.config.cleaning.clean
 
 
-def test_shared_judges_are_kept_and_used_as_they_are_and_later_reviews_by_people_win(judged, tmp_path):
-    (root, config), people = judged, tmp_path / "people.jsonl"
-    for folder in halves(root):
-        shutil.copytree(folder, tmp_path / folder.name)
+def test_shared_judges_are_kept_and_used_as_they_are_and_later_reviews_by_people_win(copied, tmp_path):
+    config, people = copied, tmp_path / "people.jsonl"
     file = Path(without_wrong_pairs(changed(config, clean=True), tmp_path, quiet()).data.reviews)
     pair = read_reviews(file).all[0].pair
     append_review(people, Review(*pair, "label-right", "anna"))
@@ -257,6 +258,22 @@ def test_shared_judges_are_kept_and_used_as_they_are_and_later_reviews_by_people
             without_wrong_pairs(changed(shared, clean_weigh=key == "seed", **{key: value}), tmp_path, quiet())
 
 
+def test_commands_with_the_same_judges_take_turns(copied, tmp_path):
+    own, console = changed(copied, clean=True), quiet()
+    shared = replace(changed(own, clean_judges=str(tmp_path / "mine")), name="other")
+    with RunLock(tmp_path / "mine", tmp_path / "logs" / "mine-cleaned.lock") as held:
+        with pytest.raises(InputError, match=f"mine: .* process {os.getpid()} "):
+            without_wrong_pairs(own, tmp_path, quiet())
+        console.file.flush = held.__exit__  # frees the lock at the first line
+        without_wrong_pairs(shared, tmp_path, console)
+    assert f"waiting: {tmp_path / 'mine'} is being written by process {os.getpid()} " in printed(console)
+
+
+def test_the_reason_of_a_failed_judge_is_named(judged, tmp_path, capsys):
+    assert main([*command(judged[1], tmp_path), "--batch-size=1000"]) == 1
+    assert re.search(r"mine-half: .*--batch-size: .* 1000.*mine-half\.log", capsys.readouterr().err)
+
+
 def test_copies_of_a_pair_are_left_out_only_together_and_every_file_names_its_rule(judged, tmp_path):
     pairs = [("a", "x"), ("a", "x"), ("b", "y"), ("b", "y")]
     table = pd.DataFrame({"pair": pairs, "probability": [0.9, 0.1, 0.9, 0.8], "judge": "half"})
@@ -268,6 +285,13 @@ def test_copies_of_a_pair_are_left_out_only_together_and_every_file_names_its_ru
         assert (review.image, review.verdict) == (("b", "wrong-caption") if name == "file" else ("a", "none"))
         tags.add(review.tags)
     assert len(tags) == 2
+    console, people = quiet(), tmp_path / "people"
+    append_review(people, Review("b", "", "label-right", "anna"))
+    append_review(people, Review("c", "z", "too-vague", "anna"))
+    more = pd.DataFrame({"pair": [("c", "z"), ("d", "z")], "probability": [0.2, 0.9], "judge": "half"})
+    config = changed(judged[1], reviews=str(people))
+    write_reviews(tmp_path / "all", pd.concat([table, more], ignore_index=True), config, console)
+    assert "left out: 1 of 6, given less weight: 1;" in printed(console)
     assert _found([Cleaned(1.0, np.nan, 0.0), Cleaned(1.0, 90.0, 80.0)]) is None, "one left nothing out"
 
 
