@@ -9,7 +9,7 @@ import tyro
 
 from coder_core.config.split_name import SplitName
 from coder_core.console.faults import Fault, stop_on_errors
-from coder_core.console.output import open_console, say
+from coder_core.console.output import open_console, print_faults, say
 from coder_core.console.plain_files import check_file, check_folder
 from coder_core.console.progress import watching
 from coder_core.console.runner import command
@@ -68,7 +68,8 @@ def main(arguments: list[str]) -> int:
         from coder_core.data.reviews import Reviews, read_reviews
         from coder_core.embedding.exports.triplets import Mining, write_triplets
 
-        reviews = Reviews(()) if parsed.reviews is None else read_reviews(parsed.reviews)
+        reviews = Reviews() if parsed.reviews is None else read_reviews(parsed.reviews)
+        print_faults(console, reviews.faults)
         mining = Mining(parsed.negatives, parsed.ranks, parsed.margin, parsed.seed)
         with watching(console, f"writing {path}") as progress:
             report = write_triplets(parsed.run, parsed.split, path, parsed.form, mining, reviews, progress)

@@ -11,7 +11,7 @@ import tyro
 
 from coder_core.config.split_name import SplitName
 from coder_core.console.faults import Fault, stop_on_errors
-from coder_core.console.output import open_console, say
+from coder_core.console.output import open_console, print_faults, say
 from coder_core.console.plain_files import MISSING_RUN, check_new_file
 from coder_core.console.runner import command
 
@@ -68,9 +68,11 @@ def main(arguments: list[str]) -> int:
 
     from coder_core.api import open_run
     from coder_core.api.report import Gate, gather, judge, render
-    from coder_core.data.reviews import read_reviews
+    from coder_core.data.reviews import Reviews, read_reviews
 
     console, verdict = open_console(), None
+    reviews = Reviews() if parsed.reviews is None else read_reviews(parsed.reviews)
+    print_faults(console, reviews.faults)
     with console.status("gathering the report"):
         runs = [open_run(folder) for folder in parsed.runs]
         if gated:
@@ -81,7 +83,7 @@ def main(arguments: list[str]) -> int:
             parsed.split,
             question=parsed.question,
             command=shlex.join([*PROGRAM.split(), *arguments]),
-            reviews=None if parsed.reviews is None else read_reviews(parsed.reviews),
+            reviews=reviews,
             positives=parsed.positives,
             verdict=verdict,
         )

@@ -42,6 +42,8 @@ MAY_BE_EMPTY = ("caption", "note")
 LONGEST_LINE = 1 << 17  # bytes
 EXPECTED = "a line as docs/data.md describes it (section 12)"
 _WEIGHT = re.compile(r"weight ([01]\.\d+)")
+_ESCAPE = re.compile("u[0-9a-f]{0,4}")  # a cut \\u00e9
+_UTC = re.compile(r"\d{4}-[01]\d-[0-3]\dT[0-2]\d:[0-5]\d:[0-6]\d(\.\d+)?Z")
 _UNNAMED = re.compile(r"(?:image )?(\d+)")
 
 Pair = tuple[str, str]
@@ -208,7 +210,8 @@ def judge_split(
 def read_reviews(path: Path) -> Reviews:
     """Read a file of reviews. A link is followed, with a note.
 
-    A line that was cut off when its writer was stopped is left out with a warning, also in the middle of the file.
+    A line that was cut off when its writer was stopped is left out with a warning, also in the middle of the file. A
+    copy of an earlier line has no effect.
     InputError: the file is missing or too large, or has invalid lines, of which up to 20 are named.
     """
     faults: list[Fault] = []
@@ -225,7 +228,8 @@ def read_reviews(path: Path) -> Reviews:
 def parse_reviews(content: bytes, file: str, faults: Sequence[Fault] = ()) -> Reviews:
     """Parse the content of a file; errors as for `read_reviews`, located in `file`."""
     errors: list[Fault] = []
-    notes, documents, reviews = list(faults), [], []
+    notes, reviews = list(faults), list[Review]()
+    documents: dict[str, dict[str, Any]] = {}
     undone: set[str] = set()
     for number, line in enumerate(content.removeprefix(codecs.BOM_UTF8).split(b"\n"), 1):
         if not (line := line.strip()):
@@ -233,20 +237,23 @@ def parse_reviews(content: bytes, file: str, faults: Sequence[Fault] = ()) -> Re
         where = f"{file} line {number}"
         try:
             document = _document(line)
-            if "undo" in document:
+            review = None if "undo" in document else _review(document)
+            earlier = documents.setdefault(document["id"], document)
+            if earlier != document:
+                raise ValueError(f"key id: {shown(document['id'])} is in an earlier line with other contents")
+            if review is None:
                 undone.add(document["undo"])
-            else:
-                reviews.append(_review(document))
-            documents.append(document)
+            elif earlier is document:
+                reviews.append(review)
         except ValueError as error:
             if _is_cut(line):
-                problem = "is left out: it is incomplete, because its writer was stopped"
+                problem = "is left out: it ends before its JSON object does, as if its writer was stopped"
                 notes.append(Fault(where, problem, "a JSON object", "give the verdict again", "warning"))
             elif len(errors) < MOST_FAULTS_SHOWN:
                 errors.append(Fault(where, str(error), EXPECTED, "fix the line, or remove it"))
     if errors:
         raise InputError(errors)
-    return Reviews(tuple(reviews), frozenset(undone), tuple(documents), tuple(notes))
+    return Reviews(tuple(reviews), frozenset(undone), tuple(documents.values()), tuple(notes))
 
 
 def append_review(path: Path, review: Review) -> None:
@@ -275,7 +282,7 @@ def merge(files: Sequence[Reviews]) -> str:
             if lines.setdefault(document["id"], document) != document:
                 problem = "is in two files with different contents"
                 raise InputError.at(f"id {shown(document['id'])}", problem, fix="remove one of the two lines")
-        ids = list(dict.fromkeys(document["id"] for document in reviews.lines))
+        ids = [document["id"] for document in reviews.lines]
         for k, line in enumerate(ids):  # keeps the order even if a clock went back
             order.add(line, *ids[max(k - 1, 0) : k])
     try:
@@ -319,13 +326,13 @@ def _append(path: Path, record: Mapping[str, Any]) -> None:
 
 
 def _is_cut(line: bytes) -> bool:
-    """True if a line was cut off before its end, perhaps after a brace in its note."""
-    if not line.endswith(b"}"):
-        return True
+    """True if a line is only the beginning of a JSON object, perhaps up to a brace in its note."""
     try:
-        json.loads(line)
+        json.loads(line.decode(errors="replace"))
     except json.JSONDecodeError as error:
-        return error.pos >= len(error.doc) or error.msg.startswith("Unterminated string")
+        rest = error.doc[error.pos :]
+        ended = not rest or error.msg.startswith("Unterminated string") or _ESCAPE.fullmatch(rest)
+        return bool(ended) and line.startswith(b"{")
     except (ValueError, RecursionError):
         pass
     return False
@@ -372,5 +379,7 @@ def _check_text(key: str, value: Any) -> None:
         raise ValueError(f"key {key}: is {shown(repr(value))}, not a string")
     if not least <= len(value) <= LONGEST[key]:
         raise ValueError(f"key {key}: has {len(value):,} characters, not {least} to {LONGEST[key]:,}")
+    if key == "time" and not _UTC.fullmatch(value):
+        raise ValueError(f"key time: is {shown(value)}, not in UTC as 2026-11-22T17:40:12Z")
     if holds_half_character(value):
         raise ValueError(f"key {key}: contains half a character (a lone surrogate)")

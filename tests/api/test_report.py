@@ -31,12 +31,15 @@ def test_the_report_is_one_file_with_all_changes(folders, tmp_path, capsys, comp
     out, judged, reviews = tmp_path / "report.html", tmp_path / "<i>.tsv", tmp_path / "reviews.jsonl"
     first, second = map(open_run, folders)
     append_review(reviews, Review(*ReviewedSplit.of(second, "dev").pair(1, 7), "wrong-caption", "anna <b>"))
+    reviews.write_text(f'{reviews.read_text()}{{"version')
     judged.write_text("1.png#0\t2.png\n")
     arguments = [*map(str, folders), "--split", "dev", "--out", str(out)]
     assert main([*arguments, "--reviews", str(reviews), "--positives", str(judged)]) == 0
     source = out.read_text()
     page, sentence = html.unescape(source), gain_in_words(first, second, "dev")
-    assert sentence[:60] in " ".join(capsys.readouterr().out.split())
+    printed = " ".join(capsys.readouterr().out.split())
+    assert sentence[:60] in printed
+    assert f"{reviews} line 2: " in printed
     counts = compare(first, second, "dev").query("direction == 't2i'")["outcome"].value_counts()
     facts = f"{second.metrics['dev']['rsum']:.1f}<br>", f"{counts['fixed']:,} captions"
     for fact in (sentence, *facts, "python -m coder_core.report"):

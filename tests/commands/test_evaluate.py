@@ -139,9 +139,12 @@ def test_metrics_by_reviewed_labels_are_printed_beside_the_others(runs, tmp_path
     owner = keys[split.image_of_text[wrong]]
     append_review(file, Review(owner, split.captions[wrong], "wrong-caption", "anna"))
     append_review(file, elsewhere)
+    with file.open("a") as reviews:
+        reviews.write('{"version\n{"version\n')  # lines 4 and 5
     reviewed = rows_of(tmp_path, *command, output=capsys)[str(runs[0])]
     text = printed(capsys)
     assert "wrong: 1, other matches: 1, verdicts on pairs outside this split: 1" in text
+    assert all(f"{file} line {number}: " in text for number in (4, 5))
     assert all(f"{reviewed[f'{way}_reviewed_mrr']:.1f}/" in text for way in ("i2t", "t2i"))
     assert {key: reviewed[key] for key in labels} == labels, "the labels' metrics stay"
     document = json.loads((tmp_path / "out.json").read_text())

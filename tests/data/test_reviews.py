@@ -34,8 +34,11 @@ def test_a_reviewers_last_verdict_counts_and_undo_restores_the_previous_one(tmp_
     assert read_reviews(path).verdicts == {PAIR: "wrong-caption"}
     append_undo(path, first.id, "anna")
     assert read_reviews(path).verdicts == {}
-    assert len(path.read_text().splitlines()) == 4, "undoing removes nothing"
+    lines = path.read_bytes().splitlines(keepends=True)
+    assert len(lines) == 4, "undoing removes nothing"
     assert read_reviews(path).fingerprint() == module.parse_reviews(b"", "empty").fingerprint()
+    repeated = module.parse_reviews(lines[0] + lines[1] + lines[0], "r")
+    assert (len(repeated.all), repeated.verdicts) == (2, {PAIR: "too-vague"})
 
 
 def test_the_majority_of_reviewers_decides_and_the_last_breaks_ties(tmp_path):
@@ -103,16 +106,25 @@ def test_a_truncated_line_is_named_and_the_next_one_is_intact(tmp_path, cut):
     assert captions == ["a dog", *(["a cat"] if cut is None else []), "a bird"]
 
 
-def test_a_truncated_line_that_ends_in_a_brace_is_detected(tmp_path):
-    path = written(tmp_path / "r.jsonl", review(), Review("x.jpg", "a {cat}", "too-vague", "anna"))
-    path.write_bytes(path.read_bytes().partition(b"{cat}")[0] + b"{cat}")
-    reviews = read_reviews(path)
-    assert (len(reviews.all), [fault.place for fault in reviews.faults]) == (1, [f"{path} line 2"])
+def test_every_beginning_of_a_line_is_left_out_with_its_number():
+    texts = ("a dog", 'é\\ {cat}, ["😀"]', "a bird")
+    first, cut, last = (json.dumps(review(text).document()) for text in texts)
+    for end in range(1, len(cut)):
+        reviews = module.parse_reviews(f"{first}\n{cut[:end]}\n{cut[: end // 2 + 1]}\n{last}".encode(), "r")
+        assert [fault.place for fault in reviews.faults] == ["r line 2", "r line 3"]
+        assert [each.caption for each in reviews.all] == ["a dog", "a bird"]
 
 
 GOOD = review().document()
 OTHER = [
+    ("[", "JSON"),
+    ("]", "JSON"),
+    (json.dumps(GOOD) + ",", "JSON"),
+    (json.dumps(GOOD)[1:-3], "JSON"),
     ("[]}", "JSON"),
+    (GOOD | {"id": "first"}, "key id: 'first'"),
+    (GOOD | {"time": "yesterday"}, "key time: is 'yesterday'"),
+    (GOOD | {"time": "2026-11-22T17:40:12"}, "key time"),
     ("[" * 200_000 + "}", "200,001 bytes"),
     ("[" * 100_000 + "}", "JSON"),
     (GOOD | {"version": 2}, "version 2"),
@@ -133,7 +145,7 @@ OTHER = [
 
 @pytest.mark.parametrize(("line", "fact"), OTHER)
 def test_invalid_lines_are_refused_with_their_number(tmp_path, line, fact):
-    path = written(tmp_path / "r.jsonl", review())
+    path = written(tmp_path / "r.jsonl", Review("y.jpg", "a cat", "duplicate", "ben", id="first"))
     with path.open("a") as file:
         file.write((line if isinstance(line, str) else json.dumps(line)) + "\n")
     (fault,) = refusal(read_reviews, path).faults
@@ -211,7 +223,7 @@ def test_merging_keeps_every_line_once(tmp_path):
 
 def test_merging_keeps_the_order_of_each_file_if_the_clock_went_back(tmp_path):
     first, second, third = (
-        Review("x.jpg", "a dog", verdict, "anna", time=f"2026-01-01T{hour}:00:00Z")
+        Review("x.jpg", "a dog", verdict, "anna", time=f"2026-01-01T{hour:02}:00:00Z")
         for verdict, hour in (("duplicate", 11), ("too-vague", 10), ("wrong-caption", 9))
     )
     elsewhere = Review("y.jpg", "a cat", "duplicate", "ben", time="2026-01-01T10:30:00Z")

@@ -238,7 +238,7 @@ def _deviations(scores: ScoreTiles, texts: np.ndarray) -> np.ndarray:
 
 def add_reviewed_metrics(rows: Sequence[RunRow], reviews: Reviews, file: Path) -> list[Fault]:
     """Add the metrics on reviewed labels to those of every row; return notes on the file's contents."""
-    notes = {fault.found: fault for fault in reviews.faults}
+    notes: dict[str, Fault] = {}
     for row in rows:
         split, owner = row.split, row.split.image_of_text
         judged = judge_split(reviews.verdicts, split.image_names, split.captions, owner, split.n_images)
@@ -250,7 +250,7 @@ def add_reviewed_metrics(rows: Sequence[RunRow], reviews: Reviews, file: Path) -
         if judged.elsewhere:
             fact += f", verdicts on pairs outside this split: {judged.elsewhere:,}"
         notes[fact] = Fault(str(file), f"{fact}; fingerprint {reviews.fingerprint()[:12]}", severity="note")
-    return list(notes.values())
+    return [*reviews.faults, *notes.values()]
 
 
 def add_c_way_accuracy(

@@ -36,6 +36,7 @@ def mined(tmp_path_factory):
     split = ReviewedSplit.of(run, "dev")
     append_review(reviews, Review(*split.pair(2, 0), "also-matches", "anna"))
     append_review(reviews, Review(*split.pair(4, 4 * EACH), "wrong-caption", "anna"))
+    reviews.write_text(f'{reviews.read_text()}{{"version')
     owner, vectors = run.image_of_text("dev"), caption_vectors(CAPTIONS)
     usable = np.ones((IMAGES, len(owner)), bool)
     for image in range(IMAGES):
@@ -61,7 +62,9 @@ def numbered(mined, table, way):
 
 
 @pytest.mark.parametrize(("ranks", "margin"), [((1, 24), None), ((3, 12), None), ((1, 40), 0.1)])
-def test_negatives_come_from_the_rank_window_and_exclude_matches(mined, tmp_path, monkeypatch, ranks, margin):
+def test_negatives_come_from_the_rank_window_and_exclude_matches(
+    mined, tmp_path, monkeypatch, capsys, ranks, margin
+):
     """No negative is a likely match, a reviewed match or a duplicate."""
     monkeypatch.setattr(triplets, "QUERIES", 7)  # several blocks
     folder, reviews, run, usable = mined
@@ -69,6 +72,7 @@ def test_negatives_come_from_the_rank_window_and_exclude_matches(mined, tmp_path
     flags = ["--negatives", str(k), "--ranks", *map(str, ranks), "--reviews", str(reviews)]
     flags += [] if margin is None else ["--margin", str(margin)]
     assert export([str(folder), "--to", "triplets", str(tmp_path / "out"), *flags]) == 0
+    assert f"{reviews} line 3: " in capsys.readouterr().out
     report = json.loads((tmp_path / "out" / "triplets.json").read_text())
     owner, (v, w) = run.image_of_text("dev"), run.scoring("dev")
     scores = v @ w.T
