@@ -8,7 +8,6 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from coder_core.objectives.pairs import Negatives, as_list
 from coder_core.ops import full_precision
@@ -110,8 +109,9 @@ class _ScaledLogSum(torch.autograd.Function):
         return highest + total.log()
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        if torch.is_grad_enabled():  # once_differentiable would miss a gradient that reaches the scores alone
+            raise RuntimeError("DCL has no second derivative: call backward() or grad() without create_graph")
         powers, scale, total, of_negatives, weighted_scores = ctx.saved_tensors
         share = grad / total
         to_scores = powers * (share * scale)[:, None] if ctx.needs_input_grad[0] else None

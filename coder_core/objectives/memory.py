@@ -123,6 +123,6 @@ class CoupledBank(nn.Module):
         end = int(self.position) + len(images)
         newest = torch.arange(max(int(self.position), end - self.size), end, device=images.device)
         for ring, keys in ((self.images, images), (self.texts, texts), (self.image_ids, image_ids)):
-            ring[newest % self.size] = keys[len(keys) - len(newest) :]
+            ring[newest % self.size] = keys[len(keys) - len(newest) :].to(ring.dtype)
         self.position.fill_(end % self.size)
         self.filled.fill_(min(self.size, int(self.filled) + len(images)))

@@ -19,8 +19,10 @@ Every loss raises ValueError if shapes do not match, a value is not finite, or n
 """
 
 import copy
+import functools
 import math
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -34,14 +36,34 @@ from coder_core.objectives.prototype_guided import prototype_guided, prototype_l
 from coder_core.objectives.prototypes import Prototypes, pair_vectors
 from coder_core.objectives.teachers import against_teachers, teacher_loss
 from coder_core.objectives.triplet import triplet_hardest, triplet_sum
-from coder_core.ops import normalise, parallel
+from coder_core.ops import full_precision, normalise, parallel
 
 LARGEST_SCALE = 100.0  # of the logits; CLIP's training became unstable with a larger one
+
+Forward = TypeVar("Forward", bound=Callable[..., Tensor])
+
+
+def without_autocast(forward: Forward) -> Forward:
+    """Compute a module's `forward` in the precision of its arguments: autocast would round the scores to bfloat16.
+
+    >>> with torch.autocast("cpu", torch.bfloat16):
+    ...     without_autocast(lambda module, rows: rows @ rows.T)(nn.Identity(), torch.eye(1)).dtype
+    torch.float32
+    """
+
+    @functools.wraps(forward)
+    def wrapped(module: nn.Module, *args: Any, **named: Any) -> Tensor:
+        devices = (value.device.type for value in (*args, *named.values()) if isinstance(value, Tensor))
+        with torch.autocast(next(devices, "cpu"), enabled=False):
+            return forward(module, *args, **named)
+
+    return cast(Forward, wrapped)
 
 
 class PairLoss(nn.Module):
     """A loss of both directions of a batch: image to text and text to image."""
 
+    @without_autocast
     def forward(
         self,
         image_embeddings: Tensor,
@@ -52,11 +74,18 @@ class PairLoss(nn.Module):
         **named: Tensor | None,
     ) -> Tensor:
         """Return the mean loss of this process's pairs, (); `named`: further arguments of the loss's `per_pair`."""
-        anchors = pairs_of(image_embeddings, text_embeddings, image_ids)
+        new_id = self.new_id() if image_ids is None else 0
+        anchors = pairs_of(image_embeddings, text_embeddings, image_ids, new_id=new_id)
         pairs = len(anchors.images)
-        if weights is not None and weights.shape != (pairs,):
-            raise ValueError(f"weights are {tuple(weights.shape)}: give {pairs}, one for every pair")
+        if weights is not None:
+            if weights.shape != (pairs,):
+                raise ValueError(f"weights are {tuple(weights.shape)}: give {pairs}, one for every pair")
+            _check_finite("weights", weights[:, None])
         return self.per_pair(anchors, weights, **named).mean()
+
+    def new_id(self) -> int:
+        """Return the first of the image ids that a batch without ids gets."""
+        return 0
 
     def per_pair(self, anchors: Anchors, weights: Tensor | None) -> Tensor:
         """Return (B,) losses of this process's pairs, summed over both directions, times their weights."""
@@ -89,17 +118,21 @@ class TripletLoss(PairLoss):
 
 
 class LogitScale(nn.Module):
-    """Scale of the logits, exp(t), which starts at 1 / temperature and never exceeds 100 (CLIP: Radford et al. 2021)."""
+    """Scale of the logits, exp(t): 1 / temperature, or a learned one that starts there and never exceeds 100 (CLIP:
+    Radford et al. 2021). ValueError: temperature is not > 0, or a learned scale would start above 100."""
 
     def __init__(self, temperature: float, *, learn: bool) -> None:
         super().__init__()
-        if not temperature > 0:
-            raise ValueError(f"temperature must be > 0, got {temperature}")
-        self.log_scale = nn.Parameter(torch.tensor(-math.log(temperature)), requires_grad=learn)
+        if not temperature > 0 or (learn and temperature < 1 / LARGEST_SCALE):
+            least = f">= {1 / LARGEST_SCALE:g} if the scale is learned" if learn else "> 0"
+            raise ValueError(f"temperature must be {least}, got {temperature}")
+        start = torch.tensor(-math.log(temperature))
+        self.log_scale = nn.Parameter(start) if learn else nn.Buffer(start, persistent=False)
 
     def forward(self) -> Tensor:
         """Return the scale, ()."""
-        return self.log_scale.clamp(max=math.log(LARGEST_SCALE)).exp()
+        learned = self.log_scale.requires_grad
+        return (self.log_scale.clamp(max=math.log(LARGEST_SCALE)) if learned else self.log_scale).exp()
 
 
 class InfoNCELoss(PairLoss):
@@ -154,6 +187,10 @@ class CoderLoss(PairLoss):
         self.settings = DclSettings(**named, **settings)
         self.bank = CoupledBank(bank_size, dimension or 0) if bank_size else None
 
+    def new_id(self) -> int:
+        """Return an id above those in the bank."""
+        return 0 if self.bank is None else int(self.bank.image_ids.max()) + 1
+
     def per_pair(
         self,
         anchors: Anchors,
@@ -168,6 +205,8 @@ class CoderLoss(PairLoss):
             image_keys, text_keys: (B, D) keys of the same pairs from momentum encoders (`momentum_encoder`,
                 `update_momentum`), as in the paper. None uses the embeddings themselves, as XBM does (Wang et al. 2020).
         """
+        if self.bank is None and (image_keys is not None or text_keys is not None):
+            raise ValueError("image_keys and text_keys need a bank: give bank_size and dimension")
         keys = None if self.bank is None else self._keys(self.bank, anchors, image_keys, text_keys)
         return coupled_dcl(anchors, keys, self.settings, weights=weights).per_pair
 
@@ -178,13 +217,13 @@ class CoderLoss(PairLoss):
         if (image_keys is None) != (text_keys is None):
             raise ValueError("give the keys of both modalities, or of neither")
         if image_keys is not None and text_keys is not None:
-            of_twins = pairs_of(image_keys, text_keys, anchors.image_ids)
+            of_twins = pairs_of(image_keys, text_keys, anchors.image_ids, names=("image_keys", "text_keys"))
             images, texts = of_twins.images.detach(), of_twins.texts.detach()
         else:
             images, texts = anchors.images.detach(), anchors.texts.detach()
         _check_width(images, bank.images.shape[1])
         # A copy: backward() reads its slots, and the bank changes below.
-        keys = Keys(images, texts, copy.deepcopy(bank))
+        keys = Keys(images, texts, copy.deepcopy(bank).to(images.dtype))
         if self.training:
             bank.enqueue(*map(parallel.gather_rows, (images, texts, anchors.image_ids)))
         return keys
@@ -212,7 +251,8 @@ class BoostingLoss(PairLoss):
         """Return (B,) losses, times their weights; the teacher's (B, D′) embeddings are required and get no gradient."""
         if teacher_images is None or teacher_texts is None:
             raise ValueError("give teacher_images and teacher_texts, embeddings of the same pairs")
-        teacher = pairs_of(teacher_images.detach(), teacher_texts.detach(), anchors.image_ids)
+        names = "teacher_images", "teacher_texts"
+        teacher = pairs_of(teacher_images.detach(), teacher_texts.detach(), anchors.image_ids, names=names)
         losses = against_teachers(anchors, [teacher], self.loss)
         return losses if weights is None else losses * weights
 
@@ -245,14 +285,16 @@ class PrototypeLoss(nn.Module):
         bound = 1 / math.sqrt(dimension)  # as nn.Linear initialises its weights
         self.classifier = nn.Parameter(torch.empty(count, dimension).uniform_(-bound, bound))
 
+    @without_autocast
     def forward(self, image_embeddings: Tensor, text_embeddings: Tensor, pair_ids: Tensor) -> Tensor:
         """Return the pairs' mean loss, (), summed over both modalities. `pair_ids`: (B,) pair numbers, from 0."""
         anchors = pairs_of(image_embeddings, text_embeddings, pair_ids)
         _check_width(anchors.images, self.classifier.shape[1])
-        local = pair_vectors(anchors.images, anchors.texts)
-        logits = prototype_logits(
-            torch.cat([anchors.images, anchors.texts]), self.classifier, temperature=self.temperature
-        )
+        check_numbers("pair_ids", anchors.image_ids, 0, len(self.clusters.labels))
+        local = pair_vectors(anchors.images, anchors.texts).to(self.clusters.centroids.dtype)
+        samples = torch.cat([anchors.images, anchors.texts])
+        classifier = self.classifier.to(samples.dtype)
+        logits = prototype_logits(samples, classifier, temperature=self.temperature)
         loss = 0.0 * logits.sum()  # so that every parameter has a gradient from the start
         if self.clusters.ready:
             labels = self.clusters.assign(local).labels
@@ -271,6 +313,7 @@ class SampleWeights(nn.Module):
         self.kind = kind
 
     @torch.no_grad()
+    @without_autocast
     def forward(
         self, image_embeddings: Tensor, text_embeddings: Tensor, image_ids: Tensor | None = None
     ) -> Tensor:
@@ -289,26 +332,35 @@ def _check_width(embeddings: Tensor, dimension: int) -> None:
         )
 
 
-def pairs_of(images: Tensor, texts: Tensor, image_ids: Tensor | None = None) -> Anchors:
-    """Check and normalise a batch of pairs and gather those of all processes. ValueError: see the module's docstring.
+def pairs_of(
+    images: Tensor,
+    texts: Tensor,
+    image_ids: Tensor | None = None,
+    *,
+    new_id: int = 0,
+    names: tuple[str, str] = ("image_embeddings", "text_embeddings"),
+) -> Anchors:
+    """Check and normalise a batch of pairs and gather those of all processes; without ids they are numbered from
+    `new_id`. ValueError: see the module's docstring; it names the arguments by `names`.
 
     >>> pairs_of(torch.tensor([[3.0, 4.0], [0.0, 2.0]]), torch.eye(2)).images
     tensor([[0.6000, 0.8000],
             [0.0000, 1.0000]])
     """
     if images.ndim != 2 or images.shape != texts.shape:
-        shapes = f"image_embeddings are {tuple(images.shape)}, text_embeddings {tuple(texts.shape)}"
+        shapes = f"{names[0]} are {tuple(images.shape)}, {names[1]} {tuple(texts.shape)}"
         raise ValueError(f"{shapes}: give both as (pairs, dimension), row i of both being one pair")
-    for name, rows in (("image_embeddings", images), ("text_embeddings", texts)):
+    for name, rows in zip(names, (images, texts), strict=True):
         _check_finite(name, rows)
-    count, device = len(images), images.device
+    count, device, precision = len(images), images.device, torch.promote_types(images.dtype, texts.dtype)
     if image_ids is None:
-        image_ids = torch.arange(count, device=device) + parallel.rank() * count
+        image_ids = torch.arange(count, device=device) + new_id + parallel.rank() * count
     image_ids = torch.as_tensor(image_ids)
-    if image_ids.shape != (count,) or image_ids.is_floating_point():
+    if image_ids.shape != (count,) or image_ids.is_floating_point() or image_ids.dtype == torch.bool:
         kind = f"{image_ids.dtype} {tuple(image_ids.shape)}".removeprefix("torch.")
         raise ValueError(f"image_ids are {kind}: give {count} integers, one for every pair")
-    anchors = gather_anchors(normalise(images), normalise(texts), image_ids.to(device))
+    images, texts = (normalise(rows.to(precision)) for rows in (images, texts))
+    anchors = gather_anchors(images, texts, image_ids.to(device))
     ids = anchors.all_image_ids
     if not bool((ids != ids[:1]).any()):
         size = "one pair" if len(ids) == 1 else f"{len(ids)} pairs of one image"
@@ -317,11 +369,22 @@ def pairs_of(images: Tensor, texts: Tensor, image_ids: Tensor | None = None) -> 
     return anchors
 
 
+def check_numbers(name: str, numbers: Tensor, first: int, end: int) -> None:
+    """Raise ValueError if a number is below `first` or not below `end`.
+
+    >>> check_numbers("text_ids", torch.tensor([0, 3]), 0, 4)
+    """
+    if bool(((numbers < first) | (numbers >= end)).any()):
+        extent = f"{int(numbers.min())} to {int(numbers.max())}"
+        raise ValueError(f"{name} are {extent}: give numbers from {first} to {end - 1}")
+
+
 def _check_finite(name: str, rows: Tensor) -> None:
-    finite = torch.isfinite(rows).all(1)
+    finite = torch.isfinite(full_precision(rows).square().sum(1))  # a sum beyond float32 has no length
     if bool(finite.all()):
         return
     row = int((~finite).nonzero()[0])
     if rows.dtype == torch.float16 and not bool(rows.isnan().any()):
         raise ValueError(f"{name}, row {row}, overflowed float16: compute them in bfloat16 or float32")
-    raise ValueError(f"{name}, row {row}, is not finite: look at that sample, or lower the learning rate")
+    problem = "is too long" if bool(rows[row].isfinite().all()) else "is not finite"
+    raise ValueError(f"{name}, row {row}, {problem}: look at that sample, or lower the learning rate")

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from coder_core.objectives.combined_weights import combined_weights, shuffled
-from coder_core.objectives.modules import pairs_of
+from coder_core.objectives.modules import check_numbers, pairs_of, without_autocast
 from coder_core.objectives.neighbour_scores import ABSENT, neighbour_scores, sample_neighbours
 from coder_core.ops import parallel
 
@@ -100,8 +100,8 @@ class NeighbourWeights(nn.Module):
             combined_weights(kind, *torch.zeros(2, 1, 2), **settings)  # raise errors in the settings now
         if near.ndim != 2 or near.shape[0] != texts or not near.shape[1]:
             raise ValueError(f"neighbours are {tuple(near.shape)}: give a row for each of {texts} captions")
-        _check_numbers("neighbours", near, ABSENT, texts)
-        _check_numbers("image_of_text", owner, 0, images)
+        check_numbers("neighbours", near, ABSENT, texts)
+        check_numbers("image_of_text", owner, 0, images)
         if 0 < neighbours_of_neighbours < near.shape[1]:
             raise ValueError(
                 f"neighbours_of_neighbours is {neighbours_of_neighbours}: give 0, or at least {near.shape[1]}"
@@ -133,6 +133,7 @@ class NeighbourWeights(nn.Module):
         self.scored.fill_(True)
 
     @torch.no_grad()
+    @without_autocast
     def forward(self, image_embeddings: Tensor, text_embeddings: Tensor, text_ids: Tensor) -> Tensor:
         """Return (B,) weights of this process's pairs, without gradient; in training mode cache their embeddings.
 
@@ -140,7 +141,7 @@ class NeighbourWeights(nn.Module):
             image_embeddings, text_embeddings: (B, D).
             text_ids: (B,) integer numbers of the captions.
         """
-        _check_numbers("text_ids", text_ids, 0, len(self.image_of_text))
+        check_numbers("text_ids", text_ids, 0, len(self.image_of_text))
         anchors = pairs_of(image_embeddings, text_embeddings, self.image_of_text[text_ids])
         weights = self.pair_weights(text_ids) / self.scale
         if self.training:
@@ -167,9 +168,3 @@ class NeighbourWeights(nn.Module):
         """Return the random generator of a stream in an epoch."""
         seed = np.random.SeedSequence((self.seed, stream, epoch)).generate_state(1, np.uint64)[0]
         return torch.Generator().manual_seed(int(seed) % 2**63)
-
-
-def _check_numbers(name: str, numbers: Tensor, first: int, end: int) -> None:
-    if bool(((numbers < first) | (numbers >= end)).any()):
-        extent = f"{int(numbers.min())} to {int(numbers.max())}"
-        raise ValueError(f"{name} are {extent}: give numbers from {first} to {end - 1}")

@@ -62,7 +62,7 @@ def same_image_negatives(
 
     Args:
         query_ids: (Q,) image id of every query.
-        candidate_ids: (C,) image id of every candidate; below zero marks an empty bank slot, which is never a negative.
+        candidate_ids: (C,) image id of every candidate.
         keep_same_image: every candidate except the positive itself is a negative.
         positive_offset: the positive of query i is candidate i + positive_offset; None if the positives are not
             among the candidates, as with a bank. Only used with `keep_same_image`.
@@ -75,10 +75,9 @@ def same_image_negatives(
             [0, 0, 1],
             [1, 1, 0]], dtype=torch.int32)
     """
-    filled = candidate_ids >= 0
     if not keep_same_image:
-        return (query_ids[:, None] != candidate_ids[None, :]) & filled
-    negatives = filled.expand(len(query_ids), -1).clone()
+        return query_ids[:, None] != candidate_ids[None, :]
+    negatives = torch.ones_like(query_ids[:, None] == candidate_ids)
     if positive_offset is not None:
         negatives.diagonal(positive_offset).fill_(False)
     return negatives
@@ -93,17 +92,16 @@ def all_except_same_image(
 ) -> AllExcept:
     """List the entries that `same_image_negatives` leaves out, without comparing every query to every candidate.
 
-    >>> all_except_same_image(torch.tensor([7, 8]), torch.tensor([5, 8, 6, 7, -1]))
-    AllExcept(rows=tensor([0, 0, 1, 1]), columns=tensor([3, 4, 1, 4]))
+    >>> all_except_same_image(torch.tensor([7, 8]), torch.tensor([5, 8, 6, 7]))
+    AllExcept(rows=tensor([0, 1]), columns=tensor([3, 1]))
     """
     if keep_same_image:
         negatives = same_image_negatives(query_ids, candidate_ids, True, positive_offset=positive_offset)
         return AllExcept(*(~negatives).nonzero(as_tuple=True))
     ordered = query_ids.sort().values
     nearest = ordered[torch.searchsorted(ordered, candidate_ids).clamp_max(len(ordered) - 1)]
-    suspects = ((nearest == candidate_ids) | (candidate_ids < 0)).nonzero().squeeze(1)
-    ids = candidate_ids[suspects]
-    rows, columns = ((query_ids[:, None] == ids) | (ids < 0)).nonzero(as_tuple=True)
+    suspects = (nearest == candidate_ids).nonzero().squeeze(1)
+    rows, columns = (query_ids[:, None] == candidate_ids[suspects]).nonzero(as_tuple=True)
     return AllExcept(rows, suspects[columns])
 
 

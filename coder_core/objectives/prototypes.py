@@ -109,10 +109,11 @@ class Prototypes(nn.Module):
             self._seed(vectors)
             return
         assigned = self.assign(vectors) if assigned is None else assigned
-        old_labels = self.labels[pair_ids]
-        self.members.index_add_(0, old_labels.clamp_min(0), -(old_labels != NO_LABEL).long())
-        self.members.index_add_(0, assigned.labels, torch.ones_like(assigned.labels))
+        changed = pair_ids.unique()  # a sampler may repeat a pair in a batch
+        old_labels = self.labels[changed]
         self.labels[pair_ids] = assigned.labels
+        self.members.index_add_(0, old_labels.clamp_min(0), -(old_labels != NO_LABEL).long())
+        self.members.index_add_(0, self.labels[changed], torch.ones_like(changed))
         self.idle += len(vectors)
         self.idle[assigned.labels] = 0
         self._move(vectors, assigned.labels)

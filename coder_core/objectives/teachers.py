@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -57,7 +58,11 @@ def teacher_loss(
     losses = [forms[part] for part in parts]
     if len(losses) == 1:
         return losses[0]
-    return lambda *branches: (losses[0](*branches) + losses[1](*branches)) / 2
+    return partial(_mean_loss, losses)
+
+
+def _mean_loss(losses: Sequence[TeacherLoss], *branches: Any) -> Tensor:
+    return torch.stack([loss(*branches) for loss in losses]).mean(0)
 
 
 def against_teachers(

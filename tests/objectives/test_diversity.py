@@ -69,8 +69,8 @@ def test_diversity_matches_reference_loops(negatives_of, seed, epsilon, temperat
 
 
 def test_only_negatives_count_and_batch_and_bank_are_averaged_raw():
-    """Values at the positive, in own-image slots and in empty slots, even NaN, change nothing."""
-    mask = same_image_negatives(torch.tensor([5, 6]), torch.tensor([5, -1, 7, 8, 6]))
+    """Values at the positive and in slots of the anchor's image, even NaN, change nothing."""
+    mask = same_image_negatives(torch.tensor([5, 6]), torch.tensor([5, 5, 7, 8, 6]))
     scores = torch.rand(2, 5, generator=torch.Generator().manual_seed(0))
     spoiled = torch.where(mask, scores, float("nan"))
     for function in BOTH:

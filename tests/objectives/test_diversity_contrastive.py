@@ -94,10 +94,14 @@ def test_gradients_through_batch_bank_and_diversity(negatives_of, measure):
     assert gradcheck(losses, problem.leaves)
 
 
-def test_empty_banks_unit_diversity_and_non_negatives_change_nothing():
+def test_banks_without_negatives_unit_diversity_and_non_negatives_change_nothing():
     problem = random_problem(3)
-    problem.slot_ids = torch.full_like(problem.slot_ids, -1)
-    _, in_bank, diversity = batch_and_bank(problem, all_except_same_image)
+
+    def none_in_bank(ids, candidates, *others, **switches):
+        mask = same_image_negatives(ids, candidates, *others, **switches)
+        return mask if candidates is problem.ids else torch.zeros_like(mask)
+
+    _, in_bank, diversity = batch_and_bank(problem, none_in_bank)
     of_batch = problem.scores, all_except_same_image(problem.ids, problem.ids)
     assert torch.equal(diversity, anchor_diversity(of_batch))
     torch.testing.assert_close(in_bank, -torch.log1p(problem.bank_positives))

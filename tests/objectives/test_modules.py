@@ -29,6 +29,7 @@ PLAIN = {
     "sigmoid": (SigmoidLoss(0.5, -1.0), lambda *of: losses.pairwise_sigmoid(*of, scale=2.0, bias=-1.0)),
 }
 DCL_I = CoderLoss(0.2, diversity=None, weight_batch=1.0)
+BANKED = CoderLoss(bank_size=8, dimension=WIDTH)
 PLAIN["dcl-i"] = DCL_I, lambda *of: losses.diversity_contrastive(*of, temperature=0.2)
 
 
@@ -56,6 +57,47 @@ def test_losses_match_the_mean_of_loops_over_pairs_and_directions(name):
     half = module(images.bfloat16(), texts.bfloat16(), IMAGE_IDS)
     assert half.dtype == torch.float32
     assert half.item() == pytest.approx(sum(expected) / BATCH, rel=0.05, abs=0.05)
+    assert torch.equal(module(images, texts, IMAGE_IDS), module(images, texts, IMAGE_IDS - 2**62))
+    with torch.autocast("cpu", torch.bfloat16):
+        rounded = module(image_embeddings=images.float(), text_embeddings=texts.float(), image_ids=IMAGE_IDS)
+    assert rounded.item() == pytest.approx(sum(expected) / BATCH, rel=1e-5)
+
+
+@pytest.mark.parametrize("precision", [torch.bfloat16, torch.float32])
+def test_states_of_any_precision_take_embeddings_of_any_precision(precision):
+    """Without ids no slot of the bank shows an image of the batch; images and captions may differ in precision."""
+    images, texts = embeddings()
+    expected = [CoderLoss(bank_size=13, dimension=WIDTH).double() for _ in range(2)]
+    coder = CoderLoss(bank_size=13, dimension=WIDTH).to(precision)
+    for number in range(3):
+        values = expected[0](images, texts), expected[1](images, texts, torch.arange(BATCH) + 100 * number)
+        assert torch.equal(*values)
+        assert coder(images, texts.float()).item() == pytest.approx(values[0].item(), rel=0.02)
+    classes = PrototypeLoss(3, WIDTH, BATCH).to(precision)
+    assert [classes(images, texts, torch.arange(BATCH)).item() > 0 for _ in range(2)] == [False, True]
+
+
+def test_a_pair_repeated_in_a_batch_is_one_member_of_its_prototype():
+    module = PrototypeLoss(3, WIDTH, BATCH).double()
+    for numbers in (list(range(BATCH)), [0, 0, 1, 1, 2, 3, 4, 4], [7, 6, 5, 4, 4, 4, 0, 1]):
+        module(*embeddings(numbers[0]), torch.tensor(numbers))
+    labels = module.clusters.labels
+    assert torch.equal(module.clusters.members, torch.bincount(labels[labels >= 0], minlength=3))
+
+
+def test_a_fixed_temperature_is_exact_and_a_second_derivative_is_refused():
+    images, texts = embeddings()
+    expected = sum(
+        losses.info_nce(kept(row, mask), row[i], temperature=0.002)
+        for way in matrices(images, texts)
+        for i, (row, mask) in enumerate(zip(way, negatives(IDS, IDS), strict=True))
+    )
+    sharp = InfoNCELoss(0.002).double()
+    sharp.load_state_dict(InfoNCELoss(0.07).state_dict())
+    assert sharp(images, texts, IMAGE_IDS).item() == pytest.approx(expected / BATCH, rel=1e-5)
+    images.requires_grad_()
+    with pytest.raises(RuntimeError, match="create_graph"):
+        torch.autograd.grad(CoderLoss(diversity=None)(images, texts), images, create_graph=True)
 
 
 @pytest.mark.parametrize("diversity", ["std", "entropy"])
@@ -167,12 +209,18 @@ def test_gradients_reach_both_modalities_and_invalid_settings_are_refused():
         lambda: NeighbourWeights("diversity", NEAR, OWNER, 6, WIDTH, neighbours_of_neighbours=2),
         lambda: NeighbourWeights("diversity", NEAR, OWNER, 6, WIDTH)(*embeddings(), torch.arange(5, 13)),
         lambda: TripletLoss(-1),
+        lambda: InfoNCELoss(0.005, learn_scale=True),
+        lambda: TripletLoss()(*embeddings(), weights=torch.full((BATCH,), torch.nan)),
+        lambda: BANKED(*embeddings(), image_keys=embeddings()[0], text_keys=embeddings()[1].log()),
+        lambda: CoderLoss()(*embeddings(), image_keys=embeddings()[0], text_keys=embeddings()[1]),
+        lambda: PrototypeLoss(4, WIDTH, 8)(*embeddings(), torch.arange(BATCH) - 1),
         lambda: CoderLoss(bank_size=8, dimension=WIDTH + 1)(*embeddings()),
         lambda: PrototypeLoss(4, WIDTH + 1, 8)(*embeddings(), torch.arange(BATCH)),
-        lambda: CoderLoss(bank_size=8, dimension=WIDTH)(*embeddings(), image_keys=embeddings()[0]),
+        lambda: BANKED(*embeddings(), image_keys=embeddings()[0]),
     ):
         with pytest.raises(
-            ValueError, match=r"needs dimension|must be|made for|weights are|both modalities|give"
+            ValueError,
+            match=r"needs dimension|must be|made for|weights are|(weights|text_keys), row 0|both modalities|give",
         ):
             make()
 
@@ -185,6 +233,8 @@ def test_gradients_reach_both_modalities_and_invalid_settings_are_refused():
         (lambda i, t: (i[:1], t[:1]), "drop_last"),
         (lambda i, t: (i, t, torch.zeros(BATCH, dtype=torch.long)), "8 pairs of one image"),
         (lambda i, t: (i, t, torch.zeros(BATCH)), "float32 (8,)"),
+        (lambda i, t: (i, t, torch.arange(BATCH) > 3), "bool (8,)"),
+        (lambda i, t: (i.float() * 1e20, t), "image_embeddings, row 0, is too long"),
         (lambda i, t: (i, t, [1, 2, 3]), "int64 (3,)"),
         (lambda i, t: (i, t, torch.arange(3)), "int64 (3,)"),
         (lambda i, t: (i, t.index_fill(0, torch.tensor([5]), torch.nan)), "text_embeddings, row 5"),

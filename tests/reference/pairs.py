@@ -6,16 +6,16 @@ Matrix = Sequence[Sequence[float]]
 
 
 def negatives(query_ids, candidate_ids):
-    """The default: entries of another image, without empty slots (id −1)."""
-    return [[candidate >= 0 and candidate != query for candidate in candidate_ids] for query in query_ids]
+    """The default: entries of another image."""
+    return [[candidate != query for candidate in candidate_ids] for query in query_ids]
 
 
 def literal_negatives(query_ids, candidate_ids, positive_offset):
-    """As printed in the paper: everything but the positive itself and empty slots."""
+    """As printed in the paper: everything but the positive itself."""
     mask = []
     for row in range(len(query_ids)):
         positive = None if positive_offset is None else row + positive_offset
-        mask.append([candidate >= 0 and column != positive for column, candidate in enumerate(candidate_ids)])
+        mask.append([column != positive for column in range(len(candidate_ids))])
     return mask
 
 
