@@ -75,6 +75,9 @@ def main(arguments: list[str]) -> int:
     print_faults(console, reviews.faults)
     with console.status("gathering the report"):
         runs = [open_run(folder) for folder in parsed.runs]
+        if len({run.name for run in runs}) < len(runs):
+            for run in runs:
+                run.name = str(run.path)
         if gated:
             gate = Gate(recalls, parsed.gate_slices, parsed.gate_queries)
             verdict = judge(runs[0], runs[-1], parsed.split, gate)

@@ -5,10 +5,11 @@ import json
 import re
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from coder_core.api import compare, open_run
-from coder_core.api.report import gather, render
+from coder_core.api.report import gather, render, sections
 from coder_core.api.retrieval import gain_in_words, gains, judged_recall, judged_values, run_judgements
 from coder_core.api.reviews import Review, ReviewedSplit, append_review
 from coder_core.api.slices import slice_columns, slice_table, usual_slices
@@ -55,6 +56,7 @@ def test_the_report_is_one_file_with_all_changes(folders, tmp_path, capsys, comp
     sliced = page.partition("<h2>Slices</h2>")[2].partition("<h2>")[0]
     cells, columns = re.findall(r"<td.*?>(.*?)</td>", sliced, re.DOTALL), slice_columns(second, "dev")
     table = slice_table([first, second], "dev", "t2i", 1, usual_slices(columns), columns).head(14)
+    table = table.sort_values("excess", ascending=False, kind="stable")
     for column, name in ((4, "mrr_1"), (5, "ndcg10_1")):
         assert [float(cell) for cell in cells[column::7]] == table[name].round(1).tolist()
     row = "1 wrong-caption</td></tr><tr><th>reviewers</th><td>anna &lt;b&gt;"
@@ -78,6 +80,19 @@ def test_the_gain_in_words_matches_the_bootstrap(folders):
     change = np.subtract(*(100 * (of["t2i"][some] < 1).mean() for of in reversed(ranks)))
     sentence = gain_in_words(first, second, "dev", "t2i_r1", some)
     assert f"R@1 of second against that of first: {change:+.1f} (" in sentence
+
+
+@pytest.mark.parametrize(("excess", "high", "named"), [(1.2, 79, True), (1.2, 82, False), (0.9, 79, False)])
+def test_the_worst_slice_has_the_most_misses_and_is_named_only_beyond_noise(
+    folders, monkeypatch, excess, high, named
+):
+    values = {"label": ["A", "word “b”", "C"], "queries": 20, "excess": [0.7, excess, -0.3], "recall_0": 75.0}
+    values |= {"low_0": 60, "high_0": high, "mrr_0": 80.0, "ndcg10_0": 80.0}  # 75 + 1.2 / 20 is 81 %
+    monkeypatch.setattr(sections, "slice_table", lambda *_: pd.DataFrame(values))
+    report = gather([open_run(folders[0])], "dev")
+    [(_, table)] = next(section.blocks for section in report.sections if section.heading == "Slices")
+    assert table["slice"].tolist() == ["word “b”", "A", "C"]
+    assert [": word “b”, R@1 75.0 %" in sentence for sentence in report.short] == [True] * named
 
 
 def test_hostile_text_is_escaped_and_nothing_is_loaded(tmp_path):
@@ -126,6 +141,9 @@ def test_a_gate_fails_only_if_a_drop_exceeds_the_limit_beyond_noise(folders, tmp
     same = [folders[0], folders[0]]
     assert verdict(same, tmp_path, "--gate", "rsum=0")[0] == 0
     assert verdict(same, tmp_path, "--gate", "rsum=0.1")[0] == 1
+    namesakes = [write_run(tmp_path / root, "x", pictures=False) for root in "ab"]
+    document = verdict(namesakes, tmp_path, "--gate", "rsum=0")[1]
+    assert [document["first"], document["last"]] == list(map(str, namesakes))
     assert "<h2>Verdict</h2>" in (tmp_path / "report.html").read_text()
 
 

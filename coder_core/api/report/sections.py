@@ -41,8 +41,8 @@ queries, the captions of an image drawn together. Among equal scores, relevant d
 MOVED = """Queries by rank of their true match in the first run (rows) and in the last (columns). Below the diagonal,
 green, the last run ranks it higher."""
 FAILURES = """Captions as queries. Left, in green: the image that belongs to the caption. Right: the best-ranked other image."""
-SLICED = """Groups of captions by content, those with the most misses beyond the expected ones first. Slices are ordered
-by one half of the images; all numbers come from the other half, with 95% intervals over images: R@1, MRR
+SLICED = """Groups of captions by content: those with the most misses beyond the expected ones on one half of the images.
+The order of the rows and all numbers come from the other half, with 95% intervals over images: R@1, MRR
 and nDCG@10 of the last run in percent, text→image. """
 NOISE = "A gain whose interval contains zero may be noise."
 CLUSTERED = """The largest prototypes of the last run: size in pairs, share of pairs whose image and caption fall
@@ -81,7 +81,11 @@ def gather(
         *_graded(runs, split),
         *([] if changes is None else [Section("What changed", MOVED, _moved(first, last, split, changes))]),
         Section("Typical failures", FAILURES, list(_failures(last, split, changes))),
-        Section("Slices", SLICED + (NOISE if "gain" in slices else ""), [("table", slices.head(SLICES))]),
+        Section(
+            "Slices",
+            SLICED + (NOISE if "gain" in slices else ""),
+            [("table", slices.round({"excess misses": 1}))],
+        ),
         *_clusters(last, split),
         *_ambiguity(last, split),
     ]
@@ -110,17 +114,16 @@ def gather(
 
 
 def _short(changes: pd.DataFrame | None, slices: pd.DataFrame, name: str) -> Iterator[str]:
-    """Yield sentences on queries that moved, and on the worst slice."""
+    """Yield sentences on queries that moved, and on the worst slice if it has a miss too many, beyond noise."""
     if changes is not None:
         counts = changes[changes["direction"] == "t2i"]["outcome"].value_counts()
         fixed, broken = (int(counts.get(outcome, 0)) for outcome in ("fixed", "broken"))
         yield f"{fixed:,} captions rank their image first only in the last run, {broken:,} only in the first."
-    worst = slices[slices["excess misses"] > 0].head(1)
-    for label, _, excess, recall in worst.iloc[:, :4].itertuples(index=False, name=None):
-        yield (
-            f"The worst slice of {name} is “{label}”: R@1 {recall[0]:.1f} %, {excess:.0f} more misses than its overall "
-            "recall predicts (on images that were not used to choose the slice)."
-        )
+    for label, queries, excess, (recall, low, high) in slices.iloc[:1, :4].itertuples(index=False, name=None):
+        if excess >= 1 and high < recall + 100 * excess / queries:
+            misses = f"{excess:.0f} more {'miss' if round(excess) == 1 else 'misses'} than its overall recall predicts"
+            interval = f"95% interval {low:.1f} to {high:.1f}"
+            yield f"The worst slice of {name}: {label}, R@1 {recall:.1f} % ({interval}), {misses}."
 
 
 def _data(run: Run, split: str) -> dict[str, str]:
@@ -234,12 +237,14 @@ def _failures(run: Run, split: str, changes: pd.DataFrame | None) -> Iterator[tu
 
 
 def _slices(runs: Sequence[Run], split: str) -> pd.DataFrame:
-    """Return slice, queries, excess misses, R@1 with its interval, MRR and nDCG@10 of the last run, and any gain."""
+    """Return slice, queries, excess misses, R@1 with its interval, MRR and nDCG@10 of the last run, and any gain; the
+    slice with the most excess misses first."""
     columns = slice_columns(runs[-1], split)
-    table = slice_table(runs, split, "t2i", 1, usual_slices(columns), columns)
+    table = slice_table(runs, split, "t2i", 1, usual_slices(columns), columns).head(SLICES)
+    table = table.sort_values("excess", ascending=False, kind="stable")
     last = len(runs) - 1
     shown = table[["label", "queries"]].rename(columns={"label": "slice"})
-    shown["excess misses"] = table["excess"].round(1)
+    shown["excess misses"] = table["excess"]
     if not len(table):
         return shown.assign(**{"R@1": [], "MRR": [], "nDCG@10": []})
     numbers = {"R@1": (f"recall_{last}", f"low_{last}", f"high_{last}")}
