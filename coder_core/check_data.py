@@ -8,7 +8,6 @@ it also checks every picture and compares all pictures and captions with each ot
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
@@ -87,29 +86,23 @@ def main(arguments: list[str]) -> int:
         fix = "to judge captions, name two runs that trained on complementary halves"
         raise InputError.at(parsed.path, f"is not a run, but a second run, {parsed.other}, is given", fix=fix)
     from coder_core.data.captioned.layouts import holds_pictures_only
-    from coder_core.data.survey import Survey, describe, survey
-    from coder_core.demo import DEMO_FOLDER, make_demo
+    from coder_core.data.survey import describe, survey
+    from coder_core.model.splits import data_folder
 
-    path = parsed.path
-    try:
-        if str(path) == "demo" and not path.exists():
-            path = make_demo(Path(os.environ.get("CODER_DEMO", DEMO_FOLDER)))
-        reading = parsed.reading
-        is_named = reading.format != "auto" or reading.image_column or reading.caption_column
-        of_pictures = bool(is_named) or holds_pictures_only(path, parsed.pictures)
-        with watching(open_console(stderr=True), "pictures" if of_pictures else "", rate=True) as progress:
-            result = survey(
-                path,
-                reading=reading if of_pictures else None,
-                pictures=parsed.pictures,
-                word_vectors=parsed.word_vectors,
-                word_size=parsed.word_size,
-                word_threshold=parsed.word_threshold,
-                check_values=parsed.values,
-                progress=progress,
-            )
-    except InputError as error:  # only from making the built-in data; a survey collects its faults
-        result = Survey(faults=list(error.faults))
+    path, reading = data_folder(str(parsed.path)), parsed.reading
+    is_named = reading.format != "auto" or reading.image_column or reading.caption_column
+    of_pictures = bool(is_named) or holds_pictures_only(path, parsed.pictures)
+    with watching(open_console(stderr=True), "pictures" if of_pictures else "", rate=True) as progress:
+        result = survey(
+            path,
+            reading=reading if of_pictures else None,
+            pictures=parsed.pictures,
+            word_vectors=parsed.word_vectors,
+            word_size=parsed.word_size,
+            word_threshold=parsed.word_threshold,
+            check_values=parsed.values,
+            progress=progress,
+        )
     document = describe(result, parsed.batch_size)
     report = None
     if parsed.content:

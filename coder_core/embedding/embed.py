@@ -47,17 +47,11 @@ def embed_split(
     continues from there. Several processes of torchrun on one machine share the blocks; rank 0 writes the run. Returns
     the run folder, its metrics, and the warnings and notes; None in all other ranks.
 
-    Args:
-        root, name, split_name, overwrite: as for `import_run`.
-        batch_size: samples computed at once on a GPU; the CPU computes blocks of 32.
-        skip_broken: leave out pictures that cannot be read, with their captions.
-        notes: on the data, stored with the run.
-        tell: called with a sentence about the work that is continued.
-
-    Raises:
-        StoppedBySignalError: after SIGTERM, SIGHUP or Ctrl-C; finished work is kept.
-        InputError: pictures are broken and `skip_broken` is false (finished work is kept), another process does this
-            work, or the disk is full.
+    root, name, split_name, overwrite: as for `import_run`. batch_size: samples computed at once on a GPU; the CPU
+    computes blocks of 32. skip_broken: leave out pictures that cannot be read, with their captions. notes: on the data,
+    stored with the run. tell: called with a sentence about the work that is continued. Finished work is kept after
+    StoppedBySignalError (SIGTERM, SIGHUP or Ctrl-C) and InputError: pictures are broken and `skip_broken` is false,
+    another process does this work, or the disk is full.
     """
     run = import_folder(root, name, split_name, overwrite=overwrite)
     if run.exists():  # refuse another model before hours of work

@@ -75,13 +75,9 @@ class RegionFolder:
     ) -> list[Fault]:
         """Write the files of a split, continuing where an earlier call stopped; return warnings on pictures left out.
 
-        Args:
-            skip_broken: leave out pictures that cannot be read, with their captions.
-            tell: called with a sentence about the work that is continued.
-
-        Raises:
-            StoppedBySignalError: after SIGTERM, SIGHUP or Ctrl-C; finished work is kept.
-            InputError: broken pictures without `skip_broken` (finished work is kept), or a full disk.
+        skip_broken: leave out pictures that cannot be read, with their captions. tell: called with a sentence about the
+        work that is continued. Finished work is kept after StoppedBySignalError (SIGTERM, SIGHUP or Ctrl-C) and
+        InputError (broken pictures without `skip_broken`, or a full disk).
         """
         _check_names(split)
         plan = self._plan(split)

@@ -144,13 +144,8 @@ def put_pictures(
     progress: Callable[[int], None],
 ) -> dict[int, str]:
     """Compute blocks of pictures and return image → why it could not be read. Blocks with such images stay unfinished,
-    so that a repaired picture is read again.
-
-    Args:
-        prepare: called with one picture, in a worker process.
-        encode: called with a block; returns name → rows of its pictures that could be read.
-        progress: called with the number of pictures of every block.
-    """
+    so that a repaired picture is read again. `prepare` is called with one picture, in a worker process; `encode` with a
+    block, to return name → rows of its pictures that could be read; `progress` with the number of a block's pictures."""
     broken: dict[int, str] = {}
     try:
         for block in prepared_blocks(split, arrays.blocks, numbers, prepare, min(workers, len(numbers))):

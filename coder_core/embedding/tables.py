@@ -31,16 +31,11 @@ def read_table(
     pictures: Path | None = None,
 ) -> Embeddings:
     """Read a table by columns, named or else guessed from their titles and types; a note lists them. Rows with the same
-    picture are captions of one image; without a column of pictures, every row is an image.
+    picture are captions of one image; without a column of pictures, every row is an image. InputError: damage, a missing
+    column, vectors that are zero or differ in width, or an empty caption.
 
-    Args:
-        file: Parquet.
-        image_embeddings, text_embeddings: columns of lists of floats.
-        image_column, caption_column: columns of texts.
-        pictures: folder of the picture files; by default, if all paths are absolute and exist, their common folder.
-
-    Raises:
-        InputError: damage, a missing column, vectors that are zero or differ in width, or an empty caption.
+    file: Parquet. image_embeddings, text_embeddings: columns of lists of floats. image_column, caption_column: of texts.
+    pictures: folder of the picture files; by default, if all paths are absolute and exist, their common folder.
     """
     faults: list[Fault] = []
     content = open_parquet(file, faults, buffer_size=PIECE_BYTES)
