@@ -177,14 +177,12 @@ def _check_data(planned: Sequence[PlannedRun]) -> None:
     from coder_core.ablation.planning import state_of
     from coder_core.data.captioned.layouts import find_layout
     from coder_core.data.dataset import available_splits
-    from coder_core.model.splits import DEMO, data_folder
+    from coder_core.model.splits import data_folder
 
-    unfinished = (run.config for run in planned if state_of(run.folder) != "finished")
-    for data, tower in dict.fromkeys((config.data, config.towers.image_tower) for config in unfinished):
-        if data.data != DEMO and tower:
-            find_layout(data_folder(data.data), data, [])
-        elif data.data != DEMO:
-            available_splits(data_folder(data.data))
+    unfinished = [run.config for run in planned if state_of(run.folder) != "finished"]
+    for config in unfinished:
+        path = data_folder(config.data.data)
+        find_layout(path, config.data, []) if config.towers.image_tower else available_splits(path)
 
 
 def _print_plan(planned: Sequence[PlannedRun], split: str, threads: int, console: Console) -> None:

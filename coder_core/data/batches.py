@@ -26,11 +26,8 @@ ORDER, LEFT_OUT, AUGMENTED = 0, 1, 9  # random streams: the first per epoch, the
 
 @dataclass(frozen=True)
 class Batch:
-    """B pairs. Padded words are 0; `regions` beyond `region_lengths` are zero.
-
-    If an image tower encodes the pictures themselves, `regions` are their pixels and `region_lengths` the numbers of
-    local features that the tower returns.
-    """
+    """B pairs. Padded words are 0; `regions` beyond `region_lengths` are zero. If an image tower encodes the pictures
+    themselves, `regions` are their pixels and `region_lengths` the numbers of local features that the tower returns."""
 
     regions: Tensor  # (B, R, F) float32, or (B, 3, H, W) float32
     region_lengths: Tensor  # (B,) int64

@@ -214,11 +214,9 @@ def _features(
 
 
 def _gather_rows(file: FeatureFile, rows: np.ndarray, faults: list[Fault]) -> FeatureFile:
-    """Copy scattered rows of a features file into the cache, so that they can be memory-mapped.
-
-    An earlier copy is reused: copies are renamed into place, so an existing one is complete. InputError: the cache's
-    disk has too little room or cannot be written.
-    """
+    """Copy scattered rows of a features file into the cache, so that they can be memory-mapped. An earlier copy is
+    reused: copies are renamed into place, so an existing one is complete. InputError: the cache's disk has too little
+    room or cannot be written."""
     state, shape = file.path.stat(), (len(rows), *file.shape[1:])
     identity = (str(file.path.resolve()), state.st_size, state.st_mtime_ns, file.shape, file.dtype.str)
     key = hashlib.sha256(repr(identity).encode() + rows.astype("<i8").tobytes()).hexdigest()[:32]

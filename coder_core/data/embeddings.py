@@ -197,9 +197,6 @@ def check_names(folder: Path | None, names: list[str] | None) -> list[Fault]:
         return faults
     if not folder.is_dir():
         return [Fault(flag, "there is no such folder", "the folder of the pictures", "check the path")]
-    if names is None:
-        problem = "no ids name the picture files, so none can be shown"
-        return [Fault(flag, problem, "--ids with the file names", severity="warning")]
     return check_pictures(folder, names, asked=True)
 
 

@@ -178,11 +178,9 @@ def _position_in_file(array: np.ndarray) -> tuple[int, str]:
 
 def scan_values(file: FeatureFile, rows: tuple[int, int]) -> tuple[np.ndarray, list[Fault]]:
     """Read every value of rows[0]…rows[1] once, in pieces, and report NaN, Inf, values above 1e15 and all-zero rows.
-
     Works on bits: without the sign bit, a float's bits form an integer that grows with its magnitude. 0 is zero, and no
     finite number reaches the integer of Inf, so one integer maximum per region answers all questions. Returns (z, 2)
-    int64 pairs (row of the file, region) that are all zero, and the faults.
-    """
+    int64 pairs (row of the file, region) that are all zero, and the faults."""
     step, reader = max(1, SCAN_BYTES // file.row_bytes), FeatureRows(file.map())
     with ThreadPoolExecutor(SCAN_THREADS) as pool:
         pieces = [range(start, min(start + step, rows[1])) for start in range(*rows, step)]

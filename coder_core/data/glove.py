@@ -46,13 +46,10 @@ def read_word_vectors(
     counts: Sequence[int] | None = None,
     dimension: int | None = None,
 ) -> WordVectors:
-    """Read the vectors of `words` from a text file, line by line.
-
-    A word2vec header ("400000 300") is accepted. Words may contain spaces: lines are split from the right. The first
-    vector of a repeated word is used; "<pad>" and "<unknown>" get none. `counts` of the words give the coverage of
-    running text. InputError: the file is missing or not text, a line differs in width, the file's width is not
-    `dimension`, or a number is not finite.
-    """
+    """Read the vectors of `words` from a text file, line by line. A word2vec header ("400000 300") is accepted. Words
+    may contain spaces: lines are split from the right. The first vector of a repeated word is used; "<pad>" and
+    "<unknown>" get none. `counts` of the words give the coverage of running text. InputError: the file is missing or
+    not text, a line differs in width, the file's width is not `dimension`, or a number is not finite."""
     path = Path(path)
     rows = {word.encode(): row for row, word in enumerate(words) if word not in SPECIAL_WORDS}
     vectors: dict[int, np.ndarray] = {}

@@ -187,7 +187,8 @@ def check_pictures(folder: Path | None, names: list[str] | None, *, asked: bool)
     """Report unsafe picture names as errors; count missing pictures and links out of the folder in warnings."""
     if names is None:
         problem = "the data names no pictures, so none can be shown"
-        warning = Fault(str(folder), problem, "{split}_ids.txt with the file names", severity="warning")
+        expected = "{split}_ids.txt, or embed import --ids, with the file names"
+        warning = Fault(str(folder), problem, expected, severity="warning")
         return [warning] if asked else []
     unsafe = [(row, name, reason) for row, name in enumerate(names) if (reason := unsafe_reason(name))]
     faults = [

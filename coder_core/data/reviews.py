@@ -208,12 +208,9 @@ def judge_split(
 
 
 def read_reviews(path: Path) -> Reviews:
-    """Read a file of reviews. A link is followed, with a note.
-
-    A line that was cut off when its writer was stopped is left out with a warning, also in the middle of the file. A
-    copy of an earlier line has no effect.
-    InputError: the file is missing or too large, or has invalid lines, of which up to 20 are named.
-    """
+    """Read a file of reviews. A link is followed, with a note. A line that was cut off when its writer was stopped is
+    left out with a warning, also in the middle of the file. A copy of an earlier line has no effect. InputError: the
+    file is missing or too large, or has invalid lines, of which up to 20 are named."""
     faults: list[Fault] = []
     path = plain_file(Path(path), faults)
     try:

@@ -99,11 +99,9 @@ def part_images(n: int, share: float, seed: int, *, other: bool = False) -> np.n
 
 
 def compare_splits(splits: Sequence[Split]) -> list[Fault]:
-    """Compare every split with the first one, train, and return the faults.
-
-    A different feature size is an error, because one model reads all splits. Other numbers of regions or captions per
-    image are noted. An image in both train and another split is a warning: evaluation must not use training samples.
-    """
+    """Compare every split with the first one, train, and return the faults. A different feature size is an error,
+    because one model reads all splits. Other numbers of regions or captions per image are noted. An image in both train
+    and another split is a warning: evaluation must not use training samples."""
     faults = []
     for split in splits[1:]:
         train = splits[0]
@@ -148,10 +146,8 @@ def captions_checksum(captions: Sequence[str], image_of_text: np.ndarray, before
 
 def split_checksums(split: Split, progress: Progress = silent) -> dict[str, str]:
     """Return the sha256 (hex) of all of a split's "features" and of its "captions", by which a run recognises its data.
-
     The layout on disk does not matter. The checksum of the features is kept in $CODER_CACHE under the file's path,
-    size, times and inode, so that an unchanged file is read once.
-    """
+    size, times and inode, so that an unchanged file is read once."""
     captions = captions_checksum(split.captions, split.image_of_text)
     return {"features": _features_checksum(split, progress), "captions": captions}
 

@@ -51,14 +51,9 @@ class _AlreadyMadeError(Exception):
 
 
 def make_demo(folder: Path, *, seed: int = 0, images: int = 1000, progress: Progress = silent) -> Path:
-    """Write the demo data set of this many pictures (12% are dev, 12% test), unless it exists already.
-
-    progress: called with (pictures done, pictures in all). Returns `folder`.
-
-    Raises:
-        ValueError: fewer than 10 images, or a negative seed.
-        InputError: the folder holds something else, which is left untouched, or it cannot be written.
-    """
+    """Write the demo data set of this many pictures (12% are dev, 12% test), unless it exists already; return `folder`.
+    ValueError: fewer than 10 images, or a negative seed. InputError: the folder holds something else, which is left
+    untouched, or it cannot be written."""
     if images < 10:
         raise ValueError(f"images must be at least 10, got {images}")
     if seed < 0:

@@ -60,11 +60,9 @@ def replace_file(path: Path, text: str) -> None:
 
 @contextmanager
 def replacing(file: Path) -> Iterator[Path]:
-    """Yield a temporary file that replaces `file` at the end of the block, or is removed if the block raises.
-
-    Several processes may write at once: the last one wins, and no reader sees half a file. Only the owner can read
-    it. OSError: disk full or read-only folder.
-    """
+    """Yield a temporary file that replaces `file` at the end of the block, or is removed if the block raises. Several
+    processes may write at once: the last one wins, and no reader sees half a file. Only the owner can read it. OSError:
+    disk full or read-only folder."""
     handle, name = tempfile.mkstemp(prefix=".tmp-", suffix=file.suffix, dir=file.parent)
     os.close(handle)
     temporary = Path(name)

@@ -3,7 +3,6 @@
 import hashlib
 import json
 import re
-from contextlib import suppress
 from difflib import get_close_matches
 from functools import lru_cache, partial
 from pathlib import Path
@@ -48,9 +47,7 @@ def check_run(folder: Path) -> None:
 
 
 def _runs_in(folder: Path) -> list[Path]:
-    with suppress(OSError):
-        return [path for path in sorted(folder.iterdir()) if path.is_dir() and holds_run(path)]
-    return []
+    return [path for path in sorted(folder.glob("*")) if path.is_dir() and holds_run(path)]
 
 
 def render_manifest(manifest: dict[str, Any]) -> bytes:

@@ -74,11 +74,9 @@ def is_matrix(source: str | Path) -> bool:
 
 
 def column_blocks(content: Any, name: str) -> Blocks:
-    """Read a column of lists of a `pyarrow.parquet.ParquetFile`, without a Python object for every number.
-
-    Open the file with PIECE_BYTES and without `pre_buffer`; otherwise the column of a whole row group is in memory.
-    ValueError: a row without a vector, or rows of several widths.
-    """
+    """Read a column of lists of a `pyarrow.parquet.ParquetFile`, without a Python object for every number. Open the
+    file with PIECE_BYTES and without `pre_buffer`; otherwise the column of a whole row group is in memory. ValueError:
+    a row without a vector, or rows of several widths."""
     for batch in content.iter_batches(BLOCK, columns=[name]):
         yield content.metadata.num_rows, _vectors_of(batch.column(0))
 

@@ -183,12 +183,10 @@ def read_toml(path: Path, name: str) -> dict[str, Any]:
 
 
 def map_copy(path: Path, sha256: str) -> np.ndarray:
-    """Map the array of a `.npy` file read-only from a copy in the cache that nobody else can cut or change.
-
-    Access to a mapped page that its file has lost kills the process (SIGBUS), which Python cannot catch. The copy is
-    compared with the sha256, mapped and unlinked, so its disk space is freed with the array. InputError: the file has
-    another sha256 or is not an array of plain numbers, or the cache has no room for a copy.
-    """
+    """Map the array of a `.npy` file read-only from a copy in the cache that nobody else can cut or change. Access to a
+    mapped page that its file has lost kills the process (SIGBUS), which Python cannot catch. The copy is compared with
+    the sha256, mapped and unlinked, so its disk space is freed with the array. InputError: the file has another sha256
+    or is not an array of plain numbers, or the cache has no room for a copy."""
     folder, needed = cache_folder(), 0
     try:
         needed = path.stat().st_size

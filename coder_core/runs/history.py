@@ -61,11 +61,9 @@ class HistoryWriter:
 
 
 def read_history(path: Path) -> list[dict[str, Any]]:
-    """Read the events that count, oldest first; a missing file is an empty history.
-
-    A last line without its newline is still being written and is left out. A "resume" event removes the events of later
-    steps before it, and a "step" or "epoch" repeated at the same step replaces the first one.
-    """
+    """Read the events that count, oldest first; a missing file is an empty history. A last line without its newline is
+    still being written and is left out. A "resume" event removes the events of later steps before it, and a "step" or
+    "epoch" repeated at the same step replaces the first one."""
     return _read(Path(path))[0]
 
 

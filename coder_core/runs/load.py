@@ -158,11 +158,9 @@ def read_vocabulary(folder: Path, config: Config) -> Vocabulary | None:
 
 
 def read_towers(folder: Path, config: Config, moved: Sequence[str] = ()) -> RunTowers | None:
-    """Open a run's towers again and compare them with its record of them; None for a run without.
-
-    `moved` are the sides whose tower the configuration names anew. InputError: a tower is missing, differs from the
-    record, or is a custom tower not on the allow-list.
-    """
+    """Open a run's towers again and compare them with its record of them; None for a run without. `moved` are the sides
+    whose tower the configuration names anew. InputError: a tower is missing, differs from the record, or is a custom
+    tower not on the allow-list."""
     if not config.towers.any:
         return None
     noted = SealedFolder(folder).document(TOWERS.removesuffix(".json"))

@@ -23,11 +23,9 @@ NUMBERS = ("grid", "rows", "columns", "size")
 
 
 def load_towers(about: Mapping[str, Any], run: str) -> Towers:
-    """Load the towers of the document `towers` of an analysis, on the CPU; `run` is its name, for messages.
-
-    Custom towers are imported only if $CODER_TOWERS names them, because a run may come from a stranger.
-    InputError: the towers are missing on this machine, have changed, or may not be imported.
-    """
+    """Load the towers of the document `towers` of an analysis, on the CPU; `run` is its name, for messages. Custom
+    towers are imported only if $CODER_TOWERS names them, because a run may come from a stranger. InputError: the towers
+    are missing on this machine, have changed, or may not be imported."""
     name, facts = _read_notes(about, f"the towers of run {run}")
     prompt = str(about.get("prompt", PLAIN_PROMPT))
     if about["kind"] == OWN:

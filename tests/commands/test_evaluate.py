@@ -26,6 +26,7 @@ from coder_core.runs.derived.hub_correction import correction_folder, read_corre
 from coder_core.runs.load import load_model, read_config
 from coder_core.training.launch import start_run
 from tests.reference.graded import label_means
+from tests.support.evaluated import printed, rows_of
 from tests.support.picture_folders import NAMES
 from tests.support.precomp_folders import refusal
 from tests.support.run_folders import FINISHED_RUNS, import_run_folder
@@ -37,20 +38,6 @@ def evaluated(run, split):
     """Evaluate a split and return its analysis."""
     assert main([str(run), "--split", split]) == 0
     return open_analysis(run, split)
-
-
-def rows_of(folder, *arguments, output=None):
-    """Return the rows that the command writes as JSON; drop earlier output from the capture `output`."""
-    file = folder / "out.json"
-    if output is not None:
-        output.readouterr()
-    assert main([*map(str, arguments), "--json", str(file), "--overwrite"]) == 0
-    return dict(json.loads(file.read_text())["runs"])
-
-
-def printed(output):
-    """Return everything printed, on one line."""
-    return " ".join("".join(output.readouterr()).split())
 
 
 def test_evaluate_prints_a_table_and_writes_csv_json_and_an_analysis(runs, tmp_path, capsys):

@@ -23,27 +23,16 @@ from coder_core.runs.analysis.evaluate import describe_samples
 from coder_core.runs.analysis.import_embeddings import import_run
 from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.analysis.write import write_analysis
+from tests.support.evaluated import printed, row_of, rows_of
 from tests.support.picture_folders import write_lines
 from tests.support.precomp_folders import assert_refused
 from tests.support.run_folders import flip, ranks_of, unit
 
 
-def row_of(run, folder, positives, split="dev"):
-    """Evaluate a run with this file, or set of COCO's, as positives; return its row."""
-    file = folder / "out.json"
-    command = [str(run), f"--split={split}", f"--positives={positives}", f"--json={file}", "--overwrite"]
-    assert main(command) == 0
-    return dict(json.loads(file.read_text())["runs"][str(run)])
-
-
-def printed(output):
-    return " ".join("".join(output.readouterr()).split())
-
-
 def test_metrics_with_positives_beyond_the_labels(runs, tmp_path, capsys, complaint):
-    file, document = tmp_path / "positives.tsv", tmp_path / "out.json"
+    file = tmp_path / "positives.tsv"
     file.write_text("image 0#1\timage 3\nimage 2#0\timage 1\nimage 999#0\timage 1\n")
-    assert main([*map(str, runs), f"--positives={file}", f"--json={document}"]) == 0
+    rows = rows_of(tmp_path, *runs, f"--positives={file}")
     text = printed(capsys)
     assert "2 positives beyond the labels, 1 line " in text
     analysis = open_analysis(runs[0], "dev")
@@ -51,7 +40,6 @@ def test_metrics_with_positives_beyond_the_labels(runs, tmp_path, capsys, compla
     second, first = np.flatnonzero(owner == 0)[1], np.flatnonzero(owner == 2)[0]
     pairs = np.concatenate([np.stack([np.arange(len(owner)), owner], 1), [[second, 3], [first, 1]]])
     scored = score_tiles([EmbeddingPair(analysis.image_embeddings, analysis.text_embeddings)], owner)
-    rows = json.loads(document.read_text())["runs"]
     row = rows[str(runs[0])]
     for name, value in extended_metrics(scored, pairs).items():
         assert row[name] == pytest.approx(value)
@@ -73,7 +61,7 @@ def test_diversity_is_correlated_with_expert_disagreement(runs, tmp_path, capsys
     grades = [(1, 1, 1), (1, 2, 1), (1, 4, 1), (2, 3, 4)]
     fields = [(f"image {(i + 1) % 4}", f"image {i}#0", *map(str, grades[i])) for i in range(4)]
     file.write_text("".join("\t".join(line) + "\n" for line in fields))
-    row = row_of(runs[0], tmp_path, file)
+    row = row_of(runs[0], tmp_path, f"--positives={file}")
     analysis = open_analysis(runs[0], "dev")
     owner = np.asarray(analysis.image_of_text)
     scores = analysis.image_embeddings.astype(np.float64) @ analysis.text_embeddings.T.astype(np.float64)
@@ -133,7 +121,7 @@ def test_metrics_by_coco_judgements_match_the_eccv_program(coco, tmp_path, capsy
 
     rankings = {"i2t": ranked(images, captions, scores), "t2i": ranked(captions, images, scores.T)}
     for name, truth in truths.items():
-        metrics = row_of(run, tmp_path, name, "testall")
+        metrics = row_of(run, tmp_path, f"--positives={name}", "--split=testall")
         assert COCO_JUDGEMENTS[name] in printed(capsys)
         for way, of_queries in truth.items():
             assert len(of_queries) >= 20
@@ -175,7 +163,8 @@ def test_coco_captions_are_recognised_by_stored_ids(coco, tmp_path, capsys):
         write_analysis(run, name, **describe_samples(samples, 40), **facts, **arrays)
     written = open_analysis(run, "test", verify=True)
     assert np.asarray(written.caption_ids).tolist() == ids
-    metrics = {name: row_of(run, tmp_path, "eccv", name) for name in ("testall", "test", "dev")}
+    flags = {split: ("--positives=eccv", f"--split={split}") for split in ("testall", "test", "dev")}
+    metrics = {split: row_of(run, tmp_path, *of_split) for split, of_split in flags.items()}
     assert printed(capsys).count("their COCO ids") == 1
     for name in ("i2t_map_at_r", "t2i_map_at_r", "t2i_extended_r5"):
         assert metrics["test"][name] == pytest.approx(metrics["testall"][name])

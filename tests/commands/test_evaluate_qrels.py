@@ -2,7 +2,6 @@
 
 import csv
 import html
-import json
 import shutil
 
 import numpy as np
@@ -19,16 +18,11 @@ from coder_core.evaluation.tiles import EVERY, score_tiles
 from coder_core.report import main as report
 from coder_core.runs.analysis.read import open_analysis
 from tests.reference.graded import metric
+from tests.support.evaluated import row_of
 from tests.support.run_folders import flip, synthetic, write_embeddings
 
 NAMES = ["a/x y.jpg", "b/z.jpg", "100%25.jpg"]
 OWNER = np.array([0, 1, 0, 2])
-
-
-def row_of(run, folder, *flags):
-    file = folder / "out.json"
-    assert main([str(run), *map(str, flags), f"--json={file}", "--overwrite"]) == 0
-    return dict(json.loads(file.read_text())["runs"][str(run)])
 
 
 def test_labels_as_qrels_reproduce_the_stored_metrics_in_both_formats(runs, tmp_path, capsys):

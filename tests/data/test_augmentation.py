@@ -79,7 +79,6 @@ def test_vague_exchanged_or_omitted_captions_change_only_train(tmp_path):
     assert vague.train.captions == make_vague(plain.train.captions, 0.5, seed=0) != plain.train.captions
     assert vague.dev.captions == plain.dev.captions
     assert vague.checksums == plain.checksums  # of the data as it is on disk
-    data = write_tiny_data(tmp_path)
     plain, wrong, true = (
         prepare(tiny_config(data, seed=0, **values)).data
         for values in ({}, {"wrong_captions": 0.5}, {"wrong_captions": 0.5, "omit_wrong": True})

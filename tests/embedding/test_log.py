@@ -27,9 +27,8 @@ def test_logged_epochs_become_a_run(tmp_path, monkeypatch):
         images, texts = rows(epoch)
         images, texts = images.bfloat16().requires_grad_(), texts.half()
         metrics = coder_core.log_split(folder, "val", images, texts, epoch=epoch, **named)
-    assert hasattr(coder_core.__getattr__("objectives"), "CoderLoss"), (
-        "an attribute before anything imports it"
-    )
+    objectives = coder_core.__getattr__("objectives")  # an attribute before anything imports it
+    assert hasattr(objectives, "CoderLoss")
     run = open_run(folder)
     scores = torch.nn.functional.normalize(images.float()) @ torch.nn.functional.normalize(texts.float()).T
     own = scores[torch.arange(6) // 2, torch.arange(6)]

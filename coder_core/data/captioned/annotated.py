@@ -77,11 +77,9 @@ def _precomp(files: list[Path], root: Path, faults: list[Fault]) -> Iterator[Rec
 
 
 def name_pictures(root: Path, folder: Path, ids: list[str], faults: list[Fault]) -> list[str]:
-    """Return the picture names of n ids if an id_mapping.json has all of them; otherwise the ids themselves.
-
-    The mapping is in `folder`, in `root`, or beside a `root` called precomp. Its use adds a note to `faults`; a mapping
-    that cannot be used adds a warning, and a name with half a character an error.
-    """
+    """Return the picture names of n ids if an id_mapping.json has all of them; otherwise the ids themselves. The
+    mapping is in `folder`, in `root`, or beside a `root` called precomp. Its use adds a note to `faults`; a mapping
+    that cannot be used adds a warning, and a name with half a character an error."""
     folders = [folder, root, root.resolve().parent] if root.resolve().name == "precomp" else [folder, root]
     path = next((parent / ID_MAPPING for parent in folders if os.path.lexists(parent / ID_MAPPING)), None)
     if path is None:

@@ -34,12 +34,9 @@ def read_picture_split(
     progress: Progress,
 ) -> tuple[Split, dict[str, str]]:
     """Read a split of pictures for an image tower. Also return the sha256 (hex) of its "features" (picture files) and
-    "captions".
-
-    prepare, local_features, counts, workers: as for `Pictures`. skip_broken: leave out pictures that cannot be decoded,
-    with their captions. progress: of `check_pictures`. InputError: the split does not exist, pictures are broken and
-    `skip_broken` is false (up to ten are named), or no picture can be read.
-    """
+    "captions". prepare, local_features, counts, workers: as for `Pictures`. skip_broken: leave out pictures that cannot
+    be decoded, with their captions. progress: of `check_pictures`. InputError: the split does not exist, pictures are
+    broken and `skip_broken` is false (up to ten are named), or no picture can be read."""
     captioned = data.split(name)
     contents, broken = check_pictures(captioned, progress)
     faults = stop_on_errors(_name_broken(captioned, broken, skip_broken))

@@ -121,11 +121,9 @@ class Pictures:
     counts: Callable[[Tensor], Tensor] | None = None  # pictures -> (B,) local features of each; None: L
 
     def gather(self, images: np.ndarray, changes: Sequence[Change] | None = None) -> tuple[Tensor, Tensor]:
-        """Decode and prepare B pictures: (B, 3, H, W) float32 for example, and their (B,) lengths.
-
-        images: (B,) numbers in the split. changes: the crop and flip of each, applied before `prepare`.
-        UnreadableRowsError: pictures are missing or broken; it names up to 20.
-        """
+        """Decode and prepare B pictures: (B, 3, H, W) float32 for example, and their (B,) lengths. images: (B,) numbers
+        in the split. changes: the crop and flip of each, applied before `prepare`. UnreadableRowsError: pictures are
+        missing or broken; it names up to 20."""
 
         def prepare(index: int, picture: Image) -> Any:
             return self.prepare(picture if changes is None else change_picture(picture, changes[index]))

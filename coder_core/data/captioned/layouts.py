@@ -34,10 +34,8 @@ def recognise(path: Path) -> tuple[Layout, str] | None:
 
 
 def holds_pictures_only(path: Path, pictures: Path | None = None) -> bool:
-    """True if a data set has pictures with captions and no region features, so that it is read for its pictures.
-
-    The precomp and Karpathy's layouts also need a picture folder: without one, their features were probably forgotten.
-    """
+    """True if a data set has pictures with captions and no region features, so that it is read for its pictures. The
+    precomp and Karpathy's layouts also need a picture folder: without one, their features were probably forgotten."""
     root = folder_of(path)
     folders = [root, root / "precomp", *root.glob("*_precomp")]
     if any(entry for folder in folders for name in FEATURES for entry in folder.glob(name)):

@@ -64,12 +64,9 @@ def _state(path: Path) -> tuple[int, int]:
 
 @dataclass
 class Files:
-    """Picture files of a folder, by their names relative to it.
-
-    All classes here identify a picture by its number. `read` returns its file's bytes or raises InputError, `place` its
-    location for messages, `state` the (bytes, time of change in ns) of the file that contains it. `missing` finds
-    missing pictures without reading them.
-    """
+    """Picture files of a folder, by their names relative to it. All classes here identify a picture by its number.
+    `read` returns its file's bytes or raises InputError, `place` its location for messages, `state` the (bytes, time of
+    change in ns) of the file that contains it. `missing` finds missing pictures without reading them."""
 
     folder: Path | None
     names: Sequence[str]

@@ -181,10 +181,10 @@ def _collect(
     dealt = 0
     for record in records:
         caption = " ".join(record.caption.split("\n")).strip()
-        fault = _problem(record, caption, packed=packed)
-        if fault[0]:
+        reason = _problem(record, caption, packed=packed)
+        if reason[0]:
             case = f"{record.place.rpartition('/')[2]}: the name {shown(record.image)}"
-            unusable.setdefault(fault, []).append(case)
+            unusable.setdefault(reason, []).append(case)
             continue
         dealt += not record.split
         key = sys.intern(record.split or dealt_split(record.image, reading)), composed(record.image)

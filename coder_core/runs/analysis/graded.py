@@ -52,11 +52,9 @@ def add_graded_metrics(
 
 
 def write_trec_run(row: RunRow, file: Path, depth: int) -> None:
-    """Write the best candidates of every caption and every image: query Q0 document rank score tag.
-
-    Ranks count from 1; scores are the exact ones, in digits that read back as the same float32; among equal scores the
-    labelled matches come last. InputError: two images share a name, or the disk is full.
-    """
+    """Write the best candidates of every caption and every image: query Q0 document rank score tag. Ranks count from 1;
+    scores are the exact ones, in digits that read back as the same float32; among equal scores the labelled matches
+    come last. InputError: two images share a name, or the disk is full."""
     ids = sample_ids(row.split.image_names, row.split.image_of_text)
     tag = re.sub(r"\s+", "_", row.named("" if row.run is None else row.run.resolve().name))
     scores = row.scores

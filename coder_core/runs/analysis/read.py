@@ -168,11 +168,9 @@ class Analysis(sealed.SealedFolder):
 
 
 def open_analysis(run_folder: Path, split: str, *, verify: bool = False) -> Analysis:
-    """Open the analysis of a split.
-
-    Every byte is compared with the manifest the first time a process opens it, and with `verify` every time.
-    InputError: a file is missing, cut, damaged, of another version or not as in the manifest; the file is named.
-    """
+    """Open the analysis of a split. Every byte is compared with the manifest the first time a process opens it, and
+    with `verify` every time. InputError: a file is missing, cut, damaged, of another version or not as in the manifest;
+    the file is named."""
     folder = tables.split_folder(run_folder, split)
     if not atomic.locate(folder).is_dir():
         check_run(run_folder)
@@ -182,11 +180,9 @@ def open_analysis(run_folder: Path, split: str, *, verify: bool = False) -> Anal
 
 
 def check_metrics(folder: Path) -> None:
-    """Check that the metrics in the manifest of an analysis belong to the arrays beside it.
-
-    The ranks, from which metrics are computed, are compared with their sha256, and all other files with their sizes.
-    InputError: names the files.
-    """
+    """Check that the metrics in the manifest of an analysis belong to the arrays beside it. The ranks, from which
+    metrics are computed, are compared with their sha256, and all other files with their sizes. InputError: names the
+    files."""
 
     def check() -> None:
         stored = sealed.SealedFolder(folder)

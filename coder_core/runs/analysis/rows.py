@@ -173,11 +173,9 @@ def hub_corrected_row(
     console: Console,
 ) -> tuple[RunRow, Fault]:
     """Correct a run's scores for hubs and store the ranks for the app; return the corrected row, and a note on how.
-    InputError: there is no train split, or no split to choose on; the run scores pair by pair.
-
-    `row`: the uncorrected row of the run. `loaded`: its model; None for a run of another model's embeddings, which must
-    include those of train and dev.
-    """
+    InputError: there is no train split, or no split to choose on; the run scores pair by pair. `row`: the uncorrected
+    row of the run. `loaded`: its model; None for a run of another model's embeddings, which must include those of train
+    and dev."""
 
     def sources_of(name: str) -> tuple[Sequence[Source], np.ndarray]:
         if name == split_name:
