@@ -67,12 +67,10 @@ def _inside(real_folder: str, path: Path) -> bool:
 
 
 def open_picture(folder: str | Path, name: str, *, size: int | None = None) -> Image.Image:
-    """Decode one picture completely, as upright RGB.
-
-    CMYK and palettes are converted, transparency becomes white, 16-bit grey is scaled to 8 bits, and EXIF rotation is
-    applied. A larger picture is scaled down to `size` pixels on its longest side. InputError: missing, outside the
-    folder, not JPEG, PNG or WEBP, cut short, or over 50 megapixels (WEBP: 20).
-    """
+    """Decode one picture completely, as upright RGB. CMYK and palettes are converted, transparency becomes white,
+    16-bit grey is scaled to 8 bits, and EXIF rotation is applied. A larger picture is scaled down to `size` pixels on
+    its longest side. InputError: missing, outside the folder, not JPEG, PNG or WEBP, cut short, or over 50 megapixels
+    (WEBP: 20)."""
     path = picture_path(Path(folder), name)
     if path is None:
         where = f"{folder}, {shown(name)}"

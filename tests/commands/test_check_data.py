@@ -80,8 +80,7 @@ def test_train_is_required_dev_advised_and_differing_splits_are_reported(data, t
     write_split(data, "dev", array=features(size=6))
     assert "dev and train: 6 and 5 " in run(capsys, data, status=1)
     write_split(write_split(data, "dev"), "val")
-    assert "0 errors, 1 warning: " in (out := run(capsys, data))
-    assert f"warning: {data}: has both dev_* and val_* " in out
+    assert re.search("warning: .* has both dev.* and val.* 0 errors, 1 warning: ", run(capsys, data))
 
 
 def test_word_vector_coverage_and_the_vocabulary_are_reported(data, tmp_path, capsys):
