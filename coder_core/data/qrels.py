@@ -108,12 +108,10 @@ def sample_ids(image_names: Sequence[str], image_of_text: np.ndarray) -> tuple[l
 
 
 def read_qrels(path: Path, ids: SampleIds, example: str) -> Qrels:
-    """Read the judgements of a split; `example` is an id of it, for messages.
-
-    Queries of other splits are left out. A document that is not in the split is kept and counts as never found.
-    InputError: a line has another format; two samples share an id; query and document are both images or both captions;
-    a pair has two grades; or no line is about a query of this split.
-    """
+    """Read the judgements of a split; `example` is an id of it, for messages. Queries of other splits are left out. A
+    document that is not in the split is kept and counts as never found. InputError: a line has another format; two
+    samples share an id; query and document are both images or both captions; a pair has two grades; or no line is about
+    a query of this split."""
     import numpy as np
 
     faults: list[Fault] = []

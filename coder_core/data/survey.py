@@ -50,12 +50,10 @@ def survey(
     check_values: bool,
     progress: Progress,
 ) -> Survey:
-    """Read all splits of the data set at `path` and collect their faults instead of raising them.
-
-    `reading`: of a data set of pictures with captions; None for features. word_size: required dimension of the word
-    vectors; None accepts any. word_threshold: least count of a vocabulary word in the train captions. check_values:
-    read every feature value, or decode every picture.
-    """
+    """Read all splits of the data set at `path` and collect their faults instead of raising them. `reading`: of a data
+    set of pictures with captions; None for features. word_size: required dimension of the word vectors; None accepts
+    any. word_threshold: least count of a vocabulary word in the train captions. check_values: read every feature value,
+    or decode every picture."""
     result = Survey()
     if reading is None:
         _read_features(result, path, pictures, check_values)

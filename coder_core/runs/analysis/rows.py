@@ -201,11 +201,9 @@ def hub_corrected_row(
 
 def add_extended_metrics(rows: Sequence[RunRow], source: Path) -> list[Fault]:
     """Add mAP@R, R-Precision, extended R@K, MRR and nDCG@10 to the metrics of every row; return notes on the source.
-
     For Flickr8k's experts also `disagreement_rho`, Spearman's ρ between the spread of their grades and the caption's
     diversity, over the captions they judged; it is negative if diversity is low for ambiguous captions. `source` is a
-    file of positives, or one of `COCO_JUDGEMENTS`.
-    """
+    file of positives, or one of `COCO_JUDGEMENTS`."""
     notes: dict[str, Fault] = {}
     for row in rows:
         samples, scores = row.split, row.scores
