@@ -32,6 +32,14 @@ class DclSettings:
     weight_bank: float = 1.0
     bank_anchors: bool = False  # use the bank's entries as anchors too
 
+    def __post_init__(self) -> None:
+        scores, nowhere = torch.zeros(1, 1), torch.zeros(0, dtype=torch.int64)
+        one = Candidates(scores, scores[0], *[AllExcept(nowhere, nowhere)] * 2)
+        if not bool(
+            _dcl(one, _diversity(one, None, self, torch.amax), self).isfinite()
+        ):  # refuses bad settings
+            raise ValueError(f"margin must be finite, got {self.margin}")
+
 
 class Candidates(NamedTuple):
     """Candidates of one direction: the batch, or the other modality's bank."""

@@ -310,6 +310,8 @@ class SampleWeights(nn.Module):
 
     def __init__(self, kind: str) -> None:
         super().__init__()
+        none = torch.ones(1, 1)
+        batch_weights(kind, none, none, none, none == 0, scale=1.0)  # refuse an unknown kind now
         self.kind = kind
 
     @torch.no_grad()

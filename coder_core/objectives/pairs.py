@@ -135,7 +135,7 @@ def in_batch_direction(
         positive_offset: position of this process's first sample among the gathered candidates.
 
     Raises:
-        ValueError: the positives do not fit among the candidates.
+        ValueError: the positives do not fit among the candidates, or ids and scores differ in length.
 
     >>> in_batch_direction(torch.tensor([[0.1, 0.9]]), torch.tensor([4]), torch.tensor([3, 4]), positive_offset=1)
     Direction(scores=tensor([[0.1000, 0.9000]]), positive_scores=tensor([0.9000]), negatives=tensor([[ True, False]]))
@@ -144,6 +144,9 @@ def in_batch_direction(
     if queries + positive_offset > candidates:
         anchors = f"{queries} anchors at offset {positive_offset}"
         raise ValueError(f"{anchors} need at least {queries + positive_offset} candidates, got {candidates}")
+    if (len(query_ids), len(candidate_ids)) != (queries, candidates):
+        lengths = f"{len(query_ids)} and {len(candidate_ids)}"
+        raise ValueError(f"scores are ({queries}, {candidates}), but there are ids of {lengths} samples")
     ids = query_ids, candidate_ids
     negatives = same_image_negatives(*ids, keep_same_image, positive_offset=positive_offset)
     return Direction(scores, scores.diagonal(positive_offset), negatives)

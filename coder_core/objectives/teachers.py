@@ -34,11 +34,13 @@ def teacher_loss(
     "rkd", "dml", "dino" or "dino-reversed". The other arguments are passed to the losses that have them.
 
     Raises:
-        ValueError: an unknown form.
+        ValueError: an unknown form, or a margin or split out of range.
 
     >>> teacher_loss("rkd").__name__
     'relational_distillation'
     """
+    if not (margin >= 0 and 0 <= split <= 1):
+        raise ValueError(f"margin must be >= 0, and split from 0 to 1, got {margin} and {split}")
     absolute = partial(partial, margin=margin, soft=soft, split=split)
     both = partial(partial, temperature=temperature, teacher_temperature=teacher_temperature)
     forms: dict[str, TeacherLoss] = {

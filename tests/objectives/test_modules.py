@@ -1,5 +1,6 @@
 """Loss modules against the loops over single anchors; their memory, their state and their errors."""
 
+import math
 import re
 
 import pytest
@@ -200,6 +201,12 @@ def test_gradients_reach_both_modalities_and_invalid_settings_are_refused():
         lambda: CoderLoss(bank_size=8),
         lambda: InfoNCELoss(0.0),
         lambda: BoostingLoss("rx"),
+        lambda: BoostingLoss("am", split=3.0),
+        lambda: SampleWeights("hall"),
+        lambda: CoderLoss(0.0),
+        lambda: CoderLoss(margin=math.nan),
+        lambda: CoderLoss(diversity="sdt"),
+        lambda: CoderLoss(positive_scale="mu"),
         lambda: BoostingLoss("rm")(*embeddings()),
         lambda: TripletLoss()(*embeddings(), weights=torch.ones(3)),
         lambda: NeighbourWeights("hal", NEAR, OWNER, 6, WIDTH),

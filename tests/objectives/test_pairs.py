@@ -63,6 +63,8 @@ def test_directions_and_hardest_negatives_by_hand():
     assert direction.negatives.tolist() == [[True, True, False, True], [True, True, True, False]]
     with pytest.raises(ValueError, match="2 anchors at offset 3 need at least 5 candidates, got 4"):
         pairs.in_batch_direction(scores, ids, torch.arange(4), positive_offset=3)
+    with pytest.raises(ValueError, match=r"scores are \(4, 4\), but there are ids of 3 and 3"):
+        pairs.both_directions(torch.eye(4), torch.arange(3))
     # The best score of row 0 is its positive's; the second row has no negative
     scores = torch.tensor([[0.9, 0.1, 0.5], [0.2, 0.8, 0.3]])
     values, columns = pairs.hardest_negatives(scores, torch.tensor([[False, True, True], [False] * 3]))
