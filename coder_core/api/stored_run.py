@@ -19,7 +19,7 @@ from coder_core.console.faults import InputError
 from coder_core.data.pictures import jpeg, open_picture, read_picture
 from coder_core.evaluation.sources import mixed_embeddings
 from coder_core.ops.diversity_scaling import squash
-from coder_core.runs.analysis.read import Analysis, open_analysis
+from coder_core.runs.analysis.read import Analysis, how_to_add, open_analysis
 from coder_core.runs.history import HISTORY, history_faults, read_frame
 
 T = TypeVar("T")
@@ -85,7 +85,7 @@ class StoredRun:
         """Open the analysis of a split, once; the name is matched against `splits`, never joined to a path."""
         if split not in (*self.splits, *self.summary.damaged):
             expected = f"one of {', '.join(self.splits)}" if self.splits else ""
-            fact, fix = f"has no analysis of split {split!r}", "python -m coder_core.evaluate adds one"
+            fact, fix = f"has no analysis of split {split!r}", how_to_add(self.path, split)
             raise InputError.at(f"run {self.name}", fact, expected, fix)
         if split not in self._analyses:
             self._analyses[split] = open_analysis(self.path, split)

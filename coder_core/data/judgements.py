@@ -56,7 +56,8 @@ class Positives(NamedTuple):
     """Positives beyond the labels."""
 
     pairs: np.ndarray  # (P, 2) int64 rows (caption, image) of the split, without the labels
-    elsewhere: int  # lines about captions or images that are not in the split
+    elsewhere: int  # lines about images, or captions of images, that are not in the split
+    missing: list[str]  # captions as the file names them, such as x.jpg#9, whose image of the split has fewer
     rejected: int  # lines whose judges found that caption and image do not belong together
     # (m,) for every caption, the standard deviation of the experts' grades of a pair, averaged over its judged
     # pairs; NaN if no expert judged it
@@ -79,6 +80,8 @@ def read_judgements(
     fact = f"{len(positives.pairs):,} positives beyond the labels"
     if positives.elsewhere:
         fact += f", {positives.elsewhere:,} line{'s' * (positives.elsewhere != 1)} about other splits"
+    if missing := positives.missing:
+        fact += f", {len(missing):,} about captions that their images do not have (the first: {missing[0]})"
     if positives.rejected:
         fact += f", {positives.rejected:,} pairs that its judges reject"
     pairs = np.concatenate([np.stack([np.arange(len(image_of_text)), image_of_text], 1), positives.pairs])
@@ -95,7 +98,8 @@ def read_positives(
 
     faults: list[Fault] = []
     ids = SampleIds(image_names, image_of_text, caption_ids)
-    pairs, elsewhere, rejected, lines = [], 0, 0, 0
+    pairs, missing, rejected, lines = [], list[str](), 0, 0
+    elsewhere = 0
     deviations: dict[int, list[float]] = {}
     for where, line in numbered_lines(path, "pair", faults):
         lines += 1
@@ -111,6 +115,9 @@ def read_positives(
         elif AMBIGUOUS in (text_row, image_row):
             fact = f"{shown(caption)} or {shown(image)} is the id of several captions or images"
             faults.append(Fault(where, fact, fix="name images with their folders, captions as x.jpg#2"))
+        if text_row is None and ids.image(caption.rpartition("#")[0]) is not None:
+            missing.append(shown(caption))
+            continue
         if text_row is None or image_row is None:
             elsewhere += 1
             continue
@@ -121,7 +128,7 @@ def read_positives(
         elif image_of_text[text_row] != image_row:
             pairs.append((text_row, image_row))
     stop_on_errors(faults[:MOST_FAULTS_SHOWN])
-    if lines and elsewhere == lines:
+    if lines and elsewhere + len(missing) == lines:
         fact = f"none of its {lines:,} lines is about a caption and an image of this split"
         expected = f"names such as {image_names[0]}#0"
         raise OtherSplitError.at(path, fact, expected, "evaluate the split it is about")
@@ -129,7 +136,7 @@ def read_positives(
     disagreement = np.full(len(image_of_text), np.nan)
     for text_row, judged in deviations.items():
         disagreement[text_row] = np.mean(judged)
-    return Positives(unique, elsewhere, rejected, disagreement)
+    return Positives(unique, elsewhere, missing, rejected, disagreement)
 
 
 def _judged(cells: list[str]) -> tuple[str, str, bool, float | None]:

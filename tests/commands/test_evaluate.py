@@ -194,7 +194,8 @@ def test_an_imported_run_is_evaluated_from_its_embeddings(tmp_path, complaint):
     assert row["rsum"] == open_analysis(run, "dev").metrics["rsum"]
     assert row["t2i_5way"] > 20
     for flags, missing in ((["--split", "test"], "test"), (["--hub-correction"], "train")):
-        assert f"embeddings of {missing}" in complaint(main, [str(run), *flags])
+        message = complaint(main, [str(run), *flags])
+        assert f"coder_core.embed import … --split {missing} --name clip" in message
     assert "--data elsewhere: " in complaint(main, [str(run), "--data", "elsewhere"])
 
 

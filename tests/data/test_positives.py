@@ -23,8 +23,10 @@ def test_positives_and_flickr8k_judgements_become_rows_of_the_split(tmp_path):
         positives = read(tmp_path, lines, ids)
         assert positives.pairs.tolist() == [[2, 1], [4, 2]]  # each once; the labels are not among them
         assert (positives.elsewhere, positives.rejected) == (1, 0)
-    vast = f"a.jpg#1\tb.jpg\na.jpg#{10**20}\tb.jpg\n{10**20}\tb.jpg\n"
-    assert read(tmp_path, vast, [10, 20, 40, 30, 50]).elsewhere == 2
+    vast = f"a.jpg#1\tb.jpg\na.jpg#{10**20}\tb.jpg\n{10**20}\tb.jpg\nb.jpg#2\tc.jpg\n"
+    positives = read(tmp_path, vast, [10, 20, 40, 30, 50])
+    assert (positives.elsewhere, positives.missing) == (1, [f"'a.jpg#{10**20}'", "'b.jpg#2'"])
+    assert "2 about captions" in read_judgements(tmp_path / "positives.tsv", NAMES, OWNER, np.arange(5)).fact
     (tmp_path / "positives.tsv").write_text(text)
     pairs = read_judgements(tmp_path / "positives.tsv", NAMES, OWNER).of_texts.tolist()
     assert sorted(pairs) == [[0, 0], [1, 1], [2, 0], [2, 1], [3, 2], [4, 1], [4, 2]]

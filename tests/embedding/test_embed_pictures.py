@@ -191,10 +191,18 @@ def test_sigterm_exits_with_3_and_embedding_resumes(models, pictures, whole, tmp
 
 
 @pytest.mark.parametrize(
-    ("command", "flags"), [(evaluate, ["--blend", "0.0", "1.0"]), (export, ["--to", "huggingface", "out"])]
+    ("command", "flags", "fact"),
+    [
+        (evaluate, "--blend 0.0 1.0", "nothing was trained"),
+        (export, "--to huggingface out", "nothing was trained"),
+        (evaluate, "--split test", "coder_core.embed pictures DATA"),
+        (export, "--to parquet out --split test", "coder_core.embed pictures DATA"),
+    ],
 )
-def test_a_zero_shot_run_has_nothing_to_blend_or_export(command, flags, whole, complaint):
-    assert "nothing was trained" in complaint(command, [str(whole / "run"), *flags])
+def test_a_zero_shot_run_has_nothing_to_blend_or_export_and_is_embedded_again(
+    command, flags, fact, whole, complaint
+):
+    assert fact in complaint(command, [str(whole / "run"), *flags.split()])
 
 
 def test_a_decoding_worker_ends_if_its_command_is_killed(tmp_path):

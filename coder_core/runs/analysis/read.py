@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -174,9 +175,23 @@ def open_analysis(run_folder: Path, split: str, *, verify: bool = False) -> Anal
     folder = tables.split_folder(run_folder, split)
     if not atomic.locate(folder).is_dir():
         check_run(run_folder)
-        fix = f"python -m coder_core.evaluate {run_folder} --split {split}"
+        fix = how_to_add(run_folder, split)
         raise InputError.at(folder, "does not exist", "the analysis of the split", fix)
     return _read_steadily(folder, lambda: Analysis(folder, verify=verify))
+
+
+def how_to_add(run_folder: Path, split: str) -> str:
+    """Return the command that adds a split to a run: for embeddings alone, the one that added its other splits."""
+    unranked = atomic.folder_names(Path(run_folder) / tables.UNRANKED)
+    for other in [] if split in unranked else tables.list_splits(run_folder):
+        with suppress(InputError):
+            analysis = open_analysis(run_folder, other)
+            if analysis.kind == tables.KIND_IMPORTED:
+                source = (
+                    "pictures DATA" if tables.DOCUMENT_TOWERS in analysis.manifest["documents"] else "import"
+                )
+                return f"python -m coder_core.embed {source} … --split {split} --name {Path(run_folder).name}"
+    return f"python -m coder_core.evaluate {run_folder} --split {split}"
 
 
 def check_metrics(folder: Path) -> None:

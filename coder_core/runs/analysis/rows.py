@@ -31,7 +31,7 @@ from coder_core.evaluation.tiles import EVERY, ScoreTiles, score_tiles
 from coder_core.model.splits import read_splits
 from coder_core.objectives.diversity import deviation
 from coder_core.runs.analysis.evaluate import evaluate_split, score
-from coder_core.runs.analysis.read import Analysis, open_analysis
+from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.analysis.reviewed import reviewed_metrics
 from coder_core.runs.analysis.tables import list_splits
 from coder_core.runs.derived.hub_correction import correct_hubs
@@ -123,7 +123,7 @@ def evaluate_run(
 
 def embedded_row(folder: Path, split_name: str) -> RunRow:
     """Return the row of a run of another model's embeddings, from its stored analysis."""
-    analysis = _embedded(folder, split_name)
+    analysis = open_analysis(folder, split_name)
     owner = np.asarray(analysis.image_of_text)
     samples = Samples(analysis.captions, owner, analysis.image_names, analysis.caption_ids)
     return RunRow(folder, {**analysis.metrics, **label_metrics(analysis, owner)}, analysis.sources, samples)
@@ -141,14 +141,6 @@ def read_data(
         raise InputError(replace(one, fix=one.fix.replace(SKIPPING, "")) for one in error.faults) from None
     print_faults(console, [*loaded.faults, *read.faults])
     return read.splits[split_name]
-
-
-def _embedded(folder: Path, split: str) -> Analysis:
-    splits = list_splits(folder)
-    if split not in splits:
-        fix = f"python -m coder_core.embed pictures DATA --split {split} --name {folder.name} … embeds it"
-        raise InputError.at(folder, f"has no embeddings of {split}", f"one of {', '.join(splits)}", fix)
-    return open_analysis(folder, split)
 
 
 def ensemble(rows: Sequence[RunRow], ties: Ties) -> RunRow:
@@ -181,7 +173,7 @@ def hub_corrected_row(
         if name == split_name:
             return row.sources, row.split.image_of_text
         if loaded is None or data is None:
-            analysis = _embedded(folder, name)
+            analysis = open_analysis(folder, name)
             return analysis.sources, np.asarray(analysis.image_of_text)
         split = read_data(loaded, data, name, pictures, console)
         with watching(console, f"{folder.name}: encoding {name}") as watch:

@@ -128,19 +128,28 @@ def test_invalid_windows_and_existing_folders_are_refused(mined, tmp_path, compl
         (["--margin", "nan"], "--margin"),
         (["--seed", "-1"], "--seed"),
         (["--to", "triplets", str(tmp_path / "mine")], "mine"),
-        (["--split", "test"], "test"),
+        (["--split", "test"], "coder_core.evaluate"),
     ):
         assert fact in complaint(export, [str(mined[0]), "--to", "triplets", str(tmp_path / "new"), *flags])
     assert not (tmp_path / "new").exists()
 
 
-def test_an_image_without_captions_is_a_negative_but_no_anchor(tmp_path):
+def test_an_image_without_captions_is_a_negative_but_no_anchor(tmp_path, complaint):
     owner = np.repeat(np.arange(1, 8), 2)
     v = unit(np.random.default_rng(0).normal(size=(8, 4)))
     captions = [f"{'abcdefghijklmn'[text]} thing" for text in range(14)]
     write_embeddings(tmp_path / "run", v, v[owner], owner, captions=captions, kind="embeddings")
-    flags = ["--negatives", "6", "--ranks", "1", "7"]
-    assert export([str(tmp_path / "run"), "--to", "triplets", str(tmp_path / "out"), *flags]) == 0
+    command = [
+        str(tmp_path / "run"),
+        "--to",
+        "triplets",
+        str(tmp_path / "out"),
+        "--negatives=6",
+        "--ranks=1",
+        "7",
+    ]
+    assert "coder_core.embed import" in complaint(export, [*command, "--split", "test"])
+    assert export(command) == 0
     files = (tmp_path / "out" / f"{name}.parquet" for name in ("text_to_image", "image_to_text"))
     table, other = map(pq.read_table, files)
     assert any("0.png" in row.values() for row in table.to_pylist())
