@@ -1,7 +1,7 @@
 """python -m coder_core.export RUN --to faiss FILE | parquet DIR | huggingface DIR | triplets DIR: for other tools."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -16,6 +16,9 @@ from coder_core.console.runner import command
 
 MOST_RANKS = 1_000  # largest rank of negatives
 PROGRAM = "python -m coder_core.export"
+USED_BY = dict.fromkeys(("form", "negatives", "ranks", "margin", "seed", "reviews"), "triplets") | {
+    "rows": "faiss"
+}
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,8 @@ class ExportArguments:
     rows: Literal["images", "captions"] = "images"  # Rows of a faiss index: images or captions.
     form: Literal["parquet", "jsonl", "open_clip"] = "parquet"
     """Form of triplets: Parquet or JSON lines with anchor, positive, negative_1 … (sentence-transformers), or tables
-    separated by tabs with filepath, title … (open_clip). Images are paths of files."""
+    separated by tabs with filepath, title … (open_clip). Images are paths of files, or names if the run has no folder of
+    pictures, with a warning."""
     negatives: int = 5  # Negatives per pair; pairs with fewer are left out.
     ranks: tuple[int, int] = (1, 50)
     """First and last rank of negatives among the candidates of other images; 1 is the hardest."""
@@ -73,6 +77,10 @@ def main(arguments: list[str]) -> int:
         mining = Mining(parsed.negatives, parsed.ranks, parsed.margin, parsed.seed)
         with watching(console, f"writing {path}") as progress:
             report = write_triplets(parsed.run, parsed.split, path, parsed.form, mining, reviews, progress)
+        if not report["picture files"]:
+            fix = "evaluate the run, or import its embeddings, with --pictures FOLDER, and export it again"
+            fact = "names images, because the run has no folder of pictures"
+            print_faults(console, [Fault(f"--to triplets {path}", fact, "paths of files", fix, "warning")])
         for name, numbers in [*report["rows"].items(), ("left out", report["left out as negatives"])]:
             facts = ", ".join(f"{count:,} {fact}" for fact, count in numbers.items())
             say(console, f"{path}, {name}: {facts}")
@@ -101,7 +109,14 @@ def main(arguments: list[str]) -> int:
 
 
 def _mining_faults(parsed: ExportArguments) -> list[Fault]:
-    (first, last), negatives, faults = parsed.ranks, parsed.negatives, []
+    """Return faults of the flags of triplets, and those of flags that the chosen export does not use."""
+    (first, last), negatives, faults = parsed.ranks, parsed.negatives, list[Fault]()
+    for field in fields(parsed):
+        kind = USED_BY.get(field.name, parsed.to[0])
+        if kind != parsed.to[0] and getattr(parsed, field.name) != field.default:
+            faults.append(
+                Fault(f"--{field.name}", f"is given, but only --to {kind} uses it", fix="leave it out")
+            )
     if not 1 <= first <= last <= MOST_RANKS:
         expected = f"two ascending ranks from 1 to {MOST_RANKS:,}"
         faults.append(Fault("--ranks", f"are {first} {last}", expected))

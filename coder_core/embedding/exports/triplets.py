@@ -117,6 +117,7 @@ def write_triplets(
     pictures = analysis.picture_folder
     files = [str(Path(pictures) / name) if pictures else name for name in names]
     report: dict[str, Any] = {"run": opened.name, "split": split, "mining": asdict(mining), "rows": {}}
+    report["picture files"] = bool(pictures)  # otherwise the tables have names of images
     with appearing(folder) as unfinished:
         for way, sides in (("t2i", (analysis.captions, files)), ("i2t", (files, analysis.captions))):
             titles = OPEN_CLIP[way] if form == "open_clip" else COLUMNS

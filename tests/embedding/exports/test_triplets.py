@@ -72,7 +72,9 @@ def test_negatives_come_from_the_rank_window_and_exclude_matches(
     flags = ["--negatives", str(k), "--ranks", *map(str, ranks), "--reviews", str(reviews)]
     flags += [] if margin is None else ["--margin", str(margin)]
     assert export([str(folder), "--to", "triplets", str(tmp_path / "out"), *flags]) == 0
-    assert f"{reviews} line 3: " in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert f"{reviews} line 3: " in printed
+    assert "--pictures" not in printed
     report = json.loads((tmp_path / "out" / "triplets.json").read_text())
     owner, (v, w) = run.image_of_text("dev"), run.scoring("dev")
     scores = v @ w.T
@@ -122,6 +124,9 @@ def test_invalid_windows_and_existing_folders_are_refused(mined, tmp_path, compl
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "file").write_text("mine")
     for flags, fact in (
+        (["--rows", "captions"], "--rows"),
+        (["--to", "faiss", "new", "--negatives", "3"], "--negatives"),
+        (["--to", "parquet", "new", "--reviews", "reviews.jsonl"], "--reviews"),
         (["--ranks", "0", "5"], "--ranks"),
         (["--ranks", "9", "5"], "--ranks"),
         (["--ranks", "1", "4"], "--negatives"),
@@ -134,7 +139,7 @@ def test_invalid_windows_and_existing_folders_are_refused(mined, tmp_path, compl
     assert not (tmp_path / "new").exists()
 
 
-def test_an_image_without_captions_is_a_negative_but_no_anchor(tmp_path, complaint):
+def test_an_image_without_captions_is_a_negative_but_no_anchor(tmp_path, complaint, capsys):
     owner = np.repeat(np.arange(1, 8), 2)
     v = unit(np.random.default_rng(0).normal(size=(8, 4)))
     captions = [f"{'abcdefghijklmn'[text]} thing" for text in range(14)]
@@ -150,6 +155,7 @@ def test_an_image_without_captions_is_a_negative_but_no_anchor(tmp_path, complai
     ]
     assert "coder_core.embed import" in complaint(export, [*command, "--split", "test"])
     assert export(command) == 0
+    assert "--pictures" in capsys.readouterr().out
     files = (tmp_path / "out" / f"{name}.parquet" for name in ("text_to_image", "image_to_text"))
     table, other = map(pq.read_table, files)
     assert any("0.png" in row.values() for row in table.to_pylist())
