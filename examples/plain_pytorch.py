@@ -31,7 +31,7 @@ def main(images: str, texts: str, captions: str, run: str = "plain-pytorch", epo
             optimizer.zero_grad()
             value.backward()
             optimizer.step()
-        lines = Path(captions).read_text("utf-8").splitlines()
+        lines = Path(captions).read_text("utf-8").rstrip("\n").split("\n")
         log_split(run, "train", heads[0](v), heads[1](w), captions=lines, epoch=epoch)
 
 

@@ -1,5 +1,6 @@
 """Read matrices of floats from common formats of embeddings: .npz, safetensors, faiss indexes, Parquet and Lance."""
 
+import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,7 +64,9 @@ def join_blocks(blocks: Blocks) -> np.ndarray:
         with np.errstate(over="ignore"):  # `unit_array` refuses infinite values later
             array[start:end] = block
     if not end or end < len(array):
-        raise ValueError(f"contains only {end:,} of {len(array):,} rows")
+        raise ValueError(
+            f"contains only {end:,} of {len(array):,} rows" if len(array) else "contains no rows"
+        )
     return array
 
 
@@ -103,13 +106,17 @@ def _one_of(path: Path, name: str, names: Iterable[str]) -> str:
         return name
     if not name and len(offered) == 1:
         return offered[0]
+    if not offered:
+        raise ValueError("contains no arrays")
     problem = f"has no array {name!r}; it has" if name else f"has {len(offered)} arrays:"
     listed = ", ".join(offered[:12])
-    fix = f"name it: {path.name}:{(offered or ['NAME'])[0]}"
+    fix = f"name it: {path.name}:{offered[0]}"
     raise InputError.at(path, f"{problem} {listed}", "one of them", fix)
 
 
 def _read_npz(path: Path, name: str) -> Blocks:
+    if not zipfile.is_zipfile(path):
+        raise ValueError("not a zip archive, which .npz files are")
     with np.load(path, allow_pickle=False) as content:
         member = _one_of(path, name, content.files)
         with content.zip.open(f"{member}.npy") as file:

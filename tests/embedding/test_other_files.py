@@ -71,12 +71,15 @@ def test_every_format_is_read_and_files_without_a_matrix_are_named(tmp_path):
     (tmp_path / "torn.npz").write_bytes((tmp_path / "one.npz").read_bytes()[:90])
     np.savez(tmp_path / "objects.npz", np.array([{}, {}], dtype=object))
     np.savez(tmp_path / "vector.npz", ROWS[0])
+    np.savez(tmp_path / "empty.npz")
+    (tmp_path / "text.npz").write_text("not an archive")
     with ZipFile(tmp_path / "one.npz") as whole, ZipFile(tmp_path / "short.npz", "w") as short:
         short.writestr("arr_0.npy", whole.read("arr_0.npy")[:-4])
-    bad = "two.npz two.npz:c two.safetensors:b torn.npz objects.npz vector.npz none.npz short.npz ids.faiss"
-    for name in (*bad.split(), "t.parquet:text"):
+    bad = "two.npz two.npz:c two.safetensors:b torn.npz objects.npz vector.npz none.npz empty.npz text.npz short.npz"
+    for name in (*bad.split(), "ids.faiss", "t.parquet:text"):
         (fault, *_) = refusal(read_matrix, tmp_path / name).faults
         assert fault.place.startswith(str(tmp_path / name.partition(":")[0])), name
+        assert "unsafely" not in str(fault), name
 
 
 def test_a_column_is_read_piece_by_piece(tmp_path):
