@@ -1,5 +1,6 @@
 """Text files of a data set (one caption or id per line, UTF-8, split on "\\n" only), JSON, links and names."""
 
+import codecs
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -11,6 +12,11 @@ from coder_core.console.faults import MOST_FAULTS_SHOWN, Fault, InputError, Seve
 LONGEST_CAPTION_WORDS = 200
 LONGEST_CAPTION_CHARACTERS = 4_000
 BYTE_ORDER_MARK = "\ufeff"
+OTHER_MARKS = {
+    codecs.BOM_UTF32_LE: "UTF-32",
+    codecs.BOM_UTF32_BE: "UTF-32",
+}  # before those of UTF-16, which begin them
+OTHER_MARKS |= {codecs.BOM_UTF16_LE: "UTF-16", codecs.BOM_UTF16_BE: "UTF-16"}
 FIRST_NAMED, FROM_ZERO = 10, "the first, counted from 0"
 
 
@@ -78,15 +84,22 @@ def plain_file(path: Path, faults: list[Fault]) -> Path:
 def not_utf8(path: Path, number: int, row: bytes, start: int) -> Fault:
     """Return the fault of a byte that is not UTF-8: byte `start`, from 0, of line `number`, whose bytes are `row`."""
     where = f"{path} line {number}, byte {start + 1}"
-    fix = "save the file as UTF-8 (iconv -f LATIN1 -t UTF-8, if it was Latin-1)"
+    encoding = _marked_encoding(row) if number == 1 else ""
+    fix = f"iconv -f {encoding} -t UTF-8" if encoding else "iconv -f LATIN1 -t UTF-8, if it was Latin-1"
+    fix = f"save the file as UTF-8 ({fix})"
     return Fault(where, f"the byte 0x{row[start]:02x} is not UTF-8", "UTF-8 text", fix)
+
+
+def _marked_encoding(start: bytes) -> str:
+    """Return the encoding, other than UTF-8, whose byte order mark a file starts with, or ""."""
+    return next((encoding for mark, encoding in OTHER_MARKS.items() if start.startswith(mark)), "")
 
 
 def read_lines(path: Path, what: str, faults: list[Fault]) -> list[str]:
     """Read the stripped lines of a UTF-8 text file; an undecodable line becomes "". `what`: "caption" …, for messages.
 
-    Only "\\n" ends a line: U+2028, \\x85, \\x0b and \\x0c do not. Adds errors (empty line, invalid UTF-8, no line end
-    but CR) and notes (a link, a byte order mark, CRLF) to `faults`. InputError: the file cannot be opened.
+    Only "\\n" ends a line: U+2028, \\x85, \\x0b and \\x0c do not. Adds errors (empty line, invalid UTF-8, NUL, no
+    line end but CR) and notes (a link, a byte order mark, CRLF) to `faults`. InputError: the file cannot be opened.
     """
     data = plain_file(path, faults).read_bytes()
     expected = f"one {what} per line"
@@ -106,11 +119,16 @@ def read_lines(path: Path, what: str, faults: list[Fault]) -> list[str]:
     for number, row in enumerate(rows, 1):
         try:
             lines.append(row.decode("utf-8").strip())
+            if b"\0" in row and len(faults) < MOST_FAULTS_SHOWN:
+                fix = "remove it (in UTF-16 without a byte order mark: iconv -f UTF-16LE -t UTF-8)"
+                faults.append(Fault(f"{path} line {number}", "contains a NUL character", "UTF-8 text", fix))
         except UnicodeDecodeError as error:
             lines.append("")
             unreadable.add(number)
             if len(faults) < MOST_FAULTS_SHOWN:
                 faults.append(not_utf8(path, number, row, error.start))
+            if number == 1 and _marked_encoding(row):
+                return []
     if lines[0].startswith(BYTE_ORDER_MARK):
         lines[0] = lines[0].lstrip(BYTE_ORDER_MARK).strip()
         faults.append(Fault(str(path), "starts with a byte order mark, which was removed", severity="note"))
