@@ -1,6 +1,5 @@
 """Read embeddings, captions and picture names from one Parquet table, one row per caption."""
 
-import os
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +10,7 @@ from coder_core.console.faults import Fault, InputError, stop_on_errors
 from coder_core.data.captioned.positions import open_parquet
 from coder_core.data.captioned.records import caption_columns
 from coder_core.data.captioned.tables import Table
-from coder_core.data.embeddings import Embeddings, check_names, one_row_an_image, unit_array
+from coder_core.data.embeddings import Embeddings, check_names, one_row_an_image, relative_names, unit_array
 from coder_core.data.lines import shorten, shown
 from coder_core.files.matrices import PIECE_BYTES, column_blocks, join_blocks, list_columns
 
@@ -35,7 +34,7 @@ def read_table(
     column, vectors that are zero or differ in width, or an empty caption.
 
     file: Parquet. image_embeddings, text_embeddings: columns of lists of floats. image_column, caption_column: of texts.
-    pictures: folder of the picture files; by default, if all paths are absolute and exist, their common folder.
+    pictures: folder of the picture files; by default, if all paths are absolute, their common folder.
     """
     faults: list[Fault] = []
     content = open_parquet(file, faults, buffer_size=PIECE_BYTES)
@@ -55,7 +54,7 @@ def read_table(
         number = {name: position for position, name in enumerate(dict.fromkeys(of_rows))}
         owners, names = np.array([number[name] for name in of_rows]), list(number)
         v = one_row_an_image(v, owners, names, file, faults)
-        names, pictures = _picture_files(names, pictures)
+        names, pictures = relative_names(names, pictures, faults)
     text = ", ".join(f"{what}: {column or 'none'}" for what, column in columns.items())
     faults.append(Fault(str(file), f"columns read: {text}", severity="note"))
     remarks = stop_on_errors(faults + check_names(pictures, names))
@@ -74,15 +73,6 @@ def _columns(
     first = content.read_row_group(0, columns=texts).slice(0, 1).to_pylist() if content.num_row_groups else []
     pictures, captions = _text_columns(file, Table(texts, first[0] if first else {}), image, caption)
     return {"images": of_images, "texts": of_texts, "captions": captions, "pictures": pictures}
-
-
-def _picture_files(names: list[str], folder: Path | None) -> tuple[list[str], Path | None]:
-    """Return file names relative to the given folder or, if all are existing files, to their common folder."""
-    if folder is None and all(os.path.isabs(name) and os.path.isfile(name) for name in names):
-        folder = Path(os.path.commonpath([os.path.dirname(name) for name in names]))
-    if folder is None:
-        return names, None
-    return [os.path.relpath(name, folder) if os.path.isabs(name) else name for name in names], folder
 
 
 def _vector_column(file: Path, side: str, name: str, lists: list[str]) -> str:
