@@ -220,7 +220,7 @@ def read_clip_retrieval(folder: str | Path, *, pictures: str | Path | None = Non
     owners = np.array([first.setdefault(name, len(first)) for name in names], dtype=np.int64)
     image_names = list(first)
     images = one_row_an_image(_joined(v), owners, image_names, folder, faults)
-    image_names, picture_folder = relative_names(image_names, Path(pictures) if pictures else None, faults)
+    image_names, picture_folder = picture_names(image_names, Path(pictures) if pictures else None, faults)
     remarks = stop_on_errors(faults + check_names(picture_folder, image_names))
     source = {"captions": str(folder), "layout": "clip-retrieval"}
     source["captions belong to images"] = "equal image_path"
@@ -228,21 +228,19 @@ def read_clip_retrieval(folder: str | Path, *, pictures: str | Path | None = Non
     return Embeddings(images, _joined(w), captions, owners, image_names, picture_folder, source, remarks)
 
 
-def relative_names(
+def picture_names(
     names: list[str], folder: Path | None, faults: list[Fault]
 ) -> tuple[list[str], Path | None]:
     """Return absolute paths of pictures as names relative to `folder`, or to their common folder if there is none or
     they are not in it; and the folder of the pictures, None with a warning if it does not exist here."""
-    shared = None
-    if names and all(map(os.path.isabs, names)):
-        shared = Path(os.path.commonpath(map(os.path.dirname, names)))
+    shared = Path(os.path.commonpath(map(os.path.dirname, names))) if all(map(os.path.isabs, names)) else None
     inside = shared is None or (folder is not None and shared.is_relative_to(os.path.abspath(folder)))
     if base := folder if inside else shared:
         names = [os.path.relpath(name, base) if os.path.isabs(name) else name for name in names]
     if folder is None and shared is not None and not shared.is_dir():
         fix = "give the folder they are in here as --pictures"
         faults.append(Fault(str(shared), "the folder of the pictures does not exist", "", fix, "warning"))
-        return names, None
+        shared = None
     return names, folder or shared
 
 

@@ -10,7 +10,7 @@ from coder_core.console.faults import Fault, InputError, stop_on_errors
 from coder_core.data.captioned.positions import open_parquet
 from coder_core.data.captioned.records import caption_columns
 from coder_core.data.captioned.tables import Table
-from coder_core.data.embeddings import Embeddings, check_names, one_row_an_image, relative_names, unit_array
+from coder_core.data.embeddings import Embeddings, check_names, one_row_an_image, picture_names, unit_array
 from coder_core.data.lines import shorten, shown
 from coder_core.files.matrices import PIECE_BYTES, column_blocks, join_blocks, list_columns
 
@@ -54,7 +54,7 @@ def read_table(
         number = {name: position for position, name in enumerate(dict.fromkeys(of_rows))}
         owners, names = np.array([number[name] for name in of_rows]), list(number)
         v = one_row_an_image(v, owners, names, file, faults)
-        names, pictures = relative_names(names, pictures, faults)
+        names, pictures = picture_names(names, pictures, faults)
     text = ", ".join(f"{what}: {column or 'none'}" for what, column in columns.items())
     faults.append(Fault(str(file), f"columns read: {text}", severity="note"))
     remarks = stop_on_errors(faults + check_names(pictures, names))

@@ -83,9 +83,7 @@ def test_the_gain_in_words_matches_the_bootstrap(folders):
 
 
 @pytest.mark.parametrize(("excess", "high", "named"), [(1.2, 79, True), (1.2, 82, False), (0.9, 79, False)])
-def test_the_worst_slice_has_the_most_misses_and_is_named_only_beyond_noise(
-    folders, monkeypatch, excess, high, named
-):
+def test_the_worst_slice_is_named_only_beyond_noise(folders, monkeypatch, excess, high, named):
     values = {"label": ["A", "word “b”", "C"], "queries": 20, "excess": [0.7, excess, -0.3], "recall_0": 75.0}
     values |= {"low_0": 60, "high_0": high, "mrr_0": 80.0, "ndcg10_0": 80.0}  # 75 + 1.2 / 20 is 81 %
     monkeypatch.setattr(sections, "slice_table", lambda *_: pd.DataFrame(values))

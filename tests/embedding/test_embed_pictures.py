@@ -199,9 +199,7 @@ def test_sigterm_exits_with_3_and_embedding_resumes(models, pictures, whole, tmp
         (export, "--to parquet out --split test", "coder_core.embed pictures DATA"),
     ],
 )
-def test_a_zero_shot_run_has_nothing_to_blend_or_export_and_is_embedded_again(
-    command, flags, fact, whole, complaint
-):
+def test_what_a_zero_shot_run_lacks_is_named(command, flags, fact, whole, complaint):
     assert fact in complaint(command, [str(whole / "run"), *flags.split()])
 
 

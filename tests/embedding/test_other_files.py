@@ -138,26 +138,22 @@ def test_invalid_tables_are_refused(changes, named, tmp_path):
 
 
 def test_a_table_names_pictures_that_are_elsewhere(tmp_path):
-    def read(paths, pictures=None):
-        read = read_table(write_table(tmp_path, image_path=np.repeat(paths, 2).tolist()), pictures=pictures)
-        warnings = [fault.place for fault in read.faults if fault.severity == "warning"]
-        return read.image_names, read.picture_folder, warnings
-
-    names, folder = ["0.png", "1.png", "2.png"], tmp_path / "x"
-    assert read([f"{folder}/{name}" for name in names]) == (names, None, [str(folder)])
-    assert read([f"{folder}/{name}" for name in names], tmp_path) == (
-        ["x/0.png", "x/1.png", "x/2.png"],
-        tmp_path,
-        [str(tmp_path)],
+    names, x = ["0.png", "1.png", "2.png"], tmp_path / "x"
+    here, there, elsewhere = (
+        [f"{folder}/{name}" for name in names] for folder in (tmp_path, x, "/elsewhere")
     )
-    assert read([f"/elsewhere/{name}" for name in names], tmp_path) == (names, tmp_path, [])
-    assert read(names, tmp_path) == read([f"{tmp_path}/{name}" for name in names]) == (names, tmp_path, [])
-    assert read(["a.png", *(f"{tmp_path}/{name}" for name in names[:2])], tmp_path)[0] == [
-        "a.png",
-        *names[:2],
-    ]
-    assert read(["0.png", "1.png", "3.png"]) == (["0.png", "1.png", "3.png"], None, [])
-    assert read([f"{tmp_path}/{name}" for name in ("0.png", "3.png", "4.png")])[2] == [str(tmp_path)]
+    for paths, pictures, expected, warnings in (
+        (there, None, (names, None), [str(x)]),
+        (there, tmp_path, ([f"x/{name}" for name in names], tmp_path), [str(tmp_path)]),
+        (elsewhere, tmp_path, (names, tmp_path), []),
+        (here, None, (names, tmp_path), []),
+        ([*here[:2], f"{x}.png"], None, ([*names[:2], "x.png"], tmp_path), [str(tmp_path)]),
+        ([*here[:2], "2.png"], tmp_path, (names, tmp_path), []),
+        (names, None, (names, None), []),
+    ):
+        read = read_table(write_table(tmp_path, image_path=np.repeat(paths, 2).tolist()), pictures=pictures)
+        assert (read.image_names, read.picture_folder) == expected
+        assert [fault.place for fault in read.faults if fault.severity == "warning"] == warnings
 
 
 def test_a_table_without_pictures_has_one_image_per_row(tmp_path):

@@ -62,9 +62,7 @@ def numbered(mined, table, way):
 
 
 @pytest.mark.parametrize(("ranks", "margin"), [((1, 24), None), ((3, 12), None), ((1, 40), 0.1)])
-def test_negatives_come_from_the_rank_window_and_exclude_matches(
-    mined, tmp_path, monkeypatch, capsys, ranks, margin
-):
+def test_negatives_come_from_ranks_and_exclude_matches(mined, tmp_path, monkeypatch, capsys, ranks, margin):
     """No negative is a likely match, a reviewed match or a duplicate."""
     monkeypatch.setattr(triplets, "QUERIES", 7)  # several blocks
     folder, reviews, run, usable = mined
@@ -144,15 +142,8 @@ def test_an_image_without_captions_is_a_negative_but_no_anchor(tmp_path, complai
     v = unit(np.random.default_rng(0).normal(size=(8, 4)))
     captions = [f"{'abcdefghijklmn'[text]} thing" for text in range(14)]
     write_embeddings(tmp_path / "run", v, v[owner], owner, captions=captions, kind="embeddings")
-    command = [
-        str(tmp_path / "run"),
-        "--to",
-        "triplets",
-        str(tmp_path / "out"),
-        "--negatives=6",
-        "--ranks=1",
-        "7",
-    ]
+    flags = ["--negatives", "6", "--ranks", "1", "7"]
+    command = [str(tmp_path / "run"), "--to", "triplets", str(tmp_path / "out"), *flags]
     assert "coder_core.embed import" in complaint(export, [*command, "--split", "test"])
     assert export(command) == 0
     assert "--pictures" in capsys.readouterr().out
