@@ -17,7 +17,7 @@ from coder_core.data.captioned.records import Once
 from coder_core.data.features import FeatureFile, FeatureRows, describe_floats, open_features
 from coder_core.data.lines import FROM_ZERO, check_name, count_cases, follow_link, read_lines, shorten, shown
 from coder_core.data.pictures import check_pictures
-from coder_core.data.precomp import PairingFiles, pair
+from coder_core.data.precomp import MOST_REPEATS, Pairing, PairingFiles, number_names, pair
 from coder_core.files.matrices import MatrixFile, is_matrix, read_matrix
 
 Matrix = FeatureFile | MatrixFile  # in a .npy, or read from another file
@@ -27,6 +27,12 @@ PARTS = ("img_emb", "text_emb", "metadata")  # folders of clip-retrieval
 PARTS_EXPECTED = "img_emb/img_emb_0.npy, text_emb/text_emb_0.npy and metadata/metadata_0.parquet"
 COLUMNS = ("image_path", "caption")
 SAME = 0.999  # least cosine between two rows of the same picture
+REPEATED = 0.1  # least share of rows that repeat the row before them in rows that are stored once per caption
+IN_A_ROW = 0.9  # least share of all repeated rows that follow each other then
+MORE_THAN_CHANCE = 6  # least ratio of nearly equal neighbours to nearly equal rows that are far apart
+ONCE_PER_IMAGE = (
+    "write each image's row once, or name the image of every row (embed import: --ids; log_split: pictures)"
+)
 COLLAPSED = 0.99  # mean cosine between two rows of one modality: nearly all of them point the same way
 
 
@@ -73,23 +79,33 @@ def read_embeddings(
     stop_on_errors(faults)
     assert image_file is not None
     assert text_file is not None
-    files = PairingFiles(Path(images), Path(captions), Path(ids or ""))
-    pairing = pair(image_file.map(), len(lines), names, files, faults)
+    m, rows = len(lines), image_file.shape[0]
+    if names is not None and m == rows == len(names) > len(set(names)):
+        pairing = Pairing(np.arange(m), names, 1, "equal ids, one per caption and row of images")
+    else:
+        files = PairingFiles(Path(images), Path(captions), Path(ids or ""))
+        pairing = pair(image_file.map(), m, names, files, faults)
+    if names is not None and len(names) != rows:
+        text = (
+            "one id per caption: row 0 of the images belongs to the first id, row 1 to the next other id, …"
+        )
+        faults.append(Fault(str(ids), text, severity="note"))
     v = collect(lambda: unit_rows(image_file, "images", pairing.stride, faults), faults)
     w = collect(lambda: unit_rows(text_file, "captions", 1, faults), faults)
     q = collect(lambda: unit_rows(query_file, "queries", 1, faults), faults) if query_file else None
-    folder = Path(pictures) if pictures is not None else None
-    faults += check_names(folder, pairing.names)
-    remarks = stop_on_errors(faults)
+    stop_on_errors(faults)
     assert v is not None
     assert w is not None
+    v, owners, names = join_repeated(v, pairing.image_of_text, pairing.names, str(images), faults)
+    folder = Path(pictures) if pictures is not None else None
+    remarks = stop_on_errors(faults + check_names(folder, names))
     source = {"images": str(images), "texts": str(texts), "captions": str(captions)}
     source |= {"ids": str(ids)} if ids is not None else {}
     source |= {"queries": str(queries), "query texts": str(query_texts)} if query_lines else {}
-    source["captions belong to images"] = pairing.how
+    joined = pairing.names is None and len(v) < len(lines) == rows and pairing.stride == 1
+    source["captions belong to images"] = "equal rows that follow each other" if joined else pairing.how
     texts_of_rows = shorten(lines, str(captions), remarks)
-    owners = pairing.image_of_text.astype(np.int64)
-    return Embeddings(v, w, texts_of_rows, owners, pairing.names, folder, source, remarks, q, query_lines)
+    return Embeddings(v, w, texts_of_rows, owners, names, folder, source, remarks, q, query_lines)
 
 
 def _saved_queries(
@@ -216,10 +232,8 @@ def read_clip_retrieval(folder: str | Path, *, pictures: str | Path | None = Non
     v = [collect(partial(unit_rows, images, "images", 1, faults), faults) for images, _ in whole]
     w = [collect(partial(unit_rows, texts, "captions", 1, faults), faults) for _, texts in whole]
     stop_on_errors(faults)
-    first: dict[str, int] = {}
-    owners = np.array([first.setdefault(name, len(first)) for name in names], dtype=np.int64)
-    image_names = list(first)
-    images = one_row_an_image(_joined(v), owners, image_names, folder, faults)
+    images, owners, image_names = join_repeated(_joined(v), np.arange(len(names)), names, str(folder), faults)
+    assert image_names is not None
     image_names, picture_folder = picture_names(image_names, Path(pictures) if pictures else None, faults)
     remarks = stop_on_errors(faults + check_names(picture_folder, image_names))
     source = {"captions": str(folder), "layout": "clip-retrieval"}
@@ -294,15 +308,47 @@ def _read_part(
     return images, texts
 
 
-def one_row_an_image(
-    rows: np.ndarray, owners: np.ndarray, names: list[str], folder: Path, faults: list[Fault]
-) -> np.ndarray:
-    """Return the first row of every image; add a fault if another row of the same image differs."""
-    images = rows[np.unique(owners, return_index=True)[1]]
-    other = np.flatnonzero(np.einsum("nd,nd->n", rows, images[owners]) < SAME)
-    if len(other):
-        name = shown(names[owners[other[0]]])
-        problem = f"{len(other):,} rows differ from an earlier one with the same path; the first: {other[0]}, {name}"
-        fix = "give different pictures different paths"
-        faults.append(Fault(str(folder), problem, "one picture per path", fix))
-    return images
+def join_repeated(
+    rows: np.ndarray, owners: np.ndarray, names: list[str] | None, where: str, faults: list[Fault]
+) -> tuple[np.ndarray, np.ndarray, list[str] | None]:
+    """Join image rows that are stored once per caption: rows of one name or, without names, equal rows that follow each
+    other. Return one row per image, the image of every caption, and the images' names.
+
+    Adds to `faults` a note; an error if rows of one name differ; a warning if rows that are not joined look as if they
+    were stored once per caption. `owners`: the row of every caption; nothing is joined unless row i belongs to caption i.
+    """
+    count = len(rows)
+    if not np.array_equal(owners, np.arange(count)):
+        return rows, owners, names
+    owners, names = (_equal_neighbours(rows), None) if names is None else number_names(names)
+    least = REPEATED * count
+    if owners.max() < count - 1:
+        images = rows[np.unique(owners, return_index=True)[1]]
+        other = np.flatnonzero(np.einsum("nd,nd->n", rows, images[owners]) < SAME)
+        if len(other):
+            first = f"{other[0]}, {shown(names[owners[other[0]]])}" if names else ""
+            problem = f"{len(other):,} rows differ from an earlier one with the same name; the first: {first}"
+            fix = "give different pictures different names"
+            faults.append(Fault(where, problem, "one picture per name", fix))
+        text = f"{count:,} rows are stored once per caption; those of one image are read once: {len(images):,} images"
+        faults.append(Fault(where, text, severity="note"))
+        rows, least = images, 1
+    half = max(1, len(rows) // 2)
+    near, chance = (int((np.einsum("nd,nd->n", rows[k:], rows[:-k]) >= SAME).sum()) for k in (1, half))
+    if near >= least and near > MORE_THAN_CHANCE * chance:
+        problem = (
+            f"{near:,} of {len(rows):,} rows are nearly the same as the one before (cosine {SAME} or more)"
+        )
+        problem += ": they seem to be stored once per caption"
+        faults.append(Fault(where, problem, "one row per image", ONCE_PER_IMAGE, "warning"))
+    return rows, owners, names
+
+
+def _equal_neighbours(rows: np.ndarray) -> np.ndarray:
+    """Return the number of every row's image if equal rows follow each other, too often for chance; else 0, 1, 2, …"""
+    count = len(rows)
+    keys = np.array([hash(row.tobytes()) for row in rows])
+    owners = np.concatenate([[0], np.cumsum(keys[1:] != keys[:-1])])
+    joined, repeats = count - 1 - owners[-1], count - len(np.unique(keys))
+    plausible = 1 < np.bincount(owners).max() <= MOST_REPEATS and owners[-1] > 0
+    return owners if plausible and joined >= max(REPEATED * count, IN_A_ROW * repeats) else np.arange(count)

@@ -1,6 +1,7 @@
 """Read the precomp layout of SCAN and VSE++: {split}_ims.npy, {split}_caps.txt and, optionally, {split}_ids.txt."""
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -112,15 +113,21 @@ def pair(
 
 def _pair_by_ids(ids: list[str], rows: int, ids_file: Path) -> Pairing:
     """Pair by one id per caption: equal ids are one image, numbered in order of first appearance."""
-    number: dict[str, int] = {}
-    image_of_text = np.fromiter((number.setdefault(name, len(number)) for name in ids), np.int64, len(ids))
-    if len(number) != rows:
+    image_of_text, names = number_names(ids)
+    if len(names) != rows:
         fix = "give every caption the id of its image"
-        if len(number) == len(ids) and len(ids) % rows == 0:
+        if len(names) == len(ids) and len(ids) % rows == 0:
             fix = f"these ids number the captions: remove the file, so that every {len(ids) // rows} captions belong to one image"
-        problem = f"one id per caption, {len(number):,} different ids, for {rows:,} rows of features"
+        problem = f"one id per caption, {len(names):,} different ids, for {rows:,} rows of features"
         raise InputError.at(ids_file, problem, f"{rows:,} different ids, {ONE_ROW}", fix)
-    return Pairing(image_of_text, list(number), 1, "equal ids, one per caption")
+    return Pairing(image_of_text, names, 1, "equal ids, one per caption")
+
+
+def number_names(names: Sequence[str]) -> tuple[np.ndarray, list[str]]:
+    """Return (m,) int64, every name's number in order of first appearance, and the different names in this order."""
+    number: dict[str, int] = {}
+    numbers = [number.setdefault(name, len(number)) for name in names]
+    return np.array(numbers, dtype=np.int64), list(number)
 
 
 def _repeats(features: np.ndarray, captions: int, ids: list[str] | None) -> int:

@@ -10,7 +10,7 @@ from coder_core.console.faults import Fault, InputError, stop_on_errors
 from coder_core.data.captioned.positions import open_parquet
 from coder_core.data.captioned.records import caption_columns
 from coder_core.data.captioned.tables import Table
-from coder_core.data.embeddings import Embeddings, check_names, one_row_an_image, picture_names, unit_array
+from coder_core.data.embeddings import Embeddings, check_names, join_repeated, picture_names, unit_array
 from coder_core.data.lines import shorten, shown
 from coder_core.files.matrices import PIECE_BYTES, column_blocks, join_blocks, list_columns
 
@@ -30,8 +30,8 @@ def read_table(
     pictures: Path | None = None,
 ) -> Embeddings:
     """Read a table by columns, named or else guessed from their titles and types; a note lists them. Rows with the same
-    picture are captions of one image; without a column of pictures, every row is an image. InputError: damage, a missing
-    column, vectors that are zero or differ in width, or an empty caption.
+    picture are captions of one image; without a column of pictures, every row is an image, unless it equals the one
+    before. InputError: damage, a missing column, vectors that are zero or differ in width, or an empty caption.
 
     file: Parquet. image_embeddings, text_embeddings: columns of lists of floats. image_column, caption_column: of texts.
     pictures: folder of the picture files; by default, if all paths are absolute, their common folder.
@@ -48,12 +48,10 @@ def read_table(
     if v.shape[1] != w.shape[1]:
         widths, fix = f"vectors of {v.shape[1]} and {w.shape[1]} numbers", "use the projected embeddings"
         raise InputError.at(file, widths, "the same width in both", fix)
-    owners, names = np.arange(len(captions)), None
-    if columns["pictures"]:
-        of_rows = [str(name) for name in rows.column(columns["pictures"]).to_pylist()]
-        number = {name: position for position, name in enumerate(dict.fromkeys(of_rows))}
-        owners, names = np.array([number[name] for name in of_rows]), list(number)
-        v = one_row_an_image(v, owners, names, file, faults)
+    column = rows.column(columns["pictures"]).to_pylist() if columns["pictures"] else None
+    names = None if column is None else [str(name) for name in column]
+    v, owners, names = join_repeated(v, np.arange(len(captions)), names, str(file), faults)
+    if names is not None:
         names, pictures = picture_names(names, pictures, faults)
     text = ", ".join(f"{what}: {column or 'none'}" for what, column in columns.items())
     faults.append(Fault(str(file), f"columns read: {text}", severity="note"))

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from coder_core.api import compare, facts, list_runs, open_run
+from coder_core.data.embeddings import ONCE_PER_IMAGE, read_embeddings
 from coder_core.embed import main
 from coder_core.evaluate import main as evaluate
 from coder_core.files.manifest import render_manifest
@@ -176,20 +177,44 @@ def test_an_invalid_destination_is_refused_before_files_are_read(flags, culprit,
     assert message.count("error:") == 1
 
 
-def test_ids_allow_any_number_of_captions_and_repeated_images_are_merged(files, runs):
-    images = np.load(files / "i.npy")
-    np.save(files / "i.npy", np.repeat(images, 5, axis=0))
-    assert run_import(files, name="repeated") == 0
-    assert len(open_run(runs / "repeated").embeddings("dev")[0]) == IMAGES
-    np.save(files / "i.npy", images)
-    owner = np.array([0, 0, 1, 2, 2, 2, *range(3, IMAGES)])
-    np.save(files / "t.npy", synthetic(IMAGES, noise=1.0)[1][: len(owner)])
-    write_lines(files / "c.txt", (f"caption {k}" for k in range(len(owner))))
-    write_lines(files / "ids.txt", (f"image-{i}" for i in owner))
-    assert run_import(files, f"--ids={files / 'ids.txt'}") == 0
-    run = open_run(runs / "clip")
-    np.testing.assert_array_equal(run.image_of_text("dev"), owner)
-    assert run.analysis("dev").image_names[2] == "image-2"
+def severities(read):
+    return [fault.severity for fault in read.faults if fault.place.endswith(("i.npy", "ids.txt"))]
+
+
+@pytest.mark.parametrize("counts", [[5] * IMAGES, [2, 1, 3, 1, 4, 7, 3, 5, 3, 4, 3, 6]])
+def test_ids_allow_any_number_of_captions_and_repeated_images_are_merged(files, counts):
+    images, owner = np.load(files / "i.npy") / 3, np.repeat(np.arange(IMAGES), counts)
+    texts, ids = np.random.default_rng(0).normal(size=(len(owner), 32)), [f"image-{i}" for i in owner]
+    order = np.random.default_rng(1).permutation(len(owner))
+    near = images[owner] * (1 + 1e-6 * np.arange(len(owner)))[:, None] + np.eye(1, 32) * 1e-5
+    near[::2] = images[owner][::2]
+
+    def read(rows, names):
+        for name, array in (("i", rows), ("t", texts)):
+            np.save(files / f"{name}.npy", array)
+        write_lines(files / "c.txt", (f"caption {k}" for k in range(len(owner))))
+        write_lines(files / "ids.txt", names)
+        named = {"ids": files / "ids.txt"} if len(names) > 1 else {}
+        return read_embeddings(files / "i.npy", files / "t.npy", files / "c.txt", **named)
+
+    for rows, names in ((images, ids), (images[owner], [""]), (images[owner], ids), (near, ids)):
+        result = read(rows, names)
+        np.testing.assert_array_equal(result.image_of_text, owner)
+        assert result.images == pytest.approx(images, abs=1e-4)
+        assert result.image_names == (list(dict.fromkeys(ids)) if len(names) > 1 else None)
+        assert "warning" not in severities(result)
+        assert "note" in severities(result)
+    shuffled = read(images[owner][order], [ids[k] for k in order])
+    first = list(dict.fromkeys(owner[order].tolist()))
+    np.testing.assert_array_equal(np.array(first)[shuffled.image_of_text], owner[order])
+    assert shuffled.images == pytest.approx(images[first], abs=1e-6)
+    assert f"{counts[0] - 1} rows" in str(
+        refusal(read, np.concatenate([-images[:1], images[owner][1:]]), ids)
+    )
+    for rows in (near, images[owner] + np.random.default_rng(2).normal(size=(len(owner), 32)) * 1e-4):
+        unclear = read(rows, [""])
+        assert len(unclear.images) == len(owner)
+        assert [fault.fix for fault in unclear.faults if fault.severity == "warning"] == [ONCE_PER_IMAGE]
 
 
 def with_value(row, value):

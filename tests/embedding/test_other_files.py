@@ -156,9 +156,10 @@ def test_a_table_names_pictures_that_are_elsewhere(tmp_path):
         assert [fault.place for fault in read.faults if fault.severity == "warning"] == warnings
 
 
-def test_a_table_without_pictures_has_one_image_per_row(tmp_path):
-    file = write_table(tmp_path)
-    pq.write_table(pq.read_table(file).drop_columns("image_path"), file)
-    read = read_table(file)
-    assert read.image_of_text.tolist() == list(range(6))
-    assert read.image_names is None
+def test_a_table_without_pictures_has_one_image_per_different_row(tmp_path):
+    for rows, owners in (({}, [0, 0, 1, 1, 2, 2]), ({"img_emb": vectors(ROWS)}, [0, 1, 2, 3, 4, 5])):
+        file = write_table(tmp_path, **rows)
+        pq.write_table(pq.read_table(file).drop_columns("image_path"), file)
+        read = read_table(file)
+        assert read.image_of_text.tolist() == owners
+        assert read.image_names is None

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from coder_core.config.schema import name_faults
-from coder_core.console.faults import InputError, stop_on_errors
+from coder_core.console.faults import Fault, InputError, stop_on_errors
 from coder_core.console.plain_files import check_folder, check_plain
 from coder_core.console.progress import Progress, silent
-from coder_core.data.embeddings import Embeddings
+from coder_core.data.embeddings import ONCE_PER_IMAGE, Embeddings
 from coder_core.evaluation.recall import Metrics
 from coder_core.evaluation.sources import EmbeddingPair
 from coder_core.files import atomic, sealed
@@ -23,6 +23,8 @@ from coder_core.runs.analysis.evaluate import describe_samples, ranked
 from coder_core.runs.analysis.write import write_analysis
 
 RANKED_PAIRS = 2_000_000_000  # of images and captions; with 512 numbers each, a minute or two on two cores
+MANY_TIES = 20  # percent of captions whose right image ties with another
+FEWEST_IMAGES = 20  # from which R@1 is compared with chance
 SAMPLES = "samples"  # document with the arguments of `write_analysis` besides arrays, documents and metrics
 
 
@@ -38,7 +40,7 @@ def import_folder(root: str | Path, name: str, split: str, *, overwrite: bool = 
     if not folder.is_symlink():
         check_plain(folder)
     if folder.is_symlink() or not is_imported(folder):
-        fix = "choose another --name, or remove that folder"
+        fix = "choose another name, or remove that folder"
         raise InputError.at(folder, "already exists", "a new name", fix)
     if split in (known := _split_folders(folder)) and not overwrite:
         fix = "name another --split, or add --overwrite to replace it"
@@ -86,6 +88,39 @@ def import_run(
             return folder, {}
         metrics = _write_ranked(target, split, arrays, documents, samples)
     return folder, metrics
+
+
+def doubts(embeddings: Embeddings, metrics: Metrics) -> list[Fault]:
+    """Return warnings about metrics that suggest wrong files: equal images and texts, many ties, or R@1 no better than
+    chance (in both directions, from 20 images)."""
+    n, m, faults = len(embeddings.images), len(embeddings.texts), list[Fault]()
+    if np.array_equal(embeddings.images, embeddings.texts):
+        problem, fix = (
+            "are the same numbers: every caption matches itself",
+            "check that neither was given twice",
+        )
+        faults.append(Fault("images and texts", problem, "different numbers", fix, "warning"))
+    hits = {
+        "i2t_r1": (n, 1.0),
+        "t2i_r1": (m, m / n),
+    }  # queries, expected right first results of random scores
+    if metrics.get("t2i_ties", 0) >= MANY_TIES:
+        problem = (
+            f"{metrics['t2i_ties']:.0f}% of the captions score another image exactly as high as their own"
+        )
+        faults.append(
+            Fault("ties", problem, "different rows for different images", ONCE_PER_IMAGE, "warning")
+        )
+    elif n >= FEWEST_IMAGES and all(
+        metrics.get(name, 100) / 100 * queries <= mean + 2 * mean**0.5
+        for name, (queries, mean) in hits.items()
+    ):
+        problem = (
+            "no better than chance: rows in the wrong order, captions of other images, or an untrained model"
+        )
+        fix = "check the order of the rows and the image of every caption (embed import: --ids; log_split: image_of_text)"
+        faults.append(Fault("R@1", problem, "row i of the texts for caption i", fix, "warning"))
+    return faults
 
 
 def rank_imported(folder: Path, split: str, progress: Progress = silent) -> None:
@@ -141,7 +176,7 @@ def check_trained(folder: Path, fix: str) -> None:
 
 def check_same_model(folder: Path, split: str, size: int, towers: Mapping[str, Any] | None) -> None:
     """Raise InputError if another split of a run has another dimension or was made by other towers."""
-    fix = "splits of one run come from one model: choose another --name"
+    fix = "splits of one run come from one model: choose another name"
     for other, path in _split_folders(folder).items():
         if other == split:
             continue
