@@ -111,12 +111,12 @@ def _at(origin: str, name: str) -> str:
     return f"{origin}, {name}" if origin else name
 
 
-def name_faults(name: str) -> list[Fault]:
-    """Return the fault of a run's name that cannot be a folder's name."""
+def name_faults(name: str, where: str = "--name") -> list[Fault]:
+    """Return the fault of a run's name, given by the flag or argument `where`, that cannot be a folder's name."""
     if RUN_NAME.fullmatch(name):
         return []
     expected = "at most 200 letters, digits, '.', '_' and '-', beginning with a letter or digit"
-    return [Fault("--name", f"is {name!r}", expected, "it becomes the name of a folder")]
+    return [Fault(where, f"is {name!r}", expected, "it becomes the name of a folder")]
 
 
 def to_document(config: Config) -> dict[str, Any]:

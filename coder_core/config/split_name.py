@@ -7,8 +7,9 @@ import tyro
 from coder_core.config.data import OTHER_DEV_NAMES
 
 
-def _read(words: list[str]) -> str:
-    return "dev" if words[0].lower() in OTHER_DEV_NAMES else words[0]
+def canonical_split(name: str) -> str:
+    """Return "dev" for every name of the dev split; other names are returned unchanged."""
+    return "dev" if name.lower() in ("dev", *OTHER_DEV_NAMES) else name
 
 
 # "val" is "dev", as in the data, so that analyses, reports and maps of both have the same folder
@@ -17,7 +18,7 @@ SplitName = Annotated[
     tyro.constructors.PrimitiveConstructorSpec(
         nargs=1,
         metavar="STR",
-        instance_from_str=_read,
+        instance_from_str=lambda words: canonical_split(words[0]),
         is_instance=lambda value: isinstance(value, str),
         str_from_instance=lambda value: [value],
     ),

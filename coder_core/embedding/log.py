@@ -1,20 +1,23 @@
 """Log a run from any training loop: embeddings in memory become a split that the app opens, after every epoch."""
 
 import os
+import warnings
 from collections.abc import Mapping, Sequence
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from coder_core.config.data import OTHER_DEV_NAMES
+from coder_core.config.schema import name_faults
+from coder_core.config.split_name import canonical_split
 from coder_core.console.faults import Fault, InputError, stop_on_errors
-from coder_core.data.embeddings import Embeddings, unit_array
-from coder_core.data.lines import shorten
+from coder_core.data.embeddings import Embeddings, join_repeated, unit_array
+from coder_core.data.lines import FROM_ZERO, count_cases, shorten
 from coder_core.data.pictures import check_pictures
 from coder_core.evaluation.recall import Metrics
-from coder_core.runs.analysis.import_embeddings import import_run
-from coder_core.runs.history import HISTORY, HistoryWriter
+from coder_core.runs.analysis.import_embeddings import doubts, import_run
+from coder_core.runs.history import HISTORY, HistoryWriter, read_history
 
 ROOT = Path("checkpoints")
 
@@ -31,42 +34,60 @@ def log_split(
     epoch: int | None = None,
     config: Mapping[str, Any] | None = None,
 ) -> Metrics:
-    """Write the embeddings of a split as a run that every page of the app opens; a later call replaces the split.
+    """Write the embeddings of a split as a run that every page of the app opens; a later call replaces the split. In
+    distributed training call it on rank 0 only, with the rows of all ranks. Warnings are Python warnings.
 
     Args:
         run: a name (a folder below checkpoints/), or the path of a folder.
         split: its name, such as "dev".
-        images: (n, D) array or tensor, one row per image, of any float type and any norm.
+        images: (n, D) array or tensor, one row per image, of any float type and any norm. Rows stored once per caption
+            (n = m) are joined if equal ones follow each other or have the same name in `pictures`.
         texts: (m, D), one row per caption.
         captions: m texts.
         image_of_text: (m,) the row of each caption's image; None: every m / n captions belong to one image.
         pictures: n picture files, or n names of images without files; None shows no pictures.
-        epoch: number of the epoch, from 1: its metrics become a point of the training curves.
+        epoch: number of the epoch, from 1: its metrics become a point of the training curves, which show dev or, until
+            dev is logged, the first split. A number not above the last one replaces that epoch and all later ones.
         config: settings of your training, shown with the run.
 
     Returns:
         R@1, R@5, R@10, median rank of both directions, R@sum, …; ties count against the model.
 
     Raises:
-        InputError: shapes do not match, rows are zero or not finite, a name cannot be used, or the folder has another
-            kind of run.
+        InputError: shapes do not match, rows are zero or not finite, captions are empty, an image has no caption, a name
+            cannot be used, or the folder has another kind of run.
     """
     faults: list[Fault] = []
-    split = "dev" if split.lower() in OTHER_DEV_NAMES else split  # as in the commands
+    path, split = Path(run) if len(Path(run).parts) > 1 else ROOT / run, canonical_split(split)
+    stop_on_errors(name_faults(Path(run).name, "run"))
+    if epoch is not None and not (isinstance(epoch, Real) and epoch >= 1 and epoch % 1 == 0):
+        raise InputError.at("epoch", f"is {epoch!r}", "a whole number from 1")
     rows = {"images": _array(images), "texts": _array(texts)}
     owners = _owners(rows, captions, image_of_text)
     v, w = (unit_array(array, name, name, faults) for name, array in rows.items())
     names, folder = _pictures(pictures, len(v), faults)
-    texts_of_rows = shorten([" ".join(str(caption).split()) for caption in captions], "captions", faults)
+    v, owners, names = join_repeated(v, owners, names, "images", faults)
+    texts_of_rows = shorten([" ".join(caption.split()) for caption in captions], "captions", faults)
     settings = {key: str(value) for key, value in (config or {}).items()}
     source = {"logged by": "coder_core.log_split"} | settings
     embeddings = Embeddings(v, w, texts_of_rows, owners, names, folder, source, stop_on_errors(faults))
-    path = Path(run) if len(Path(run).parts) > 1 else ROOT / run
     _, metrics = import_run(embeddings, path.parent, path.name, split, overwrite=True)
     if epoch is not None:
-        with HistoryWriter(path / HISTORY) as history:
-            history.write("epoch", step=int(epoch), epoch=int(epoch), metrics=dict(metrics))
+        _log_epoch(path / HISTORY, split, int(epoch), metrics)
+    for fault in embeddings.faults + doubts(embeddings, metrics):
+        if fault.severity == "warning":
+            warnings.warn(str(fault), stacklevel=2)
     return metrics
+
+
+def _log_epoch(file: Path, split: str, epoch: int, metrics: Metrics) -> None:
+    """Add an epoch, in place of this and later ones, to the history of dev, or of the first split without dev."""
+    logged = next((event["split"] for event in reversed(read_history(file)) if "split" in event), split)
+    if split not in ("dev", logged):
+        return
+    with HistoryWriter(file) as history:
+        history.write("resume", step=epoch - 1 if split == logged else 0, split=split)
+        history.write("epoch", step=epoch, epoch=epoch, metrics=dict(metrics))
 
 
 def _array(rows: Any) -> np.ndarray:
@@ -88,6 +109,9 @@ def _owners(rows: Mapping[str, np.ndarray], captions: Sequence[str], image_of_te
         raise InputError.at("texts", f"have {width_of_texts} numbers per row", f"{width}, as in images")
     if isinstance(captions, str) or len(captions) != m:
         raise InputError.at("captions", f"number {len(captions):,}", f"{m:,}, one for every row of texts")
+    empty = [row for row, text in enumerate(captions) if not (isinstance(text, str) and text.strip())]
+    fix = "leave out these captions and their rows of texts"
+    stop_on_errors(count_cases("captions", "are empty or not text", empty, "texts", fix, "error", FROM_ZERO))
     if image_of_text is None:
         if m % n:
             fix = "give image_of_text, the row of each caption's image"
@@ -100,6 +124,9 @@ def _owners(rows: Mapping[str, np.ndarray], captions: Sequence[str], image_of_te
     if len(outside := np.flatnonzero((owners < 0) | (owners >= n))):
         found = f"is {owners[outside[0]]} for caption {outside[0]}"
         raise InputError.at("image_of_text", found, f"a row of images, 0 to {n - 1}")
+    unused = np.setdiff1d(np.arange(n), owners).tolist()
+    found, fix = "images have no caption", "leave out these rows of images, and number the others anew"
+    stop_on_errors(count_cases("image_of_text", found, unused, "a caption or more", fix, "error", FROM_ZERO))
     return owners.astype(np.int64)
 
 

@@ -1,5 +1,7 @@
 """Runs written by other people's training loops."""
 
+import warnings
+
 import numpy as np
 import pytest
 import torch
@@ -48,6 +50,51 @@ def test_logged_epochs_become_a_run(tmp_path, monkeypatch):
     assert run.history.empty
 
 
+def test_dev_is_what_the_curves_show_and_a_repeated_epoch_replaces_all_later_ones(tmp_path):
+    run, images = tmp_path / "runs" / "mine", rows()[0]
+
+    def logged(split, epoch, seed):
+        texts = rows(seed)[1] + seed * images.repeat_interleave(2, 0)
+        metrics = coder_core.log_split(run, split, images, texts, captions=CAPTIONS, epoch=epoch)
+        return metrics["rsum"], dict(open_run(run).history[["epoch", "metrics.rsum"]].values.tolist())
+
+    assert [list(logged("train", epoch, 2)[1]) for epoch in (1, 2, 3)] == [[1], [1, 2], [1, 2, 3]]
+    first, curve = logged("Dev", 1, 0)
+    assert curve == {1: first}
+    assert logged("train", 1, 2) != logged("test", 2, 0)
+    second, curve = logged("dev", 2, 1)
+    assert curve == logged("train", 2, 2)[1] == {1: first, 2: second}
+    assert list(logged("dev", 3, 2)[1]) == [1, 2, 3]
+    third, curve = logged("dev", np.int64(2), 2)  # continued from epoch 1
+    assert curve == {1: first, 2: third}
+    assert logged("dev", 1.0, 2)[1] == {1: third}
+    assert len({first, second, third}) == 3
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_embeddings_that_cannot_be_right_give_warnings(tmp_path):
+    n, generator = 40, torch.Generator().manual_seed(0)
+    images = torch.randn(n, 16, generator=generator)
+    texts = images.repeat_interleave(2, 0) + 0.1 * torch.randn(2 * n, 16, generator=generator)
+    pairs, owners = images.repeat_interleave(2, 0), torch.arange(n).repeat_interleave(2)
+
+    def places(images, texts, **named):
+        captions = [f"caption {number}" for number in range(len(texts))]
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            metrics = coder_core.log_split(tmp_path / "run", "dev", images, texts, captions=captions, **named)
+        return metrics["t2i_r1"], [str(one.message).partition(":")[0] for one in caught]
+
+    assert places(images, texts) == places(pairs, texts) == (100, [])
+    order = torch.randperm(2 * n, generator=generator)
+    assert places(pairs[order], texts[order], pictures=[f"{i}" for i in owners[order]]) == (100, [])
+    assert places(images.flip(0), texts)[1] == ["R@1"]
+    assert places(texts, texts)[1] == ["images and texts"]
+    assert places(pairs[order], texts[order]) == (0, ["ties"])
+    assert places(pairs * (1 + 0.01 * torch.rand(pairs.shape, generator=generator)), texts)[1] == ["images"]
+    assert places(torch.ones(2 * n, 16), texts)[1] == ["images", "ties"]
+
+
 @pytest.mark.parametrize(
     ("change", "where"),
     [
@@ -60,9 +107,13 @@ def test_logged_epochs_become_a_run(tmp_path, monkeypatch):
         ({"captions": "abcdef"}, "captions"),
         ({"image_of_text": [0, 1, 2]}, "image_of_text"),
         ({"image_of_text": np.array([0, 1, 2, 3, 0, 0])}, "image_of_text"),
+        ({"image_of_text": np.array([0, 1, 1, 0, 0, 0])}, "image_of_text"),
+        *(({"captions": [*CAPTIONS[:5], empty]}, "captions") for empty in (" ", None, float("nan"))),
+        *(({"epoch": epoch}, "epoch") for epoch in (0, -3, 1.5, "1", float("inf"))),
         ({"pictures": ["a.jpg"]}, "pictures"),
         ({"pictures": [__file__, __file__, "a.jpg"]}, "pictures"),
-        ({"run": "a name that no folder has "}, "--name"),
+        ({"run": "a name that no folder has "}, "run"),
+        ({"run": ""}, "run"),
     ],
 )
 def test_invalid_logs_are_named_and_write_nothing(change, where, tmp_path, monkeypatch):
