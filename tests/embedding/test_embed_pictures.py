@@ -110,7 +110,7 @@ def test_another_split_must_come_from_the_same_towers(models, pictures, whole, t
         (models / "clip", [], "add --overwrite"),
         (models / "clip", ["--split=val"], ""),
         (models / "clip", ["--split=test", "--prompt=x {}"], "prompt 'x {}'"),
-        (tmp_path / "other", ["--split=test"], "choose another --name"),
+        (tmp_path / "other", ["--split=test"], "choose another name"),
     ):
         assert embed_train(pictures, model, tmp_path, *flags) == bool(message)
         assert message in capsys.readouterr().err
