@@ -28,6 +28,7 @@ AGREEMENT = columns_of("agreement")
 
 def show(choice: Choice) -> None:
     reviews = judging.load(judging.file_of(choice.last))
+    cards.faults((fault.place, fault.found) for fault in reviews.faults if fault.severity == "warning")
     show_queue(choice)
     show_judged(choice, reviews)
     show_recall(choice, reviews)

@@ -100,8 +100,10 @@ def missed(file, root):
     return missed
 
 
-def test_verdicts_and_the_agreement_of_reviewers_are_listed(missed, root, opened):
+def test_verdicts_and_the_agreement_of_reviewers_are_listed(missed, file, root, opened):
+    file.write_text(f'{file.read_text()}{{"version')
     app = opened(root, "reviews", reviewer="ben")
+    assert f"{file} line 7" in app.texts()
     [judged] = app.rows("tags")
     assert len(judged) == 6
     row = {"verdict": "duplicate", "reviewer": "anna", "tags": "twice", "note": "**the same** as `5`"}

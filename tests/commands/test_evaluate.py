@@ -195,7 +195,7 @@ def test_an_imported_run_is_evaluated_from_its_embeddings(tmp_path, complaint):
     assert row["t2i_5way"] > 20
     for flags, missing in ((["--split", "test"], "test"), (["--hub-correction"], "train")):
         message = complaint(main, [str(run), *flags])
-        assert f"coder_core.embed import … --split {missing} --name clip" in message
+        assert f"one of dev. python -m coder_core.embed import … --split {missing} --name clip" in message
     assert "--data elsewhere: " in complaint(main, [str(run), "--data", "elsewhere"])
 
 

@@ -175,8 +175,8 @@ def open_analysis(run_folder: Path, split: str, *, verify: bool = False) -> Anal
     folder = tables.split_folder(run_folder, split)
     if not atomic.locate(folder).is_dir():
         check_run(run_folder)
-        fix = how_to_add(run_folder, split)
-        raise InputError.at(folder, "does not exist", "the analysis of the split", fix)
+        fix, others = how_to_add(run_folder, split), tables.list_splits(run_folder)
+        raise InputError.at(folder, "does not exist", f"one of {', '.join(others)}" if others else "", fix)
     return _read_steadily(folder, lambda: Analysis(folder, verify=verify))
 
 
