@@ -98,8 +98,7 @@ def read_positives(
 
     faults: list[Fault] = []
     ids = SampleIds(image_names, image_of_text, caption_ids)
-    pairs, missing, rejected, lines = [], list[str](), 0, 0
-    elsewhere = 0
+    pairs, missing, elsewhere, rejected, lines = [], list[str](), list[str](), 0, 0
     deviations: dict[int, list[float]] = {}
     for where, line in numbered_lines(path, "pair", faults):
         lines += 1
@@ -115,11 +114,9 @@ def read_positives(
         elif AMBIGUOUS in (text_row, image_row):
             fact = f"{shown(caption)} or {shown(image)} is the id of several captions or images"
             faults.append(Fault(where, fact, fix="name images with their folders, captions as x.jpg#2"))
-        if text_row is None and ids.image(caption.rpartition("#")[0]) is not None:
-            missing.append(shown(caption))
-            continue
         if text_row is None or image_row is None:
-            elsewhere += 1
+            lacks = text_row is None and ids.image(caption.rpartition("#")[0]) is not None
+            (missing if lacks else elsewhere).append(shown(caption))
             continue
         if deviation is not None:
             deviations.setdefault(text_row, []).append(deviation)
@@ -128,7 +125,7 @@ def read_positives(
         elif image_of_text[text_row] != image_row:
             pairs.append((text_row, image_row))
     stop_on_errors(faults[:MOST_FAULTS_SHOWN])
-    if lines and elsewhere + len(missing) == lines:
+    if lines and len(elsewhere) + len(missing) == lines:
         fact = f"none of its {lines:,} lines is about a caption and an image of this split"
         expected = f"names such as {image_names[0]}#0"
         raise OtherSplitError.at(path, fact, expected, "evaluate the split it is about")
@@ -136,7 +133,7 @@ def read_positives(
     disagreement = np.full(len(image_of_text), np.nan)
     for text_row, judged in deviations.items():
         disagreement[text_row] = np.mean(judged)
-    return Positives(unique, elsewhere, missing, rejected, disagreement)
+    return Positives(unique, len(elsewhere), missing, rejected, disagreement)
 
 
 def _judged(cells: list[str]) -> tuple[str, str, bool, float | None]:

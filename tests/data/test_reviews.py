@@ -94,25 +94,17 @@ def test_verdicts_survive_reordering_and_unnamed_images_are_known_by_captions():
     assert module.image_keys(["1", "0"], CAPTIONS, OWNER, 2) == ["1", "0"], "no row numbers, so names"
 
 
-@pytest.mark.parametrize("cut", [1, 20, 60, 120, None])
-def test_a_truncated_line_is_named_and_the_next_one_is_intact(tmp_path, cut):
-    """If `cut` is None, only the line end is missing."""
-    path = written(tmp_path / "r.jsonl", review(), review("a cat"))
-    lines = path.read_bytes().split(b"\n")
-    path.write_bytes(lines[0] + b"\n" + lines[1][:cut])
-    assert [fault.place for fault in read_reviews(path).faults] == [f"{path} line 2"] * (cut is not None)
-    written(path, review("a bird"))
-    captions = [each.caption for each in read_reviews(path).standing]
-    assert captions == ["a dog", *(["a cat"] if cut is None else []), "a bird"]
-
-
-def test_every_beginning_of_a_line_is_left_out_with_its_number():
-    texts = ("a dog", 'é\\ {cat}, ["😀"]', "a bird")
-    first, cut, last = (json.dumps(review(text).document()) for text in texts)
-    for end in range(1, len(cut)):
-        reviews = module.parse_reviews(f"{first}\n{cut[:end]}\n{cut[: end // 2 + 1]}\n{last}".encode(), "r")
-        assert [fault.place for fault in reviews.faults] == ["r line 2", "r line 3"]
-        assert [each.caption for each in reviews.all] == ["a dog", "a bird"]
+def test_every_beginning_of_a_line_is_left_out_and_the_next_line_is_intact(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "fsync", lambda _: None)
+    path, text = tmp_path / "r.jsonl", 'é\\ {cat}, ["😀"]'
+    first, line = (json.dumps(review(caption).document()) for caption in ("a dog", text))
+    for end in range(1, len(line) + 1):  # of the whole line, only the line end is missing
+        path.write_text(f"{first}\n{line[:end]}")
+        cut, before = end < len(line), read_reviews(path)
+        reviews = read_reviews(written(path, review("a bird")))
+        assert [fault.place for fault in before.faults] == [f"{path} line 2"] * cut
+        assert reviews.faults == before.faults
+        assert [each.caption for each in reviews.standing] == ["a dog", *[text] * (not cut), "a bird"]
 
 
 GOOD = review().document()
