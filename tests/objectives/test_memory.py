@@ -1,6 +1,7 @@
-"""Momentum encoders against the formula; the ring of keys against a list, for batches of any size."""
+"""Momentum encoders against the formula; the ring of keys against a queue, for batches of any size."""
 
 import copy
+from collections import deque
 
 import pytest
 import torch
@@ -10,7 +11,6 @@ from torch import nn
 
 from coder_core.objectives import memory
 from coder_core.ops import EMPTY_ID
-from tests.reference.ring import Ring
 
 
 def small():
@@ -89,15 +89,15 @@ def keys(first, count):
 @settings(max_examples=40)
 @given(size=st.integers(1, 9), batches=st.lists(st.integers(0, 25), max_size=12))
 def test_batches_of_any_size_wrap_around_as_in_a_queue(size, batches):
-    bank, ring = memory.CoupledBank(size, 2), Ring(size)
+    bank, ring = memory.CoupledBank(size, 2), deque(maxlen=size)
     seen = 0
     for count in batches:
         images, texts, ids = keys(seen, count)
         bank.enqueue(images, texts, ids)
-        ring.enqueue(zip(images.tolist(), texts.tolist(), ids.tolist(), strict=True))
+        ring.extend(zip(images.tolist(), texts.tolist(), ids.tolist(), strict=True))
         seen += count
-        assert entries_in_order(bank) == ring.entries
-        assert bank.count == len(ring.entries)
+        assert entries_in_order(bank) == list(ring)
+        assert bank.count == len(ring)
         assert bank.image_ids[bank.count :].tolist() == [EMPTY_ID] * (size - bank.count)
 
 

@@ -1,9 +1,6 @@
 """Inner products, unit vectors and softmax over Python floats."""
 
 import math
-from collections.abc import Sequence
-
-Vector = Sequence[float]
 
 
 def dot(first, second):

@@ -25,10 +25,8 @@ def dr(target, teacher, temperature, length):
     best = sorted(range(1, len(teacher)), key=lambda j: -teacher[j])[: length - 1]
     of_student, of_teacher = ([scores[0], *(scores[j] for j in best)] for scores in (target, teacher))
     orders = list(permutations(range(len(of_student))))
-    return divergence(
-        [chance(order, of_teacher, temperature) for order in orders],
-        [chance(order, of_student, temperature) for order in orders],
-    )
+    branches = of_teacher, of_student
+    return divergence(*([chance(order, scores, temperature) for order in orders] for scores in branches))
 
 
 def rkd(target, teacher):

@@ -33,9 +33,8 @@ def batch_weights(kind, images, texts, near, pairs, *, shares=(1.0, 1.0), gamma=
     for side in (images, texts):
         raw["diversity"].append([diversity([side[j] for j in row]) for row in near])
         again = [[k for j in row for k in near[j]] for row in near]
-        raw["discrepancy"].append(
-            [discrepancy(side[p], [side[k] for k in row]) for p, row in enumerate(again)]
-        )
+        apart = [discrepancy(side[p], [side[k] for k in row]) for p, row in enumerate(again)]
+        raw["discrepancy"].append(apart)
     share = {name: float(name == kind) for name in raw}
     if kind == "combined":
         share = dict(zip(raw, shares, strict=True))

@@ -1,9 +1,5 @@
 """Masks of negatives, entry by entry."""
 
-from collections.abc import Sequence
-
-Matrix = Sequence[Sequence[float]]
-
 
 def negatives(query_ids, candidate_ids):
     """The default: entries of another image."""

@@ -15,15 +15,8 @@ def position_code(position, size):
 
 
 def rank_weights(length, size, temperature, recurrent, score):
-    """θ, the weights of the ranks, for a sample of this length.
-
-    Args:
-        length: of the sample.
-        size: of the position codes.
-        temperature: of the softmax.
-        recurrent: `length` codes -> `length` states of the bidirectional GRU, both directions side by side.
-        score: weights of the linear layer.
-    """
+    """θ, the weights of the ranks, for a sample of this length. `recurrent`: position codes -> states of the bidirectional
+    GRU, both directions side by side. `score`: weights of the linear layer."""
     states = recurrent([position_code(position, size) for position in range(length)])
     averaged = [[(state[i] + state[size + i]) / 2 for i in range(size)] for state in states]
     return softmax([dot(score, state) for state in averaged], temperature)

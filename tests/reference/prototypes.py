@@ -20,15 +20,10 @@ def cross_entropy(vector, classifier, label):
 
 @dataclass
 class OnlineMeans:
-    """K running means, their weights and their members.
+    """K running means, their weights and their members."""
 
-    Args:
-        count: K.
-        pass_pairs: pairs in a pass over the data.
-    """
-
-    count: int
-    pass_pairs: int
+    count: int  # K
+    pass_pairs: int  # pairs in a pass over the data
     sums: list[list[float]] = field(default_factory=list)
     weights: list[float] = field(default_factory=list)
     label_of: dict[int, int] = field(default_factory=dict)

@@ -1,20 +1,19 @@
 """DCL and M-DCL of whole batches, built from the loops of a single anchor."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tests.reference import diversity as spreads
 from tests.reference.losses import diversity_contrastive
-from tests.reference.pairs import Matrix, kept, literal_negatives, negatives
+from tests.reference.pairs import kept, literal_negatives, negatives
 
 
 @dataclass
 class Side:
     """Scores of the anchors against the batch or a bank; `positive_offset` is None for a bank."""
 
-    scores: Matrix
-    positives: Sequence[float]
-    ids: Sequence[int]
+    scores: list[list[float]]
+    positives: list[float]
+    ids: list[int]
     positive_offset: int | None = None
 
 

@@ -54,7 +54,7 @@ def scores(model, batch):
 
 
 def by_loops(form, target, teacher, ids, *, margin=0.2, split=0.5, temperatures=(0.1, 0.04)):
-    """Return each pair's loss against a teacher, both directions together."""
+    """Return the loss against a teacher, summed over pairs and both directions."""
     student_temperature, _ = temperatures
     imitations = {
         "dr": (imitation.dr, (student_temperature, 4)),
@@ -63,19 +63,17 @@ def by_loops(form, target, teacher, ids, *, margin=0.2, split=0.5, temperatures=
         "dino": (imitation.dino, temperatures),
         "dino-reversed": (imitation.dino_reversed, temperatures),
     }
-    losses = [0.0] * len(ids)
-    margins = {"margin": margin, "split": split, "is_soft": False}
-    for rows, of_teacher in ((target, teacher), (transposed(target), transposed(teacher))):
+
+    def hinges(own, taught):
+        branches = own[1:], taught[1:], own[0], taught[0]
+        return reference.loss(form, *branches, margin=margin, split=split, is_soft=False)
+
+    function, switches = imitations.get(form, (hinges, ()))
+    total = 0.0
+    for branches in ((target, teacher), (transposed(target), transposed(teacher))):
         for i, mask in enumerate(negatives(ids, ids)):
-            positives = rows[i][i], of_teacher[i][i]
-            negative, of_teacher_negative = kept(rows[i], mask), kept(of_teacher[i], mask)
-            if form in imitations:
-                function, switches = imitations[form]
-                sides = ([positives[0], *negative], [positives[1], *of_teacher_negative])
-                losses[i] += function(*sides, *switches)
-            else:
-                losses[i] += reference.loss(form, negative, of_teacher_negative, *positives, **margins)
-    return losses
+            total += function(*([rows[i][i], *kept(rows[i], mask)] for rows in branches), *switches)
+    return total
 
 
 def weights(model):

@@ -89,11 +89,6 @@ def train(data, root, name, save_every=1000.0):
     return 0
 
 
-def die():
-    """Kill this process with SIGKILL."""
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
 def newest_step(folder):
     """Return the step of the newest save that verifies (0 if none does) and the number of damaged saves."""
     save = SaveStore(folder / "state", keep=2).newest()
@@ -115,7 +110,8 @@ def kills(data, root, *, anywhere=RANDOM_KILLS, in_saves=SAVE_KILLS, seed=0):
 
         def task(kind=kind, folder=folder):
             if kind == "save":
-                AtOperation(folder / "state" / ".tmp-", random.randrange(1, STEPS_OF_A_SAVE), die)
+                mark, nth = folder / "state" / ".tmp-", random.randrange(1, STEPS_OF_A_SAVE)
+                AtOperation(mark, nth, lambda: os.kill(os.getpid(), signal.SIGKILL))
             return train(data, root, folder.name, 0.03)
 
         pid = child(task)

@@ -1,4 +1,4 @@
-"""Start runs, stop them during a step, and check that resumed runs equal uninterrupted ones."""
+"""Start runs like others, stop them during a step, and train them on."""
 
 import signal
 from dataclasses import replace
@@ -9,11 +9,10 @@ from coder_core.files.sealed import SealedFolder, write_sealed
 from coder_core.model.run_towers import open_towers
 from coder_core.runs.load import read_concepts, read_config, read_vocabulary
 from coder_core.runs.status import RunLock
-from coder_core.training.launch import continue_run
 from coder_core.training.prepare import Inputs, prepare
 from coder_core.training.reviewed import named_reviews
 from coder_core.training.trainer import Trainer
-from tests.support.tiny_runs import assert_same_run, quiet, stopping
+from tests.support.tiny_runs import quiet, stopping
 
 
 def begin(like, folder):
@@ -45,11 +44,3 @@ def stop_during(like, folder, step, number=signal.SIGTERM):
     batches = stopping(prepared.batches, step, number)
     assert train(folder, config, replace(prepared, batches=batches)) == "stopped"
     return folder
-
-
-def assert_resumes(whole, folder, step, number=signal.SIGTERM):
-    """Stop a run like `whole` during a step, resume it, and assert that it ends as `whole` did, bit for bit."""
-    stopped = stop_during(whole, folder, step, number)
-    continue_run(stopped, None, quiet())
-    assert_same_run(stopped, whole)
-    return stopped

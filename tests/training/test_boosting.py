@@ -47,7 +47,7 @@ def test_boosting_is_added_to_any_loss_as_a_sum_over_the_batch(data, form, value
     plain, actual = take(prepared, None, config, batch), take(prepared, boosting, config, batch)
     ids, sides = batch.image_ids.tolist(), (scores(prepared.model, batch), scores(boosting.branch, batch))
     numbers = {"margin": 0.4, "split": 0.3, "temperatures": (0.3, 0.2)}
-    halves = [sum(by_loops(one, *sides, ids, **numbers)) for one in AVERAGED.get(form, [form])]
+    halves = [by_loops(one, *sides, ids, **numbers) for one in AVERAGED.get(form, [form])]
     expected = sum(halves) / len(halves)
     assert expected > 0
     near = 1e-3 if form in IMITATIONS else 1e-4
@@ -245,7 +245,7 @@ def test_every_branch_learns_from_all_earlier_ones_by_the_mean_loss(data, form, 
     ids = batch.image_ids.tolist()
     expected = {}
     for number, others in teachers.items():
-        against = [sum(by_loops(form, rows[number], rows[other], ids)) for other in others]
+        against = [by_loops(form, rows[number], rows[other], ids) for other in others]
         expected[f"{NAMES[number]}boosting-{form}"] = sum(against) / len(against) / len(ids)
     actual = {name: value.item() for name, value in losses.parts.items()}
     raw = [actual.pop(f"{name}btr-sum") for name in NAMES]

@@ -80,15 +80,6 @@ def test_the_bank_leaves_the_concept_loss_alone_and_the_twin_skips_the_branch(da
     assert not torch.equal(twin.image_weight, before)
 
 
-def test_every_weight_gets_a_gradient_even_if_the_loss_has_weight_zero(data):
-    """Several processes wait for the gradients of all weights."""
-    for weight in (1.0, 0.0):
-        config = concept_config(data, bank_size=0, weight_concept=weight)
-        prepared = prepare(config)
-        first_losses(prepared, config).total.backward()
-        assert [name for name, p in prepared.model.named_parameters() if p.grad is None] == []
-
-
 def test_concepts_come_only_from_the_train_captions(whole, data, tmp_path):
     """Other dev captions give the same concepts and counts; a run keeps its own."""
     config, _ = read_config(whole)

@@ -25,8 +25,8 @@ def begun(config):
     return prepared, make_neighbourhoods(config, prepared)
 
 
-def filled(config):
-    """Fill the cache with a random embedding of every sample."""
+def filled(config, epoch=1):
+    """Fill the cache with a random embedding of every sample and begin an epoch."""
     prepared, part = begun(config)
     torch.manual_seed(3)
     images, texts = len(part.cache.images), len(part.cache.texts)
@@ -35,6 +35,7 @@ def filled(config):
         rows = torch.nn.functional.normalize(torch.randn(2, len(text_ids), config.model.dimension), dim=-1)
         part.cache.write(*rows, part.image_of_text[text_ids], text_ids)
     assert int(part.cache.known_images.sum()) == images
+    part.begin_epoch(epoch)
     return prepared, part
 
 
@@ -55,7 +56,6 @@ def looped_weights(part, config, pairs):
 def test_weights_of_a_batch_match_reference_loops(data, kind, modalities):
     config = weighted(data, sample_weights=kind, weight_modalities=modalities, diversity_share=3.0)
     prepared, part = filled(config)
-    part.begin_epoch(1)
     pairs = prepared.batches(2).text_ids
     weights = part.pair_weights(pairs)
     assert weights.tolist() == pytest.approx(looped_weights(part, config, pairs.tolist()), rel=1e-4)
@@ -67,7 +67,6 @@ def test_weights_of_a_batch_match_reference_loops(data, kind, modalities):
 def test_a_weight_multiplies_only_its_own_pair_in_every_loss(data, loss):
     config = weighted(data, dropout=False, loss=loss)
     prepared, part = filled(config)
-    part.begin_epoch(1)
     batch = prepared.batches(1)
     plain = take(prepared, None, changed(config, sample_weights="none"), batch)
     ours = take(prepared, part, config, batch)
@@ -117,19 +116,16 @@ def test_neighbours_of_neighbours_and_random_weights_are_redrawn_every_epoch(dat
     config = weighted(data, sample_weights="discrepancy", neighbours_of_neighbours=2 * COUNT)
     scores = []
     for epoch in (1, 2, 1):
-        _, part = filled(config)
-        part.begin_epoch(epoch)
+        _, part = filled(config, epoch)
         scores.append(part.discrepancy.clone())
     assert torch.equal(scores[0], scores[2])
     assert not torch.equal(scores[0], scores[1])
     _, every = filled(weighted(data, sample_weights="discrepancy"))
-    every.begin_epoch(1)
     assert not torch.equal(scores[0], every.discrepancy)
     # Weights stay until the next epoch, whatever the steps embed
     scores = []
     for kind, epoch in (("diversity", 1), ("random", 1), ("random", 1), ("random", 2)):
-        prepared, part = filled(weighted(data, sample_weights=kind))
-        part.begin_epoch(0)
+        prepared, part = filled(weighted(data, sample_weights=kind), epoch=0)
         assert not part.scored
         part.begin_epoch(epoch)
         scores.append(part.diversity.clone())
@@ -171,7 +167,6 @@ def test_within_modality_losses_match_reference_loops(data):
     part.begin_epoch(0)
     assert take(prepared, part, config, prepared.batches(0)).parts["within-image"] == 0
     prepared, part = filled(config)
-    part.begin_epoch(1)
     batch = prepared.batches(1)
     losses = take(prepared, part, config, batch)
     images, texts, *_ = embed(prepared.model, batch)
@@ -198,7 +193,6 @@ def test_samples_of_several_vectors_are_cached_as_their_mean(data, several):
     """So that all N² · K² cosines of a double sum are averaged."""
     config = weighted(data, dropout=False, within_text=0.5, **several)
     prepared, part = filled(config)
-    part.begin_epoch(1)
     batch = prepared.batches(0)
     losses = take(prepared, part, config, batch)
     assert torch.isfinite(losses.total)

@@ -70,17 +70,13 @@ def test_eager_adamw_equals_pytorchs_without_importing_its_compiler(monkeypatch)
     assert all(torch.equal(*pair) for pair in zip(*trained, strict=True))
 
 
-@pytest.fixture
-def bert(tmp_path):
-    folder = write_tiny_bert(tmp_path / "bert", ["a", "star"])
-    return {"text_encoder": "bert", "bert": str(folder), "dimension": 8}
-
-
 def build(values):
     return build_model(ModelConfig(**values), feature_size=6, words=7)
 
 
-def test_bert_gets_a_share_of_the_rate_unless_absent_or_frozen(bert):
+def test_bert_gets_a_share_of_the_rate_unless_absent_or_frozen(tmp_path):
+    folder = write_tiny_bert(tmp_path / "bert", ["a", "star"])
+    bert = {"text_encoder": "bert", "bert": str(folder), "dimension": 8}
     model = build(bert)
     optimizer = optimizer_of(model, TrainingConfig(bert_rate=0.1, weight_decay=0.03))
     optim.set_rate(optimizer, 0.5)

@@ -47,14 +47,10 @@ def together(data, towers, tmp_path_factory):
     return load_file(results), root / "pair", outputs
 
 
-@pytest.fixture(scope="module")
-def two(together):
-    return together[0]
-
-
 @pytest.mark.parametrize("case", [*CASES, *(f"towers {name}" for name in TOWERS)])
-def test_losses_gradients_twin_and_banks_of_two_processes_equal_one(case, one, two):
+def test_losses_gradients_twin_and_banks_of_two_processes_equal_one(case, one, together):
     """Towers are equal up to rounding relative to the largest value, which depends on the processor (3e-5 seen)."""
+    two, _, _ = together
     names, of_towers = [name for name in one if name.startswith(f"{case} ")], case.startswith("towers ")
     assert [name for name in names if name not in two] == []
     part, least = ("regions.tower", 8) if of_towers else ("", 20 * STEPS)
@@ -69,7 +65,8 @@ def test_losses_gradients_twin_and_banks_of_two_processes_equal_one(case, one, t
         torch.testing.assert_close(two[name], value, **bounds, msg=lambda m, n=name: n + m)
 
 
-def test_loss_modules_and_memories_of_two_processes_equal_one(one, two):
+def test_loss_modules_and_memories_of_two_processes_equal_one(one, together):
+    two, _, _ = together
     names = [name for name in one if name.startswith("modules ")]
     assert len([name for name in names if name.endswith(" gradient")]) == len(made()) * 3
     for name in names:

@@ -104,15 +104,10 @@ def test_the_prototype_report_by_hand():
     assert prototypes.statistics(prototypes.tally) == pytest.approx(expected, abs=1e-5)
 
 
-@pytest.fixture(scope="module")
-def whole(data, tmp_path_factory):
-    """An uninterrupted run with twin, banks, and full clusterings after epochs 1 and 2; and its output."""
+def test_the_history_and_the_screen_report_the_prototypes(data, tmp_path):
+    """The run has a twin, banks, and full clusterings after epochs 1 and 2."""
     config, console = tiny_config(data, prototypes=PROTOTYPES, prototype_recluster=1), quiet()
-    return start_run(config, tmp_path_factory.mktemp("whole"), console), printed(console)
-
-
-def test_the_history_and_the_screen_report_the_prototypes(whole):
-    run, output = whole
+    run = start_run(config, tmp_path, console)
     by_epoch = {event["epoch"]: event.get("prototypes") for event in events(run, "epoch")}
     assert by_epoch[1] is None  # the first pass only seeds
     counts = {"used", "dead", "largest", "reseeded"}
@@ -121,7 +116,7 @@ def test_the_history_and_the_screen_report_the_prototypes(whole):
     assert 0 < by_epoch[3]["inertia"] < 2
     assert 1 <= by_epoch[3]["used"] <= PROTOTYPES
     assert set(events(run, "step")[-1]["prototypes"]) >= {"inertia", "used", "dead", "largest", "changed"}
-    assert f"{by_epoch[3]['used']} prototypes used" in output
+    assert f"{by_epoch[3]['used']} prototypes used" in printed(console)
 
 
 def test_more_prototypes_than_pairs_are_refused_with_a_number_that_fits(data):

@@ -98,10 +98,8 @@ def test_a_scored_run_is_evaluated_alone_and_in_an_ensemble(data, kind, plain, t
     folder = start_run(scored(data, kind), tmp_path, quiet())
     analysis = open_analysis(folder, "dev", verify=True)
     assert analysis.scores.shape == (analysis.n_images, analysis.n_texts) == (4, 8)
-    own = analysis.image_of_text, np.arange(8)
-    at_least = analysis.scores >= analysis.scores[own]
-    at_least[own] = False
-    assert analysis.text_ranks.tolist() == at_least.sum(0).tolist()
+    own_scores = analysis.scores[analysis.image_of_text, np.arange(8)]
+    assert analysis.text_ranks.tolist() == ((analysis.scores >= own_scores).sum(0) - 1).tolist()
     loaded = load_model(folder)
     parts = (analysis.array(name) for name in ("image_parts", "image_part_lengths"))
     again = loaded.score_texts(analysis.captions, *parts)
