@@ -104,16 +104,8 @@ def test_marking_concepts_are_ranked_by_attention_gain(run, both, offline):
 
 
 @pytest.fixture(scope="module")
-def root(tmp_path_factory):
-    base = tmp_path_factory.mktemp("geometry")
-    for name, noise in (("a", 1.0), ("b", 2.0)):
-        write_run(base, name, images=14, noise=noise, pictures=False)
-    return base
-
-
-@pytest.fixture
-def a(root):
-    return open_run(root / "a")
+def a(tmp_path_factory):
+    return open_run(write_run(tmp_path_factory.mktemp("geometry"), "a", images=14, pictures=False))
 
 
 def test_modality_gap_score_counts_and_sample_table_match_direct_computation(a):
@@ -138,8 +130,9 @@ def test_modality_gap_score_counts_and_sample_table_match_direct_computation(a):
     np.testing.assert_array_equal(table["diversity"][14:], diversity)
 
 
-def test_a_stored_map_is_missing_then_present_then_damaged(a, root):
-    b, settings = open_run(root / "b"), LayoutSettings("pca")
+def test_a_stored_map_is_missing_then_present_then_damaged(a):
+    b = open_run(write_run(a.path.parent, "b", images=14, noise=2.0, pictures=False))
+    settings = LayoutSettings("pca")
     assert stored_layout(b, "dev", settings, a).state == "missing"
     folder = make_layouts([a.path, b.path], "dev", settings)[1][0]
     stored = stored_layout(b, "dev", settings, a)

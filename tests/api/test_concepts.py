@@ -11,19 +11,15 @@ from tests.support.concept_runs import NAMES, some_concepts, two_branches, write
 
 
 @pytest.fixture(scope="module")
-def scores():
-    """Return the (n, m) scores of eq. 8, from each branch's cosines."""
-    branches, _ = two_branches(30)
-    images, texts = branches.second
-    return BETA * branches.images @ branches.texts.T + (1 - BETA) * images @ texts.T
-
-
-@pytest.fixture(scope="module")
 def view(both):
     return both.concepts("dev")
 
 
-def test_scores_searches_and_margins_use_the_mixture_of_both_branches(both, run, scores):
+def test_scores_searches_and_margins_use_the_mixture_of_both_branches(both, run):
+    """The scores are those of eq. 8, from each branch's cosines."""
+    branches, _ = two_branches(30)
+    (images, texts), instance = branches.second, branches.images @ branches.texts.T
+    scores = BETA * instance + (1 - BETA) * images @ texts.T
     similarity = both.similarity([3, 0], [9, 4, 1], split="dev")
     np.testing.assert_allclose(similarity, scores[[3, 0]][:, [9, 4, 1]], atol=1e-6)
     v, w = both.scoring("dev")
@@ -39,8 +35,7 @@ def test_scores_searches_and_margins_use_the_mixture_of_both_branches(both, run,
         assert results.loc[results["match"], "place"].item() == both.ranks("dev")["t2i"][text] + 1
         again = both.search(both.scoring("dev")[1][text], split="dev", top=30)
         np.testing.assert_array_equal(again["candidate"], results["candidate"])
-    instance, _ = two_branches(30)
-    assert (np.argsort(-scores, axis=0) != np.argsort(-(instance.images @ instance.texts.T), axis=0)).any()
+    assert (np.argsort(-scores, axis=0) != np.argsort(-instance, axis=0)).any()
     table = margins(both, "dev", "t2i")
     own = scores[both.image_of_text("dev"), np.arange(150)]
     np.testing.assert_allclose(table["match_score"], own, atol=1e-5)

@@ -171,14 +171,10 @@ def test_recall_by_labels_and_by_judgements_by_hand(three, tmp_path):
     by_labels = [1 / 3, 1, 1, 2 / 3, 1, 1, (1 + 1 / 2 + 1 / 3) / 3, (1 + second + third) / 3]
     queries = {"i2t": np.array([0]), "t2i": np.array([2])}
     part = retrieval.judged_recall(["three"], [values], queries).set_index("direction")
+    of_texts = [3 / 4, 5 / 6, 5 / 6, (2 + (second + third) / (1 + second)) / 3]
     for direction, more, of_part, no_label in (
         ("i2t", [2 / 3, 2 / 3, 7 / 9, (2 + third) / 3], [1, 0, 100, 100], {(0, 1), (0, 2)}),
-        (
-            "t2i",
-            [3 / 4, 5 / 6, 5 / 6, (2 + (second + third) / (1 + second)) / 3],
-            [1, 0, 0, 25],
-            {(1, 0), (2, 0)},
-        ),
+        ("t2i", of_texts, [1, 0, 0, 25], {(1, 0), (2, 0)}),
     ):
         expected = 100 * np.array(by_labels + more)
         np.testing.assert_allclose(table.loc[direction, columns].astype(float), expected)

@@ -38,19 +38,12 @@ def duplicated(seed, n=20, m=60):
     return images, texts, owner
 
 
-def own_listed(image_best, owner):
-    return owner[image_best] == np.arange(len(image_best))[:, None]
-
-
 def assert_agrees(images, texts, owner):
     image_above, image_level, text_above, text_level = map(np.array, brute_ranks(images, texts, owner))
     optimistic, pessimistic = (ranks(images, texts, owner, ties=t) for t in ("optimistic", "pessimistic"))
-    scored, text, grades = (
-        score_tiles([EmbeddingPair(images, texts)], owner),
-        np.arange(len(texts)),
-        np.ones(len(texts), int),
-    )
-    first = np.where(np.isin(np.arange(len(images)), owner), np.inf, pessimistic.image_ranks)
+    scored, grades = score_tiles([EmbeddingPair(images, texts)], owner), np.ones(len(texts), int)
+    image, text = (np.arange(len(rows)) for rows in (images, texts))
+    first = np.where(np.isin(image, owner), np.inf, pessimistic.image_ranks)
     np.minimum.at(first, owner, judged_ranks(scored, owner, text, grades, by_image=True))
     for actual, expected in (
         (optimistic.image_ranks, image_above),
@@ -61,10 +54,8 @@ def assert_agrees(images, texts, owner):
         (pessimistic.text_ranks, text_above + text_level),
         (judged_ranks(scored, text, owner, grades, by_image=False), text_above + text_level),
         (first, image_above + image_level),
-        *(
-            (r.image_hits[:, : len(texts)], own_listed(r.image_best, owner))
-            for r in (optimistic, pessimistic)
-        ),
+        (optimistic.image_hits[:, : len(texts)], owner[optimistic.image_best] == image[:, None]),
+        (pessimistic.image_hits[:, : len(texts)], owner[pessimistic.image_best] == image[:, None]),
     ):
         np.testing.assert_array_equal(actual, expected)
 

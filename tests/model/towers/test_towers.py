@@ -75,6 +75,7 @@ def _processor(settings):
 
 
 LACKS = "lacks 1 of the model's weights, which would get random values; the first: visual_projection.weight"
+REJECTS = "rejects the pictures that its image processor prepares: Input image size (224*224)"
 
 
 @pytest.mark.parametrize(
@@ -90,10 +91,7 @@ LACKS = "lacks 1 of the model's weights, which would get random values; the firs
         (_config("[]"), "config.json: is not a JSON object"),
         (_config("[" * 100_000), "config.json: cannot be read as JSON"),
         (_without("preprocessor_config.json"), "expected preprocessor_config.json"),
-        (
-            _processor({}),
-            "rejects the pictures that its image processor prepares: Input image size (224*224)",
-        ),
+        (_processor({}), REJECTS),
         (_without("model.safetensors"), "has no weights"),
         (_nested("num_hidden_layers", 300_000), "config.json key num_hidden_layers: is 300000"),
         (_nested("_attn_implementation", "evil/kernel"), "key _attn_implementation: is 'evil/kernel'"),
