@@ -6,12 +6,7 @@ open_run("checkpoints/coder-demo").diversity("dev").sort_values("diversity").hea
 
 from coder_core.api.diversity import BANK_SIZE, Anchor, Loss
 from coder_core.api.listing import ORIGINS, RunSummary, SplitSamples, facts, list_runs, numbers_from
-from coder_core.api.retrieval.comparison import (
-    compare,
-    config_differences,
-    diversity_changes,
-    rank_correlation,
-)
+from coder_core.api.retrieval.comparison import compare, diversity_changes, rank_correlation
 from coder_core.api.retrieval.results import margins, occurrences
 from coder_core.api.run import Run, open_run
 from coder_core.api.sampling import Sample

@@ -91,13 +91,9 @@ def chance_agreement(clusters: Clusters, owner: Array) -> float:
 
 
 def cluster_table(run: Run, split: str, clusters: Clusters) -> pd.DataFrame:
-    """Describe every cluster that is not empty, largest first.
-
-    Returns:
-        cluster, size (pairs), images (distinct), agreement (% of its pairs whose image and caption have the same
-        label), cohesion (mean cosine of its pairs to the centroid), words (that distinguish it), and, for prototypes,
-        trained (pairs of the train split).
-    """
+    """Describe every cluster that is not empty, largest first. Return cluster, size (pairs), images (distinct),
+    agreement (% of its pairs whose image and caption have the same label), cohesion (mean cosine of its pairs to the
+    centroid), words (that distinguish it), and, for prototypes, trained (pairs of the train split)."""
     owner = run.image_of_text(split)
     pairs = {"cluster": clusters.pairs, "image": owner, "cosine": clusters.cosines}
     grouped = pd.DataFrame(pairs | {"agree": 100.0 * agreement(clusters, owner)}).groupby("cluster")
@@ -147,12 +143,9 @@ def between(
     count: int = 10,
     within: Array | None = None,
 ) -> pd.DataFrame:
-    """List the pairs of two clusters (only captions `within`) that are about equally close to both centres.
-
-    Returns:
-        caption, image, cluster (the one it belongs to), to_one, to_other (cosines to the first and the second), margin
-        (absolute difference of these cosines), smallest first.
-    """
+    """List the pairs of two clusters (only captions `within`) that are about equally close to both centres. Return
+    caption, image, cluster (the one it belongs to), to_one, to_other (cosines to the first and the second), margin
+    (absolute difference of these cosines), smallest first."""
     captions = np.flatnonzero(np.isin(clusters.pairs, (first, second)))
     captions = captions if within is None else np.intersect1d(captions, within)
     cosines = pair_rows(run, split, captions) @ clusters.centroids[[first, second]].T
@@ -193,12 +186,9 @@ def same_grouping(first: Clusters, second: Clusters) -> float:
 
 
 def marking_concepts(run: Run, split: str, clusters: Clusters, cluster: int) -> pd.DataFrame:
-    """List the concepts that a cluster's images and captions attend to more than the whole split does.
-
-    Returns:
-        word, kind, image and text (mean attention of its images and captions), elsewhere (mean over the split, both
-        modalities), gain (mean of the first two minus elsewhere), largest first; no rows for a run without concepts.
-    """
+    """List the concepts that a cluster's images and captions attend to more than the whole split does. Return word,
+    kind, image and text (mean attention of its images and captions), elsewhere (mean over the split, both modalities),
+    gain (mean of the first two minus elsewhere), largest first; no rows for a run without concepts."""
     tables = run.analysis(split).concepts
     if tables is None:
         return pd.DataFrame(columns=["word", "kind", "image", "text", "elsewhere", "gain"])

@@ -24,18 +24,12 @@ _TINY = 1e-9
 
 
 class ConceptView:
-    """The concept branch on one split. CODER section 3.2.2, supplement A.2.
-
-    Attributes:
-        beta: weight of the instance branch in a score; the concept branch has the rest.
-        words: g names. kinds: g times "object", "property" or "motion".
-    """
+    """The concept branch on one split. CODER section 3.2.2, supplement A.2. `beta`: weight of the instance branch in a
+    score; the concept branch has the rest. `words`: g names. `kinds`: g times "object", "property" or "motion"."""
 
     def __init__(self, tables: ConceptTables) -> None:
         self._tables = tables
-        self.beta = tables.beta
-        self.words = tables.words
-        self.kinds = tables.kinds
+        self.beta, self.words, self.kinds = tables.beta, tables.words, tables.kinds
 
     @property
     def names(self) -> list[str]:
@@ -45,8 +39,8 @@ class ConceptView:
 
     def count(self, modality: Modality) -> int:
         """Return the number of images or captions."""
-        tables = self._tables
-        return len(tables.image_embeddings if modality == "image" else tables.text_embeddings)
+        images, texts = self._tables.image_embeddings, self._tables.text_embeddings
+        return len(images if modality == "image" else texts)
 
     @property
     def whole(self) -> bool:

@@ -62,11 +62,8 @@ HALVES = "train one with --train-part 0.5, one with --train-part 0.5 --other-par
 
 def mismatches(run: Run, split: str, *, sample: Sample | None = None) -> pd.DataFrame:
     """Score every caption with its image, or, of a large split, the pairs of a sample; the most suspicious pair first.
-
-    Returns:
-        caption, image (rows of the split), score (higher is worse), random (% of pairs of a caption and a random other
-        image that look better; 50 is a typical random pair), verdict (one of `VERDICTS`).
-    """
+    Return caption, image (rows of the split), score (higher is worse), random (% of pairs of a caption and a random
+    other image that look better; 50 is a typical random pair), verdict (one of `VERDICTS`)."""
     part, captions = run.compared(split).of_sample(sample), run.captions(split)
     vectors = caption_vectors([captions[row] for row in part.text_rows.tolist()])
     spaces = [part.texts] if part.scores is None else []
@@ -158,10 +155,8 @@ def small_losses(run: Run) -> pd.DataFrame:
     The loss is InfoNCE (0.07, both directions) in random batches of 128. A mixture of two Gaussians is fitted to the
     losses, as in DivideMix (Li et al. 2020, section 3.1) and NCR (Huang et al. 2021, eq. 4).
 
-    Returns:
-        caption, image (rows of train), score (the loss), probability (of the component with the larger losses) and judge;
-        the largest loss first.
-    """
+    Return caption, image (rows of train), score (the loss), probability (of the component with the larger losses) and
+    judge; the largest loss first."""
     from sklearn.mixture import GaussianMixture
 
     part = run.compared(TRAIN)

@@ -286,10 +286,8 @@ def open_anchor(
     An anchor outside the sample is compared with the sample's candidates, and its diversity is relative to the largest
     one of the sample (at most 1).
 
-    Args:
-        split: all anchors and candidates. number: the anchor's row among them.
-        part: the split or a sample of it. settings, spreads: its diversities.
-    """
+    `split`: all anchors and candidates. `number`: the anchor's row among them. `part`: the split or a sample of it.
+    `settings`, `spreads`: its diversities."""
     matches = np.flatnonzero(part.rows(settings.modality) == number)
     position = int(matches[0]) if len(matches) else -1
     draw = draw_batches(part, settings)

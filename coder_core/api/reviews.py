@@ -107,14 +107,10 @@ def reviewed_recall(
 
     Groups are "all" queries, and "changed", those with a label judged wrong or another match found.
 
-    Args:
-        within: captions that count as queries, and with them their images; None for all.
-
-    Returns:
-        One row per direction ("i2t", "t2i") and group: direction, queries (the group), count, and in percent labels_1,
-        labels_5, labels_10, labels_mrr, labels_ndcg10, the same with reviewed_, and the ends of the 95% intervals of
-        the recalls' differences, low_1, high_1, … A query whose labels are all wrong is not counted.
-    """
+    `within`: captions that count as queries, and with them their images; None for all. Return one row per direction
+    ("i2t", "t2i") and group: direction, queries (the group), count, and in percent labels_1, labels_5, labels_10,
+    labels_mrr, labels_ndcg10, the same with reviewed_, and the ends of the 95% intervals of the recalls' differences,
+    low_1, high_1, … A query whose labels are all wrong is not counted."""
     judged, owner, n = reviewed.judged(reviews), reviewed.image_of_text, len(reviewed.keys)
     captions = np.arange(len(owner)) if within is None else within
     counted = {"i2t": np.arange(n) if within is None else owner[captions], "t2i": captions}
@@ -203,12 +199,9 @@ def _queue(images: Array, texts: Array, captions: Sequence[str]) -> list[tuple[i
 
 
 def agreement(reviews: Reviews) -> pd.DataFrame:
-    """Compute the agreement of every two reviewers on the pairs that both judged.
-
-    Returns:
-        One row per two reviewers: first, second, pairs, same (percent), kappa (Cohen 1960: agreement beyond chance, 1
-        is complete; NaN if both always gave the same single verdict).
-    """
+    """Compute the agreement of every two reviewers on the pairs that both judged. Return one row per two reviewers:
+    first, second, pairs, same (percent), kappa (Cohen 1960: agreement beyond chance, 1 is complete; NaN if both always
+    gave the same single verdict)."""
     verdicts = {
         reviewer: {pair: review.verdict for pair, review in of_reviewer.items() if review.verdict != "none"}
         for reviewer, of_reviewer in reviews.by_reviewer.items()

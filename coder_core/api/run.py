@@ -146,8 +146,7 @@ class Run(StoredRun):
         analysis = self.analysis(self.splits[0]) if self.summary.imported and self.splits else None
         if analysis is None or tables.DOCUMENT_TOWERS not in analysis.manifest["documents"]:
             return None
-        document: Mapping[str, Any] = analysis.document(tables.DOCUMENT_TOWERS)
-        return document
+        return analysis.document(tables.DOCUMENT_TOWERS)
 
     @cached_property
     def towers(self) -> Any:

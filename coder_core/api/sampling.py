@@ -82,12 +82,9 @@ def draw_sample(
     texts: int | None = None,
     seed: int = 0,
 ) -> Sample | None:
-    """Draw random images with their captions; None for a split small enough to compute whole.
-
-    Args:
-        scores: the most similarities to compute; None for SCORES_AT_MOST.
-        points, texts: approximate number of images and captions, or of captions; None for as many as `scores` allows.
-    """
+    """Draw random images with their captions; None for a split small enough to compute whole. `scores`: the most
+    similarities to compute; None for SCORES_AT_MOST. `points`, `texts`: approximate number of images and captions, or
+    of captions; None for as many as `scores` allows."""
     most, captions = SCORES_AT_MOST if scores is None else scores, len(image_of_text)
     if images * captions <= most:
         return None

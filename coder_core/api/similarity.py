@@ -234,12 +234,8 @@ def scaled_matrix(
     spread: Array | None = None,
 ) -> Scaled:
     """Compute S, exponents, the change by diversity, and shares of the loss; diversity is taken over the samples shown.
-    ValueError: μ or ε is not positive.
-
-    Args:
-        cells: number per side; a larger matrix is shown as the means of blocks.
-        spread: from `spread_over` of the same sides, if it is known.
-    """
+    ValueError: μ or ε is not positive. `cells`: number per side; a larger matrix is shown as the means of blocks.
+    `spread`: from `spread_over` of the same sides, if it is known."""
     sides = matrix_sides(run, split, samples, direction)
     return scale(sides, anchor_diversity(sides, loss, spread), loss, cells=cells)
 

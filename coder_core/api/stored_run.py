@@ -48,13 +48,9 @@ class StoredRun:
     """Contents of a run folder; its name, path, splits and metrics are those of the summary. `Run` answers new queries."""
 
     def __init__(self, summary: RunSummary) -> None:
-        self.summary = summary
-        self.name = summary.name
-        self.path = summary.path
-        self.config = summary.config
-        self.status = summary.status
-        self.splits = summary.splits
-        self.metrics = summary.metrics
+        self.summary, self.name, self.path = summary, summary.name, summary.path
+        self.config, self.status = summary.config, summary.status
+        self.splits, self.metrics = summary.splits, summary.metrics
         self._analyses: dict[str, Analysis] = {}
         self._mixtures: dict[str, tuple[Array, Array]] = {}
         self._parts: dict[tuple[object, ...], SplitPart] = {}

@@ -1,11 +1,12 @@
 """A report as one HTML page: no script, nothing loaded from elsewhere, readable in print."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
@@ -41,15 +42,14 @@ class Report:
 def render(report: Report) -> str:
     """Render the page. Every value is escaped; the only markup is the template's own."""
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)
-    helpers: Mapping[str, Any] = {
-        "numeric": lambda column: not column.map(type).eq(str).any(),
-        "cell": _cell,
-        "shade": _shade,
-    }
     template, style = (HERE.with_suffix(ending).read_text("utf-8") for ending in (".html", ".css"))
-    return environment.from_string(template).render(
-        report=report, style="\n" + style, policy=POLICY, **helpers
-    )
+    values: dict[str, Any] = {"report": report, "style": "\n" + style, "policy": POLICY}
+    values |= {"numeric": _numeric, "cell": _cell, "shade": _shade}
+    return environment.from_string(template).render(values)
+
+
+def _numeric(column: pd.Series) -> bool:
+    return not any(type(value) is str for value in column)
 
 
 def _cell(value: Any) -> str:

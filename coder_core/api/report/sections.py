@@ -62,12 +62,8 @@ def gather(
     verdict: Verdict | None = None,
 ) -> Report:
     """Gather the report on one or several runs of the same samples; the last is the one under review. InputError: a run
-    lacks the split, the samples differ, or a source of judgements cannot be read.
-
-    Args:
-        positives: sources of judgements beyond the labels, see `run_judgements`.
-        verdict: from `judge`, shown first.
-    """
+    lacks the split, the samples differ, or a source of judgements cannot be read. `positives`: sources of judgements
+    beyond the labels, see `run_judgements`. `verdict`: from `judge`, shown first."""
     first, last = runs[0], runs[-1]
     several = len(runs) > 1
     changes = comparison.compare(first, last, split) if several else None
@@ -98,16 +94,13 @@ def gather(
         sections.append(Section("Settings that differ", "", blocks))
     commands = [*((run.name, _command(run)) for run in runs), ("this report", command)]
     sections.append(Section("How to reproduce", "", [("commands", commands)]))
+    sentences = [] if verdict is None else [verdict.sentence()]
     compared = f"Does {last.name} retrieve better than {first.name}, and where does it still fail?"
     names = " and ".join(filter(None, [", ".join(run.name for run in runs[:-1]), last.name]))
     return Report(
         question=question or (compared if several else f"Where does {last.name} fail?"),
         title=f"{names} on {split}",
-        short=[
-            *([] if verdict is None else [verdict.sentence()]),
-            *gains,
-            *_short(changes, slices, last.name),
-        ],
+        short=[*sentences, *gains, *_short(changes, slices, last.name)],
         sections=sections,
         versions=f"Python {platform.python_version()}, NumPy {np.__version__}",
     )

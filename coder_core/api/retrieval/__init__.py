@@ -13,8 +13,6 @@ from coder_core.api.retrieval.comparison import (
     same_samples,
 )
 from coder_core.api.retrieval.judged import (
-    JUDGED,
-    LABELLED,
     graded_evaluations,
     graded_tables,
     judged_recall,

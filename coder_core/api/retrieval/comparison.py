@@ -75,13 +75,9 @@ def rank_changes(ranks_a: Ranks, ranks_b: Ranks, at: int = 1) -> pd.DataFrame:
 
 
 def diversity_changes(table_a: pd.DataFrame, table_b: pd.DataFrame) -> pd.DataFrame:
-    """Compare every anchor's diversity in two runs. InputError: the tables are of different anchors.
-
-    Returns:
-        anchor, image, diversity_a, diversity_b, place_a, place_b (percent of the anchors with a smaller spread: the
-        order of eq. 3 without its rounding to 1), change (of the place: below 0, the anchor is more ambiguous in the
-        second run).
-    """
+    """Compare every anchor's diversity in two runs. InputError: the tables are of different anchors. Return anchor,
+    image, diversity_a, diversity_b, place_a, place_b (percent of the anchors with a smaller spread: the order of eq. 3
+    without its rounding to 1), change (of the place: below 0, the anchor is more ambiguous in the second run)."""
     if not np.array_equal(table_a["anchor"], table_b["anchor"]):
         counts = f"{len(table_a):,} anchors and {len(table_b):,} others"
         raise InputError.at("two tables of diversity", counts, "the same anchors in both")

@@ -64,13 +64,10 @@ def judged_results(run: Run, split: str, direction: Direction, judgements: Judge
 
 
 def judged_values(run: Run, split: str, judgements: Judgements) -> pd.DataFrame:
-    """Compute the metrics of every query by the judgements, and by the labels alone. Loads torch.
-
-    Returns:
-        One row per query with a positive: direction ("i2t", "t2i"), query, and from 0 to 1 map_at_r, r_precision,
-        judged_1, judged_5, judged_10 (any positive among the first K), judged_mrr, judged_ndcg10, labels_1, labels_5,
-        labels_10 (a labelled one), labels_mrr and labels_ndcg10. Among exactly equal scores positives come last.
-    """
+    """Compute the metrics of every query by the judgements, and by the labels alone. Loads torch. Return one row per
+    query with a positive: direction ("i2t", "t2i"), query, and from 0 to 1 map_at_r, r_precision, judged_1, judged_5,
+    judged_10 (any positive among the first K), judged_mrr, judged_ndcg10, labels_1, labels_5, labels_10 (a labelled
+    one), labels_mrr and labels_ndcg10. Among exactly equal scores positives come last."""
     from coder_core.evaluation.extended import extended_values
     from coder_core.evaluation.tiles import score_tiles
 
@@ -97,14 +94,8 @@ def judged_recall(
     names: Sequence[str], values: Sequence[pd.DataFrame], queries: Mapping[str, Array] | None = None
 ) -> pd.DataFrame:
     """Compute recall by the labels and by the judgements over the same queries, mAP@R and R-Precision, in percent.
-
-    Args:
-        queries: direction → numbers of the queries that count; None for all.
-
-    Returns:
-        One row per direction and run: direction, run, queries (their number), and the columns of `judged_values`; NaN
-        if no query counts.
-    """
+    `queries`: direction → numbers of the queries that count; None for all. Return one row per direction and run:
+    direction, run, queries (their number), and the columns of `judged_values`; NaN if no query counts."""
     rows = []
     for direction in DIRECTIONS:
         for name, table in zip(names, values, strict=True):
@@ -139,16 +130,9 @@ def probe_run(
     run: Run, split: str, probes: Sequence[Probe], *, pictures: str = "", progress: Progress = silent
 ) -> pd.DataFrame:
     """Score every probe whose picture the run knows or can read. InputError: the run can neither read nor find any of
-    the pictures, or cannot embed new texts.
-
-    Args:
-        pictures: folder of the pictures that are not in the split, for a run that reads pictures; empty for the
-            split's own.
-
-    Returns:
-        One row per probe: kind, picture, score, negative (score of the wrong caption), right (True if score is above
-        negative; a tie is wrong).
-    """
+    the pictures, or cannot embed new texts. `pictures`: folder of the pictures that are not in the split, for a run
+    that reads pictures; empty for the split's own. Return one row per probe: kind, picture, score, negative (score of
+    the wrong caption), right (True if score is above negative; a tie is wrong)."""
     rows = {picture_key(name): row for row, name in enumerate(run.image_names(split))}
     folder = pictures or run.analysis(split).picture_folder
     groups: dict[str, list[Probe]] = {}

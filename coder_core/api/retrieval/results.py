@@ -120,10 +120,8 @@ def margins(run: Run, split: str, direction: Direction, *, sample: Sample | None
     Only the pairs in question are scored: the closest wrong candidate is among the ten best that the analysis keeps or,
     if these are all true matches, found by scoring all candidates of that query.
 
-    Returns:
-        One row per query (of `sample`, if given) with a match: query, match, wrong (the two candidates), match_score,
-        wrong_score, margin (below 0: the wrong one ranks above the match), rank (from 1).
-    """
+    Return one row per query (of `sample`, if given) with a match: query, match, wrong (the two candidates),
+    match_score, wrong_score, margin (below 0: the wrong one ranks above the match), rank (from 1)."""
     s, best = run.sides(split, QUERIES[direction]), run.best(split, direction)
     ranks = run.ranks(split)[direction]
     _, anchor, candidate = s.own_pairs()
@@ -237,13 +235,9 @@ def sampled_space(run: Run, split: str, sample: Sample) -> TfidfSpace | None:
 def likely_matches(
     run: Run, split: str, direction: Direction, vectors: Array | TfidfSpace, queries: Array | None = None
 ) -> LikelyMatches:
-    """Guess which of the (at most ten) best results that the analysis keeps of every query are matches.
-
-    Args:
-        vectors: from `text_vectors`; or, for a large split, from `sampled_space`, which encodes only the captions that
-            are compared.
-        queries: numbers of the queries to guess about; None for all.
-    """
+    """Guess which of the (at most ten) best results that the analysis keeps of every query are matches. `vectors`: from
+    `text_vectors`; or, for a large split, from `sampled_space`, which encodes only the captions that are compared.
+    `queries`: numbers of the queries to guess about; None for all."""
     captions, texts, best = run.captions(split), direction == "t2i", run.best(split, direction)
     captions_of = captions_by_image(run.image_of_text(split), run.count(split, "image"))
     numbers = np.arange(len(best)) if queries is None else np.asarray(queries)

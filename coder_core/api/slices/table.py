@@ -33,10 +33,7 @@ _SEED = 20220910
 
 
 def slice_columns(run: Run, split: str, *, tags: Mapping[int, Sequence[str]] | None = None) -> Columns:
-    """Compute the columns of a split that slices are defined by.
-
-    Args:
-        tags: caption → tags, from reviews.
+    """Compute the columns of a split that slices are defined by. `tags`: caption → tags, from reviews.
 
     Returns:
         numbers: length, numbers, colours, spatial, negations, image, rank (of the caption's image, from 1), tenth (1
@@ -195,10 +192,8 @@ def slice_gains(
 
     Unlike in `slice_table`, no half is held out, because slices are not ordered by their result. Arguments as there.
 
-    Returns:
-        One row per slice: kind, expression, label, queries (of `images_counted`), gain, gain_low and gain_high (points,
-        and its 95% interval, a paired bootstrap over images).
-    """
+    Return one row per slice: kind, expression, label, queries (of `images_counted`), gain, gain_low and gain_high
+    (points, and its 95% interval, a paired bootstrap over images)."""
     _, counts, hits, _ = _answered(runs, split, direction, at, slices, columns)
     queries = counts[:-1].sum(1).astype(np.int64)
     rows = np.flatnonzero(queries >= max(least, 1))

@@ -56,13 +56,10 @@ def weighting(run: Run, split: str) -> Weighting:
 
 
 def weight_table(run: Run, split: str, modality: Modality) -> pd.DataFrame:
-    """Return one row per caption-image pair; `modality` is that of DIVERSITY, DISCREPANCY and CODER.
-
-    Returns:
-        text (the caption's number), image, weight (mean 1), rank (of the caption's image, from 1), CODER (standard
-        deviation of the similarities to all negatives, eq. 3), and, for weights with neighbours, DIVERSITY and
-        DISCREPANCY, which are larger for wider neighbourhoods, whatever Γ the run was trained with.
-    """
+    """Return one row per caption-image pair: text (the caption's number), image, weight (mean 1), rank (of the caption's
+    image, from 1), CODER (standard deviation of the similarities to all negatives, eq. 3), and, for weights with
+    neighbours, DIVERSITY and DISCREPANCY, which are larger for wider neighbourhoods, whatever Γ the run was trained
+    with. `modality` is that of DIVERSITY, DISCREPANCY and CODER."""
     analysis, owner = run.analysis(split), run.image_of_text(split)
     spread = run.spread(split, modality=modality)
     columns = {
