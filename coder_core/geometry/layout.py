@@ -89,8 +89,9 @@ def _tsne(
         raise InputError.at("t-SNE", f"has {len(points):,} points", f"at most {MOST_TSNE:,}", way_out)
     perplexity = usable_perplexity(settings.perplexity, len(points))
     if perplexity < settings.perplexity:
-        change = f"{settings.perplexity:g} was lowered to {perplexity:g}"
-        notes.append(f"perplexity {change}, a third of the points")
+        notes.append(
+            f"perplexity {settings.perplexity:g} was lowered to {perplexity:g}, a third of the points"
+        )
     from sklearn.manifold import TSNE  # a second to import
 
     model = TSNE(
@@ -236,8 +237,7 @@ def nearest(queries: Array, points: Array, count: int, *, progress: Progress = s
     for start in range(0, len(queries), step):
         scores = np.asarray(queries[start : start + step] @ points.T)
         if queries is points:  # a duplicate must not come before the point itself
-            queried = np.arange(len(scores))
-            scores[queried, start + queried] = np.inf
+            np.fill_diagonal(scores[:, start:], np.inf)
         best = np.argpartition(-scores, count - 1, axis=1)[:, :count]
         best_scores = np.take_along_axis(scores, best, 1)
         order = np.argsort(-best_scores, axis=1, kind="stable")

@@ -26,12 +26,10 @@ class LayoutSettings(_Checked):
     """Settings of a layout. All distances are cosine distances."""
 
     method: Method = setting("umap")  # umap, tsne (at most 6,000 points) or pca.
-    neighbours: int = setting(
-        15, "[2, inf)"
-    )  # UMAP: size of a neighbourhood; a larger one shows less detail.
-    min_distance: float = setting(
-        0.1, "[0, 1]"
-    )  # UMAP: smallest distance between points; 0 gives dense clumps.
+    neighbours: int = setting(15, "[2, inf)")
+    """UMAP: size of a neighbourhood; a larger one shows less detail."""
+    min_distance: float = setting(0.1, "[0, 1]")
+    """UMAP: smallest distance between points; 0 gives dense clumps."""
     perplexity: float = setting(30.0, "[1, inf)")
     """t-SNE: size of a neighbourhood; at most a third of the points."""
     seed: int = setting(0, "[0, 4_294_967_296)")  # Random seed.

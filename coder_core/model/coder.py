@@ -65,13 +65,10 @@ class Coder(nn.Module):
         if (concepts is None) != (concept_text_pooling is None):
             raise ValueError("concepts and concept_text_pooling come together or not at all")
         self.dimension = dimension
-        self.regions = regions
-        self.words = words
-        self.image_pooling = image_pooling
-        self.text_pooling = text_pooling
+        self.regions, self.words = regions, words
+        self.image_pooling, self.text_pooling = image_pooling, text_pooling
         self.dropout = Dropout(dropout)
-        self.concepts = concepts
-        self.concept_text_pooling = concept_text_pooling
+        self.concepts, self.concept_text_pooling = concepts, concept_text_pooling
         self.scorer = CosineScorer() if scorer is None else scorer
 
     def encode_images(self, regions: Tensor, lengths: Tensor) -> Tensor:

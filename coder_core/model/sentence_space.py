@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from coder_core.console.faults import Fault, InputError
+from coder_core.console.faults import InputError
 from coder_core.console.progress import Progress, silent
 from coder_core.geometry.text_space import unit_rows
 from coder_core.model.towers.pretrained import Pretrained, check_folder, load_model
@@ -56,7 +56,8 @@ def sentence_space(folder: str) -> SentenceSpace:
     path = Path(folder)
     if not path.is_dir():
         expected = "a folder of save_pretrained: config.json, tokenizer and safetensors"
-        fault = Fault(f"--text-space {folder}", "is not a folder", expected, "or leave it out for TF-IDF")
-        raise InputError(fault)
+        raise InputError.at(
+            f"--text-space {folder}", "is not a folder", expected, "or leave it out for TF-IDF"
+        )
     check_folder(path, pictures=False)
     return SentenceSpace(path)

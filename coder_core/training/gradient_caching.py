@@ -53,8 +53,7 @@ class PiecewiseModel(nn.Module):
 
     def forward(self, *inputs: Tensor) -> Embedded:
         """Return the embeddings of B pairs in both branches; `inputs`: (B, …) each."""
-        embedded: Embedded = encode_in_pieces(self.model, self.size, *inputs)
-        return embedded
+        return encode_in_pieces(self.model, self.size, *inputs)
 
 
 def check_pieces(model: nn.Module, size: int) -> list[Fault]:

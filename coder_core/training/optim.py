@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from coder_core.config.checks import NOTHING_TRAINS
 from coder_core.config.model import TowersConfig
 from coder_core.config.training import TrainingConfig
-from coder_core.console.faults import Fault, InputError
+from coder_core.console.faults import InputError
 from coder_core.data.batches import Batch
 from coder_core.runs.saves import Save
 from coder_core.training.stopping import check_gradients
@@ -99,19 +99,17 @@ def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
 def load_optimizer(optimizer: torch.optim.Optimizer, save: Save) -> None:
     """Restore the tensors of `optimizer_tensors` from a save. InputError: the save has unknown parameters, wrong
     shapes, or lacks a moment."""
-    parameters, tensors = _named_parameters(optimizer), save.tensors("optimizer")
+    parameters, file = _named_parameters(optimizer), save.path / "optimizer.safetensors"
     names = list(parameters)
     state: dict[int, dict[str, Tensor]] = defaultdict(dict)
-    for key, tensor in tensors.items():
+    for key, tensor in save.tensors("optimizer").items():
         name, _, moment = key.rpartition(".")
         if name not in parameters or tensor.shape not in ((), parameters[name].shape):
-            file = str(save.path / "optimizer.safetensors")
-            raise InputError(Fault(file, f"has {key} of shape {tuple(tensor.shape)}"))
+            raise InputError.at(file, f"has {key} of shape {tuple(tensor.shape)}")
         state[names.index(name)][moment] = tensor
     for number, moments in state.items():
         if missing := {"step", "exp_avg", "exp_avg_sq"} - moments.keys():
-            file = str(save.path / "optimizer.safetensors")
-            raise InputError(Fault(file, f"lacks {names[number]}.{min(missing)}"))
+            raise InputError.at(file, f"lacks {names[number]}.{min(missing)}")
     optimizer.load_state_dict({"state": dict(state), "param_groups": optimizer.state_dict()["param_groups"]})
 
 

@@ -11,7 +11,7 @@ from rich.console import Console
 from torch import Tensor
 
 from coder_core.config.training import TrainingConfig
-from coder_core.console.faults import Fault, InputError
+from coder_core.console.faults import InputError
 from coder_core.console.progress import Display
 from coder_core.model.device import peak_mebibytes
 from coder_core.ops import parallel
@@ -117,8 +117,8 @@ class EventWriter:
         try:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError as error:
-            fault = Fault("--tensorboard", "needs the package tensorboard", fix="pip install tensorboard")
-            raise InputError(fault) from error
+            problem, fix = "needs the package tensorboard", "pip install tensorboard"
+            raise InputError.at("--tensorboard", problem, fix=fix) from error
         purge_step = resume_step + 1 if resume_step else None
         self._writer = SummaryWriter(str(run / TENSORBOARD), purge_step=purge_step)
 

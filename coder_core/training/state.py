@@ -147,8 +147,7 @@ class Checkpoints:
         if save is None:
             return []
         state.restore(save)
-        skipped = "skipped a damaged save"
-        damaged = [replace(fault, place=f"{skipped}: {fault.place}") for fault in save.skipped]
+        damaged = [replace(fault, place=f"skipped a damaged save: {fault.place}") for fault in save.skipped]
         before = save.document(ENVIRONMENT_FILE)
         check_values(before, {}, str(save.path / f"{ENVIRONMENT_FILE}.json"))
         return damaged + environment_changes(before, self.environment)

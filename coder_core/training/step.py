@@ -59,12 +59,9 @@ class Part(nn.Module):
     """An optional part of a training step. A method that a part does not override does nothing.
 
     In a step: `loss_inputs`, the loss, `add_losses`, backward pass, optimizer, `after_step`. A part changes its state
-    only in `after_step`, which a failed step never reaches; only momentum encoders change in `loss_inputs`.
+    only in `after_step`, which a failed step never reaches; only momentum encoders change in `loss_inputs`."""
 
-    Attributes:
-        state_file: stem of the file with its tensors in a training state; None if it saves none.
-    """
-
+    # stem of the file with its tensors in a training state; None if it saves none
     state_file: str | None = None
 
     def begin_epoch(self, epoch: int) -> None:

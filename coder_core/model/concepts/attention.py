@@ -94,8 +94,7 @@ class ConceptBranch(nn.Module):
     def nodes(self) -> Tensor:
         """Return (g, D) Y; the same for every query of a step, so compute it once."""
         with torch.autocast(self.image_weight.device.type, enabled=False):
-            nodes: Tensor = self.network()
-            return nodes
+            return self.network()
 
     def embed_images(self, queries: Tensor, nodes: Tensor) -> ConceptEmbeddings:
         """Embed (B, D) pooled regions given (g, D) Y: v^C and its attention, in float32 even under autocast."""

@@ -18,14 +18,10 @@ class Dropout(nn.Dropout):
 
     def forward(self, features: Tensor) -> Tensor:
         """Return features of the same shape, (...), with dropout in training; in evaluation they are unchanged."""
-        if (
-            not self.training
-            or not 0 < self.p < 1
-            or features.device.type != "cpu"
-            or features.dtype not in FULL
-        ):
-            return super().forward(features)
-        return features * scaled_mask(features, self.p)
+        drops = self.training and 0 < self.p < 1
+        if drops and features.device.type == "cpu" and features.dtype in FULL:
+            return features * scaled_mask(features, self.p)
+        return super().forward(features)
 
 
 def scaled_mask(like: Tensor, p: float) -> Tensor:

@@ -64,8 +64,7 @@ def ranked_sum(features: Tensor, lengths: Tensor, weights: Tensor) -> Tensor:
     if features.device.type != "cpu" or features.dtype == torch.float64:
         return sorted_sum(features, lengths, weights)
     # On a CPU half precision becomes float32, which sorts faster.
-    sums: Tensor = _RankedSum.apply(features.float(), lengths, weights.float().flip(-1))
-    return sums
+    return _RankedSum.apply(features.float(), lengths, weights.float().flip(-1))
 
 
 def sorted_sum(features: Tensor, lengths: Tensor, weights: Tensor) -> Tensor:

@@ -124,9 +124,7 @@ def _layer_over_table(
     (2, B·T, H) forward and backward states, or (B·T, H) their mean; zero at padded positions."""
     names = [f"{name}_l{layer}" for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
     parameters = [getattr(gru, name + suffix) for suffix in ("", "_reverse") for name in names]
-    for_backward = torch.is_grad_enabled()
-    states: Tensor = _PackedGRU.apply(table, rows, packing, average, for_backward, *parameters)
-    return states
+    return _PackedGRU.apply(table, rows, packing, average, torch.is_grad_enabled(), *parameters)
 
 
 class _PackedGRU(torch.autograd.Function):

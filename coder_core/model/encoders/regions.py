@@ -3,12 +3,11 @@
 import math
 
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
 
 from coder_core.model.encoders.dropout import Dropout
 from coder_core.model.products import factor_type
-from coder_core.ops import normalise, padding_mask
+from coder_core.ops import normalise, padding_mask, parallel
 
 
 class RegionBatchNorm(nn.BatchNorm1d):
@@ -19,9 +18,7 @@ class RegionBatchNorm(nn.BatchNorm1d):
     """
 
     def forward(self, rows: Tensor) -> Tensor:
-        if not (
-            self.training and dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
-        ):
+        if not self.training or parallel.world_size() == 1:
             return super().forward(rows)
         from torch.distributed.nn.functional import all_reduce  # 0.1 s to import
 

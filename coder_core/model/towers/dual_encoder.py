@@ -18,9 +18,8 @@ METHODS = ("get_image_features", "get_text_features")
 class Towers(Protocol):
     """A picture encoder and a text encoder with a joint space."""
 
-    about: dict[
-        str, Any
-    ]  # stored with a run, to find the same towers again: kind, model or tower, fingerprint …
+    # stored with a run, to find the same towers again: kind, model or tower, fingerprint …
+    about: dict[str, Any]
     device: torch.device  # on which they compute
     # upright RGB picture → input of the picture tower; called in worker processes
     prepare: Callable[[Image], Any]

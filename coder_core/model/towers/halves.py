@@ -210,8 +210,7 @@ def _pooled(output: Any, where: str) -> Tensor:
     if rows is None:
         fix = "choose --image-pooling and --text-pooling gpo, mean or max"
         raise InputError.at(where, "has no pooling of its own", "a model that pools", fix)
-    pooled: Tensor = rows.flatten(1)[:, None]
-    return pooled
+    return rows.flatten(1)[:, None]
 
 
 def load_halves(
@@ -244,9 +243,8 @@ def _image_half(choice: TowerChoice, loaded: Pretrained) -> ImageHalf:
     projection = getattr(whole, "visual_projection", None) if choice.pooled or choice.projected else None
     late_norm = loaded.settings.get("model_type") in NORMALISED_LATE
     module = VisionModule(model, projection, late_norm, choice).eval()
-    prepare: Callable[[Image], np.ndarray]
     if inputs == PATCHWORK:
-        prepare = partial(_patchwork, preparation)
+        prepare: Callable[[Image], np.ndarray] = partial(_patchwork, preparation)
         half = _measured(loaded.about, module, prepare)
         if choice.pooled:
             return half

@@ -51,8 +51,7 @@ class TunedTower(nn.Module):
         """Encode the tower's inputs, with (B,) lengths, as (B, L, D)."""
         with torch.set_grad_enabled(torch.is_grad_enabled() and self.tuning != "frozen"):
             features = self.tower(inputs, lengths)
-        out: Tensor = self.linear(features)
-        return out
+        return self.linear(features)
 
     def train(self, mode: bool = True) -> TunedTower:
         """Set the mode, but keep a frozen tower in evaluation mode, and batch norm too in a tower with adapters."""

@@ -13,7 +13,6 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from coder_core.config.objective import BoostingConfig
 from coder_core.config.schema import Config
 from coder_core.console.faults import Fault, InputError
 from coder_core.data.batches import Batch
@@ -23,7 +22,7 @@ from coder_core.model.device import no_grad_autocast
 from coder_core.model.run_towers import RunTowers
 from coder_core.objectives.anchors import Anchors, Lengths, gather_anchors
 from coder_core.objectives.memory import cosine_momentum, normalise_by_batch, update_momentum
-from coder_core.objectives.teachers import TeacherLoss, against_teachers, teacher_loss
+from coder_core.objectives.teachers import against_teachers, teacher_loss
 from coder_core.ops import parallel
 from coder_core.runs.load import LoadedModel, load_model, load_weights, read_vocabulary
 from coder_core.runs.status import read_status
@@ -134,9 +133,12 @@ class OnlineBranches(Boosting):
         ]
 
 
-def loss_against_teacher(boosting: BoostingConfig) -> TeacherLoss:
-    """Return the configured loss against a teacher, a function of the scores of both branches."""
-    return teacher_loss(
+def boosted(losses: Losses, target: Anchors, teachers: Sequence[Anchors], config: Config) -> Losses:
+    """Add the loss against the teachers, always summed over the batch, regardless of the main loss."""
+    if not teachers:
+        return losses
+    boosting, same_image = config.boosting, config.objective.same_image_negatives
+    loss = teacher_loss(
         boosting.boosting,
         margin=boosting.boosting_margin,
         soft=boosting.boosting_soft,
@@ -144,14 +146,7 @@ def loss_against_teacher(boosting: BoostingConfig) -> TeacherLoss:
         temperature=boosting.boosting_temperature,
         teacher_temperature=boosting.boosting_teacher_temperature,
     )
-
-
-def boosted(losses: Losses, target: Anchors, teachers: Sequence[Anchors], config: Config) -> Losses:
-    """Add the loss against the teachers, always summed over the batch, regardless of the main loss."""
-    if not teachers:
-        return losses
-    boosting, same_image = config.boosting, config.objective.same_image_negatives
-    per_pair = against_teachers(target, teachers, loss_against_teacher(boosting), keep_same_image=same_image)
+    per_pair = against_teachers(target, teachers, loss, keep_same_image=same_image)
     pairs = len(per_pair) * parallel.world_size()  # several processes average their gradients
     return losses.plus(f"boosting-{boosting.boosting}", per_pair, boosting.boosting_weight * pairs)
 
