@@ -23,7 +23,7 @@ from tests.support.precomp_folders import assert_refused
 from tests.support.run_folders import import_run_folder
 from tests.support.tiny_runs import quiet
 from tests.support.tiny_towers import write_tiny_siglip
-from tests.support.tower_runs import tower_config, write_towers_and_data
+from tests.support.tower_runs import tower_config
 
 DEV = [name for name in NAMES if SPLITS[name] == "dev"]
 CAPTION = CAPTIONS[DEV[0]][0]
@@ -163,16 +163,15 @@ def test_siglip_patch_features_are_its_head_applied_to_each_patch(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory, own_threads):
+def runs(base):
     """ "tuned": both CLIP towers with their own pooling; "pooled": mean pooling of its frozen patches and of a BiGRU."""
-    folder = write_towers_and_data(tmp_path_factory.mktemp("towers"))
-    start_run(tower_config(folder, "tuned", epochs=1), folder / "runs", quiet())
+    start_run(tower_config(base, "tuned", epochs=1), base / "runs", quiet())
     towers = {"text_tower": "", "text_tuning": "frozen", "image_tuning": "frozen", "projection": "linear"}
     poolings = {"image_pooling": "mean", "text_pooling": "mean"}
     sizes = {"dimension": 8, "word_size": 6, "word_threshold": 1}
-    pooled = tower_config(folder, "pooled", epochs=1, **towers, **poolings, **sizes)
-    start_run(pooled, folder / "runs", quiet())
-    return folder / "runs"
+    pooled = tower_config(base, "pooled", epochs=1, **towers, **poolings, **sizes)
+    start_run(pooled, base / "runs", quiet())
+    return base / "runs"
 
 
 def test_probes_score_pictures_outside_the_split(runs, tmp_path):

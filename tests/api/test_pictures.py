@@ -31,6 +31,10 @@ from tests.support.tiny_runs import quiet, tiny_config
 from tests.support.tiny_towers import write_tiny_clip
 from tests.support.tower_runs import tower_config
 
+LAYOUT = {"tar": "webdataset", "parquet": "parquet"}
+DEV = [NAMES.index(name) for name in NAMES if SPLITS[name] == "dev"]
+DRAWN = [decode(draw(number), "drawn") for number in range(len(NAMES))]
+
 
 def png(picture):
     buffer = io.BytesIO()
@@ -79,10 +83,6 @@ def test_undecodable_or_oversized_pictures_are_refused():
         assert_refused(fact, decode, content, "../../evil\n.jpg")
 
 
-LAYOUT = {"tar": "webdataset", "parquet": "parquet"}
-DEV = [NAMES.index(name) for name in NAMES if SPLITS[name] == "dev"]
-
-
 @pytest.fixture(scope="module")
 def base(tmp_path_factory, own_threads):
     """Folders tar/ and parquet/ of pictures, and runs/ with a run of each, embedded by a tiny CLIP."""
@@ -111,9 +111,6 @@ def rewrite(run, **changes):
     document = json.loads(file.read_text())
     file.write_text(json.dumps(document | {"packed": document["packed"] | changes}))
     reseal(file.parent)
-
-
-DRAWN = [decode(draw(number), "drawn") for number in range(len(NAMES))]
 
 
 def shows(content, number):

@@ -17,6 +17,7 @@ from tests.support.run_folders import synthetic
 DIRECTIONS = ("i2t", "t2i")
 LOSS = Loss(temperature=0.08, gamma=0.25, epsilon=0.15)
 WITHIN = np.array([3, 10, 11, 14, 75, 149])  # captions of a slice, of four images
+BLOCKS = (7, ["first caption", "first image"], "captions {0} … {1} (2)")
 
 
 def choose(run, source, **settings):
@@ -249,9 +250,6 @@ def test_a_block_opens_at_its_most_similar_negative(run):
     part = run.similarity(rows, columns, split="dev")
     part[rows[:, None] == run.image_of_text("dev")[None, columns]] = -1
     assert part[cell[0] - 5, cell[1] - 44] == part.max()
-
-
-BLOCKS = (7, ["first caption", "first image"], "captions {0} … {1} (2)")
 
 
 @pytest.mark.parametrize(("cells", "columns", "first"), [BLOCKS, (256, ["caption", "image"], "caption {0}")])

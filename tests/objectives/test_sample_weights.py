@@ -16,6 +16,7 @@ from tests.reference import batch_weights as of_batches
 from tests.reference import neighbourhood as reference
 
 MODALITIES = ["difference", "sum", "image", "text"]
+LEVELS = torch.tensor([[0.9, 0.9], [0.5, 0.5], [0.1, 0.1]], dtype=torch.float64)
 
 
 def neighbourhood(seed, *, rows=5):
@@ -141,9 +142,6 @@ def test_weights_directions_and_shares_by_hand():
     diversity, discrepancy = torch.tensor([[0.2] * 2, [0.4] * 2]), torch.tensor([[0.7] * 2, [0.1] * 2])
     actual = combined_weights("combined", diversity, discrepancy, shares=(3, 2), scale=0.5, modalities="text")
     torch.testing.assert_close(actual, torch.tensor([-2.0, -1.4]).softmax(0))
-
-
-LEVELS = torch.tensor([[0.9, 0.9], [0.5, 0.5], [0.1, 0.1]], dtype=torch.float64)
 
 
 def batch(seed, size):

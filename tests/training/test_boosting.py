@@ -27,6 +27,7 @@ STEPS = 15
 FORMS = ("rs", "rm", "as", "am")
 AVERAGED = {"rs-as": ["rs", "as"], "rm-am": ["rm", "am"]}
 IMITATIONS = ("dr", "rkd", "dml", "dino", "dino-reversed")
+NAMES, EARLIER = ("branch-1 ", "branch-2 ", ""), {1: (0,), 2: (0, 1)}  # of online branches
 
 
 @pytest.mark.parametrize(
@@ -226,9 +227,6 @@ def online(data, **values):
 def branches_of(config):
     prepared = prepare(config)
     return prepared, make_boosting(config, prepared)
-
-
-NAMES, EARLIER = ("branch-1 ", "branch-2 ", ""), {1: (0,), 2: (0, 1)}
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,7 @@ def optimizer_of(model, config):
     return optim.make_optimizer(dict(model.named_parameters()), config, torch.device("cpu"))
 
 
+PER_EPOCH = 5
 COSINE = [0.5 * (1 + math.cos(math.pi * step / 8)) for step in range(8)]
 
 
@@ -123,9 +124,6 @@ def test_a_restored_optimizer_continues_and_mismatched_moments_are_refused(tmp_p
     only_bias = optimizer_of(nn.Bilinear(1, 1, 2), TrainingConfig())
     with pytest.raises(InputError, match="weight"):
         optim.load_optimizer(only_bias, wider)
-
-
-PER_EPOCH = 5
 
 
 @pytest.fixture

@@ -22,6 +22,8 @@ from tests.support.steps import with_memory
 from tests.support.tiny_runs import STILL, tiny_config
 
 CPU = torch.device("cpu")
+MEAN = {"image_layers": 0, "image_pooling": "mean", "text_pooling": "mean"}
+MODELS = [{}, {"text_layers": 1, "word_dropout": 0.2}, MEAN, {"region_norm": "rms"}]
 
 
 def in_bfloat16():
@@ -58,10 +60,6 @@ def test_no_grad_autocast_overrides_any_surrounding_autocast(around):
         with no_grad_autocast("bfloat16", CPU):
             assert (a @ b).dtype == torch.bfloat16
         assert (a @ b).dtype == before
-
-
-MEAN = {"image_layers": 0, "image_pooling": "mean", "text_pooling": "mean"}
-MODELS = [{}, {"text_layers": 1, "word_dropout": 0.2}, MEAN, {"region_norm": "rms"}]
 
 
 @pytest.mark.parametrize("values", MODELS)

@@ -56,14 +56,9 @@ def _singular(word: str, seen: Mapping[str, int]) -> str:
         return IRREGULAR_NOUNS[word]
     if not word.endswith("s") or word.endswith(("ss", "us", "is")) or len(word) < 4:
         return word
-    endings = {"s": [""], "es": [""], "ies": ["y"], "ves": ["f", "fe"]}
-    candidates = [
-        word.removesuffix(plural) + singular
-        for plural, singulars in endings.items()
-        if word.endswith(plural)
-        for singular in singulars
-    ]
-    best = _most_seen(candidates, seen)
+    endings = (("s", ""), ("es", ""), ("ies", "y"), ("ves", "f"), ("ves", "fe"))
+    bases = [word.removesuffix(plural) + singular for plural, singular in endings if word.endswith(plural)]
+    best = _most_seen(bases, seen)
     return best if best and seen[best] >= LEAST_SINGULAR * seen.get(word, 0) else word
 
 

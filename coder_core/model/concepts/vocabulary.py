@@ -55,11 +55,9 @@ class ConceptVocabulary:
 
     def read(self, captions: Iterable[Sequence[str]]) -> list[list[int]]:
         """Return the concept numbers of each caption with repeats: those of single words in order, then of phrases."""
-        longest = _longest(self.number)
-        return [
-            [self.number[form] for form in _phrases(caption, longest) if form in self.number]
-            for caption in captions
-        ]
+        number, longest = self.number, _longest(self.number)
+        phrases = (_phrases(caption, longest) for caption in captions)
+        return [[number[form] for form in of_caption if form in number] for of_caption in phrases]
 
 
 def choose_concepts(

@@ -23,6 +23,8 @@ from tests.support.precomp_folders import refusal
 from tests.support.tiny_bert import write_tiny_bert
 from tests.support.tiny_towers import write_tiny_clip, write_tiny_siglip
 
+CAPTIONS = ["a red dog runs", "one blue star and a blue ring", "the dog sits"]
+
 
 @pytest.fixture(scope="module")
 def clip(tmp_path_factory):
@@ -244,9 +246,6 @@ def test_a_gpu_computes_in_bfloat16_and_the_cpu_in_float32(device, clip):
     exact = DualEncoder(str(clip), precision="float32").encode_pictures(prepared)
     tolerance = 1e-6 if device == "cpu" else 0.05
     np.testing.assert_allclose(towers.encode_pictures(prepared), exact, atol=tolerance)
-
-
-CAPTIONS = ["a red dog runs", "one blue star and a blue ring", "the dog sits"]
 
 
 @pytest.fixture(scope="module")
