@@ -30,9 +30,7 @@ SAME = 0.999  # least cosine between two rows of the same picture
 REPEATED = 0.1  # least share of rows that repeat the row before them in rows that are stored once per caption
 IN_A_ROW = 0.9  # least share of all repeated rows that follow each other then
 MORE_THAN_CHANCE = 6  # least ratio of nearly equal neighbours to nearly equal rows that are far apart
-ONCE_PER_IMAGE = (
-    "write each image's row once, or name the image of every row (embed import: --ids; log_split: pictures)"
-)
+ONCE_PER_IMAGE = "give each image one row, or name every row's image (import: --ids; log_split: pictures)"
 COLLAPSED = 0.99  # mean cosine between two rows of one modality: nearly all of them point the same way
 
 
@@ -80,19 +78,17 @@ def read_embeddings(
     assert image_file is not None
     assert text_file is not None
     m, rows = len(lines), image_file.shape[0]
-    if names is not None and m == rows == len(names) > len(set(names)):
-        pairing = Pairing(np.arange(m), names, 1, "equal ids, one per caption and row of images")
+    files = PairingFiles(Path(images), Path(captions), Path(ids or ""))
+    if m == rows and (names is None or len(names) == m):
+        pairing = Pairing(np.arange(m), names, 1, "row i to caption i; repeated rows are one image")
     else:
-        files = PairingFiles(Path(images), Path(captions), Path(ids or ""))
         pairing = pair(image_file.map(), m, names, files, faults)
     if names is not None and len(names) != rows:
-        text = (
-            "one id per caption: row 0 of the images belongs to the first id, row 1 to the next other id, …"
-        )
+        text = "one id per caption: row 0 of the images belongs to the first id, row 1 to the second different id, …"
         faults.append(Fault(str(ids), text, severity="note"))
-    v = collect(lambda: unit_rows(image_file, "images", pairing.stride, faults), faults)
-    w = collect(lambda: unit_rows(text_file, "captions", 1, faults), faults)
-    q = collect(lambda: unit_rows(query_file, "queries", 1, faults), faults) if query_file else None
+    v = collect(lambda: unit_rows(image_file, "images", faults), faults)
+    w = collect(lambda: unit_rows(text_file, "captions", faults), faults)
+    q = collect(lambda: unit_rows(query_file, "queries", faults), faults) if query_file else None
     stop_on_errors(faults)
     assert v is not None
     assert w is not None
@@ -102,8 +98,7 @@ def read_embeddings(
     source = {"images": str(images), "texts": str(texts), "captions": str(captions)}
     source |= {"ids": str(ids)} if ids is not None else {}
     source |= {"queries": str(queries), "query texts": str(query_texts)} if query_lines else {}
-    joined = pairing.names is None and len(v) < len(lines) == rows and pairing.stride == 1
-    source["captions belong to images"] = "equal rows that follow each other" if joined else pairing.how
+    source["captions belong to images"] = pairing.how
     texts_of_rows = shorten(lines, str(captions), remarks)
     return Embeddings(v, w, texts_of_rows, owners, names, folder, source, remarks, q, query_lines)
 
@@ -162,25 +157,23 @@ def _compare_widths(images: Matrix, texts: Matrix, what: str = "caption") -> lis
     return [Fault(f"{images.path.name} and {texts.path.name}", widths, "the same width in both", fix)]
 
 
-def unit_rows(file: Matrix, what: str, stride: int, faults: list[Fault]) -> np.ndarray:
-    """Return every stride-th row of a file, normalised by `unit_array`; a `MatrixFile` is changed in place."""
-    return unit_array(file.map(), str(file.path), what, faults, stride, in_place=isinstance(file, MatrixFile))
+def unit_rows(file: Matrix, what: str, faults: list[Fault]) -> np.ndarray:
+    """Return the rows of a file, normalised by `unit_array`; a `MatrixFile` is changed in place."""
+    return unit_array(file.map(), str(file.path), what, faults, in_place=isinstance(file, MatrixFile))
 
 
 def unit_array(
-    array: np.ndarray, where: str, what: str, faults: list[Fault], stride: int = 1, *, in_place: bool = False
+    array: np.ndarray, where: str, what: str, faults: list[Fault], *, in_place: bool = False
 ) -> np.ndarray:
-    """Return every stride-th row as float32 of length 1, read in pieces. Normalising adds a note, nearly equal rows a
-    warning. InputError: NaN, Inf or all-zero rows. `in_place`: write them to the beginning of a float32 `array`."""
-    numbers = np.arange(0, array.shape[0], stride)
-    rows = array[: len(numbers)] if in_place else np.empty((len(numbers), array.shape[1]), np.float32)
-    lengths = np.empty(len(numbers))
+    """Return the rows as float32 of length 1, read in pieces. Normalising adds a note, nearly equal rows a warning.
+    InputError: NaN, Inf or all-zero rows. `in_place`: change a float32 `array`."""
+    rows, lengths = array if in_place else np.empty(array.shape, np.float32), np.empty(len(array))
     piece = max(1, PIECE_BYTES // (8 * array.shape[1]))
     reader = FeatureRows(array)
     with np.errstate(over="ignore", invalid="ignore"):
-        for start in range(0, len(numbers), piece):
-            part = slice(start, start + piece)
-            values = np.asarray(reader.gather(numbers[part], np.zeros_like(numbers[part])), np.float64)
+        for start in range(0, len(array), piece):
+            part, numbers = slice(start, start + piece), np.arange(start, min(start + piece, len(array)))
+            values = np.asarray(reader.of_images(numbers)[:, 0], np.float64)
             lengths[part] = np.linalg.norm(values, axis=1)
             away = np.abs(lengths[part] - 1.0) > UNIT
             values[away] /= np.where(lengths[part] > 0, lengths[part], 1.0)[away, None]
@@ -190,7 +183,7 @@ def unit_array(
         (~np.isfinite(lengths), "contain NaN, Inf or numbers that are too large", "finite numbers"),
         (lengths == 0, "contain only zeros, so they have no direction", "nonzero vectors"),
     ):
-        cases = numbers[bad].tolist()
+        cases = np.flatnonzero(bad).tolist()
         errors += count_cases(where, f"rows {problem}", cases, expected, fix, "error", FROM_ZERO)
     stop_on_errors(errors)
     if (np.abs(lengths - 1.0) > UNIT).any():
@@ -229,8 +222,8 @@ def read_clip_retrieval(folder: str | Path, *, pictures: str | Path | None = Non
     parts = [collect(part, faults) for part in read]
     stop_on_errors(faults)
     whole = [part for part in parts if part is not None]
-    v = [collect(partial(unit_rows, images, "images", 1, faults), faults) for images, _ in whole]
-    w = [collect(partial(unit_rows, texts, "captions", 1, faults), faults) for _, texts in whole]
+    v = [collect(partial(unit_rows, images, "images", faults), faults) for images, _ in whole]
+    w = [collect(partial(unit_rows, texts, "captions", faults), faults) for _, texts in whole]
     stop_on_errors(faults)
     images, owners, image_names = join_repeated(_joined(v), np.arange(len(names)), names, str(folder), faults)
     assert image_names is not None

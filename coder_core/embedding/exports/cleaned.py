@@ -19,6 +19,7 @@ from coder_core.data.captioned.layouts import recognise
 from coder_core.data.captioned.records import Layout, Record, folder_of
 from coder_core.data.dataset import available_splits, find_layout, read_split
 from coder_core.data.features import FeatureRows
+from coder_core.data.precomp import number_names
 from coder_core.data.reviews import Reviews, Verdict, judge_split
 from coder_core.files.atomic import appearing
 
@@ -120,9 +121,8 @@ def _splits(data: Path) -> Iterator[tuple[str, list[str] | None, list[str], np.n
         records.setdefault(record.split, []).append(record)
     stop_on_errors(faults)
     for name, of_split in records.items():
-        number = {image: n for n, image in enumerate(dict.fromkeys(record.image for record in of_split))}
-        owners = np.array([number[record.image] for record in of_split])
-        yield name, list(number), [record.caption for record in of_split], owners, None
+        owners, images = number_names([record.image for record in of_split])
+        yield name, images, [record.caption for record in of_split], owners, None
 
 
 def _write_lines(data: Path, layout: Layout, corrections: Corrections, out: Path, cleaning: Cleaning) -> None:
