@@ -71,7 +71,6 @@ def test_dev_is_what_the_curves_show_and_a_repeated_epoch_replaces_all_later_one
     assert len({first, second, third}) == 3
 
 
-@pytest.mark.filterwarnings("ignore")
 def test_embeddings_that_cannot_be_right_give_warnings(tmp_path):
     n, generator = 40, torch.Generator().manual_seed(0)
     images = torch.randn(n, 16, generator=generator)
