@@ -19,7 +19,6 @@ from coder_core.ablation.rows import AblationTable, Row
 from coder_core.api import open_run
 from coder_core.api.data_quality import cross_fitted, error_probability, small_losses
 from coder_core.config.schema import Config, changed_flags
-from coder_core.console.faults import InputError
 from coder_core.data.augmentation import exchange_captions
 from coder_core.data.reviews import CLEANING, Review, append_review, read_reviews
 from coder_core.evaluate import main as evaluate
@@ -30,6 +29,7 @@ from coder_core.train import main
 from coder_core.training.launch import start_run
 from coder_core.training.prepare import Inputs, prepare
 from coder_core.training.reviewed import apply_reviews, named_reviews, reviews_of_run
+from tests.support.precomp_folders import assert_refused, refusal
 from tests.support.run_folders import COLOURS as PAINTS
 from tests.support.tiny_runs import changed, newest_state, printed, quiet, tiny_config
 from tests.support.tiny_towers import write_tiny_clip
@@ -41,8 +41,7 @@ WAYS = "{} {} {}", "a {} {} in the {}", "{} {} at a {}", "one {} {} near the {}"
 IMAGES, SHARE, SEED = 75, 0.2, 5
 VALUES = {"concepts": 0, "bank_size": 0, "dimension": 16, "epochs": 10, "batch_size": 25, "warmup_steps": 4}
 VALUES |= {"text_layers": 1, "learning_rate": 3e-2, "evaluate_every": 10}
-VALUES |= {"image_dropout": 0.0, "embedding_dropout": 0.0}
-VALUES |= {"wrong_captions": SHARE, "seed": SEED}
+VALUES |= {"image_dropout": 0.0, "embedding_dropout": 0.0, "wrong_captions": SHARE, "seed": SEED}
 
 
 def write_told_data(folder, captions):
@@ -252,18 +251,16 @@ def test_shared_judges_are_kept_and_used_as_they_are_and_later_reviews_by_people
     assert weighed == str(tmp_path / "mine-weighed.jsonl")
     assert read_reviews(Path(weighed)).verdicts[pair] == "label-right"
     assert all(folder.exists() for folder in halves(tmp_path)), "they belong to the other run"
-    refused = {"seed": 6, "clean_judges": str(tmp_path / "mein")}
-    for key, value in refused.items():
-        with pytest.raises(InputError):
-            without_wrong_pairs(changed(shared, clean_weigh=key == "seed", **{key: value}), tmp_path, quiet())
+    for key, value in {"seed": 6, "clean_judges": str(tmp_path / "mein")}.items():
+        config = changed(shared, clean_weigh=key == "seed", **{key: value})
+        refusal(without_wrong_pairs, config, tmp_path, quiet())
 
 
 def test_commands_with_the_same_judges_take_turns(copied, tmp_path):
     own, console = changed(copied, clean=True), quiet()
     shared = replace(changed(own, clean_judges=str(tmp_path / "mine")), name="other")
     with RunLock(tmp_path / "mine", tmp_path / "logs" / "mine-cleaned.lock") as held:
-        with pytest.raises(InputError, match=f"mine: .* process {os.getpid()} "):
-            without_wrong_pairs(own, tmp_path, quiet())
+        assert_refused(f"mine: .* process {os.getpid()} ", without_wrong_pairs, own, tmp_path, quiet())
         console.file.flush = held.__exit__  # frees the lock at the first line
         without_wrong_pairs(shared, tmp_path, console)
     assert f"waiting: {tmp_path / 'mine'} is being written by process {os.getpid()} " in printed(console)
@@ -306,11 +303,10 @@ def test_small_loss_selection_ranks_exchanged_captions_first(judged):
     assert roc_auc_score(wrong_rows(5)[table["caption"]], table["probability"]) > 0.8
 
 
-def test_judges_that_learned_nothing_are_refused(judged, tmp_path, capsys):
+def test_judges_that_learned_nothing_are_refused(judged, tmp_path, complaint):
     config = changed(judged[1], epochs=1, learning_rate=1e-9, wrong_captions=1.0)
     train_judges(config, tmp_path)
-    assert main(command(config, tmp_path)) == 1
-    assert "mine-half and mine-other-half" in " ".join(capsys.readouterr().err.split())
+    assert "mine-half and mine-other-half" in complaint(main, command(config, tmp_path))
     assert not (tmp_path / "mine").exists()
 
 
@@ -354,10 +350,9 @@ def test_error_probability_is_calibrated_on_a_known_mixture():
 @pytest.mark.parametrize(
     "flags", ["--train-part=0.5", "--clean-above=0", "--temperature=0", "--clean-judges=a:b:c", "torchrun"]
 )
-def test_invalid_values_and_several_processes_are_refused(judged, tmp_path, flags, monkeypatch, capsys):
+def test_invalid_values_and_several_processes_are_refused(judged, tmp_path, flags, monkeypatch, complaint):
     if flags == "torchrun":
         monkeypatch.setenv("WORLD_SIZE", "2")
     given = [flags] if flags.startswith("--") else []
-    assert main([*command(judged[1], tmp_path / "runs"), *given]) == 1
-    assert flags.partition("=")[0] in capsys.readouterr().err
+    assert flags.partition("=")[0] in complaint(main, [*command(judged[1], tmp_path / "runs"), *given])
     assert not (tmp_path / "runs").exists()

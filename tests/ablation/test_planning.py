@@ -14,7 +14,6 @@ from coder_core.ablation.running import RowProcess, ready
 from coder_core.config.checks import problems
 from coder_core.config.presets import PRESETS
 from coder_core.config.schema import RUN_NAME, settings
-from coder_core.console.faults import InputError
 from tests.support.precomp_folders import assert_refused
 
 FULL = "coder-f30k-bigru"
@@ -102,8 +101,8 @@ def test_noise_table_crosses_losses_shares_and_cleanings_and_shares_judges(tmp_p
 def test_an_override_that_every_row_replaces_is_refused(tmp_path):
     table, multiples = TABLES["components"], TABLES["clusters"]
     planned = partial(plan, seeds=[0], preset=SMALL, root=tmp_path)
-    with pytest.raises(InputError, match=r"--loss btr-sum: .*--loss"):
-        planned(table, table.rows[:2], overrides={"loss": "btr-sum", "epochs": 2})
+    overrides = {"loss": "btr-sum", "epochs": 2}
+    assert_refused(r"--loss btr-sum: .*--loss", planned, table, table.rows[:2], overrides=overrides)
     # the second row has no bank, the third has the one given here
     runs = planned(table, table.rows[1:3], overrides={"bank-size": 512})
     assert [run.config.memory.bank_size for run in runs] == [0, 512]
@@ -114,12 +113,10 @@ def test_an_override_that_every_row_replaces_is_refused(tmp_path):
 def test_a_row_whose_preset_lacks_a_needed_part_names_the_flag():
     table = TABLES["components"]
     missing = r"5-coder: .* concepts and prototypes, .* flickr8k.* --concepts N and --prototypes N"
-    with pytest.raises(InputError, match=missing):
-        row_config(table, table.rows[4], "flickr8k", {"bank-size": 512}, name="x", seed=0)
-    with pytest.raises(InputError, match=r"3-m-dcl: .* bank-size, .* --bank-size N"):
-        row_config(table, table.rows[2], "flickr8k", {}, name="x", seed=0)
-    parts = {"bank-size": 512, "concepts": 40, "prototypes": 100}
-    row_config(table, table.rows[4], "flickr8k", parts, name="x", seed=0)
+    configure = partial(row_config, table, preset="flickr8k", name="x", seed=0)
+    assert_refused(missing, configure, table.rows[4], overrides={"bank-size": 512})
+    assert_refused(r"3-m-dcl: .* bank-size, .* --bank-size N", configure, table.rows[2], overrides={})
+    configure(table.rows[4], overrides={"bank-size": 512, "concepts": 40, "prototypes": 100})
 
 
 def test_explicit_flags_count_even_if_they_equal_the_preset():

@@ -9,7 +9,6 @@ import pytest
 
 from coder_core.api import open_run
 from coder_core.api.retrieval import graded_evaluations, graded_tables
-from coder_core.console.faults import InputError
 from coder_core.data.qrels import SampleIds, read_qrels, sample_ids
 from coder_core.evaluate import main
 from coder_core.evaluation.recall import ensemble_metrics
@@ -19,6 +18,7 @@ from coder_core.report import main as report
 from coder_core.runs.analysis.read import open_analysis
 from tests.reference.graded import metric
 from tests.support.evaluated import row_of
+from tests.support.precomp_folders import assert_refused, refusal
 from tests.support.run_folders import flip, synthetic, write_embeddings
 
 NAMES = ["a/x y.jpg", "b/z.jpg", "100%25.jpg"]
@@ -149,8 +149,7 @@ def test_images_and_captions_are_found_by_id():
     twins = SampleIds(["a/x.jpg", "b/x.jpg"], np.array([0, 1]))
     for name, sample in {"x.jpg": ("image", -1), "a/x.jpg": ("image", 0), "x.jpg#0": ("text", -1)}.items():
         assert twins.find(name) == sample
-    with pytest.raises(InputError, match=r"x\.jpg"):
-        sample_ids(["x.jpg", "x.jpg"], np.array([0, 1]))
+    assert_refused(r"x\.jpg", sample_ids, ["x.jpg", "x.jpg"], np.array([0, 1]))
 
 
 def test_tab_separated_names_keep_their_spaces(tmp_path):
@@ -174,9 +173,8 @@ def test_tab_separated_names_keep_their_spaces(tmp_path):
 def test_invalid_judgement_lines_are_named(tmp_path, lines, where):
     file = tmp_path / "qrels.txt"
     file.write_text(lines + "\n")
-    with pytest.raises(InputError) as caught:
-        read_qrels(file, SampleIds(NAMES, OWNER, np.array([7, 8, 9, 7])), "z.jpg#0")
-    [fault] = caught.value.faults
+    ids = SampleIds(NAMES, OWNER, np.array([7, 8, 9, 7]))
+    [fault] = refusal(read_qrels, file, ids, "z.jpg#0").faults
     assert fault.place.endswith(where)
 
 

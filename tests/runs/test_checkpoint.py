@@ -114,10 +114,8 @@ def test_readers_see_either_the_old_or_the_new_save(memory_folder):
     """The best model of a run may be replaced while it is evaluated."""
     store = SaveStore(memory_folder / "best", keep=1)
     save_step(store, 1)
-    seen = []
-    steps = takewhile(
-        lambda step: step < 60 or len(set(seen)) <= 5, range(2, 2_000)
-    )  # a busy machine takes longer
+    seen = []  # a busy machine needs more than 60 steps
+    steps = takewhile(lambda step: step < 60 or len(set(seen)) <= 5, range(2, 2_000))
     writer = threading.Thread(target=lambda: [save_step(store, step // 2) for step in steps])
     writer.start()
     while writer.is_alive():

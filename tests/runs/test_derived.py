@@ -7,7 +7,6 @@ import pytest
 
 from coder_core import cluster, project
 from coder_core.config.schema import Config
-from coder_core.console.faults import InputError
 from coder_core.console.progress import JobProgress, ProgressFile, read_progress, silent
 from coder_core.data.dataset import read_split
 from coder_core.geometry.settings import ClusterSettings, LayoutSettings
@@ -85,8 +84,8 @@ def test_results_under_another_name_and_runs_on_other_samples_are_refused(tmp_pa
     made.path.rename(other.path)
     assert_refused("do not match its name", deriving.read_layout, other)
     assert_refused("other samples than a", deriving.make_layouts, [a, c], "dev", PCA)
-    with pytest.raises(InputError, match="not a split's name"):  # which could lead out of the run
-        derived_folder(a, "../x", "layout", {}, [open_analysis(a, "dev")])
+    arguments = ("layout", {}, [open_analysis(a, "dev")])
+    assert_refused("not a split's name", derived_folder, a, "../x", *arguments)  # a path out of the run
 
 
 def test_a_new_analysis_removes_stale_results(tmp_path):

@@ -13,7 +13,7 @@ import tomli_w
 
 from coder_core.api import list_runs, open_run
 from coder_core.config.schema import to_document
-from coder_core.console.faults import InputError, collect
+from coder_core.console.faults import collect
 from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.history import history_faults
 from coder_core.runs.load import load_model, read_config
@@ -70,8 +70,8 @@ def test_a_model_named_by_a_run_is_never_downloaded_unasked(run, requests):
     ):
         assert_refused(f"bert, 'somebody/x': .*{message}", use)
     assert requests == []
-    with pytest.raises(InputError, match="'somebody/x' could not be loaded"):  # the user typed its name
-        continue_run(run, None, quiet(), download=True)
+    # the user typed its name
+    assert_refused("'somebody/x' could not be loaded", continue_run, run, None, quiet(), download=True)
     assert requests != []
 
 

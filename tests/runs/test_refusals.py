@@ -34,12 +34,11 @@ def store(tmp_path):
 
 def test_a_full_disk_is_reported_with_the_bytes_needed(store):
     """A file-size limit stops the write half-way, as a full disk does."""
-    weights = torch.ones(250_000)
 
     def write():
         torch.set_num_threads(1)
         resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000))
-        store.write("30", {"model": {"weight": weights}}, {})
+        store.write("30", {"model": {"weight": torch.ones(250_000)}}, {})
 
     message = in_a_child(write)
     assert "\n" not in message

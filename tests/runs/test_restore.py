@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from coder_core.api import list_runs, open_run
-from coder_core.console.faults import InputError
 from coder_core.data.dataset import read_split
 from coder_core.evaluate import main
 from coder_core.geometry.settings import ClusterSettings, LayoutSettings
@@ -16,6 +15,7 @@ from coder_core.runs.derived.compute import clusters_folder, layout_folder, read
 from coder_core.runs.history import history_faults
 from coder_core.runs.load import load_model, load_weights
 from coder_core.runs.saves import SaveStore
+from tests.support.precomp_folders import assert_refused, refusal
 from tests.support.run_folders import FINISHED_RUNS, flip
 
 pytestmark = pytest.mark.usefixtures("own_threads")
@@ -35,15 +35,13 @@ def test_before_the_first_evaluation_the_newest_intact_state_is_loaded(stored):
     assert loaded.save == "5"
     assert [fault.place for fault in loaded.faults] == [str(path)]
     shutil.rmtree(run / "state")
-    with pytest.raises(InputError, match="has no saved weights yet"):
-        load_model(run)
+    assert_refused("has no saved weights yet", load_model, run)
 
 
 def test_weights_of_another_model_are_refused_by_name_and_shape():
-    module = torch.nn.Linear(2, 3)
-    with pytest.raises(InputError) as refused:
-        load_weights(module, {"weight": torch.zeros(3, 4), "scale": torch.ones(1)}, "x.safetensors")
-    assert str(refused.value).splitlines() == [
+    weights = {"weight": torch.zeros(3, 4), "scale": torch.ones(1)}
+    error = refusal(load_weights, torch.nn.Linear(2, 3), weights, "x.safetensors")
+    assert str(error).splitlines() == [
         "x.safetensors: lacks bias",
         "x.safetensors: has scale, which the model does not have",
         "x.safetensors: weight has shape (3, 4); expected (3, 2)",

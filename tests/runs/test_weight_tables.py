@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 
-from coder_core.console.faults import InputError
 from coder_core.data.dataset import read_split
 from coder_core.evaluate import main
 from coder_core.evaluation.sources import mixed_embeddings
@@ -98,15 +97,11 @@ def test_evaluating_another_split_reports_the_search_for_neighbours(run, data):
     assert weights.shape == (90,)
 
 
-def known_scores(run):
-    return SplitEmbeddings(*arrays(run / "analysis" / "dev", "image_embeddings", "text_embeddings"))
-
-
 def test_tables_of_batch_weights_of_the_random_control_and_of_no_weighting(data, run):
     """18 captions of dev in two batches of 9."""
-    split, known = read_split(data, "dev"), known_scores(run)
-    config = changed(load_model(run).config, sample_weights="mithun")
-    tables, documents = weight_tables(run, config, known, split)
+    split, config = read_split(data, "dev"), load_model(run).config
+    known = SplitEmbeddings(*arrays(run / "analysis" / "dev", "image_embeddings", "text_embeddings"))
+    tables, documents = weight_tables(run, changed(config, sample_weights="mithun"), known, split)
     order = np.random.default_rng(0).permutation(len(split.captions))
     for pairs in (order[:9], order[9:]):
         scores = known.images[split.image_of_text[pairs]].astype(float) @ known.texts[pairs].T.astype(float)
@@ -114,9 +109,8 @@ def test_tables_of_batch_weights_of_the_random_control_and_of_no_weighting(data,
         np.testing.assert_allclose(tables["sample_weight"][pairs], expected, rtol=1e-4)
     assert tables.keys() == {"sample_weight"}
     assert documents["weighting"]["sample_weights"] == "mithun"
-    loaded, split = load_model(run), read_split(data, "dev")
-    kinds = [changed(loaded.config, sample_weights=kind) for kind in ("diversity", "random", "none")]
-    method, control, none = (weight_tables(run, config, known_scores(run), split)[0] for config in kinds)
+    kinds = [changed(config, sample_weights=kind) for kind in ("diversity", "random", "none")]
+    method, control, none = (weight_tables(run, kind, known, split)[0] for kind in kinds)
     np.testing.assert_allclose(np.sort(control["sample_weight"]), np.sort(method["sample_weight"]), rtol=1e-5)
     assert not np.allclose(control["sample_weight"], method["sample_weight"])
     np.testing.assert_array_equal(control["weight_diversity"], method["weight_diversity"])
@@ -198,8 +192,8 @@ def test_large_attention_keeps_only_the_strongest_and_invalid_values_are_refused
     monkeypatch.setattr(writing, "ATTENTION_BYTES", 0)
     arrays, document = written()
     arrays["concept_image_strongest"] = arrays["concept_image_strongest"] + 3
-    with pytest.raises(InputError, match=r"concept_image_strongest\.npy: .* expected 0 to 4"):
-        read_concept_tables(arrays, document, 0.9, "here")
+    message = r"concept_image_strongest\.npy: .* expected 0 to 4"
+    assert_refused(message, read_concept_tables, arrays, document, 0.9, "here")
     monkeypatch.setattr(writing, "ATTENTION_BYTES", 100)
     monkeypatch.setattr(writing, "STRONGEST", 2)
     arrays, document = written()
@@ -212,9 +206,6 @@ def test_large_attention_keeps_only_the_strongest_and_invalid_values_are_refused
     assert ((kept > 0).sum(1) <= 2).all()
     np.testing.assert_array_equal(kept.max(1), whole.max(1))
     np.testing.assert_array_equal(kept[kept > 0], whole[kept > 0])
-
-
-NAMES = {name for name in TABLES if name.startswith("cluster_")}
 
 
 def test_cluster_tables_by_hand():
@@ -234,19 +225,19 @@ def test_cluster_tables_by_hand():
 
 
 def test_cluster_tables_come_from_the_best_save_or_else_the_state(whole):
+    names = {name for name in TABLES if name.startswith("cluster_")}
     analysis, prototypes = open_analysis(whole, "dev"), read_prototypes(whole, load_model(whole).fingerprint)
-    assert set(analysis.arrays) >= NAMES
+    assert set(analysis.arrays) >= names
     texts = torch.from_numpy(analysis.text_embeddings.copy())
     pairs = normalise(torch.from_numpy(analysis.image_embeddings[analysis.image_of_text]) + texts)
     concepts = torch.from_numpy(analysis.concepts.text_embeddings.copy())
     for name, rows, table in (("pair", pairs, "centroids"), ("text", concepts, "classifier")):
         labels = analysis.array(f"cluster_{name}_labels").tolist()
         assert labels == (rows @ prototypes[table].T).argmax(1).tolist()
-    with pytest.raises(InputError, match="has saved a better model"):  # meanwhile, with other labels
-        read_prototypes(whole, "0" * 12)
+    assert_refused("has saved a better model", read_prototypes, whole, "0" * 12)  # with other labels
     shutil.rmtree(whole / "best")
     evaluate_split(whole, load_model(whole), read_split(FINISHED_RUNS / "data", "dev"), "dev")
-    assert set(open_analysis(whole, "dev").arrays) >= NAMES
+    assert set(open_analysis(whole, "dev").arrays) >= names
     plain = FINISHED_RUNS / "checkpoints" / "weighted"
     assert read_prototypes(plain, load_model(plain).fingerprint) is None
-    assert not NAMES & set(open_analysis(plain, "dev").arrays)
+    assert not names & set(open_analysis(plain, "dev").arrays)
