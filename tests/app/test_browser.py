@@ -43,6 +43,15 @@ WITHOUT_CHARTS = ("train?", "overview?split&", "reviews?", "data?")
 IN_DARK = ("overview?", "similarity?", "retrieval?values=true&", "concepts?", "data?")
 # views with the same components as another view of the page, or with those that the tests of reviews check
 AGAIN = ("diversity?anchors", "retrieval?direction", "reviews?")
+RUNNING_JOB = """
+import sys, time
+from pathlib import Path
+from coder_core.runs.status import write_status
+
+for step in range(1, 1_000_000):
+    write_status(Path(sys.argv[1]), "running", step=step, steps=1_000_000)
+    time.sleep(0.2)
+"""
 
 
 @pytest.mark.parametrize("page", SECTIONS)
@@ -142,20 +151,18 @@ def lasso(visit, pane):
     return int(text.split(" of ")[0].split()[-1].replace(",", ""))
 
 
-ACROSS = """grids => grids.map(({children: [first, ...others]}) =>
-  1 + others.filter(card => card.offsetTop === first.offsetTop).length)"""
-CUT = "groups => groups.filter(group => group.scrollWidth > group.clientWidth).map(group => group.innerText)"
-
-
 def test_results_fill_rows_choices_wrap_and_typed_words_are_kept(visit):
+    across_rows = """grids => grids.map(({children: [first, ...others]}) =>
+        1 + others.filter(card => card.offsetTop === first.offsetTop).length)"""
+    cut = "groups => groups.filter(group => group.scrollWidth > group.clientWidth).map(group => group.innerText)"
     visit.open("retrieval?run=imported-blurred&run=imported")
     for width, across in ((1280, 5), (1440, 5), (390, 2)):
         visit.page.set_viewport_size(SIZE | {"width": width})
         visit.settle()
-        assert set(visit.page.locator(".cl-grid").evaluate_all(ACROSS)) == {across}
+        assert set(visit.page.locator(".cl-grid").evaluate_all(across_rows)) == {across}
     for page in ("data", "reviews"):
         visit.open(page, charts=False, reload=False)
-        assert visit.page.get_by_role("radiogroup").evaluate_all(CUT) == []
+        assert visit.page.get_by_role("radiogroup").evaluate_all(cut) == []
     visit.page.set_viewport_size({"width": 1440, "height": 900})
     for page in ("overview?", "diversity?anchors=Captions&"):
         visit.open(f"{page}run=imported-blurred&run=imported", reload=False)
@@ -168,21 +175,19 @@ def test_results_fill_rows_choices_wrap_and_typed_words_are_kept(visit):
     visit.reach("slice=scene")
 
 
-HIGHLIGHTED = """() => {
-  const seen = {x: new Set(), x2: new Set()}
-  for (const t of document.querySelector('.st-key-joint-map .js-plotly-plot')._fullData)
-    if (t.mode === 'markers' && t.customdata && t.selectedpoints)
-      for (const i of Array.from(t.selectedpoints)) seen[t.xaxis].add(Number(Array.from(t.customdata)[i]))
-  return [[...seen.x].sort(), [...seen.x2].sort()]
-}"""
-
-
 def test_a_lasso_on_either_map_fills_the_table_and_downloads(visit):
+    highlighted = """() => {
+      const seen = {x: new Set(), x2: new Set()}
+      for (const t of document.querySelector('.st-key-joint-map .js-plotly-plot')._fullData)
+        if (t.mode === 'markers' && t.customdata && t.selectedpoints)
+          for (const i of Array.from(t.selectedpoints)) seen[t.xaxis].add(Number(Array.from(t.customdata)[i]))
+      return [[...seen.x].sort(), [...seen.x2].sort()]
+    }"""
     visit.open("joint?map=PCA")
     for pane in (0, 1):
         count = lasso(visit, pane)
         assert 10 < count < 6 * IMAGES
-        first, second = visit.page.evaluate(HIGHLIGHTED)
+        first, second = visit.page.evaluate(highlighted)
         assert first == second  # the same samples light up on both maps
         assert len(first) == count
         table = pd.read_csv(visit.downloaded("CSV"))
@@ -259,33 +264,20 @@ def test_tooltips_open_and_columns_sort_by_keyboard(visit):
     visit.page.locator("th[aria-sort=descending]").wait_for()
 
 
-BALL = """chart => {
-  const { xaxis, yaxis } = chart._fullLayout, box = chart.getBoundingClientRect()
-  const trace = chart._fullData.find(t => t.mode === 'markers+text' && Array.from(t.text).includes('ball'))
-  const i = Array.from(trace.text).indexOf('ball')
-  return [box.x + xaxis._offset + xaxis.d2p(trace.x[i]), box.y + yaxis._offset + yaxis.d2p(trace.y[i])]
-}"""
-
-
 def test_a_click_on_a_graph_node_selects_the_concept(visit):
+    ball = """chart => {
+      const { xaxis, yaxis } = chart._fullLayout, box = chart.getBoundingClientRect()
+      const trace = chart._fullData.find(t => t.mode === 'markers+text' && Array.from(t.text).includes('ball'))
+      const i = Array.from(trace.text).indexOf('ball')
+      return [box.x + xaxis._offset + xaxis.d2p(trace.x[i]), box.y + yaxis._offset + yaxis.d2p(trace.y[i])]
+    }"""
     visit.open("concepts?run=concepts&concept=dog")
     graph = visit.page.locator(f".st-key-concept-graph-0 {CHART}")
     graph.scroll_into_view_if_needed()
     visit.settle()
-    visit.page.mouse.click(*graph.evaluate(BALL))
+    visit.page.mouse.click(*graph.evaluate(ball))
     visit.reach("concept=ball")
     assert visit.page.locator("h2", has_text="“ball”").count() == 1
-
-
-RUNNING_JOB = """
-import sys, time
-from pathlib import Path
-from coder_core.runs.status import write_status
-
-for step in range(1, 1_000_000):
-    write_status(Path(sys.argv[1]), "running", step=step, steps=1_000_000)
-    time.sleep(0.2)
-"""
 
 
 def test_the_train_page_follows_a_run_without_reloading(visit, runs, monkeypatch):
@@ -297,8 +289,7 @@ def test_the_train_page_follows_a_run_without_reloading(visit, runs, monkeypatch
     try:
         visit.open("train?watch=mine", charts=False)
         before = visit.page.get_by_text(re.compile(r"running: step \d")).inner_text()
-        moved = "before => !document.body.innerText.includes(before)"
-        visit.page.wait_for_function(moved, arg=before)
+        visit.page.wait_for_function("before => !document.body.innerText.includes(before)", arg=before)
     finally:
         jobs.stop(job)
         until_over(job)

@@ -14,6 +14,8 @@ from coder_core.api import list_runs
 from tests.support.run_folders import write_run
 
 EVIL = "<img src=http://127.0.0.1:9/x onerror=alert(1)>![a](http://127.0.0.1:9/y)\"'"
+MARKDOWN = ("![a](http://127.0.0.1:9/y)", "[a](b)", ":red[x]", "*a* _b_ ~c~ `d`", "$x$", "<b>", "- a", "+ a")
+MARKDOWN += ("1. a", "12) a", ":smile:", "www.evil.example")
 
 
 def test_cards_escape_external_text(tmp_path):
@@ -62,10 +64,6 @@ def test_latex_is_escaped_and_rounded_by_quantity():
 def test_csv_cells_cannot_start_formulas():
     text = downloads.csv(pd.DataFrame({"caption": ["=1+1", "plain", "@x"], "n": [-1.5, 2.0, 3.0]})).decode()
     assert text == "caption,n\n'=1+1,-1.5\nplain,2.0\n'@x,3.0\n"
-
-
-MARKDOWN = ("![a](http://127.0.0.1:9/y)", "[a](b)", ":red[x]", "*a* _b_ ~c~ `d`", "$x$", "<b>", "- a", "+ a")
-MARKDOWN += ("1. a", "12) a", ":smile:", "www.evil.example")
 
 
 @pytest.mark.parametrize("text", MARKDOWN)

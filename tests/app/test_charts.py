@@ -138,15 +138,13 @@ def test_hover_texts_list_the_values_of_a_chart():
     assert len(charts.hover_texts(recall, most=3)) == 3
 
 
-PLANE = np.array([[0.0, 0.0], [1.0, 1.0], [2.0, 0.5], [3.0, 3.0]], dtype=np.float32)
-
-
 def test_two_maps_share_axes_and_selection():
+    plane = np.array([[0.0, 0.0], [1.0, 1.0], [2.0, 0.5], [3.0, 3.0]], dtype=np.float32)
     selected = np.array([True, False, True, False])
     areas = ((1, ((0.0, 0.0), (1.0, 0.0), (0.0, 1.0))),)
     marks = Marks(selected, np.array([[0, 2]]), 3, areas, np.array([1, 2]))
     colouring = charts.kinds(pd.Series(["image"] + ["caption"] * 3), LIGHT, ("image", "caption"))
-    maps = [Map("a", PLANE, colouring), Map("b", PLANE + 1, colouring)]
+    maps = [Map("a", plane, colouring), Map("b", plane + 1, colouring)]
     figure = charts.joint_map(maps, 1, np.arange(4), list("abcd"), marks, LIGHT)
     points = [trace for trace in figure.data if trace.mode == "markers" and trace.customdata is not None]
     for axis in ("x", "x2"):

@@ -76,9 +76,6 @@ def test_pages_name_damaged_runs_and_show_the_others(opened, spoilt, page):
         assert app.saying("manifest-0-1")
 
 
-WITHOUT_FIGURES = ("clusters", "concepts", "data", "reviews", "weights")  # nothing to show of these runs
-
-
 @pytest.fixture(scope="module")
 def faulty(tmp_path_factory):
     """Folder with a good pair beside one run for each of FAULTS."""
@@ -91,6 +88,7 @@ def faulty(tmp_path_factory):
 
 @pytest.mark.parametrize(("page", "name"), zip(PAGES, cycle(FAULTS), strict=False))
 def test_a_damaged_file_is_named_on_every_page(opened, faulty, page, name):
+    without_figures = ("clusters", "concepts", "data", "reviews", "weights")  # nothing to show of these runs
     file, _ = FAULTS[name]
     app = opened(faulty, page, run=name, versus="good", split="dev")
     assert app.value("run") == [name, "good"]
@@ -98,10 +96,10 @@ def test_a_damaged_file_is_named_on_every_page(opened, faulty, page, name):
     assert app.saying("good-baseline", "good")  # which runs can be shown
     app.change(run=[name])
     assert page == "overview" or not app.figures()
-    assert app.change(run=["good"]).figures() or page in WITHOUT_FIGURES
+    assert app.change(run=["good"]).figures() or page in without_figures
     app = opened(faulty, page, run="good", versus=name, split="dev")
     assert app.saying(name, file)
-    assert (app.saying("Only good") and app.figures()) or page in WITHOUT_FIGURES
+    assert (app.saying("Only good") and app.figures()) or page in without_figures
 
 
 def test_a_file_truncated_while_the_app_runs_is_detected(opened, tmp_path):

@@ -20,6 +20,10 @@ STRANGERS = (b"evil.example:8501", b"localhost.evil.example", b"localhost@evil.e
 STRANGERS += (b"localhost:80; script-src *", b"[", b"")
 ORIGINS = (b"http://evil.example", b"null", b"http://127.0.0.1:8502", b"http://127.0.0.1")
 ORIGINS += (b"http://localhost:8501", b"https://127.0.0.1:8501")
+RUNS = [RunSummary(name, Path(name), "finished", splits=("dev", "test")) for name in ("a", "x", "x-baseline")]
+RUNS.append(RunSummary("other", Path("other"), "finished", splits=("test",)))
+PAIR = "run=x-baseline&run=x&split=dev"
+ZERO_SHOT = {"state": "imported", "documents": frozenset({"towers"})}
 
 
 def test_only_requests_from_this_machine_are_allowed():
@@ -55,9 +59,6 @@ def response(kind, host, answer, **scope):
     return sent
 
 
-REACHED = {"type": "reached"}
-
-
 @pytest.mark.parametrize(
     ("kind", "extensions", "answer"),
     [
@@ -67,9 +68,10 @@ REACHED = {"type": "reached"}
     ],
 )
 def test_refused_requests_do_not_reach_the_app(kind, extensions, answer):
-    first, *further = response(kind, b"evil.example", REACHED, extensions=extensions)
+    reached = {"type": "reached"}
+    first, *further = response(kind, b"evil.example", reached, extensions=extensions)
     assert (first["type"], first.get("status", 403)) == (answer, 403)
-    assert REACHED not in further
+    assert reached not in further
 
 
 @pytest.mark.parametrize("kind", ["http.response.start", "websocket.accept"])
@@ -80,11 +82,6 @@ def test_security_headers_are_added_once_with_the_servers_port(kind):
     assert len(headers) == len(answer["headers"])
     assert (headers[b"etag"], headers[b"referrer-policy"]) == (b"1", b"no-referrer")
     assert b"ws://127.0.0.1:8501;" in headers[b"content-security-policy"]
-
-
-RUNS = [RunSummary(name, Path(name), "finished", splits=("dev", "test")) for name in ("a", "x", "x-baseline")]
-RUNS.append(RunSummary("other", Path("other"), "finished", splits=("test",)))
-PAIR = "run=x-baseline&run=x&split=dev"
 
 
 @pytest.mark.parametrize(
@@ -110,9 +107,6 @@ def test_other_addresses_are_kept_and_without_runs_the_start_page_opens():
         assert complete(path, "", RUNS) is None
     assert complete("/", "", []) == "/start"
     assert complete("/overview", "", []) is None
-
-
-ZERO_SHOT = {"state": "imported", "documents": frozenset({"towers"})}
 
 
 def run(name, created="2026-01-01", **values):

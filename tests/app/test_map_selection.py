@@ -89,18 +89,16 @@ def test_focus_is_a_sample_of_the_split():
     assert [map_selection.focus_name(p, 10) for p in (3, 17)] == ["image-3", "caption-7"]
 
 
-QUERIES = {"image 1": [1], "caption 1": [4], "Caption #1": [4], "1": [1, 4], "99": []}
-QUERIES |= {"red STAR": [0, 3], "star": [0, 1, 3, 4], "1007.JPG": [2], "star ring": []}
-QUERIES |= {"": [], "  ": [], "(": [], ".*": []}
-
-
 def test_samples_are_found_by_number_file_and_words():
+    queries = {"image 1": [1], "caption 1": [4], "Caption #1": [4], "1": [1, 4], "99": []}
+    queries |= {"red STAR": [0, 3], "star": [0, 1, 3, 4], "1007.JPG": [2], "star ring": []}
+    queries |= {"": [], "  ": [], "(": [], ".*": []}
     text = ["a red star", "", "a box", "a red star", "one blue star", "a box"]
     modality, rows = ["image"] * 3 + ["caption"] * 3, [0, 1, 2, 0, 1, 2]
     table = pd.DataFrame({"modality": modality, "number": rows, "image": rows, "text": text})
     names = ["a/1005.jpg", "1006.jpg", "1007.jpg"]
-    found = {query: map_selection.matching_points(table, names, query).tolist() for query in QUERIES}
-    assert found == QUERIES
+    found = {query: map_selection.matching_points(table, names, query).tolist() for query in queries}
+    assert found == queries
 
 
 def test_pairs_of_images_and_captions_are_listed_up_to_a_limit():

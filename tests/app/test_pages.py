@@ -58,17 +58,15 @@ def test_the_first_page_offers_training_or_links_to_runs_baseline_first(roots, o
     assert app.change(run=[]).saying("demo-baseline", "demo")
 
 
-ENTRIES = ["overview", "retrieval", "diversity", "joint", "slices", "data", "train"]
-
-
 def test_sidebar_entries_depend_on_the_runs_and_paired_pages_share_one(tmp_path, opened):
+    entries = ["overview", "retrieval", "diversity", "joint", "slices", "data", "train"]
     folder = tmp_path / "runs"
     write_concept_run(folder, "concepts", images=12)
     write_run(folder, "plain", images=12)
     expected = (("plain", "clusters"), ("plain", "weights", "weights"), ("concepts", "data", "concepts"))
     for name, page, *more in expected:
         app = opened(folder, page, run=name)
-        assert [entry.proto.page for entry in app.sidebar.get("page_link")] == [*ENTRIES, *more]
+        assert [entry.proto.page for entry in app.sidebar.get("page_link")] == [*entries, *more]
         tabs = re.findall(r'<a href="(\w+)[^"]*"( aria-current="page")?', "".join(app.saying("Tabs")))
         pairs = {"clusters": ["joint", "clusters"], "data": ["data", "reviews"]}
         assert [tab for tab, _ in tabs] == pairs.get(page, [])

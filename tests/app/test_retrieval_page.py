@@ -19,6 +19,7 @@ from coder_core.runs.derived.hub_correction import correct_hubs
 from tests.support.run_folders import write_run
 
 DIRECTIONS = {"text": "t2i", "image": "i2t"}
+PAGES = [("two", "text"), ("two", "image"), ("damaged", "image"), ("imported", "text")]
 
 
 def test_likely_matches_can_be_marked_filtered_and_counted(roots, opened):
@@ -113,9 +114,6 @@ def shown_queries(app):
     """Return the number of rows of the page's first table; 0 without one."""
     number = app.tables()[0]["range"].split()[-2] if app.tables() else "0"
     return 1 if number == "one" else int(number)
-
-
-PAGES = [("two", "text"), ("two", "image"), ("damaged", "image"), ("imported", "text")]
 
 
 @pytest.mark.parametrize(("root", "direction"), PAGES)

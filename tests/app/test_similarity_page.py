@@ -17,6 +17,11 @@ from tests.support.clip_runs import import_clip
 from tests.support.run_folders import write_run
 
 COLOURS = charts.tone("light")
+BLUE, VERMILION, GREY = COLOURS.runs[1], COLOURS.runs[0], COLOURS.ramp[0]
+PAIR = {"similarity": 0.5, "own": False, "negatives": 63, "spread": 0.2, "raw": 1.6065, "largest": 1.8}
+PAIR |= {"diversity": 0.8925, "effective": 0.08925, "plain": 2.0, "exponent": 2.2409, "total_plain": 12.0}
+PAIR |= {"total": 15.0, "share_plain": 0.6158, "share": 0.6268, "positive": 0.7, "loss_plain": -0.282}
+PAIR |= {"loss_value": -0.26, "loss": Loss()}
 
 
 @pytest.mark.parametrize(("root", "counts"), [("one", [2, 1, 1]), ("imported", [4, 2, 2, 1])])
@@ -66,12 +71,6 @@ def test_clicks_outside_the_cells_are_ignored():
         assert events.clicked_cell(value, (4, 5)) is None, value
 
 
-PAIR = {"similarity": 0.5, "own": False, "negatives": 63, "spread": 0.2, "raw": 1.6065, "largest": 1.8}
-PAIR |= {"diversity": 0.8925, "effective": 0.08925, "plain": 2.0, "exponent": 2.2409, "total_plain": 12.0}
-PAIR |= {"total": 15.0, "share_plain": 0.6158, "share": 0.6268, "positive": 0.7, "loss_plain": -0.282}
-PAIR |= {"loss_value": -0.26, "loss": Loss()}
-
-
 def test_every_number_of_the_formula_is_filled_in():
     text = "\n".join(" | ".join(step) for step in steps(Pair(**PAIR), "std"))
     for part in (
@@ -113,9 +112,6 @@ def test_the_colour_range_ends_at_the_values_and_ignores_outliers():
         assert (scale.low, scale.high) == pytest.approx(limits, abs=0.01)
     flat = charts.heat_scale([np.full((2, 2), 0.3)])
     assert flat.high > flat.low
-
-
-BLUE, VERMILION, GREY = COLOURS.runs[1], COLOURS.runs[0], COLOURS.ramp[0]
 
 
 @pytest.mark.parametrize(

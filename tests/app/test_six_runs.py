@@ -1,7 +1,6 @@
 """Pages with up to six runs, and their numbers for a slice."""
 
 import html
-import json
 import re
 from urllib.parse import parse_qs, urlsplit
 
@@ -12,13 +11,12 @@ import pytest
 from app.components.words import gain_cell
 from coder_core.api import open_run
 from coder_core.api.retrieval import gain_in_words, gains
+from coder_core.api.saved_views import saved_views
 from coder_core.api.slices import slice_metrics
 from coder_core.evaluation.graded import label_metrics
 from tests.support.run_folders import write_run
 
 NAMES = ["base", "b", "c", "d", "e", "last"]
-SLICE = '"0" in words or "1" in words'
-TWO_OF_FIVE = {"run": "base", "versus": "last", "split": "dev", "slice": SLICE}
 
 
 @pytest.fixture(scope="module")
@@ -33,13 +31,6 @@ def six(tmp_path_factory):
 def ranks(six):
     """Rank of every caption's image in every run, from 1."""
     return pd.DataFrame({name: open_run(six / name).ranks("dev")["t2i"] + 1 for name in NAMES})
-
-
-@pytest.fixture(scope="module")
-def inside(six):
-    """Captions of the slice: "way 0" or "way 1", 32 of the 80."""
-    words = [set(caption.replace(",", " ").split()) for caption in open_run(six / "last").captions("dev")]
-    return np.flatnonzero([bool(present & {"0", "1"}) for present in words])
 
 
 def names_of_traces(figure):
@@ -106,8 +97,7 @@ def test_a_page_about_two_runs_keeps_the_others_in_links(six, opened):
     assert app.query_params["run"] == NAMES
     app.widget("view-name").set_value("all six")
     app.click("save-view")
-    address = json.loads((six / ".views.json").read_text())["all six"]
-    assert parse_qs(urlsplit(address).query)["run"] == NAMES
+    assert parse_qs(urlsplit(saved_views(six)["all six"]).query)["run"] == NAMES
     app = opened(six, "overview", run="base", versus="last", also=["b", "gone", "last", "b"])
     assert app.value("run") == ["base", "b", "gone", "last"]
     assert app.saying("gone", "Only base, b and last")
@@ -115,10 +105,14 @@ def test_a_page_about_two_runs_keeps_the_others_in_links(six, opened):
     assert app.change(answers_of="image").saying("16 queries")
 
 
-def test_the_overview_follows_the_slice(six, ranks, inside, opened):
+def test_the_overview_follows_the_slice(six, ranks, opened):
     """Slices of 32 captions and all 16 images, of one image's captions, and of none."""
     run, base = open_run(six / "last"), open_run(six / "base")
-    app = opened(six, "overview", **TWO_OF_FIVE)
+    app = opened(
+        six, "overview", run="base", versus="last", split="dev", slice='"0" in words or "1" in words'
+    )
+    words = [set(caption.replace(",", " ").split()) for caption in run.captions("dev")]
+    inside = np.flatnonzero([bool(present & {"0", "1"}) for present in words])
     assert app.saying(len(inside), 16)
     right = ranks.iloc[inside][["base", "last"]] <= 1
     expected = 100 * right.mean()

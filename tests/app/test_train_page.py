@@ -36,8 +36,14 @@ from tests.support.picture_folders import flickr8k
 from tests.support.run_folders import damage, import_run_folder, write_run
 from tests.support.tiny_runs import quiet, tiny_config, write_tiny_data
 
-TINY = {"dimension": 8, "bank_size": 16, "batch_size": 8, "warmup_steps": 0, "threads": 1}
-TINY |= {"word_threshold": 1}
+TINY = {
+    "dimension": 8,
+    "bank_size": 16,
+    "batch_size": 8,
+    "warmup_steps": 0,
+    "threads": 1,
+    "word_threshold": 1,
+}
 
 
 @pytest.fixture
@@ -82,8 +88,7 @@ def test_the_saved_epoch_is_the_last_one_marked_best():
 
 
 def test_the_time_left_is_estimated_from_recorded_steps(root):
-    status = {"step": 30, "steps": 90, "started": 900}
-    run = RunSummary("mine", root / "mine", "running", status=status)
+    run = RunSummary("mine", root / "mine", "running", status={"step": 30, "steps": 90, "started": 900})
     # 2 s per step and an evaluation of 40 s before step 20; the first two are of an earlier start
     times = ((4, 0.0), (5, 2), (10, 1000), *((step, 1020 + 2 * step) for step in range(20, 60, 10)))
     records = pd.DataFrame(times, columns=["step", "time"])
@@ -210,8 +215,7 @@ def test_verdicts_on_train_link_to_a_training_that_uses_them(root, opened):
     words = shlex.split(app.code[0].value)[3:]
     config = read_arguments(words[1:], find_preset(words[0])).config
     assert config.data.reviews == str(data / "reviews.jsonl")
-    before = read_config(root / "first")[0]
-    assert set(differences(before, config)) == {"data.reviews"}
+    assert set(differences(read_config(root / "first")[0], config)) == {"data.reviews"}
 
     app = opened(root, "reviews", run="mine")
     assert app.saying(1, 1, own)

@@ -36,6 +36,15 @@ for module in pkgutil.walk_packages(coder_core.__path__, "coder_core."):
     importlib.import_module(module.name)
 print(json.dumps([before, state()]))
 """
+PROGRAM = """
+import os, signal, sys
+class Interrupt:
+    def find_spec(self, name, path=None, target=None):
+        if name == os.environ["INTERRUPT_AT"]:
+            os.kill(os.getpid(), signal.SIGINT)
+            for _ in range(1000): pass
+sys.meta_path.insert(0, Interrupt())
+"""
 
 
 def run(arguments, **named):
@@ -71,17 +80,6 @@ runpy.run_module("coder_core.{command[0]}", run_name="__main__", alter_sys=True)
 """
     done = run(["-c", program], env={"PATH": ""})
     assert done.stdout == "[True, True]\n", done.stderr
-
-
-PROGRAM = """
-import os, signal, sys
-class Interrupt:
-    def find_spec(self, name, path=None, target=None):
-        if name == os.environ["INTERRUPT_AT"]:
-            os.kill(os.getpid(), signal.SIGINT)
-            for _ in range(1000): pass
-sys.meta_path.insert(0, Interrupt())
-"""
 
 
 @pytest.mark.parametrize(("entry", "library"), [("script", "rich.console"), ("module", "numpy")])

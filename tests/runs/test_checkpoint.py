@@ -19,6 +19,8 @@ from coder_core.runs.saves import Save, SaveStore
 from tests.runs.conftest import in_a_child, save_step
 from tests.support.precomp_folders import assert_refused
 
+CODE = tuple(str(Path(module.__file__).parent) for module in (saves, sealed))
+
 
 def test_tensors_and_documents_are_read_back(tmp_path):
     store = SaveStore(tmp_path / "state", keep=1)
@@ -152,9 +154,6 @@ def test_failed_saves_leave_nothing_behind_and_runs_are_created_once(tmp_path):
     assert SealedFolder(run).read("config.toml") == b"a = 1\n"
     for name in ("words.json", "../../etc/passwd"):
         assert_refused(f"{name}: is not listed", SealedFolder(run).read, name)
-
-
-CODE = tuple(str(Path(module.__file__).parent) for module in (saves, sealed))
 
 
 def stopped_at_line(number, store, step, stop):

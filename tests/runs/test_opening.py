@@ -26,6 +26,16 @@ from tests.support.tiny_bert import write_tiny_bert
 from tests.support.tiny_runs import WORDS, quiet, tiny_config, write_tiny_data
 
 pytestmark = [pytest.mark.usefixtures("own_threads"), pytest.mark.timeout(120)]
+TEXTS = ["status.json", "history.jsonl", "config.toml", "words.json", "concepts.json", "manifest.json"]
+TEXTS += ["best/*/manifest.json", "analysis/dev/manifest.json", "analysis/dev/captions.json"]
+FILES = [*TEXTS, "concepts.safetensors", "best/*/model.safetensors", "analysis/dev/image_embeddings.npy"]
+STRANGE = {
+    "pipe": os.mkfifo,
+    "zeros": lambda path: path.symlink_to("/dev/zero"),
+    "terabyte": lambda path: (path.touch(), os.truncate(path, 1 << 40)),
+    "folder": lambda path: path.mkdir(),
+    "link": lambda path: path.symlink_to(__file__),
+}
 
 
 @pytest.fixture
@@ -108,18 +118,6 @@ def open_everything(run):
         for part in (opened.captions, lambda split: opened.analysis(split).image_names, opened.concepts):
             collect(lambda part=part: part("dev"), faults)
     return [*listed, *map(str, faults)]
-
-
-TEXTS = ["status.json", "history.jsonl", "config.toml", "words.json", "concepts.json", "manifest.json"]
-TEXTS += ["best/*/manifest.json", "analysis/dev/manifest.json", "analysis/dev/captions.json"]
-FILES = [*TEXTS, "concepts.safetensors", "best/*/model.safetensors", "analysis/dev/image_embeddings.npy"]
-STRANGE = {
-    "pipe": os.mkfifo,
-    "zeros": lambda path: path.symlink_to("/dev/zero"),
-    "terabyte": lambda path: (path.touch(), os.truncate(path, 1 << 40)),
-    "folder": lambda path: path.mkdir(),
-    "link": lambda path: path.symlink_to(__file__),
-}
 
 
 @pytest.mark.parametrize("kind", STRANGE)

@@ -38,6 +38,9 @@ from tests.support.run_folders import FINISHED_RUNS, reseal, write_run
 
 DATA = f"--data={FINISHED_RUNS / 'data'}"
 VALUES = [None, True, math.inf, 10**400, -1, "", [], {}, [[["x"]]]]
+ANALYSIS = [f"analysis/dev/{name}.json" for name in ("manifest", "images", "captions", "concepts")]
+LISTED = ["config.toml", "manifest.json", "status.json", "history.jsonl", *ANALYSIS]
+LOADED = ["config.toml", "words.json", "concepts.json", "best/*/manifest.json"]
 pytestmark = [pytest.mark.usefixtures("own_threads"), pytest.mark.timeout(600)]
 
 
@@ -125,11 +128,6 @@ def harm(file, use):
     for path, content in before.items():
         path.write_bytes(content)
     return count
-
-
-ANALYSIS = [f"analysis/dev/{name}.json" for name in ("manifest", "images", "captions", "concepts")]
-LISTED = ["config.toml", "manifest.json", "status.json", "history.jsonl", *ANALYSIS]
-LOADED = ["config.toml", "words.json", "concepts.json", "best/*/manifest.json"]
 
 
 @pytest.mark.parametrize(
