@@ -179,8 +179,7 @@ def _check_data(planned: Sequence[PlannedRun]) -> None:
     from coder_core.data.dataset import available_splits
     from coder_core.model.splits import data_folder
 
-    unfinished = [run.config for run in planned if state_of(run.folder) != "finished"]
-    for config in unfinished:
+    for config in (run.config for run in planned if state_of(run.folder) != "finished"):
         path = data_folder(config.data.data)
         find_layout(path, config.data, []) if config.towers.image_tower else available_splits(path)
 

@@ -7,7 +7,7 @@ from typing import Annotated
 import tyro
 
 from coder_core.config.split_name import SplitName
-from coder_core.console.faults import Fault, InputError
+from coder_core.console.faults import InputError
 from coder_core.console.output import open_console, say
 from coder_core.console.progress import watching
 from coder_core.console.runner import command
@@ -40,7 +40,7 @@ def main(arguments: list[str]) -> int:
     console = open_console()
     with watching(console, file=parsed.progress) as progress:
         if not 1 <= len(parsed.runs) <= MOST_RUNS:
-            raise InputError(Fault("RUN", f"{len(parsed.runs)} given", "one or two run folders"))
+            raise InputError.at("RUN", f"{len(parsed.runs)} given", "one or two run folders")
         layouts = make_layouts(list(parsed.runs), parsed.split, parsed.layout, progress=progress)
     for folder, layout in layouts:
         aligned = "" if layout.disparity is None else f", disparity to the first run {layout.disparity:.3f}"

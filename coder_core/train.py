@@ -88,8 +88,7 @@ def main(arguments: list[str]) -> int:
 
 def _print_presets(console: Console) -> None:
     say(console, USAGE)
-    title = "Presets; flags change any of their values"
-    table = Table("preset", "trains", title=title, title_justify="left")
+    table = Table("preset", "trains", title="Presets; flags change any of their values", title_justify="left")
     for name, preset in PRESETS.items():
         table.add_row(name, preset.about)
     console.print(table)

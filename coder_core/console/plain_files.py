@@ -11,13 +11,8 @@ from coder_core.console.faults import MOST_FAULTS_SHOWN, Fault, InputError
 SMALL = 1 << 24  # bytes of a configuration, a status, a manifest, a job
 DOCUMENT = 1 << 28  # of captions, vocabularies, histories
 MISSING_RUN = Fault("RUN", "is missing", "one or more run folders", "for example checkpoints/coder-demo")
-_KINDS = {
-    stat.S_IFLNK: "a link",
-    stat.S_IFIFO: "a pipe",
-    stat.S_IFSOCK: "a socket",
-    stat.S_IFCHR: "a device",
-    stat.S_IFBLK: "a device",
-}
+_KINDS = {stat.S_IFLNK: "a link", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
+_KINDS |= dict.fromkeys((stat.S_IFCHR, stat.S_IFBLK), "a device")
 
 
 def check_plain(folder: Path, in_place: Iterable[str] = ()) -> None:

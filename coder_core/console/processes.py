@@ -165,8 +165,7 @@ class JobFolder:
     def stop(self) -> None:
         """Send SIGTERM to the running job. Training saves before it stops."""
         record = self._record()
-        process = find_process(*record) if record else None
-        if process is not None:
+        if record and (process := find_process(*record)):
             process.terminate()
 
     def forget(self) -> None:

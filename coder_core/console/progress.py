@@ -22,6 +22,7 @@ from coder_core.console.plain_files import read_plain, replace_plain
 
 SECONDS_BETWEEN_WRITES = 0.3
 SECONDS_BETWEEN_LINES = 10.0  # without a terminal for a live bar
+OF_HALF = " of the chosen half"
 
 
 class Progress(Protocol):
@@ -156,9 +157,6 @@ def read_progress(path: Path) -> JobProgress | None:
         return JobProgress(fraction, str(record["phase"]), str(record["state"]), str(record["message"]))
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
-
-
-OF_HALF = " of the chosen half"
 
 
 def best_so_far(best: float | None, choose_on: str) -> str:

@@ -186,8 +186,7 @@ def check_pictures(folder: Path | None, names: list[str] | None, *, asked: bool)
     if names is None:
         problem = "the data names no pictures, so none can be shown"
         expected = "{split}_ids.txt, or embed import --ids, with the file names"
-        warning = Fault(str(folder), problem, expected, severity="warning")
-        return [warning] if asked else []
+        return [Fault(str(folder), problem, expected, severity="warning")] if asked else []
     unsafe = [(row, name, reason) for row, name in enumerate(names) if (reason := unsafe_reason(name))]
     faults = [
         Fault(f"image {row}, picture {shown(name)}", f"the name {reason}", INSIDE, "rename it")

@@ -118,8 +118,7 @@ class Vocabulary:
         flat = array("i")
         ends = array("q", [0])
         for caption in captions:
-            words = tokenise(caption)[:longest]
-            flat.extend([number.get(word, UNKNOWN) for word in words] or [UNKNOWN])
+            flat.extend([number.get(word, UNKNOWN) for word in tokenise(caption)[:longest]] or [UNKNOWN])
             ends.append(len(flat))
         return Tokens(np.array(flat, dtype=np.int32), np.array(ends, dtype=np.int64))
 

@@ -68,8 +68,7 @@ def _halve(picture: NDArray[np.uint8]) -> Array:
 def _things(picture: Array) -> Array:
     """Locate things: (h, w) in 0 … 1, a pixel's colour distance from its row's median, as grounds change downwards."""
     ground = np.partition(picture, picture.shape[-1] // 2, axis=-1)[..., picture.shape[-1] // 2, None]
-    distance = np.abs(picture - ground).max(0)
-    return np.clip((distance - 0.12) / 0.12, 0, 1)
+    return np.clip((np.abs(picture - ground).max(0) - 0.12) / 0.12, 0, 1)
 
 
 def _colour_bins(picture: Array) -> NDArray[np.int64]:

@@ -85,8 +85,7 @@ def _sample_thing(generator: np.random.Generator, colours: list[str], others: li
     radius = float(generator.uniform(*RADII[size]))
     low, high = radius + BORDER, SIDE - radius - BORDER
     # sometimes a shape is repeated, so that captions can count "two stars"
-    repeat = bool(others) and generator.random() < 0.2
-    shape = others[-1].shape if repeat else pick(generator, SHAPES)
+    shape = others[-1].shape if others and generator.random() < 0.2 else pick(generator, SHAPES)
     texture = "plain" if generator.random() < PLAIN_SHARE else pick(generator, TEXTURES[1:])
     colour = pick(generator, colours)
     x, y = (round(float(generator.uniform(low, high)), 2) for _ in range(2))

@@ -18,6 +18,10 @@ from tests.support.precomp_folders import assert_refused
 
 FULL = "coder-f30k-bigru"
 SMALL = "coder-flickr8k"
+COMPONENTS = [("btr-hardest", 0, 0, 0), ("dcl", 0, 0, 0)]
+COMPONENTS += [("dcl", 4096, *others) for others in ((0, 0), (400, 0), (400, 10_000))]
+DIVERSITY = [("dcl-i", 0, 1.0, True), ("dcl", 0, 1.0, True), ("dcl", 4096, 0.0, True)]
+DIVERSITY += [(loss, 4096, 1.0, bank) for loss, bank in (("dcl-i", True), ("dcl", False), ("dcl", True))]
 
 
 def built(table, preset=FULL):
@@ -48,12 +52,6 @@ def test_boosting_tables_start_from_the_preset_made_for_boosting():
         assert errors(config) == []
         late = config.boosting.boosting != "none" and config.boosting.boosting_scenario != "online"
         assert not late or config.boosting.boosting_start_epoch == 2.0
-
-
-COMPONENTS = [("btr-hardest", 0, 0, 0), ("dcl", 0, 0, 0)]
-COMPONENTS += [("dcl", 4096, *others) for others in ((0, 0), (400, 0), (400, 10_000))]
-DIVERSITY = [("dcl-i", 0, 1.0, True), ("dcl", 0, 1.0, True), ("dcl", 4096, 0.0, True)]
-DIVERSITY += [(loss, 4096, 1.0, bank) for loss, bank in (("dcl-i", True), ("dcl", False), ("dcl", True))]
 
 
 @pytest.mark.parametrize(

@@ -22,22 +22,11 @@ CORNERS = 12
 EVERYTHING = "area=a:-9,-9,9,-9,9,9,-9,9"
 PAIRS = {"concepts": ("concepts", "more-concepts"), "weights": ("combined", "opposite")}
 PAIRS |= {"split": ("holder", "run")}
-SECTIONS = {  # page → number of sections
-    "overview?": 8,
-    "diversity?": 6,
-    "diversity?anchors=Images&": 6,
-    "weights?": 6,
-    "similarity?": 5,
-    f"joint?map=PCA&{EVERYTHING}&focus=caption-2&": 3,
-    "clusters?k=4&": 3,
-    "concepts?": 4,
-    "retrieval?values=true&": 3,
-    "retrieval?direction=Image+→+captions&": 3,
-    "overview?split&": 0,
-    "train?": 1,
-    "reviews?": 5,
-    "data?": 2,
-}
+# page → number of sections
+SECTIONS = {"overview?": 8, "diversity?": 6, "diversity?anchors=Images&": 6, "weights?": 6, "similarity?": 5}
+SECTIONS |= {f"joint?map=PCA&{EVERYTHING}&focus=caption-2&": 3, "clusters?k=4&": 3, "concepts?": 4}
+SECTIONS |= {"retrieval?values=true&": 3, "retrieval?direction=Image+→+captions&": 3, "overview?split&": 0}
+SECTIONS |= {"train?": 1, "reviews?": 5, "data?": 2}
 WITHOUT_CHARTS = ("train?", "overview?split&", "reviews?", "data?")
 # every kind of component
 IN_DARK = ("overview?", "similarity?", "retrieval?values=true&", "concepts?", "data?")

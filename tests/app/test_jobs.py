@@ -1,28 +1,17 @@
 """Jobs of the app: their names, their folders, and when their files are removed."""
 
 import os
-import sys
-import time
 
 import pytest
 
 from app import jobs
-
-WAIT = (sys.executable, "-c", "import time; time.sleep(60)")
-NOTHING = (sys.executable, "-c", "pass")
+from tests.console.test_processes import NOTHING, WAIT, until
 
 
 @pytest.fixture(autouse=True)
 def root(tmp_path, monkeypatch):
     monkeypatch.setenv("CODER_CHECKPOINTS", str(tmp_path))
     return tmp_path
-
-
-def until(condition, seconds=280):
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.1)
 
 
 def until_over(name):

@@ -15,7 +15,8 @@ from coder_core.console.progress import JobProgress, ProgressFile
 from coder_core.geometry.settings import LayoutSettings
 from coder_core.runs.derived.compute import make_layouts
 from tests.app.conftest import write_pair
-from tests.app.test_jobs import WAIT, until_over
+from tests.app.test_jobs import until_over
+from tests.console.test_processes import WAIT
 from tests.support.pages import numbers
 from tests.support.run_folders import flip
 

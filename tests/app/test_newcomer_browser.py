@@ -16,7 +16,7 @@ from coder_core.runs.status import read_status
 from coder_core.training.launch import start_run
 from tests.ablation.test_cleaning import VALUES, left_out, train_judges, write_told_data
 from tests.app.conftest import serve
-from tests.app.test_jobs import until
+from tests.console.test_processes import until
 from tests.support.numerics import numerics_unchanged
 from tests.support.tiny_runs import quiet, tiny_config, write_tiny_data
 from tests.support.visits import Visit

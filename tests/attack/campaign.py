@@ -22,20 +22,8 @@ from tests.support.fork_driver import child, wait
 ROOT = Path(__file__).resolve().parents[2]
 FIXTURE = Path("tests") / "fixtures" / "finished_runs"  # the campaigns run in ROOT
 LONGEST = 300  # seconds per case, enough on a busy machine; a longer case counts as a hang
-PACKAGES = (
-    "app",
-    "streamlit",
-    "plotly",
-    "coder_core",
-    "numpy",
-    "pandas",
-    "rich",
-    "safetensors",
-    "sklearn",
-    "torch",
-    "tyro",
-    "typeguard",
-)
+PACKAGES = ("app", "streamlit", "plotly", "coder_core", "numpy", "pandas", "rich", "safetensors", "sklearn")
+PACKAGES += ("torch", "tyro", "typeguard")
 USUAL_EXITS = (1, 2, 3)  # exit status of a command that refuses its input or was stopped
 
 OUTCOMES = ("harmless", "named", "silent", "traceback")  # best to worst
@@ -188,9 +176,8 @@ def report(campaigns, show=20):
     console, table = Console(width=200, highlight=False), Table("campaign", "tried", *OUTCOMES)
     for campaign in campaigns:
         for finding in campaign.bad[:show]:
-            text = " ".join(finding.text.split())[:700]
-            text = f"{campaign.name}: {finding.case}: {finding.door}: {finding.outcome}: {text}"
-            console.print(text, markup=False, soft_wrap=True)
+            text = f"{campaign.name}: {finding.case}: {finding.door}: {finding.outcome}: "
+            console.print(text + " ".join(finding.text.split())[:700], markup=False, soft_wrap=True)
         if len(campaign.bad) > show:
             console.print(f"{campaign.name}: … and {len(campaign.bad) - show} more")
         counts = [str(campaign.counts()[outcome]) for outcome in OUTCOMES]

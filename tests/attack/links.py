@@ -110,12 +110,9 @@ def copy_whole(runs):
 def import_again(run, *flags):
     """Import the same embeddings as another split."""
     folder = run.parents[1] / "run-embeddings"
-    files = [
-        f"--images={folder}/images.npy",
-        f"--texts={folder}/texts.npy",
-        f"--captions={folder}/captions.txt",
-    ]
-    return embed.main(["import", *files, "--split=test", f"--root={run.parent}", "--name=run", *flags])
+    files = [f"--{name}={folder}/{name}.npy" for name in ("images", "texts")]
+    files += [f"--captions={folder}/captions.txt", "--split=test"]
+    return embed.main(["import", *files, f"--root={run.parent}", "--name=run", *flags])
 
 
 def start_job(runs):
@@ -148,25 +145,16 @@ def look(run):
     return 0
 
 
-OF_ANALYSIS = (
-    "test",
-    ".tmp-test-old",
-    "dev",
-    "dev/manifest.json",
-    "dev/captions.json",
-    "dev/image_embeddings.npy",
-)
-IMPORTED_PLACES = ["analysis", *(f"analysis/{name}" for name in (*OF_ANALYSIS, "dev/image_ranks.npy"))]
+IMPORTED_PLACES = ["analysis", "analysis/test", "analysis/.tmp-test-old", "analysis/dev"]
+IMPORTED_PLACES += [f"analysis/dev/{name}.json" for name in ("manifest", "captions")]
+IMPORTED_PLACES += [f"analysis/dev/image_{name}.npy" for name in ("embeddings", "ranks")]
 IMPORTED_PLACES += ["derived", "derived/dev/x", "anything"]
 # every entry of a run, and entries that it may get later
 ENTRIES = dict.fromkeys([*PLACES, *(str(path.relative_to(WHOLE)) for path in sorted(WHOLE.rglob("*")))])
 JOB_FILES = ("lock", "output.log", "job.json", ".tmp-job.json", "progress.json", "anything")
 JOB_PLACES = [".work", f".work/{JOB}", *(f".work/{JOB}/{file}" for file in JOB_FILES)]
-IMPORTING = {
-    "embed import": import_again,
-    "… --overwrite": lambda run: import_again(run, "--overwrite"),
-    "api": look,
-}
+IMPORTING = {"embed import": import_again, "… --overwrite": lambda run: import_again(run, "--overwrite")}
+IMPORTING |= {"api": look}
 SUBJECTS = {
     "run": Subject(copy_whole, list(ENTRIES), {**COMMANDS, "api": look}),
     "imported run": Subject(partial(import_run_folder, name="run", images=8), IMPORTED_PLACES, IMPORTING),

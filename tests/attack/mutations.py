@@ -17,13 +17,9 @@ import time
 from pathlib import Path
 
 PROJECT = Path(__file__).resolve().parents[2]
-TESTS = {
-    "coder_core/objectives": ("tests/objectives",),
-    "coder_core/evaluation": ("tests/evaluation",),
-    "coder_core/data": ("tests/data",),
-}
-FOLDERS = ("coder_core", "tests", "benchmarks", "app", "pages", "docs")
-COPIED = (*FOLDERS, "pyproject.toml", "README.md", "streamlit_app.py")
+TESTS = {f"coder_core/{name}": (f"tests/{name}",) for name in ("objectives", "evaluation", "data")}
+COPIED = ("coder_core", "tests", "benchmarks", "app", "pages", "docs")
+COPIED += ("pyproject.toml", "README.md", "streamlit_app.py")
 TIMEOUT = 180  # seconds for the tests of one flip; exceeding them counts as noticed
 PAIRS = (
     *((ast.Lt, ast.LtE), (ast.Gt, ast.GtE), (ast.Eq, ast.NotEq), (ast.In, ast.NotIn), (ast.Is, ast.IsNot)),
@@ -37,11 +33,9 @@ SKIPPED = ("annotation", "returns", "decorator_list", "msg", "bases")
 
 def sites(tree):
     """Yield every operator or constant that can be flipped: node, field, index in the field's list (−1: not a list)."""
-    if isinstance(tree, ast.Constant):
-        if type(tree.value) in (int, float, bool):
-            yield tree, "value", -1
-        return
-    if isinstance(tree, ast.JoinedStr | ast.Raise | ast.Assert | ast.Import | ast.ImportFrom):
+    if isinstance(tree, ast.Constant) and type(tree.value) in (int, float, bool):
+        yield tree, "value", -1
+    if isinstance(tree, ast.Constant | ast.JoinedStr | ast.Raise | ast.Assert | ast.Import | ast.ImportFrom):
         return
     if isinstance(tree, ast.BinOp) and isinstance(tree.op, ast.BitOr):
         return

@@ -51,8 +51,6 @@ def wrong(seed):
 
 def campaign(folder, cases=CASES, seed=0, jobs=1):
     """Draw the problems and try them in this process; `folder` and `jobs` are ignored."""
-    findings = [(number, wrong(number)) for number in random.Random(seed).sample(range(10**9), cases)]
-    return Campaign(
-        "numbers",
-        [[Finding(f"problem {n}", "rank", "silent" if text else "harmless", text)] for n, text in findings],
-    )
+    texts = {number: wrong(number) for number in random.Random(seed).sample(range(10**9), cases)}
+    outcomes = ((n, "silent" if text else "harmless", text) for n, text in texts.items())
+    return Campaign("numbers", [[Finding(f"problem {n}", "rank", *outcome)] for n, *outcome in outcomes])

@@ -66,8 +66,7 @@ def prepare(folder):
     for subject in ("positives", "reviews"):
         (folder / subject).mkdir()
     names = (ROOT / FIXTURE / "data" / "dev_ids.txt").read_text().split()
-    pairs = zip(names, [*names[1:], names[0]], strict=True)
-    lines = (f"{first}#0\t{second}\n" for first, second in pairs)
+    lines = (f"{first}#0\t{second}\n" for first, second in zip(names, [*names[1:], names[0]], strict=True))
     (folder / "positives" / "positives.tsv").write_text("".join(dict.fromkeys(lines)))
     for number in range(8):
         file = folder / "reviews" / f"{'ab'[number % 2]}.jsonl"

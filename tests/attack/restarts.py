@@ -60,6 +60,10 @@ def imported(root, base):
     return embed.main(["import", *files, captions, "--name=run", f"--root={root}", "--split=train"])
 
 
+def embedded(root, base):
+    return embed_small(base / "pictures", base / "tower", root)
+
+
 def tabulated(root, base):
     return ablate.main(["objectives", f"--data={base / 'data'}", f"--root={root}", *FLAGS])
 
@@ -94,12 +98,7 @@ COMMANDS = {  # name → function, its runs, reader of the results to compare, s
     "boosting": (partial(trained, boosted), ["run"], written_by_resume, 4),
     "weights": (partial(trained, weighted), ["run"], written_by_resume, 4),
     "import": (imported, ["run"], partial(written_by_evaluate, split="train"), 4),
-    "pictures": (
-        lambda root, base: embed_small(base / "pictures", base / "tower", root),
-        ["run"],
-        partial(written_by_evaluate, split="train"),
-        2,
-    ),
+    "pictures": (embedded, ["run"], partial(written_by_evaluate, split="train"), 2),
     "table": (tabulated, ["infonce-s0", "dcl-s0"], written_by_resume, 1),
     "app": (trained_by_the_app, ["run"], written_by_resume, 1),
 }

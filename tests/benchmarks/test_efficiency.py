@@ -12,12 +12,8 @@ from coder_core.training.launch import start_run
 from tests.support.tiny_runs import quiet, tiny_config, write_tiny_data
 
 pytestmark = pytest.mark.usefixtures("own_threads")
-RUNS = {
-    "cosine": {},
-    "both": {"concepts": 6},
-    "several": {"embeddings": 2},
-    "interaction": {"scorer": "interaction"},
-}
+RUNS = {"cosine": {}, "both": {"concepts": 6}, "several": {"embeddings": 2}}
+RUNS |= {"interaction": {"scorer": "interaction"}}
 
 
 @pytest.fixture(scope="module")
@@ -25,10 +21,8 @@ def runs(tmp_path_factory):
     base = tmp_path_factory.mktemp("efficiency")
     data = write_tiny_data(base / "data", images=30, captions=3)
     usual = {"loss": "infonce", "weight_instance": 1.0, "epochs": 1, "bank_size": 0}
-    return [
-        start_run(tiny_config(data, name, **usual | values), base / "runs", quiet())
-        for name, values in RUNS.items()
-    ]
+    configs = [tiny_config(data, name, **usual | values) for name, values in RUNS.items()]
+    return [start_run(config, base / "runs", quiet()) for config in configs]
 
 
 def stored_scores(analysis):
@@ -62,9 +56,9 @@ def test_figure_and_csv_are_written(runs, tmp_path, capsys):
     for folder, row in zip(runs, rows, strict=True):
         analysis = open_analysis(folder, "dev")
         assert float(row["rsum"]) == pytest.approx(analysis.metrics["rsum"])
-        queries, images = float(row["queries"]), len(analysis.image_names)
-        assert queries > 0
-        assert float(row["pairs"]) == pytest.approx(queries * images / 1000)
+        pairs = float(row["queries"]) * len(analysis.image_names) / 1000
+        assert float(row["pairs"]) == pytest.approx(pairs)
+        assert pairs > 0
         assert row["run"] in output
     assert (tmp_path / "new" / "efficiency.html").is_file()
 

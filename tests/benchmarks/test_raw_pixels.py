@@ -25,8 +25,7 @@ def test_training_from_random_weights_resumes_after_a_kill_and_beats_chance(tmp_
     monkeypatch.setenv("CODER_DEMO", str(make_demo(tmp_path / "demo", images=150)))
     short = ["--threads=1", "--epochs=4", "--kill-after=1", "--workers=0", "--bar=2"]
     assert main([f"--root={tmp_path}", *short]) == 0
-    resumed = re.search(r"resumed at step (\d+)", capsys.readouterr().out)
-    assert int(resumed[1]) > 0
+    assert int(re.search(r"resumed at step (\d+)", capsys.readouterr().out)[1]) > 0
 
 
 def test_features_match_the_plain_network_and_every_row_is_planned(tmp_path, capsys):

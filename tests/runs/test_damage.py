@@ -16,6 +16,7 @@ from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.history import history_faults, read_history
 from coder_core.runs.saves import SaveStore
 from coder_core.runs.status import read_status
+from tests.attack.bad_inputs import flip
 from tests.support.precomp_folders import assert_refused, refusal
 
 
@@ -34,27 +35,21 @@ def read_everything(run):
     return faults + save.skipped + history_faults(run / "history.jsonl")
 
 
-def flip(content):
-    """Return the content with one random bit flipped."""
-    position, bit = random.randrange(len(content)), random.randrange(8)
-    return content[:position] + bytes([content[position] ^ 1 << bit]) + content[position + 1 :]
-
-
-def cut(content):
+def cut(content, rng):
     """Return the content up to a random length."""
-    return content[: random.randrange(len(content))]
+    return content[: rng.randrange(len(content))]
 
 
 @pytest.mark.parametrize(("harm", "times"), [(flip, 48), (cut, 24)])
 def test_flipped_bits_and_truncation_are_detected_and_named(run, harm, times):
     assert read_everything(run) == []
     assert [event["step"] for event in read_history(run / "history.jsonl")] == [1, 2, 3, 4]
-    random.seed(0)
+    rng = random.Random(0)
     files = [path for path in sorted(run.rglob("*")) if path.is_file() and path.parent.name != "10"]
     for turn in range(times):
         path = files[turn % len(files)]
         content = path.read_bytes()
-        path.write_bytes(harm(content))
+        path.write_bytes(harm(content, rng))
         if path.name == "history.jsonl" and harm is cut:
             read_everything(run)  # a kill, too, leaves a shorter history: the rest is still read
         elif path.name in ("history.jsonl", "status.json"):
