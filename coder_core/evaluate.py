@@ -37,9 +37,8 @@ class EvaluateArguments:
 
     runs: tyro.conf.Positional[tuple[Path, ...]]  # Run folders, for example checkpoints/coder-demo.
     split: SplitName = "dev"  # Split to evaluate: dev, test, testall …
-    data: str = (
-        ""  # Data folder; empty: the one the run was trained on. Embeddings alone keep their own data.
-    )
+    data: str = ""
+    """Data folder; empty: the one the run was trained on. Embeddings alone keep their own data."""
     pictures: str = ""  # Folder with the picture files; empty: the run's.
     ties: Literal["pessimistic", "optimistic"] = "pessimistic"
     """Treatment of equal scores in the ensemble and five-fold rows; the runs' own rows are always pessimistic."""

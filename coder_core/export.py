@@ -16,9 +16,8 @@ from coder_core.console.runner import command
 
 MOST_RANKS = 1_000  # largest rank of negatives
 PROGRAM = "python -m coder_core.export"
-USED_BY = dict.fromkeys(("form", "negatives", "ranks", "margin", "seed", "reviews"), "triplets") | {
-    "rows": "faiss"
-}
+USED_BY = dict.fromkeys(("form", "negatives", "ranks", "margin", "seed", "reviews"), "triplets")
+USED_BY |= {"rows": "faiss"}
 
 
 @dataclass(frozen=True)
@@ -114,9 +113,8 @@ def _mining_faults(parsed: ExportArguments) -> list[Fault]:
     for field in fields(parsed):
         kind = USED_BY.get(field.name, parsed.to[0])
         if kind != parsed.to[0] and getattr(parsed, field.name) != field.default:
-            faults.append(
-                Fault(f"--{field.name}", f"is given, but only --to {kind} uses it", fix="leave it out")
-            )
+            problem = f"is given, but only --to {kind} uses it"
+            faults.append(Fault(f"--{field.name}", problem, fix="leave it out"))
     if not 1 <= first <= last <= MOST_RANKS:
         expected = f"two ascending ranks from 1 to {MOST_RANKS:,}"
         faults.append(Fault("--ranks", f"are {first} {last}", expected))

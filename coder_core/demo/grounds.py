@@ -156,6 +156,5 @@ def _snow(generator: np.random.Generator) -> Picture:
     return _mix(picture, (255, 255, 255), _specks(generator, 60, 1.0))
 
 
-_PAINTERS = dict(
-    zip(GROUNDS, (_sky, _sunset, _grass, _sand, _night, _paper, _water, _wood, _snow), strict=True)
-)
+_IN_ORDER = (_sky, _sunset, _grass, _sand, _night, _paper, _water, _wood, _snow)
+_PAINTERS = dict(zip(GROUNDS, _IN_ORDER, strict=True))

@@ -1,6 +1,5 @@
 """The Data page: mismatched pairs, the check of pictures and captions as a job, duplicates, leaks, empty captions."""
 
-import re
 import shutil
 from collections import Counter
 
@@ -16,8 +15,8 @@ from coder_core.api.sampling import draw_sample
 from coder_core.data.content import check_content
 from tests.app.test_jobs import until_over
 from tests.support.run_folders import (
+    configure,
     import_run_folder,
-    reseal,
     synthetic,
     write_embeddings,
     write_halves,
@@ -78,11 +77,8 @@ def test_mismatched_pairs_are_listed_and_opened(root, opened):
 
 def test_two_runs_trained_on_one_half_each_judge_train(tmp_path, opened):
     [first, second], wrong = write_halves(tmp_path / "runs")
-    again_run = shutil.copytree(second, first.parent / "again")
-    document = (again_run / "config.toml").read_text()
-    (again_run / "config.toml").write_text(document.replace("seed = 5", "seed = 6"))
-    (again_run / "status.json").unlink()
-    reseal(again_run)
+    (shutil.copytree(second, first.parent / "again") / "status.json").unlink()
+    configure(first.parent / "again", training={"seed": 6})
     app = opened(first.parent, "data", run="half", versus="other-half", split="train")
     [rows] = app.rows("judged by")
     assert {row["judged by"] for row in rows} == {"half", "other-half"}
@@ -100,10 +96,7 @@ def test_two_runs_trained_on_one_half_each_judge_train(tmp_path, opened):
 def test_training_without_suspicious_pairs_is_offered(tmp_path, opened):
     """The page shows how many of all pairs a threshold leaves out, with any slice; a single run needs new judges."""
     [first, second], wrong = write_halves(tmp_path / "runs")
-    whole = shutil.copytree(first, first.parent / "whole")
-    document = (whole / "config.toml").read_text()
-    (whole / "config.toml").write_text(re.sub("train_part = .*", "train_part = 1.0", document))
-    reseal(whole)
+    configure(shutil.copytree(first, first.parent / "whole"), data={"train_part": 1.0})
     import_run_folder(first.parent, "clip", images=20, split="train")
     blind = write_run(first.parent, "blind", images=20, pictures=False)
     write_embeddings(blind, *synthetic(20, noise=50.0), "train", captions=["a word"] * 100)

@@ -126,9 +126,8 @@ def test_a_newcomer_gets_from_suspicious_pairs_to_training_without_them(browser,
         visit.check()
         visit.context.close()
     assert list(open_run(new).splits) == ["dev"]
-    changed = {
-        key.partition(".")[2] for key in differences(*(read_config(run)[0] for run in (judges[1], new)))
-    }
+    configs = (read_config(run)[0] for run in (judges[1], new))
+    changed = {key.partition(".")[2] for key in differences(*configs)}
     assert changed == {"train_part", "other_part", "reviews", "clean", "clean_above", "clean_judges"}
     assert [path.parent for path in sorted(root.glob("*/config.toml"))] == [*judges, new]
     assert np.flatnonzero(left_out(new)).tolist() == out

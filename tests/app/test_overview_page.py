@@ -72,9 +72,8 @@ def test_mrr_ndcg_and_metrics_by_a_qrels_file_are_shown(tmp_path, opened):
     assert main([runs[1], f"--qrels={file}", "--qrels-metrics", "MAP"]) == 0
     app = opened(root, "overview", slice="image < 9")
     [table], [of_runs, of_slice] = app.rows("Success@10"), app.rows("i→t nDCG@10")
-    assert [(row["direction"], row["run"], row["queries"]) for row in table] == [
-        (way, name, "30") for way in DIRECTIONS.values() for name in ("a", "b")
-    ]
+    expected = [(way, name, "30") for way, name in product(DIRECTIONS.values(), ("a", "b"))]
+    assert [(row["direction"], row["run"], row["queries"]) for row in table] == expected
     for row, (way, name) in zip(table, product(DIRECTIONS, runs), strict=True):
         for label in ("nDCG@10", "MAP", "Success@10"):
             key = f"{way}_qrels_{label.lower()}"
@@ -117,8 +116,7 @@ def test_a_view_is_saved_under_a_name_and_listed(tmp_path, opened):
     assert {"run=demo", "slice=length+%3E+3", "at=5"} <= set(query.split("&"))
     assert f'<a href="{html.escape(address)}" target="_self">&lt;b&gt;mine&lt;/b&gt;</a>' in app.texts()
     app.widget("view-name").set_value("<b>mine</b>")
-    app.click("save-view")
-    assert app.refusals()
+    assert app.click("save-view").refusals()
     assert saved_views(tmp_path) == {name: address}
     app.click("remove-view-0")
     assert saved_views(tmp_path) == {}

@@ -94,13 +94,10 @@ def replace(make):
 def in_a_split(end, changes):
     """Return cases that change the file with this ending of train or dev, chosen at random."""
 
-    def case(change):
-        def write(folder, rng):
-            change(folder / f"{rng.choice(['train', 'dev'])}{end}", rng)
+    def spoil(change, folder, rng):
+        change(folder / f"{rng.choice(['train', 'dev'])}{end}", rng)
 
-        return write
-
-    return {name: case(change) for name, change in changes.items()}
+    return {name: partial(spoil, change) for name, change in changes.items()}
 
 
 def features_cases():
@@ -214,22 +211,19 @@ def _karpathy():
 def karpathy_cases():
     """Return cases for Karpathy's JSON: any value replaced, deleted or repeated, and texts that are not valid."""
 
-    def of_text(change):
-        return lambda folder, rng: _write_karpathy(folder, change(json.dumps(_karpathy()), rng))
+    def spoil_text(change, folder, rng):
+        _write_karpathy(folder, change(json.dumps(_karpathy()), rng))
 
-    def of_value(change):
-        def write(folder, rng):
-            holder = document = _karpathy()
-            key = rng.choice(list(holder))
-            for _ in range(rng.randrange(6)):
-                if not isinstance(holder[key], dict | list) or not holder[key]:
-                    break
-                holder = holder[key]
-                key = rng.choice(list(holder)) if isinstance(holder, dict) else rng.randrange(len(holder))
-            change(holder, key, rng)
-            _write_karpathy(folder, json.dumps(document))
-
-        return write
+    def spoil_value(change, folder, rng):
+        holder = document = _karpathy()
+        key = rng.choice(list(holder))
+        for _ in range(rng.randrange(6)):
+            if not isinstance(holder[key], dict | list) or not holder[key]:
+                break
+            holder = holder[key]
+            key = rng.choice(list(holder)) if isinstance(holder, dict) else rng.randrange(len(holder))
+        change(holder, key, rng)
+        _write_karpathy(folder, json.dumps(document))
 
     def exchange(holder, key, rng):
         holder[key] = rng.choice(ODD_VALUES)
@@ -263,9 +257,10 @@ def karpathy_cases():
         "BOM": lambda text, rng: b"\xef\xbb\xbf" + text.encode(),
     }
     changes = (("replaced", exchange, 12), ("deleted", delete, 6), ("repeated", repeat, 6))
-    return {name: of_text(change) for name, change in texts.items()} | {
-        f"{name} {number}": of_value(change) for name, change, count in changes for number in range(count)
-    }
+    cases = {name: partial(spoil_text, change) for name, change in texts.items()}
+    for name, change, count in changes:
+        cases |= {f"{name} {number}": partial(spoil_value, change) for number in range(count)}
+    return cases
 
 
 def _write_karpathy(folder, text):
@@ -303,14 +298,11 @@ def glove_cases():
     writing = {name: rewrite(change, good) for name, change in changes.items()}
     writing |= {name: replace(SPECIAL[name]) for name in ("missing", "a folder", "a pipe", "a dead link")}
 
-    def of(change):
-        def write(folder, rng):
-            change(folder.parent / "vectors.txt", rng)
-            return [f"--word-vectors={folder.parent / 'vectors.txt'}"]
+    def write(change, folder, rng):
+        change(folder.parent / "vectors.txt", rng)
+        return [f"--word-vectors={folder.parent / 'vectors.txt'}"]
 
-        return write
-
-    return {name: of(change) for name, change in writing.items()}
+    return {name: partial(write, change) for name, change in writing.items()}
 
 
 def flag_cases():

@@ -4,6 +4,7 @@ import os
 import shutil
 from dataclasses import replace
 from itertools import cycle, islice
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -18,26 +19,17 @@ from tests.support.precomp_folders import assert_refused
 pytestmark = pytest.mark.usefixtures("own_threads")
 
 
-class Heard:
-    """Replacement of the campaigns' `Listener` that runs commands in this process."""
-
-    def __init__(self, output):
-        self.output = output
-
-    def hear(self, call):
-        return call(), "".join(self.output.readouterr())
-
-
 @pytest.mark.parametrize("subject", SUBJECTS)
 def test_links_pipes_and_other_special_files_stop_every_writer(tmp_path, subject, capsys, monkeypatch):
     """Every place gets one kind and two doors; `make attack` tries every kind at every place, at all doors."""
     monkeypatch.setenv("CODER_CHECKPOINTS", "")  # the doors of jobs set it
+    listener = SimpleNamespace(hear=lambda call: (call(), "".join(capsys.readouterr())))
     whole, kinds = SUBJECTS[subject], cycle(MADE)
     for number, place in enumerate(whole.places[: len(PLACES)]):
         turns = set(islice(cycle(whole.doors), number, number + 2))
         doors = {name: door for name, door in whole.doors.items() if name in turns}
         monkeypatch.setitem(SUBJECTS, subject, replace(whole, doors=doors))
-        findings = list(attack(Case(subject, place, next(kinds)), tmp_path / "case", Heard(capsys)))
+        findings = list(attack(Case(subject, place, next(kinds)), tmp_path / "case", listener))
         assert len(findings) == 2
         assert [finding for finding in findings if finding.bad] == []
         shutil.rmtree(tmp_path / "case")

@@ -9,19 +9,17 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-import tomli_w
 
 from coder_core.api import list_runs, open_run
-from coder_core.config.schema import to_document
 from coder_core.console.faults import collect
 from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.history import history_faults
-from coder_core.runs.load import load_model, read_config
+from coder_core.runs.load import load_model
 from coder_core.runs.saves import Save, SaveStore
 from coder_core.runs.status import read_status
 from coder_core.training.launch import continue_run, start_run
 from tests.support.precomp_folders import assert_refused
-from tests.support.run_folders import reseal
+from tests.support.run_folders import configure, reseal
 from tests.support.tiny_bert import write_tiny_bert
 from tests.support.tiny_runs import WORDS, quiet, tiny_config, write_tiny_data
 
@@ -59,16 +57,6 @@ def requests(monkeypatch):
     monkeypatch.setattr("huggingface_hub.utils._http.time", SimpleNamespace(sleep=lambda seconds: None))
     monkeypatch.setenv("HF_TOKEN", "hf_secret")
     return seen
-
-
-def configure(run, **tables):
-    """Change a run's configuration and seal it again."""
-    config, about = read_config(run)
-    document = {**to_document(config), "about": about}
-    for table, values in tables.items():
-        document[table] |= values
-    (run / "config.toml").write_text(tomli_w.dumps(document))
-    reseal(run)
 
 
 def test_a_model_named_by_a_run_is_never_downloaded_unasked(run, requests):

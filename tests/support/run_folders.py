@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -192,6 +193,16 @@ def reseal(folder):
     (folder / "manifest.json").write_bytes(render_manifest(manifest))
     for path, records in sealed_lines.items():
         path.write_text("".join(f"{seal_line(record, run_key(folder))}\n" for record in records))
+
+
+def configure(run, **tables):
+    """Change values of a run's configuration, by table, and seal it again; return the folder."""
+    document = tomllib.loads((run / "config.toml").read_text())
+    for table, values in tables.items():
+        document[table] |= values
+    (run / "config.toml").write_text(tomli_w.dumps(document))
+    reseal(run)
+    return run
 
 
 def flip(path):

@@ -202,9 +202,8 @@ def _collect(
         images.owners.append(image)
     bare = [shown(name) for _, name in sorted(bare_names - number.keys())]
     for (problem, expected, fix), cases in unusable.items():
-        faults += count_cases(
-            where, f"rows cannot be used: the name {problem}", cases, expected, fix, "error"
-        )
+        fact = f"rows cannot be used: the name {problem}"
+        faults += count_cases(where, fact, cases, expected, fix, "error")
     faults += count_cases(where, "captions are empty and are left out", empty)
     faults += count_cases(where, "images have no caption and are left out", bare)
     if dealt:

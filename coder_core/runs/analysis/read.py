@@ -187,9 +187,8 @@ def how_to_add(run_folder: Path, split: str) -> str:
         with suppress(InputError):
             analysis = open_analysis(run_folder, other)
             if analysis.kind == tables.KIND_IMPORTED:
-                source = (
-                    "pictures DATA" if tables.DOCUMENT_TOWERS in analysis.manifest["documents"] else "import"
-                )
+                has_towers = tables.DOCUMENT_TOWERS in analysis.manifest["documents"]
+                source = "pictures DATA" if has_towers else "import"
                 return f"python -m coder_core.embed {source} … --split {split} --name {Path(run_folder).name}"
     return f"python -m coder_core.evaluate {run_folder} --split {split}"
 
