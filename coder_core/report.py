@@ -59,9 +59,8 @@ def main(arguments: list[str]) -> int:
     parsed = tyro.cli(ReportArguments, prog=PROGRAM, args=arguments)
     gated = bool(parsed.gate) or parsed.gate_slices is not None
     verdict_file = parsed.out.with_suffix(".json")
-    files = [parsed.out, verdict_file] if gated else [parsed.out]
     faults = [] if parsed.runs else [MISSING_RUN]
-    for file in files:
+    for file in [parsed.out, verdict_file] if gated else [parsed.out]:
         faults += check_new_file("--out", file, overwrite=parsed.overwrite)
     recalls = _allowed_changes(parsed, gated, faults)
     stop_on_errors(faults)

@@ -176,8 +176,7 @@ def _train(judges: list[PlannedRun], config: Config, console: Console, progress_
             left = "" if seconds is None else f", about {timedelta(seconds=round(seconds))} left"
             record(progress.share, 1.0, f"training judges: {len(progress.done)} of {len(judges)} done{left}")
 
-        jobs = max(1, len(devices))
-        progress, interrupted = run_all(judges, TRAIN, jobs=jobs, gpus=devices, tell=tell)
+        progress, interrupted = run_all(judges, TRAIN, jobs=max(1, len(devices)), gpus=devices, tell=tell)
     if interrupted:
         raise StoppedBySignalError("stopped, and saved. Continue with the same command.")
     logs = judges[0].folder.parent / LOGS

@@ -24,6 +24,14 @@ _SIDED = (
     "rightwards lefty righty clockwise counterclockwise anticlockwise"
 )
 SIDED = frozenset(_SIDED.split())  # words that become false when the picture is mirrored
+VAGUE_STREAM, EXCHANGE_STREAM = 9, 14  # streams of the random numbers that choose captions
+EMPTY = "a picture"  # replaces a caption without a known noun
+UNCOUNTED = ("people", "animals", "vehicles", "clothes", "water", "things")  # words without an article
+_LINES = Path(__file__).with_name("coarse_words.txt").read_text("utf-8").splitlines()
+COARSE: dict[str, str] = dict(line.split(": ") for line in _LINES)  # coarse word → the words it replaces
+COARSE_OF = {word: coarse for coarse, words in COARSE.items() for word in words.split()}
+_WORD = re.compile(r"[\w'-]+")
+_ARTICLE = re.compile(r"\b(an?) (?=([\w'-]+))", re.IGNORECASE)
 
 
 class Change(NamedTuple):
@@ -57,17 +65,6 @@ def change_picture(picture: Image.Image, change: Change) -> Image.Image:
     left, top = round(change.left * (picture.width - width)), round(change.top * (picture.height - height))
     picture = picture.crop((left, top, left + width, top + height))
     return picture.transpose(Image.Transpose.FLIP_LEFT_RIGHT) if change.flip else picture
-
-
-VAGUE_STREAM, EXCHANGE_STREAM = 9, 14  # streams of the random numbers that choose captions
-EMPTY = "a picture"  # replaces a caption without a known noun
-UNCOUNTED = ("people", "animals", "vehicles", "clothes", "water", "things")  # words without an article
-
-_LINES = Path(__file__).with_name("coarse_words.txt").read_text("utf-8").splitlines()
-COARSE: dict[str, str] = dict(line.split(": ") for line in _LINES)  # coarse word → the words it replaces
-COARSE_OF = {word: coarse for coarse, words in COARSE.items() for word in words.split()}
-_WORD = re.compile(r"[\w'-]+")
-_ARTICLE = re.compile(r"\b(an?) (?=([\w'-]+))", re.IGNORECASE)
 
 
 def coarsen(caption: str) -> str:

@@ -88,9 +88,7 @@ class LoadedModel:
     def patch_features(self, picture: Image) -> tuple[np.ndarray, np.ndarray | None]:
         """Return the (L, D) float32 features of one upright RGB picture before pooling, and their (L, 4) boxes, or None
         unless they form a grid. ValueError: the run has no image tower."""
-        half = self._image_half
-        pixels = torch.from_numpy(half.prepare(picture))[None]
-        lengths = half.lengths(pixels)
+        half, pixels, lengths = self._prepare(picture)
         return self._features(self.model.regions, pixels, lengths)[: int(lengths)], half.boxes(picture)
 
     def _features(self, encoder: nn.Module, inputs: Tensor, lengths: Tensor) -> np.ndarray:
@@ -101,15 +99,15 @@ class LoadedModel:
     def encode_picture(self, picture: Image) -> np.ndarray:
         """Encode one upright RGB picture: (D,), or (2 · D,), as `encode_text` with `scoring`. ValueError: the run has
         no image tower."""
-        half = self._image_half
-        pixels = torch.from_numpy(half.prepare(picture))[None]
-        return np.asarray(self._encode_images(pixels, half.lengths(pixels), True)[0])
+        _, pixels, lengths = self._prepare(picture)
+        return np.asarray(self._encode_images(pixels, lengths, True)[0])
 
-    @property
-    def _image_half(self) -> ImageHalf:
+    def _prepare(self, picture: Image) -> tuple[ImageHalf, Tensor, Tensor]:
         if self.towers is None or self.towers.image is None:
             raise ValueError("the run has no image tower")
-        return self.towers.image
+        half = self.towers.image
+        pixels = torch.from_numpy(half.prepare(picture))[None]
+        return half, pixels, half.lengths(pixels)
 
     def score_texts(self, captions: Sequence[str], parts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
         """Score k free texts with the n images of an analysis, (k, n) float32, by a model that scores pair by pair.

@@ -93,8 +93,7 @@ def test_every_row_and_seed_trains_an_ordinary_run(table):
 
 def test_result_tables_contain_means_spreads_and_paper_values(table):
     mean, spread = np.mean(sums(table, "infonce")), np.std(sums(table, "infonce"), ddof=1)
-    with (table / "results.csv").open(encoding="utf-8", newline="") as file:
-        rows = {row["row"]: row for row in csv.DictReader(file)}
+    rows = {row["row"]: row for row in csv.DictReader((table / "results.csv").open(encoding="utf-8"))}
     assert set(rows) == {"infonce", "dcl"}
     for metric in METRICS:
         expected = np.mean(sums(table, "infonce", metric))

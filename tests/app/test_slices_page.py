@@ -68,10 +68,7 @@ def test_a_slice_narrows_tables_and_figures(root, opened):
 def test_a_slice_without_matches_is_refused_and_shows_no_numbers(root, opened, page):
     app = opened(root, page, slice="zebra", map="PCA")
     assert len(app.refusals()) == 1
-    assert not app.metric
-    assert not app.figures()
-    assert not app.tables()
-    assert not app.header
+    assert not any((app.metric, app.figures(), app.tables(), app.header))
 
 
 def test_the_slice_field_takes_words_and_neighbours_and_refuses_mistakes(root, opened):

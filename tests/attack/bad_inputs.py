@@ -128,8 +128,8 @@ def features_cases():
         "dtype of another size": (b"<f4", b"<f8"),
         "dtype object": (b"'<f4'", b"'|O' "),
     }
-    contents = {name: _saved(np.save, array) for name, array in arrays.items()}
-    contents |= {"empty": b"", "text": b"1.0 2.0\n3.0 4.0\n", "npz": _saved(np.savez, x)}
+    contents = {name: saved(np.save, array) for name, array in arrays.items()}
+    contents |= {"empty": b"", "text": b"1.0 2.0\n3.0 4.0\n", "npz": saved(np.savez, x)}
     contents["pickle"] = b"\x80\x04cos\nsystem\n(S'true'\ntR."
     changes = {
         **{name: lambda content, rng, new=new: new for name, new in contents.items()},
@@ -150,7 +150,8 @@ def features_cases():
     return in_a_split("_ims.npy", files) | in_a_split("_caps.txt", captions)
 
 
-def _saved(save, array):
+def saved(save, array):
+    """Return what a function such as `numpy.save` writes."""
     file = io.BytesIO()
     save(file, array)
     return file.getvalue()

@@ -48,8 +48,7 @@ def test_timed_answers_match_the_analysis(runs):
 def test_figure_and_csv_are_written(runs, tmp_path, capsys):
     assert main([*map(str, runs), f"--out={tmp_path / 'new'}", "--queries=6", "--rounds=2"]) == 0
     output = capsys.readouterr().out
-    with (tmp_path / "new" / "efficiency.csv").open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = list(csv.DictReader((tmp_path / "new" / "efficiency.csv").open(encoding="utf-8")))
     assert [row["run"] for row in rows] == list(RUNS)
     assert len({row["scored"] for row in rows}) == len(RUNS)
     assert float(rows[0]["slower"]) == 1

@@ -41,12 +41,6 @@ def run(towers_folder, tmp_path_factory, request):
     return start_run(config, tmp_path_factory.mktemp("runs"), quiet())
 
 
-def zero_shot_metrics(towers_folder, analysis):
-    pictures = [Image.open(io.BytesIO(draw(NAMES.index(name)))) for name in analysis.image_names]
-    rows = embedded_by_transformers(towers_folder / "clip", pictures, analysis.captions)
-    return dict(retrieval_metrics(*rows, analysis.image_of_text))
-
-
 def test_blending_interpolates_between_zero_shot_and_trained_weights(run, towers_folder, tmp_path, capsys):
     before = digest(run)
     command = [str(run), "--blend", "0.0", "0.5", "1.0"]
@@ -59,7 +53,9 @@ def test_blending_interpolates_between_zero_shot_and_trained_weights(run, towers
     zero_shot, _, tuned = rows.values()
     analysis = open_analysis(run, "dev")
     assert tuned == analysis.metrics
-    expected = zero_shot_metrics(towers_folder, analysis)
+    pictures = [Image.open(io.BytesIO(draw(NAMES.index(name)))) for name in analysis.image_names]
+    embedded = embedded_by_transformers(towers_folder / "clip", pictures, analysis.captions)
+    expected = retrieval_metrics(*embedded, analysis.image_of_text)
     assert {name: zero_shot[name] for name in expected} == pytest.approx(expected, abs=1e-5)
     assert abs(tuned["md"] - zero_shot["md"]) > 1e-3  # the run learned something
     sheet = csv.DictReader(files["--csv"].open(encoding="utf-8"))
@@ -88,10 +84,8 @@ def test_blending_interpolates_between_zero_shot_and_trained_weights(run, towers
 
 def weights(run, alpha):
     """Return the weights of both towers by transformers' names, adapters merged; blended unless `alpha` is None."""
-    loaded = load_model(run)
-    towers = loaded.towers
-    named = {}
-    encoders, halves = (loaded.model.regions, loaded.model.words), (towers.image, towers.text)
+    loaded, named = load_model(run), {}
+    encoders, halves = (loaded.model.regions, loaded.model.words), (loaded.towers.image, loaded.towers.text)
     for encoder, half, names in zip(encoders, halves, NAMES_OF, strict=True):
         assert isinstance(encoder, TunedTower)
         if alpha is not None:

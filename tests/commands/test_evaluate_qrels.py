@@ -46,8 +46,7 @@ def test_labels_as_qrels_reproduce_the_stored_metrics_in_both_formats(runs, tmp_
             assert rows[0][f"{way}_qrels_{key}"] == pytest.approx(metrics[f"{way}_{stored}"], abs=1e-9)
         assert rows[0][f"{way}_qrels_mrr_low"] < metrics[f"{way}_mrr"] < rows[0][f"{way}_qrels_mrr_high"]
     assert rows[0]["t2i_qrels_queries"] == len(owner)
-    with (tmp_path / "out.csv").open() as file:
-        [line] = csv.DictReader(file)
+    [line] = csv.DictReader((tmp_path / "out.csv").open())
     assert float(line["t2i_qrels_mrr_low"]) == rows[0]["t2i_qrels_mrr_low"]
 
 

@@ -1,6 +1,5 @@
 """The analysis folder: written once, opened read-only, hostile content refused."""
 
-import io
 import json
 import os
 import threading
@@ -13,6 +12,7 @@ from coder_core.files import sealed
 from coder_core.files.manifest import render_manifest
 from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.analysis.tables import list_splits
+from tests.attack.bad_inputs import saved
 from tests.runs.conftest import fill_analysis
 from tests.support.precomp_folders import assert_refused
 from tests.support.run_folders import reseal
@@ -101,12 +101,6 @@ def test_an_invalid_manifest_with_a_valid_checksum_is_refused(run, change, messa
     change(manifest)
     path.write_bytes(render_manifest(manifest))
     assert_refused(message, open_analysis, run, "test")
-
-
-def saved(save, array):
-    content = io.BytesIO()
-    save(content, array)
-    return content.getvalue()
 
 
 def npy(header):

@@ -166,9 +166,8 @@ def _folders(folders: list[Path], root: Path, faults: list[Fault], *, per_line: 
         split = records.SPLIT_NAMES.get(folder.name.lower(), "") if prefix else ""
         pictures = {composed(file.stem): file for file in files if file.suffix.lower() in ENDINGS}
         texts = {composed(file.name): file for file in files if file.suffix in TEXTS}
-        for name in texts:
-            if name.endswith(".txt") and name[:-4] not in pictures:
-                strays.append(shown(prefix + name))
+        alone = (name for name in texts if name.endswith(".txt") and name[:-4] not in pictures)
+        strays += [shown(prefix + name) for name in alone]
         for key, picture in pictures.items():
             beside = {end: texts[key + end] for end in TEXTS if key + end in texts}
             read = partial(_captions_of_files, beside, str(folder / key), faults, per_line=per_line)

@@ -13,6 +13,7 @@ from coder_core.config.data import OTHER_DEV_NAMES
 from coder_core.console.faults import MOST_FAULTS_SHOWN, Fault, InputError
 from coder_core.data.lines import BYTE_ORDER_MARK, count_cases, not_utf8, plain_file, shown
 
+LOOKS: dict[str, list[str]] = tomllib.loads(Path(__file__).with_name("layouts.toml").read_text("utf-8"))
 LONGEST_FIELD = 1 << 24  # characters of a CSV field
 SPLIT_NAMES = {name: name for name in ("train", "dev", "test")}
 SPLIT_NAMES |= {"training": "train", "restval": "train", "testing": "test"}
@@ -35,9 +36,6 @@ def name_files(files: Sequence[Path]) -> dict[str, str]:
     """Describe these files or folders as the source of captions, naming the first three."""
     more = f" and {len(files) - 3} more" if len(files) > 3 else ""
     return {"captions": ", ".join(map(str, files[:3])) + more}
-
-
-LOOKS: dict[str, list[str]] = tomllib.loads(Path(__file__).with_name("layouts.toml").read_text("utf-8"))
 
 
 @dataclass(frozen=True)
