@@ -13,8 +13,7 @@ from coder_core.console.signals import INTERRUPTED, Interrupts, StoppedBySignalE
 
 # messages of PyTorch, the system, a GPU, Python
 NO_MEMORY = re.compile(
-    r"can(no|')t allocate memory|out of memory|can't start new thread|could not create a primitive",
-    re.IGNORECASE,
+    r"(?i)can(no|')t allocate memory|out of memory|can't start new thread|could not create a primitive"
 )
 REQUESTED = re.compile(r"tried to allocate (\d+) bytes")
 UNUSABLE_INPUT, STOPPED, READER_GONE = 1, 3, 141  # the last as a shell reports SIGPIPE

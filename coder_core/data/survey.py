@@ -57,15 +57,13 @@ def survey(
     result = Survey()
     if reading is None:
         _read_features(result, path, pictures, check_values)
-    else:
-        data = collect(lambda: read_captioned(path, reading, pictures=pictures), result.faults)
-        if data is not None:
-            _check_names(result, path, [split.name for split in data.splits], lambda: data.split("train"))
-            result.splits += data.splits
-            result.faults += data.faults
-            for split in data.splits if check_values else ():
-                show = named(progress, f"{split.name} pictures")
-                result.faults += decode_all(split, skip_broken=reading.skip_broken, progress=show)
+    elif data := collect(lambda: read_captioned(path, reading, pictures=pictures), result.faults):
+        _check_names(result, path, [split.name for split in data.splits], partial(data.split, "train"))
+        result.splits += data.splits
+        result.faults += data.faults
+        for split in data.splits if check_values else ():
+            show = named(progress, f"{split.name} pictures")
+            result.faults += decode_all(split, skip_broken=reading.skip_broken, progress=show)
     _count_words(result, word_threshold, word_vectors, word_size)
     result.faults = sorted(dict.fromkeys(result.faults), key=lambda fault: SEVERITIES.index(fault.severity))
     return result
@@ -77,8 +75,7 @@ def _read_features(result: Survey, path: Path, pictures: Path | None, check_valu
     splits: list[Split] = []
     for name in names:
         read = partial(read_split, path, name, pictures=pictures, check_values=check_values)
-        split = collect(read, result.faults)
-        if split is not None:
+        if split := collect(read, result.faults):
             splits.append(split)
             result.faults += split.faults
     result.splits += splits
@@ -115,9 +112,8 @@ def _count_words(result: Survey, threshold: int, word_vectors: Path | None, word
 
 def describe(survey: Survey, batch_size: int) -> dict[str, Any]:
     """Describe a survey as a JSON document: counts, shapes, bytes, words; `batch_size` is for the memory estimate."""
-    vectors = survey.vectors
     coverage = None
-    if vectors is not None:
+    if vectors := survey.vectors:
         shares = {"words": vectors.coverage, "running_text": vectors.token_coverage}
         coverage = {"size": vectors.matrix.shape[1], **shares}
     return {

@@ -41,8 +41,7 @@ def test_a_curve_figure_has_one_line_per_group():
 
 
 def test_line_colour_encodes_the_loss_and_dash_the_cleaning():
-    ways = "as-is", "cleaned", "oracle"
-    rows = [f"{loss}-40-{way}" for loss in ("infonce", "coder") for way in ways]
+    rows = [f"{loss}-40-{way}" for loss in ("infonce", "coder") for way in ("as-is", "cleaned", "oracle")]
     sums = dict.fromkeys(("coder-0-as-is", *rows), (200.0,))
     lines = {trace.name: trace.line for trace in figure(results(TABLES["noise"], sums)).data[:6]}
     assert len(lines) == 6

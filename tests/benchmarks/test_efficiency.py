@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks.efficiency import Searched, main
-from coder_core.evaluation.sources import mixed_embeddings
+from coder_core.evaluation.tiles import EVERY, score_tiles
 from coder_core.runs.analysis.read import open_analysis
 from coder_core.training.launch import start_run
 from tests.support.tiny_runs import quiet, tiny_config, write_tiny_data
@@ -25,22 +25,11 @@ def runs(tmp_path_factory):
     return [start_run(config, base / "runs", quiet()) for config in configs]
 
 
-def stored_scores(analysis):
-    """Return the (m, n) scores of captions and images."""
-    if analysis.scores is not None:
-        return analysis.scores.T
-    images, texts = analysis.image_embeddings, analysis.text_embeddings
-    if (concepts := analysis.concepts) is not None:
-        images = mixed_embeddings(images, concepts.image_embeddings, concepts.beta)
-        texts = mixed_embeddings(texts, concepts.text_embeddings, concepts.beta)
-    return texts @ images.T
-
-
 def test_timed_answers_match_the_analysis(runs):
     for folder in runs:
         analysis = open_analysis(folder, "dev")
         best = Searched(folder, "dev").answer(analysis.captions).best.numpy()
-        scores = stored_scores(analysis)
+        scores = score_tiles(analysis.sources, analysis.image_of_text).exact(EVERY, EVERY).numpy().T
         ordered, expected = np.take_along_axis(scores, best, axis=1), -np.sort(-scores, axis=1)
         np.testing.assert_allclose(ordered, expected[:, : best.shape[1]], atol=2e-3)  # float16 parts
 
