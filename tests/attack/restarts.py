@@ -25,7 +25,7 @@ from tests.attack.campaign import USUAL_EXITS, Finding, draw_again, try_all
 from tests.attack.corruptions import written_by_evaluate, written_by_resume
 from tests.attack.readers import embed_small
 from tests.support.boosting import boosted
-from tests.support.fork_driver import AtOperation, child, die, wait
+from tests.support.fork_driver import AtOperation, child, wait
 from tests.support.pages import open_page
 from tests.support.picture_folders import LAYOUTS
 from tests.support.tiny_runs import quiet, write_tiny_data
@@ -123,7 +123,7 @@ def prepare(folder):
     for name, (work, *_) in COMMANDS.items():
         root = folder / f"{name}-undisturbed"
         root.mkdir()
-        counter, started = AtOperation(root, 10**9, die), time.monotonic()
+        counter, started = AtOperation(root, 10**9), time.monotonic()
         assert work(root, folder) == 0, name
         seen = [10**9 - counter.left, time.monotonic() - started, facts(name, root)]
         (folder / f"{name}.json").write_text(json.dumps(seen))
@@ -135,7 +135,7 @@ def kill(case, work, root, rng, undisturbed):
 
     def task():
         if case.command not in SEVERAL:
-            AtOperation(root, rng.randrange(1, operations + 1), die)
+            AtOperation(root, rng.randrange(1, operations + 1))
         return work()
 
     pid = child(task)

@@ -30,9 +30,9 @@ SIGNALLED_AT = 10  # file operation of a save at which a signal comes
 
 
 class AtOperation:
-    """Audit hook that calls `act` at this process's nth file operation on paths that start with `mark`."""
+    """Audit hook that acts, by default dies, at this process's nth file operation on paths that start with `mark`."""
 
-    def __init__(self, mark, nth, act):
+    def __init__(self, mark, nth, act=lambda: os.kill(os.getpid(), signal.SIGKILL)):
         self.mark, self.left, self.act = str(mark), nth, act
         sys.addaudithook(self)
 
@@ -110,8 +110,7 @@ def kills(data, root, *, anywhere=RANDOM_KILLS, in_saves=SAVE_KILLS, seed=0):
 
         def task(kind=kind, folder=folder):
             if kind == "save":
-                mark, nth = folder / "state" / ".tmp-", random.randrange(1, STEPS_OF_A_SAVE)
-                AtOperation(mark, nth, lambda: os.kill(os.getpid(), signal.SIGKILL))
+                AtOperation(folder / "state" / ".tmp-", random.randrange(1, STEPS_OF_A_SAVE))
             return train(data, root, folder.name, 0.03)
 
         pid = child(task)
