@@ -121,7 +121,12 @@ def _import(arguments: list[str]) -> int:
 
     from coder_core.data.embeddings import read_clip_retrieval, read_embeddings
     from coder_core.embedding.tables import read_table
-    from coder_core.runs.analysis.import_embeddings import RANKED_PAIRS, doubts, import_folder, import_run
+    from coder_core.runs.analysis.import_embeddings import (
+        RANKED_PAIRS,
+        import_folder,
+        import_run,
+        metric_warnings,
+    )
 
     console = open_console()
     destination = (parsed.root, parsed.name, parsed.split)
@@ -142,7 +147,7 @@ def _import(arguments: list[str]) -> int:
     folder, metrics = import_run(
         embeddings, *destination, overwrite=parsed.overwrite, most_pairs=RANKED_PAIRS
     )
-    print_faults(console, doubts(embeddings, metrics))
+    print_faults(console, metric_warnings(embeddings, metrics))
     n, m, width = len(embeddings.images), len(embeddings.texts), embeddings.images.shape[1]
     saved = f", {len(embeddings.query_texts):,} saved queries" if embeddings.query_texts else ""
     say(console, f"{n:,} images and {m:,} captions, {width:,} numbers each{saved}: {folder}")

@@ -16,7 +16,7 @@ from coder_core.data.embeddings import Embeddings, join_repeated, unit_array
 from coder_core.data.lines import FROM_ZERO, count_cases, shorten
 from coder_core.data.pictures import check_pictures
 from coder_core.evaluation.recall import Metrics
-from coder_core.runs.analysis.import_embeddings import doubts, import_run
+from coder_core.runs.analysis.import_embeddings import import_run, metric_warnings
 from coder_core.runs.history import HISTORY, HistoryWriter, read_history
 
 ROOT = Path("checkpoints")
@@ -74,7 +74,7 @@ def log_split(
     _, metrics = import_run(embeddings, path.parent, path.name, split, overwrite=True)
     if epoch is not None:
         _log_epoch(path / HISTORY, split, int(epoch), metrics)
-    for fault in embeddings.faults + doubts(embeddings, metrics):
+    for fault in embeddings.faults + metric_warnings(embeddings, metrics):
         if fault.severity == "warning":
             warnings.warn(str(fault), stacklevel=2)
     return metrics

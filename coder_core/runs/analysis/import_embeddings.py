@@ -90,7 +90,7 @@ def import_run(
     return folder, metrics
 
 
-def doubts(embeddings: Embeddings, metrics: Metrics) -> list[Fault]:
+def metric_warnings(embeddings: Embeddings, metrics: Metrics) -> list[Fault]:
     """Return warnings about metrics that suggest wrong files: equal images and texts, many ties, or R@1 no better than
     chance (in both directions, from 20 images)."""
     n, m, faults = len(embeddings.images), len(embeddings.texts), list[Fault]()
@@ -100,25 +100,19 @@ def doubts(embeddings: Embeddings, metrics: Metrics) -> list[Fault]:
             "check that neither was given twice",
         )
         faults.append(Fault("images and texts", problem, "different numbers", fix, "warning"))
-    hits = {
-        "i2t_r1": (n, 1.0),
-        "t2i_r1": (m, m / n),
-    }  # queries, expected right first results of random scores
-    if metrics.get("t2i_ties", 0) >= MANY_TIES:
-        problem = (
-            f"{metrics['t2i_ties']:.0f}% of the captions score another image exactly as high as their own"
-        )
+    if (ties := metrics.get("t2i_ties", 0)) >= MANY_TIES:
+        problem = f"{ties:.0f}% of the captions score another image exactly as high as their own"
         faults.append(
             Fault("ties", problem, "different rows for different images", ONCE_PER_IMAGE, "warning")
         )
     elif n >= FEWEST_IMAGES and all(
-        metrics.get(name, 100) / 100 * queries <= mean + 2 * mean**0.5
-        for name, (queries, mean) in hits.items()
+        metrics.get(name, 100) / 100 * queries <= by_chance + 2 * by_chance**0.5
+        for name, queries, by_chance in (("i2t_r1", n, 1.0), ("t2i_r1", m, m / n))
     ):
         problem = (
             "no better than chance: rows in the wrong order, captions of other images, or an untrained model"
         )
-        fix = "check the order of the rows and the image of every caption (embed import: --ids; log_split: image_of_text)"
+        fix = "check the order of rows and every caption's image (embed import: --ids; log_split: image_of_text)"
         faults.append(Fault("R@1", problem, "row i of the texts for caption i", fix, "warning"))
     return faults
 

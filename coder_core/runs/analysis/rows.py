@@ -138,7 +138,9 @@ def read_data(
         with watching(console) as progress:
             read = read_splits(config, data, loaded.towers, (split_name,), progress=progress)
     except InputError as error:  # evaluation has no such flag: it leaves pictures out if training did
-        raise InputError(replace(one, fix=one.fix.replace(SKIPPING, "")) for one in error.faults) from None
+        raise InputError(
+            replace(fault, fix=fault.fix.replace(SKIPPING, "")) for fault in error.faults
+        ) from None
     print_faults(console, [*loaded.faults, *read.faults])
     return read.splits[split_name]
 
