@@ -80,7 +80,8 @@ def _cleaning(config: Config) -> Iterator[Fault]:
     if config.cleaning.clean and config.data.train_part < 1:
         fix = "leave one of the two out: --clean itself chooses what its judges train on"
         yield Fault("--train-part", f"is {config.data.train_part:g} with --clean", "1", fix)
-    paths = (named := config.cleaning.clean_judges).split(os.pathsep)
+    named = config.cleaning.clean_judges
+    paths = named.split(os.pathsep)
     if paths != [""] and not all(Path(path).name for path in paths):
         yield Fault("--clean-judges", f"is {named}", "folders of runs", "check the path")
     judges = len(paths)

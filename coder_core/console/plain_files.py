@@ -11,17 +11,26 @@ from coder_core.console.faults import MOST_FAULTS_SHOWN, Fault, InputError
 SMALL = 1 << 24  # bytes of a configuration, a status, a manifest, a job
 DOCUMENT = 1 << 28  # of captions, vocabularies, histories
 MISSING_RUN = Fault("RUN", "is missing", "one or more run folders", "for example checkpoints/coder-demo")
-_KINDS = {stat.S_IFLNK: "a link", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
-_KINDS |= dict.fromkeys((stat.S_IFCHR, stat.S_IFBLK), "a device")
+_KINDS = {
+    stat.S_IFLNK: "a link",
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
 
 
 def check_plain(folder: Path, in_place: Iterable[str] = ()) -> None:
     """Check, before the first write, that a folder has only plain files and folders, at any depth.
 
     Data written through a link or a pipe would end up elsewhere. A missing folder is not a fault; the folder itself may
-    be a link, because the caller named it. `in_place`: names of files in it that are changed in place, not replaced, so
-    they must not be hard links. InputError: names up to 20 links, pipes, sockets, devices and hard links, and folders
-    that cannot be read.
+    be a link, because the caller named it. InputError: names up to 20 links, pipes, sockets, devices and hard links,
+    and folders that cannot be read.
+
+    Args:
+        folder: the folder.
+        in_place: names of its files that are changed in place, so they must not be hard links. All others are
+            replaced.
     """
     faults = [fault for fault, _ in zip(_faults(Path(folder)), range(MOST_FAULTS_SHOWN), strict=False)]
     for path in (Path(folder) / name for name in in_place):
@@ -33,9 +42,18 @@ def check_plain(folder: Path, in_place: Iterable[str] = ()) -> None:
 
 
 def open_plain(path: Path, flags: int) -> int:
-    """Open a regular file without following a link or waiting for a pipe, and return its descriptor. `flags`: of
-    `os.open`; with O_CREAT a missing file is created. InputError: it is a link, a pipe, a socket, a device or a folder,
-    or is to be written and has another name (a hard link). OSError: missing, or not permitted."""
+    """Open a regular file without following a link or waiting for a pipe, and return its descriptor.
+
+    A file with more than one name (a hard link) can be read but not written.
+
+    Args:
+        path: the file.
+        flags: of `os.open`; with O_CREAT a missing file is created.
+
+    Raises:
+        InputError: it is a link, a pipe, a socket, a device or a folder, or a hard link for writing.
+        OSError: missing, or not permitted.
+    """
     writes = flags & (os.O_WRONLY | os.O_RDWR)
     try:
         status = path.lstat()
@@ -57,8 +75,12 @@ def open_plain(path: Path, flags: int) -> int:
 
 
 def read_plain(path: Path, most: int = SMALL) -> bytes:
-    """Read a regular file of at most `most` bytes. InputError: not a regular file, or larger. OSError: missing, or not
-    permitted."""
+    """Read a regular file of at most `most` bytes.
+
+    Raises:
+        InputError: not a regular file, or larger.
+        OSError: missing, or not permitted.
+    """
     with os.fdopen(open_plain(path, os.O_RDONLY), "rb") as file:
         size = os.fstat(file.fileno()).st_size
         if size > most:
@@ -68,8 +90,11 @@ def read_plain(path: Path, most: int = SMALL) -> bytes:
 
 def replace_plain(path: Path, text: str) -> None:
     """Replace a small file atomically. It must have one writer at a time, which overwrites what a killed one left.
-    InputError: the temporary file beside it is a link, a pipe, a device or a hard link. OSError: disk full or read-only
-    folder."""
+
+    Raises:
+        InputError: the temporary file beside it is a link, a pipe, a device or a hard link.
+        OSError: disk full or read-only folder.
+    """
     temporary = path.with_name(f".tmp-{path.name}")
     descriptor = open_plain(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     try:
@@ -124,7 +149,8 @@ def plain_fault(path: Path, mode: int) -> Fault:
     kind = "a folder" if stat.S_ISDIR(mode) else _KINDS.get(stat.S_IFMT(mode), "not a file")
     if stat.S_ISLNK(mode):
         kind += f" to {os.readlink(path)}"
-    return Fault(str(path), f"is {kind}", "a plain file", "remove it, or replace it with what it refers to")
+    fix = "remove it, or replace it with what it refers to"
+    return Fault(str(path), f"is {kind}", "a plain file", fix)
 
 
 def check_file(flag: str, path: Path) -> list[Fault]:

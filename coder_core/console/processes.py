@@ -49,11 +49,15 @@ def start_process(
     folder: Path | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> psutil.Popen:
-    """Start a command without a shell and without input. It leads its own session, so neither Ctrl-C nor a closed
-    terminal reaches it. While it runs, `is_written` is true for its output.
+    """Start a command without a shell and without input.
 
-    output: file for everything it prints. append: keep the file's contents. folder: working folder; None keeps the
-    current one. environment: variables to add; `coder_core` can always be imported.
+    It leads its own session, so neither Ctrl-C nor a closed terminal reaches it. While it runs, `is_written` is true
+    for its output.
+
+    Args:
+        output: file for everything it prints. append: keep the file's contents.
+        folder: working folder; None keeps the current one.
+        environment: variables to add; `coder_core` can always be imported.
     """
     variables = os.environ | {"PYTHONPATH": str(PACKAGE_FOLDER)} | WIDTH | dict(environment or {})
     flags = os.O_WRONLY | os.O_CREAT | (os.O_APPEND if append else os.O_TRUNC)

@@ -54,9 +54,15 @@ def named(progress: Progress, name: str) -> Progress:
 def watching(
     console: Console, label: str = "", *, rate: bool = False, file: Path | None = None
 ) -> Iterator[Progress]:
-    """Draw a bar with the time left on a terminal; elsewhere print a line every ten seconds. `label`: shown while no
-    phase is named. `rate`: also show the number done per second. `file`: also write the progress, and at the end
-    success or the reason for failure, to this JSON file (InputError: it cannot be written)."""
+    """Draw a bar with the time left on a terminal; elsewhere print a line every ten seconds. InputError: the file
+    cannot be written.
+
+    Args:
+        console: to draw on.
+        label: shown while no phase is named.
+        rate: also show the number done per second.
+        file: also write the progress, and at the end success or the reason for failure, to this JSON file.
+    """
     record = ProgressFile(file) if file else None
     columns = (TextColumn("{task.description}"), BarColumn(), bar.TaskProgressColumn())
     left = (*([_RateColumn()] if rate else []), TextColumn("left"), TimeRemainingColumn())

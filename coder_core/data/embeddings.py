@@ -27,9 +27,10 @@ PARTS = ("img_emb", "text_emb", "metadata")  # folders of clip-retrieval
 PARTS_EXPECTED = "img_emb/img_emb_0.npy, text_emb/text_emb_0.npy and metadata/metadata_0.parquet"
 COLUMNS = ("image_path", "caption")
 SAME = 0.999  # least cosine between two rows of the same picture
-REPEATED = 0.1  # least share of rows that repeat the row before them in rows that are stored once per caption
-IN_A_ROW = 0.9  # least share of all repeated rows that follow each other then
-MORE_THAN_CHANCE = 6  # least ratio of nearly equal neighbours to nearly equal rows that are far apart
+# Image rows count as stored once per caption if at least this share of rows equals the row before, …
+REPEATED = 0.1
+IN_A_ROW = 0.9  # … and so does at least this share of all rows that equal an earlier one
+MORE_THAN_CHANCE = 6  # neighbours must be nearly equal this many times as often as rows that are far apart
 ONCE_PER_IMAGE = "give each image one row, or name every row's image (import: --ids; log_split: pictures)"
 COLLAPSED = 0.99  # mean cosine between two rows of one modality: nearly all of them point the same way
 
@@ -84,7 +85,7 @@ def read_embeddings(
     else:
         pairing = pair(image_file.map(), m, names, files, faults)
     if names is not None and len(names) != rows:
-        text = "one id per caption: row 0 of the images belongs to the first id, row 1 to the second different id, …"
+        text = "one id per caption: row 0 of the images belongs to the first id, row 1 to the next new id, …"
         faults.append(Fault(str(ids), text, severity="note"))
     v = collect(lambda: unit_rows(image_file, "images", faults), faults)
     w = collect(lambda: unit_rows(text_file, "captions", faults), faults)
@@ -245,7 +246,7 @@ def picture_names(
     if base := folder if inside else shared:
         names = [os.path.relpath(name, base) if os.path.isabs(name) else name for name in names]
     if folder is None and shared is not None and not shared.is_dir():
-        fix = "give the folder they are in here as --pictures"
+        fix = "give their folder on this machine as --pictures"
         faults.append(Fault(str(shared), "the folder of the pictures does not exist", "", fix, "warning"))
         shared = None
     return names, folder or shared
@@ -329,10 +330,10 @@ def join_repeated(
     half = max(1, len(rows) // 2)
     near, chance = (int((np.einsum("nd,nd->n", rows[k:], rows[:-k]) >= SAME).sum()) for k in (1, half))
     if near >= least and near > MORE_THAN_CHANCE * chance:
-        problem = (
-            f"{near:,} of {len(rows):,} rows are nearly the same as the one before (cosine {SAME} or more)"
+        similar = (
+            f"{near:,} of {len(rows):,} rows are nearly the same as the row before (cosine {SAME} or more)"
         )
-        problem += ": they seem to be stored once per caption"
+        problem = f"{similar}: they seem to be stored once per caption"
         faults.append(Fault(where, problem, "one row per image", ONCE_PER_IMAGE, "warning"))
     return rows, owners, names
 

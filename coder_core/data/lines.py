@@ -12,11 +12,9 @@ from coder_core.console.faults import MOST_FAULTS_SHOWN, Fault, InputError, Seve
 LONGEST_CAPTION_WORDS = 200
 LONGEST_CAPTION_CHARACTERS = 4_000
 BYTE_ORDER_MARK = "\ufeff"
-OTHER_MARKS = {
-    codecs.BOM_UTF32_LE: "UTF-32",
-    codecs.BOM_UTF32_BE: "UTF-32",
-}  # before those of UTF-16, which begin them
-OTHER_MARKS |= {codecs.BOM_UTF16_LE: "UTF-16", codecs.BOM_UTF16_BE: "UTF-16"}
+# The mark of little-endian UTF-32 begins with that of UTF-16, so it comes first.
+OTHER_MARKS = dict.fromkeys((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE), "UTF-32")
+OTHER_MARKS |= dict.fromkeys((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE), "UTF-16")
 FIRST_NAMED, FROM_ZERO = 10, "the first, counted from 0"
 
 
@@ -85,8 +83,8 @@ def not_utf8(path: Path, number: int, row: bytes, start: int) -> Fault:
     """Return the fault of a byte that is not UTF-8: byte `start`, from 0, of line `number`, whose bytes are `row`."""
     where = f"{path} line {number}, byte {start + 1}"
     encoding = _marked_encoding(row) if number == 1 else ""
-    fix = f"iconv -f {encoding} -t UTF-8" if encoding else "iconv -f LATIN1 -t UTF-8, if it was Latin-1"
-    fix = f"save the file as UTF-8 ({fix})"
+    command = f"iconv -f {encoding} -t UTF-8" if encoding else "iconv -f LATIN1 -t UTF-8, if it was Latin-1"
+    fix = f"save the file as UTF-8 ({command})"
     return Fault(where, f"the byte 0x{row[start]:02x} is not UTF-8", "UTF-8 text", fix)
 
 

@@ -244,7 +244,9 @@ def parse_reviews(content: bytes, file: str, faults: Sequence[Fault] = ()) -> Re
                 reviews.append(review)
         except ValueError as error:
             if _is_cut(line):
-                problem = "is left out: it ends before its JSON object does, as if its writer was stopped"
+                problem = (
+                    "is left out: its JSON object is cut off, as if the program writing it had been stopped"
+                )
                 notes.append(Fault(where, problem, "a JSON object", "give the verdict again", "warning"))
             elif len(errors) < MOST_FAULTS_SHOWN:
                 errors.append(Fault(where, str(error), EXPECTED, "fix the line, or remove it"))

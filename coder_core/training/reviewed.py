@@ -156,7 +156,7 @@ def apply_reviews(train: Split, reviews: UsedReviews | None, settings: DataConfi
     flag = f"--reviews {settings.reviews}"
     faults = (*reviews.faults, Fault(flag, done, severity="note"))
     if missing := len(reviews.cleaned.difference(pairs)):
-        fact = f"{missing:,} of {len(reviews.cleaned):,} pairs that --clean judged are not in train, which seems to have changed"
+        fact = f"{missing:,} of {len(reviews.cleaned):,} pairs that --clean judged are not in train: the data has changed"
         fix = "restore the data, or repeat --clean with another --name"
         faults = (*faults, Fault(flag, fact, fix=fix, severity="warning"))
     retained = np.flatnonzero(weights > 0)

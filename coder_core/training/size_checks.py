@@ -30,7 +30,9 @@ def with_fitting_batch(config: Config, pairs: int, of_train: int) -> tuple[Confi
     if not pairs < config.training.batch_size <= of_train:
         return config, []
     fitting = max(1, pairs // 4)
-    fact = f"is {config.training.batch_size}, but the part has {pairs} pairs: batches have {fitting}"
+    fact = (
+        f"is {config.training.batch_size}, but --train-part leaves {pairs} pairs, so batches have {fitting}"
+    )
     fault = Fault("--batch-size", fact, severity="note")
     return replaced(config, {"batch_size": fitting}), [fault]
 

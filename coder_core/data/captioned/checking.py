@@ -67,7 +67,7 @@ def read_picture_split(
 def decode_all(
     split: CaptionedSplit, *, skip_broken: bool = False, progress: Progress = silent
 ) -> list[Fault]:
-    """Decode every existing picture of a split; report the broken in an error, or with `skip_broken` in a warning."""
+    """Decode every existing picture of a split; report broken ones in an error, or with `skip_broken` a warning."""
     return _name_broken(split, check_pictures(split.keep(~split.missing()), progress)[1], skip_broken)
 
 
