@@ -34,10 +34,9 @@ class DclSettings:
 
     def __post_init__(self) -> None:
         scores, nowhere = torch.zeros(1, 1), torch.zeros(0, dtype=torch.int64)
-        one = Candidates(scores, scores[0], *[AllExcept(nowhere, nowhere)] * 2)
-        if not bool(
-            _dcl(one, _diversity(one, None, self, torch.amax), self).isfinite()
-        ):  # refuses bad settings
+        example = Candidates(scores, scores[0], *[AllExcept(nowhere, nowhere)] * 2)
+        diversity = _diversity(example, None, self, torch.amax)  # refuses bad settings, as `_dcl` does
+        if not bool(_dcl(example, diversity, self).isfinite()):
             raise ValueError(f"margin must be finite, got {self.margin}")
 
 

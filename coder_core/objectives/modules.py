@@ -310,8 +310,8 @@ class SampleWeights(nn.Module):
 
     def __init__(self, kind: str) -> None:
         super().__init__()
-        none = torch.ones(1, 1)
-        batch_weights(kind, none, none, none, none == 0, scale=1.0)  # refuse an unknown kind now
+        example = torch.ones(1, 1)
+        batch_weights(kind, example, example, example, example == 0, scale=1.0)  # refuse an unknown kind now
         self.kind = kind
 
     @torch.no_grad()
