@@ -45,6 +45,15 @@ def pytest_collection_modifyitems(items):
                 item.add_marker(mark)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item):
+    """Add what the page shows, and its errors, to the report of a failed browser test."""
+    report = yield
+    if report.failed and (tab := item.funcargs.get("tab")):
+        report.sections.append(("page", f"{tab.page.url}\n{tab.errors}\n{tab.page.inner_text('body')}"))
+    return report
+
+
 class _Listener(BaseHTTPRequestHandler):
     seen: ClassVar[list[str]] = []
 
