@@ -45,7 +45,7 @@ class Inputs:
     text_space: TextSpace | None = None  # None: build it if the configuration needs one
     towers: RunTowers | None = None  # None if the configuration names none
     reviews: UsedReviews | None = None  # None: train without reviews
-    pretrained: bool = True  # load BERT's weights; False if those of a saved state replace them
+    pretrained: bool = True  # start from BERT's weights and word vectors; False if a saved state replaces them
     download: bool = True  # download missing BERT files; False if another person may have named the model
 
 
@@ -66,7 +66,7 @@ class Words:
     """Vocabulary, caption reader and tokenised captions."""
 
     vocabulary: Vocabulary | None  # of a BiGRU run, or None
-    vectors: torch.Tensor | None  # (words, size) initial word vectors of a new run, or None
+    vectors: torch.Tensor | None  # (words, size) initial word vectors, or None for random ones
     reader: CaptionReader
     train: Tokens  # of the train captions
     dev: Tokens | None
@@ -149,16 +149,16 @@ def _words(config: Config, data: TrainingData, inputs: Inputs) -> tuple[Words, T
     """Build the vocabulary from all train captions, then keep the configured share of the images."""
     vocabulary, vectors = inputs.vocabulary, None
     notes: list[Fault] = []
-    if config.has_vocabulary and vocabulary is None:
-        vocabulary = Vocabulary.build(data.train.captions, threshold=config.data.word_threshold)
-        vectors, notes = initial_word_vectors(config, vocabulary, data.train.captions)
+    if config.has_vocabulary:
+        captions = data.train.captions
+        vocabulary = vocabulary or Vocabulary.build(captions, threshold=config.data.word_threshold)
+        if inputs.pretrained:
+            vectors, notes = initial_word_vectors(config, vocabulary, captions)
     if config.data.train_part < 1:
         data = _share_of_images(config, data)
     tower = inputs.towers.text if inputs.towers is not None else None
     reader = make_reader(config, vocabulary, download=inputs.download, tower=tower)
     dev = reader.encode(data.dev.captions) if data.dev is not None else None
-    if not config.has_vocabulary:
-        vocabulary = None
     return Words(vocabulary, vectors, reader, reader.encode(data.train.captions), dev), data, notes
 
 

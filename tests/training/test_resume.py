@@ -71,6 +71,13 @@ def test_steps_of_a_run_killed_before_its_first_save_count_once(whole, tmp_path,
     tiny.assert_same_run(folder, whole)
 
 
+def test_a_run_killed_before_its_first_save_begins_again_with_its_word_vectors(data, tmp_path):
+    whole = start_run(tiny.tiny_config(data, epochs=1, word_vectors="learned"), tmp_path, tiny.quiet())
+    folder, *_ = begin(whole, tmp_path / "again" / "tiny")
+    continue_run(folder, None, tiny.quiet())
+    tiny.assert_same_run(folder, whole)
+
+
 def test_resuming_a_finished_run_only_tidies_up(whole, tmp_path):
     """A writer killed after its last save was complete leaves such folders; its process number is in use again."""
     again = Path(shutil.copytree(whole, tmp_path / "tiny"))
