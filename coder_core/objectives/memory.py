@@ -26,15 +26,16 @@ def momentum_encoder(module: Module, *, dropout: bool = True) -> Module:
 
 
 def normalise_by_batch(module: Module) -> Module:
-    """Set evaluation mode, which disables dropout, except that batch norm uses the batch's own statistics.
+    """Set evaluation mode, which disables dropout, except that batch norm uses the batch's own statistics where it does
+    in training mode: a frozen tower uses and keeps its stored ones, which all copies share.
 
     >>> [part.training for part in normalise_by_batch(nn.Sequential(nn.Dropout(), nn.BatchNorm1d(2)))]
     [False, True]
     """
+    by_batch = [part for part in module.train().modules() if isinstance(part, BATCH_NORMS) and part.training]
     module.eval()
-    for part in module.modules():
-        if isinstance(part, BATCH_NORMS):
-            part.train()
+    for part in by_batch:
+        part.train()
     return module
 
 

@@ -19,11 +19,33 @@ from coder_core.model.sentence_space import sentence_space
 from coder_core.model.towers.dual_encoder import DualEncoder
 from coder_core.model.towers.own import ALLOWED, OwnTowers
 from coder_core.model.towers.pretrained import fingerprint, load_pretrained
+from coder_core.model.towers.tuning import TunedTower
+from coder_core.objectives.memory import momentum_encoder
 from tests.support.precomp_folders import refusal
 from tests.support.tiny_bert import write_tiny_bert
 from tests.support.tiny_towers import write_tiny_clip, write_tiny_siglip
 
 CAPTIONS = ["a red dog runs", "one blue star and a blue ring", "the dog sits"]
+
+
+class NormalisedTower(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm, self.linear = torch.nn.BatchNorm1d(3), torch.nn.Linear(3, 4)
+
+    def forward(self, rows, lengths):
+        return self.linear(self.norm(rows))[:, None]
+
+
+@pytest.mark.parametrize("tuning", ["frozen", "lora"])
+@pytest.mark.parametrize("dropout", [True, False])
+def test_a_momentum_encoder_leaves_the_statistics_of_an_untrained_tower_unchanged(tuning, dropout):
+    """Its copies share them, and no save has them."""
+    model = TunedTower(NormalisedTower().eval(), torch.nn.Linear(4, 2), tuning, TowersConfig()).train()
+    rows, lengths = torch.randn(8, 3) + 5, torch.ones(8)
+    before = model.eval()(rows, lengths)
+    momentum_encoder(model.train(), dropout=dropout)(rows, lengths)
+    torch.testing.assert_close(model.eval()(rows, lengths), before, rtol=0, atol=0)
 
 
 @pytest.fixture(scope="module")
