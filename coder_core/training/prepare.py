@@ -45,7 +45,7 @@ class Inputs:
     text_space: TextSpace | None = None  # None: build it if the configuration needs one
     towers: RunTowers | None = None  # None if the configuration names none
     reviews: UsedReviews | None = None  # None: train without reviews
-    pretrained: bool = True  # start from BERT's weights and word vectors; False if a saved state replaces them
+    pretrained: bool = True  # load BERT's weights and word vectors; False if a saved state replaces them
     download: bool = True  # download missing BERT files; False if another person may have named the model
 
 

@@ -225,7 +225,7 @@ def load_halves(
     if text is not None and text.is_own:
         text_half = _own_text_half(text)
     elif text is not None:
-        is_same = image is not None and image.name == text.name
+        is_same = image is not None and (image.name, image.expected) == (text.name, text.expected)
         text_half = _text_half(text, loaded if loaded is not None and is_same else text.load(pictures=False))
     return image_half, text_half
 

@@ -150,6 +150,10 @@ def test_text_only_models_and_other_fingerprints_are_refused(clip, tmp_path):
     assert DualEncoder(str(clip), expected=fingerprint).about["fingerprint"] == fingerprint
     for values, fact in (({"expected": "0" * 64}, fingerprint[:12]), ({"prompt": "a photo"}, "--prompt")):
         assert fact in str(refusal(DualEncoder, str(clip), **values))
+    # one folder for both sides, when a run had another model for its texts
+    config = Config(towers=TowersConfig(image_tower=str(clip), text_tower=str(clip)))
+    noted = open_towers(config).document() | {"text": {"kind": "transformers", "fingerprint": "0" * 64}}
+    assert "--text-tower" in str(refusal(open_towers, config, noted, ("text",)))
     # a run that calls a user's function a model of transformers does not import it
     noted = {"image": {"kind": "transformers", "model": "os:getcwd", "fingerprint": "0"}}
     config = Config(towers=TowersConfig(image_tower="os:getcwd"))
