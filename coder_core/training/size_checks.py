@@ -29,10 +29,8 @@ def with_fitting_batch(config: Config, pairs: int, of_train: int) -> tuple[Confi
     """Cut a batch larger than the pairs of --train-part, if all of train could fill it, to a quarter of them, with a note."""
     if not pairs < config.training.batch_size <= of_train:
         return config, []
-    fitting = max(1, pairs // 4)
-    fact = (
-        f"is {config.training.batch_size}, but --train-part leaves {pairs} pairs, so batches have {fitting}"
-    )
+    fitting, asked = max(2, pairs // 4), config.training.batch_size  # a contrastive loss needs negatives
+    fact = f"is {asked}, but --train-part leaves {pairs} pairs, so batches have {fitting}"
     fault = Fault("--batch-size", fact, severity="note")
     return replaced(config, {"batch_size": fitting}), [fault]
 

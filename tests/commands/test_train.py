@@ -15,7 +15,7 @@ from coder_core.runs.load import load_model, read_config
 from coder_core.runs.saves import SaveStore
 from coder_core.runs.status import read_status
 from coder_core.train import main
-from coder_core.training.size_checks import with_fitting_warmup
+from coder_core.training.size_checks import with_fitting_batch, with_fitting_warmup
 from tests.support.pages import PAGES, open_page
 from tests.support.tiny_runs import changed, newest_state, write_tiny_data
 
@@ -44,6 +44,7 @@ def test_short_runs_shorten_a_presets_warmup_but_not_an_explicit_one(data, tmp_p
     for preset in ("coder-flickr8k", "flickr8k", "flickr8k-baseline", "demo"):
         config = PRESETS[preset].config
         assert with_fitting_warmup(config, 59 if preset == "demo" else 234) == (config, [])
+    assert with_fitting_batch(config, pairs=6, of_train=1000)[0].training.batch_size == 2
 
 
 def test_help_lists_every_preset_and_flag(capsys):
