@@ -119,8 +119,7 @@ class EventWriter:
         except ImportError as error:
             problem, fix = "needs the package tensorboard", "pip install tensorboard"
             raise InputError.at("--tensorboard", problem, fix=fix) from error
-        purge_step = resume_step + 1 if resume_step else None
-        self._writer = SummaryWriter(str(run / TENSORBOARD), purge_step=purge_step)
+        self._writer = SummaryWriter(str(run / TENSORBOARD), purge_step=resume_step + 1)
 
     def write(self, event: str, step: int, fields: Mapping[str, Any]) -> None:
         """Write every number in a line of the history."""

@@ -11,7 +11,7 @@ from coder_core.runs.load import best_save, load_model
 from coder_core.runs.status import read_status
 from coder_core.training.launch import continue_run, start_run
 from coder_core.training.prepare import prepare
-from coder_core.training.reporting import TENSORBOARD
+from coder_core.training.reporting import TENSORBOARD, EventWriter
 from tests.support import tiny_runs
 from tests.support.boosting import boosted
 from tests.support.interrupted import stop_during
@@ -126,15 +126,28 @@ def assert_stored(run, in_state, beside_best):
 
 def assert_events_are_the_history(run):
     """Assert that TensorBoard has every step once."""
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
-    recorded = EventAccumulator(str(run / TENSORBOARD), size_guidance={"scalars": 0})
-    recorded.Reload()
     for event, column in (("step", "losses.sigmoid"), ("step", "learning_rate"), ("epoch", "metrics.rsum")):
         table = read_frame(run, event)
-        points = recorded.Scalars(f"{event}/{column.replace('.', '/')}")
+        points = recorded(run, f"{event}/{column.replace('.', '/')}")
         assert [point.step for point in points] == table["step"].tolist()
         assert [point.value for point in points] == pytest.approx(table[column].tolist(), rel=1e-6)
+
+
+def recorded(run, name):
+    """Return TensorBoard's points of a scalar."""
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    events = EventAccumulator(str(run / TENSORBOARD), size_guidance={"scalars": 0})
+    events.Reload()
+    return events.Scalars(name)
+
+
+def test_tensorboard_hides_the_steps_of_a_run_killed_before_its_first_save(tmp_path):
+    for loss in (0.5, 0.25):
+        writer = EventWriter(tmp_path, resume_step=0)
+        writer.write("step", 10, {"loss": loss})
+        writer.close()
+    assert [point.value for point in recorded(tmp_path, "step/loss")] == [0.25]
 
 
 @pytest.mark.parametrize("case", ["bert"], indirect=True)
