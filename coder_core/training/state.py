@@ -52,7 +52,7 @@ class Position:
     best_step: int = 0  # step of that R@sum
     without_gain: int = 0  # evaluations since then
     reductions: int = 0  # drops of the learning rate by the plateau schedule
-    seconds: float = 0.0  # training time
+    seconds: float = 0.0  # training time, without evaluations and saves
     loss_sum: float = 0.0  # over the steps of the current epoch
 
 

@@ -115,17 +115,20 @@ class Trainer:
                 best = self.position.best_step // self.per_epoch
                 self.reporter.display.say(f"{spent} of epoch {best}, which is kept; training ends here")
                 return "finished"
+            started = time.monotonic()
             for batch in self.prepared.batches.stream(self.position.step, (epochs_done + 1) * self.per_epoch):
-                self._step(batch)
+                self._step(batch, started)
+                started = time.monotonic()
                 if parallel.any_process(stop.signal != 0, self.device):
                     return "stopped"
             self._save()
 
-    def _step(self, batch: Batch) -> None:
-        started = time.monotonic()
+    def _step(self, batch: Batch, started: float) -> None:
+        """Take a step, save if it is time, and report every tenth step. `started`: when the batch was asked for."""
         step, training = self.position.step, self.config.training
         batch = batch.to(self.device)
-        set_rate(self.state.optimizer, learning_rate(step, self.steps, training, self.position.reductions))
+        rate = learning_rate(step, self.steps, training, self.position.reductions)
+        set_rate(self.state.optimizer, rate)
         seed_step(training.seed, step, parallel.rank())
         for part in self.parts:
             if step % self.per_epoch == 0:
@@ -138,15 +141,16 @@ class Trainer:
         for part in self.parts:
             part.after_step(self.model, step)
         self.position.step += 1
+        self.position.loss_sum += float(
+            parallel.mean(losses.total)
+        )  # waits until a GPU has finished the step
         seconds = time.monotonic() - started
         self.position.seconds += seconds
-        self.position.loss_sum += float(parallel.mean(losses.total))
         if self.position.step % STEPS_BETWEEN_LINES == 0 or self.position.step % self.per_epoch == 0:
             reports = {name: value for part in self.parts for name, value in part.report().items()}
             per_second = training.batch_size / max(seconds, 1e-9)
-            lr = self.state.optimizer.param_groups[0]["lr"]
             parts = reports, self._facts(reports)
-            self.reporter.step(self.position, losses, norm, *parts, learning_rate=lr, rate=per_second)
+            self.reporter.step(self.position, losses, norm, *parts, learning_rate=rate, rate=per_second)
         if self.first and time.monotonic() - self.checkpoints.saved_at > training.save_every:
             self._save()
 

@@ -3,6 +3,7 @@
 import copy
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -16,6 +17,7 @@ from coder_core.objectives.memory import CoupledBank
 from coder_core.objectives.pairs import both_directions
 from coder_core.objectives.triplet import polynomial_hardest, triplet_hardest, triplet_sum
 from coder_core.ops import normalise
+from coder_core.runs.history import read_frame
 from coder_core.training.losses import concept_dcl, instance_dcl
 from coder_core.training.parts.make import LearnedScale, make_memory, make_parts
 from coder_core.training.prepare import prepare
@@ -233,5 +235,23 @@ def test_the_scale_and_the_bias_learn_without_weight_decay(data, tmp_path, loss)
     assert set(free) == names
     before = trainer.parts[0].report()
     assert before == {"logit_scale": pytest.approx(10), **({"logit_bias": -10} if loss == "sigmoid" else {})}
-    trainer._step(trainer.prepared.batches(0))
+    trainer._step(trainer.prepared.batches(0), 0.0)
     assert all(trainer.parts[0].report()[name] != value for name, value in before.items())
+
+
+def test_waiting_for_data_counts_as_training_time(data, tmp_path, monkeypatch):
+    config = tiny_config(data, epochs=1)
+    prepared, now = prepare(config), [0.0]
+    whole = prepared.batches.stream
+
+    def slow(start, stop):
+        for batch in whole(start, stop):
+            now[0] += 7
+            yield batch
+
+    monkeypatch.setattr(prepared.batches, "stream", slow)
+    monkeypatch.setattr("coder_core.training.trainer.time", SimpleNamespace(monotonic=lambda: now[0]))
+    trainer = Trainer(config, tmp_path, prepared, torch.device("cpu"), quiet())
+    assert trainer.run() == "finished"
+    assert trainer.position.seconds == 7 * 5
+    assert read_frame(tmp_path)["pairs_per_second"].tolist() == [round(8 / 7, 1)]

@@ -90,6 +90,7 @@ def flexible(towers_folder, tmp_path_factory):
     patches."""
     write_pictures_of_any_shape(towers_folder)
     tuning = {"image_tuning": "lora", "text_tuning": "lora", "learning_rate": 1e-2, "epochs": 2}
+    tuning |= {"image_rate": 0.5, "text_rate": 0.5}
     config = tower_config(towers_folder, "flexible", model="naflex", **tuning)
     return start_run(config, tmp_path_factory.mktemp("runs"), quiet())
 
@@ -104,6 +105,9 @@ def test_naflex_adapters_start_from_zero_shot_and_learn(flexible, tmp_path):
     np.testing.assert_allclose(start.texts, zero.text_embeddings, atol=1e-6)
     assert losses(flexible)[-1] < losses(flexible)[0]
     assert all(".lora_" in name for name in newest_state(flexible).tensors("model"))
+    assert {event["learning_rate"] for event in events(flexible, "step")} == {1e-2}, (
+        "not a tower's share of it"
+    )
 
 
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor:UserWarning")  # torch.compile reads all
