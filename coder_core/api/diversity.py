@@ -146,7 +146,7 @@ def entropy_over_split(s: Sides, temperature: float) -> Array:
 class Draw:
     """Random training batches that hold every anchor of a modality exactly once."""
 
-    # pair_image, pair_text: (Q,) the image and the caption of each anchor's pair
+    # pair_image, pair_text: (Q,) the image and the caption of each anchor's pair; any caption for an image without one
     pair_image: Array
     pair_text: Array
     batches: Array  # (K, B) anchors in each batch; the last one borrows from the first to be full
@@ -165,7 +165,7 @@ def draw_batches(part: SplitPart, settings: DiversitySettings) -> Draw | None:
     if settings.modality == "image":
         shuffled = rng.permutation(len(part.owner))
         owner, first = np.unique(part.owner[shuffled], return_index=True)
-        pair_text = np.zeros(len(part.images), dtype=np.int64)
+        pair_text = np.resize(shuffled, len(part.images))
         pair_text[owner] = shuffled[first]
         pair_image = np.arange(len(part.images))
     else:
@@ -206,22 +206,19 @@ def spread(part: SplitPart, settings: DiversitySettings) -> Array:
         known = None if part.scores is None else part.scores[np.ix_(images, texts)]
         scores = part.images[images] @ part.texts[texts].T if known is None else known
         scores = np.asarray(scores if settings.modality == "image" else scores.T, dtype=np.float64)
-        negatives = images[:, None] != images[None, :]
+        negatives = images[:, None] != part.owner[texts]
         spreads = masked_spread(scores, negatives, settings.function, settings.temperature)
         judged = draw.batch_of[batch] == number
         spread[batch[judged]] = spreads[judged]
     return spread
 
 
-def normalise(raw: Array, batch_of: Array | None = None) -> Array:
-    """Divide by the largest raw value: over all anchors, or within each batch. Range (0.5, 1]."""
+def normalise(raw: Array, draw: Draw | None = None) -> Array:
+    """Divide by the largest raw value: over all anchors, or over those of each anchor's batch. Range (0.5, 1]. Anchors
+    that the last batch borrows count with the spread in their own batch."""
     if not len(raw):
         return raw
-    if batch_of is None:
-        return normalise_by_largest(raw)
-    largest = np.zeros(batch_of.max() + 1)
-    np.maximum.at(largest, batch_of, raw)
-    return normalise_by_largest(raw, largest[batch_of])
+    return normalise_by_largest(raw, None if draw is None else raw[draw.batches].max(1)[draw.batch_of])
 
 
 def shares(exponents: Array) -> Array:
@@ -283,8 +280,8 @@ def open_anchor(
 ) -> Anchor:
     """Compute an anchor's negatives, its diversity and the weights of the negatives.
 
-    An anchor outside the sample is compared with the sample's candidates, and its diversity is relative to the largest
-    one of the sample (at most 1).
+    An anchor outside the sample is compared with the sample's candidates, in batches with the first batch, and its
+    diversity is relative to the largest one there (at most 1).
 
     `split`: all anchors and candidates. `number`: the anchor's row among them. `part`: the split or a sample of it.
     `settings`, `spreads`: its diversities."""
@@ -292,7 +289,8 @@ def open_anchor(
     position = int(matches[0]) if len(matches) else -1
     draw = draw_batches(part, settings)
     own = split.candidate_images == split.anchor_images[number]
-    candidates = _candidates(part, settings, position, draw)  # an image may be among them more than once
+    batch = None if draw is None else draw.batches[draw.batch_of[position] if position >= 0 else 0]
+    candidates = _candidates(part, settings, draw, batch)  # an image may be among them more than once
     candidates = candidates[~own[candidates]]
     similarities = split.row(number, candidates)
     if position >= 0:
@@ -302,8 +300,8 @@ def open_anchor(
         measured = masked_spread(similarities[None], negatives, settings.function, settings.temperature)
         spread = float(measured[0])
     raw = float(squash(np.array([spread]), loss.epsilon)[0])
-    compared = spreads if draw is None else spreads[draw.batch_of == draw.batch_of[max(position, 0)]]
-    diversity = min(raw / float(squash(compared, loss.epsilon).max()), 1.0)
+    largest = float((spreads if batch is None else spreads[batch]).max())
+    diversity = min(raw / float(squash(np.array([largest]), loss.epsilon)[0]), 1.0)
     effective = loss.temperature * diversity
     return Anchor(
         modality=settings.modality,
@@ -321,11 +319,11 @@ def open_anchor(
     )
 
 
-def _candidates(part: SplitPart, settings: DiversitySettings, position: int, draw: Draw | None) -> Array:
-    """Return the split rows of candidates, own ones included, of the anchor at a position of the part. For position −1,
-    an anchor outside the sample, batches are represented by the first."""
+def _candidates(
+    part: SplitPart, settings: DiversitySettings, draw: Draw | None, batch: Array | None
+) -> Array:
+    """Return the split rows of an anchor's candidates, own ones included; `batch`: the pairs of its batch, or None."""
     rows = part.rows("text" if settings.modality == "image" else "image")
     if draw is not None:
-        pairs = draw.batches[draw.batch_of[position] if position >= 0 else 0]
-        return rows[(draw.pair_text if settings.modality == "image" else draw.pair_image)[pairs]]
+        return rows[(draw.pair_text if settings.modality == "image" else draw.pair_image)[batch]]
     return rows[draw_bank(part, settings)] if settings.candidates == "bank" else rows

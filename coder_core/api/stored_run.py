@@ -265,7 +265,7 @@ class StoredRun:
             "image": rows if fields.modality == "image" else part.image_rows[part.owner],
             "spread": spreads,
             "raw": raw,
-            "diversity": diversity.normalise(raw, draw.batch_of if draw else None),
+            "diversity": diversity.normalise(raw, draw),
             "rank": np.where(ranks < 0, np.nan, ranks + 1.0),
         }
         return pd.DataFrame(columns)

@@ -16,11 +16,11 @@ CANDIDATES = ("split", "batch", "bank")
 both_modalities = pytest.mark.parametrize("modality", ["image", "text"])
 
 
-def uneven(images=23, seed=3):
-    """Return embeddings of images with one to six captions each, in random order."""
+def uneven(images=23, seed=3, fewest=1):
+    """Return embeddings of images with `fewest` to six captions each, in random order."""
     v, w, _ = synthetic(images, noise=1.0, seed=seed)
     rng = np.random.default_rng(seed)
-    owner = np.concatenate([np.full(rng.integers(1, 7), image) for image in range(images)])
+    owner = np.concatenate([np.full(rng.integers(fewest, 7), image) for image in range(images)])
     return v, w[: len(owner)], rng.permutation(owner)
 
 
@@ -47,26 +47,30 @@ def test_spread_over_a_split_matches_the_objective(modality, tile, monkeypatch):
 @both_modalities
 @pytest.mark.parametrize("size", [2, 7, 128])
 def test_spread_in_batches_uses_only_negatives_of_the_batch(modality, size):
-    v, w, owner = uneven()
-    part = whole_split(v, w, owner)
+    """Images without captions are anchors too, with any caption as their partner."""
+    v, w, owner = uneven(fewest=0)
+    part, captioned = whole_split(v, w, owner), np.isin(np.arange(23), owner)
     settings = maths.DiversitySettings(modality, candidates="batch", batch_size=size, seed=5)
     draw = maths.draw_batches(part, settings)
     spread = maths.spread(part, settings)
-    assert (owner[draw.pair_text] == draw.pair_image).all()
+    assert ((owner[draw.pair_text] == draw.pair_image) == captioned[draw.pair_image]).all()
+    assert captioned.sum() < 23
     anchors, candidates = (v, w[draw.pair_text]) if modality == "image" else (w, v[draw.pair_image])
+    raw = squash(spread, 0.1)
+    normalised = maths.normalise(raw, draw)
     for anchor in range(len(spread)):
         pairs = draw.batches[draw.batch_of[anchor]]
         assert anchor in pairs
-        values = (candidates[pairs] @ anchors[anchor])[draw.pair_image[pairs] != draw.pair_image[anchor]]
+        values = (candidates[pairs] @ anchors[anchor])[
+            owner[draw.pair_text[pairs]] != draw.pair_image[anchor]
+        ]
         assert spread[anchor] == pytest.approx(values.std() if len(values) else 0.0, abs=1e-6)
+        assert normalised[anchor] == raw[anchor] / raw[pairs].max()
     np.testing.assert_array_equal(draw.batches, maths.draw_batches(part, settings).batches)
     assert not np.array_equal(draw.batches, maths.draw_batches(part, replace(settings, seed=2)).batches)
     assert {len(set(batch.tolist())) for batch in draw.batches} == {min(size, len(spread))}  # all are full
     with pytest.raises(ValueError, match="at least 2"):
         maths.draw_batches(part, replace(settings, batch_size=1))
-    normalised = maths.normalise(squash(spread, 0.1), draw.batch_of)
-    for batch in range(len(draw.batches)):
-        assert normalised[draw.batch_of == batch].max() == 1.0
 
 
 def test_zero_spread_gives_the_smallest_diversity_and_weights_are_gradients():
@@ -162,6 +166,10 @@ def test_an_anchor_outside_the_sample_is_compared_with_the_sample(run, candidate
     settings = {"candidates": candidates, "function": function, **sizes}
     anchor = run.anchor(number, split="dev", sample=sample, **settings)
     assert np.isin(anchor.candidates, sample.images).all()
+    table = run.diversity("dev", sample=sample, **settings)
+    draw = maths.draw_batches(run.part("dev", sample), maths.DiversitySettings(**settings))
+    largest = (table["raw"] if draw is None else table["raw"][draw.batches[0]]).max()
+    assert anchor.diversity == pytest.approx(min(anchor.raw / largest, 1))
     if function == "std":
         assert anchor.spread == pytest.approx(anchor.similarities.std(), abs=1e-6)
     else:
