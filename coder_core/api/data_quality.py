@@ -162,8 +162,10 @@ def small_losses(run: Run) -> pd.DataFrame:
     part = run.compared(TRAIN)
     owner, loss = part.owner, np.zeros(len(part.owner))
     order = np.random.default_rng(0).permutation(len(owner))
-    for rows in np.split(order, range(PAIRS, len(order), PAIRS)):
-        scores = np.asarray(part.images[owner[rows]] @ part.texts[rows].T, np.float64) / SHARPNESS
+    last = max(len(order) - PAIRS, 0)  # the last batch is full too
+    for start in [*range(0, last, PAIRS), last]:
+        rows = order[start : start + PAIRS]
+        scores = part.similarities(owner[rows], rows).astype(np.float64) / SHARPNESS
         own = scores.diagonal().copy()
         scores[(owner[rows][:, None] == owner[rows]) & ~np.eye(len(rows), dtype=bool)] = -np.inf
         loss[rows] = sum(np.logaddexp.reduce(scores, axis) for axis in (0, 1)) / 2 - own

@@ -203,9 +203,8 @@ def spread(part: SplitPart, settings: DiversitySettings) -> Array:
     spread = np.zeros(len(draw.pair_image))
     for number, batch in enumerate(draw.batches):
         images, texts = draw.pair_image[batch], draw.pair_text[batch]
-        known = None if part.scores is None else part.scores[np.ix_(images, texts)]
-        scores = part.images[images] @ part.texts[texts].T if known is None else known
-        scores = np.asarray(scores if settings.modality == "image" else scores.T, dtype=np.float64)
+        scores = part.similarities(images, texts).astype(np.float64)
+        scores = scores if settings.modality == "image" else scores.T
         negatives = images[:, None] != part.owner[texts]
         spreads = masked_spread(scores, negatives, settings.function, settings.temperature)
         judged = draw.batch_of[batch] == number

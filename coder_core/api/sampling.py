@@ -54,6 +54,12 @@ class SplitPart:
         scores = None if self.scores is None else self.scores.T
         return Sides(self.texts, self.images, self.owner, numbers, scores)
 
+    def similarities(self, images: Array, texts: Array) -> Array:
+        """Return (k, l) similarities of some images and captions, given as positions in the part."""
+        if self.scores is not None:
+            return np.asarray(self.scores[np.ix_(images, texts)])
+        return np.asarray(self.images[images] @ self.texts[texts].T)
+
     def rows(self, modality: Modality) -> Array:
         """Return the rows in the split of the images or of the captions."""
         return self.image_rows if modality == "image" else self.text_rows

@@ -126,11 +126,15 @@ class StoredRun:
         self.embeddings(split)
         return self.compared(split, sample)
 
+    def ranked(self, split: str) -> SplitPart:
+        """Return all images and captions with the scores by which the run ranks."""
+        if self.scores(split) is not None:
+            return self.compared(split)
+        return sampling.whole_split(*self.scoring(split), self.image_of_text(split))
+
     def sides(self, split: str, modality: Modality) -> Sides:
         """Return all anchors, of `modality`, and candidates, with the scores by which the run ranks."""
-        if self.scores(split) is not None:
-            return self.compared(split).sides(modality)
-        return sampling.whole_split(*self.scoring(split), self.image_of_text(split)).sides(modality)
+        return self.ranked(split).sides(modality)
 
     def count(self, split: str, modality: Modality) -> int:
         """Return the number of images or captions in a split."""
@@ -212,12 +216,7 @@ class StoredRun:
 
     def similarity(self, images: Sequence[int] | Array, texts: Sequence[int] | Array, *, split: str) -> Array:
         """Return (k, l) scores of some images and captions: cosines, with a concept branch mixed by β."""
-        rows, columns = np.asarray(images), np.asarray(texts)
-        scores = self.scores(split)
-        if scores is not None:
-            return np.asarray(scores[np.ix_(rows, columns)])
-        v, w = self.scoring(split)
-        return np.asarray(v[rows] @ w[columns].T)
+        return self.ranked(split).similarities(np.asarray(images), np.asarray(texts))
 
     def sample(self, split: str, **limits: int) -> Sample | None:
         """Draw a sample of a split too large to compute whole; None for a smaller one. `limits` as in `draw_sample`."""
