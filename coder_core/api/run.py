@@ -31,11 +31,12 @@ class Run(StoredRun):
         self._region_towers: dict[str, Any] = {}
 
     def search(
-        self, query: str | int | Array, *, split: str, modality: Modality = "text", top: int = 10
+        self, query: str | int | np.integer | Array, *, split: str, modality: Modality = "text", top: int = 10
     ) -> pd.DataFrame:
-        """Find the best candidates of the other modality, best first. Return place (from 1), candidate, score, match
-        (False for a query outside the split, whose matches are unknown). InputError: a number that is not in the split;
-        a text of more than 500 characters, or without a word that the run knows; a text for a run that cannot embed it.
+        """Find the best candidates of the other modality, best first; among equal scores matches come last, as in `ranks`.
+        Return place (from 1), candidate, score, match (False for a query outside the split, whose matches are unknown).
+        InputError: a number that is not in the split; a text of more than 500 characters, or without a word that the
+        run knows; a text for a run that cannot embed it.
 
         Args:
             query: a free text or a saved query (both search images), the number of a sample of `modality`, or one row
@@ -44,17 +45,17 @@ class Run(StoredRun):
         if isinstance(query, str):
             scores = self._score_text(query, split)
             match = np.zeros(len(scores), dtype=bool)
-        elif isinstance(query, int):
+        elif isinstance(query, int | np.integer):
             s = self.sides(split, modality)
-            check_number(query, len(s.anchors), modality)
-            scores, match = s.row(query), s.candidate_images == s.anchor_images[query]
+            check_number(int(query), len(s.anchors), modality)
+            scores, match = s.row(int(query)), s.candidate_images == s.anchor_images[query]
         else:
             v, w = self.scoring(split)
             scores = (v if modality == "text" else w) @ query
             match = np.zeros(len(scores), dtype=bool)
         top = min(top, len(scores))
-        best = np.argpartition(-scores, top - 1)[:top]
-        best = best[np.argsort(-scores[best], kind="stable")]
+        best = np.flatnonzero(scores >= np.partition(scores, -top)[-top])
+        best = best[np.lexsort((match[best], -scores[best]))[:top]]
         frame = pd.DataFrame({"place": np.arange(1, top + 1), "candidate": best})
         return frame.assign(score=scores[best], match=match[best])
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from coder_core.api import InputError, RunSummary, listing
+from coder_core.api import InputError, RunSummary, listing, open_run
 from coder_core.api.retrieval import comparison
 from coder_core.runs.status import read_status
-from tests.support.run_folders import damage, write_run
+from tests.support.run_folders import damage, unit, write_embeddings, write_run
 
 EVIL = "![x](&#47;&#47;evil.example)"
 
@@ -74,7 +74,19 @@ def test_search_matches_the_full_score_matrix(run):
     assert results["match"].sum() == 5
     np.testing.assert_array_equal(results["candidate"], np.argsort(-scores[:, 3]))
     with pytest.raises(InputError, match="0 to 149"):
-        run.search(150, split="dev")
+        run.search(np.int64(150), split="dev")
+
+
+def test_equal_images_rank_above_the_match_in_searches_too(tmp_path):
+    v = unit(np.random.default_rng(0).normal(size=(40, 8)))
+    v[[1, 20]] = v[0]
+    folder = write_run(tmp_path, "equal", images=1, pictures=False)
+    write_embeddings(folder, v, v, np.arange(40))
+    run = open_run(folder)
+    for caption in (0, 1, 20):
+        results = run.search(caption, split="dev", top=3)
+        assert results["match"].tolist() == [False, False, True]
+        assert run.ranks("dev")["t2i"][caption] == 2
 
 
 def test_outcomes_by_hand_and_only_differing_settings_are_listed(root):
