@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from coder_core.api import Loss, Run, compare, joint_space, margins, occurrences, open_run, similarity
+from coder_core.api.retrieval import found_by
 from coder_core.files.sealed import write_sealed
 from tests.support.precomp_folders import assert_refused
 from tests.support.run_folders import unit, write_embeddings
@@ -46,7 +47,11 @@ def test_scored_and_embedded_runs_agree_and_embedding_questions_are_refused(runs
     assert set(compare(scored, plain, "dev")["outcome"]) <= {"both right", "both wrong"}
     for direction in ("i2t", "t2i"):
         close(*(margins(run, "dev", direction) for run in runs))
-        assert occurrences(scored, "dev", direction).equals(occurrences(plain, "dev", direction))
+        counts = occurrences(scored, "dev", direction)
+        assert counts.equals(occurrences(plain, "dev", direction))
+        assert counts["count"].sum() == 10 * (48 if direction == "t2i" else 23)  # image 5 is not a query
+        found = [found_by(plain, "dev", direction, row) for row in range(len(counts))]
+        assert [len(queries) for queries in found] == counts["count"].tolist()
     for modality in ("image", "text"):
         for query in (0, 7):
             close(*(run.search(query, split="dev", modality=modality, top=5) for run in runs))

@@ -51,8 +51,8 @@ def occurrences(
     sample: Sample | None = None,
     queries: Array | None = None,
 ) -> pd.DataFrame:
-    """Count N_k of every candidate, the number of queries that have it among their first k results. Return one row per
-    candidate: candidate, count, right (queries it belongs to), wrong.
+    """Count N_k of every candidate, the number of queries that have it among their first k results; an image without
+    captions is not a query. Return one row per candidate: candidate, count, right (queries it belongs to), wrong.
 
     Args:
         k: at most the ten results per query that the analysis keeps.
@@ -61,10 +61,11 @@ def occurrences(
     """
     best = run.best(split, direction)[:, :k]
     candidates = run.count(split, "image" if direction == "t2i" else "text")
-    query, rows = np.arange(len(best)), np.arange(candidates)
+    query, rows = np.flatnonzero(run.ranks(split)[direction] >= 0), np.arange(candidates)
     if sample is not None:
-        query, rows = sample.queries(direction), sample.images if direction == "t2i" else sample.texts
-    query = query if queries is None else query[np.isin(query, queries)]
+        query = np.intersect1d(query, sample.queries(direction))
+        rows = sample.images if direction == "t2i" else sample.texts
+    query = query if queries is None else np.intersect1d(query, queries)
     best = best[query]
     match = run.matches(split, direction, query[:, None], best)
     count = np.bincount(best.ravel(), minlength=candidates)[rows]
@@ -86,7 +87,8 @@ def hubness(counts: Array, k: int) -> Hubness:
 def found_by(run: Run, split: str, direction: Direction, candidate: int, *, k: int = 10) -> pd.DataFrame:
     """List the queries that have a candidate among their first k results. Return one row per query, best place first:
     query, place (from 1), match (True if it belongs to the query)."""
-    query, position = np.nonzero(run.best(split, direction)[:, :k] == candidate)
+    asks = run.ranks(split)[direction] >= 0
+    query, position = np.nonzero((run.best(split, direction)[:, :k] == candidate) & asks[:, None])
     match = run.matches(split, direction, query, candidate)
     frame = pd.DataFrame({"query": query, "place": position + 1, "match": match})
     return frame.sort_values(["place", "query"], kind="stable", ignore_index=True)
