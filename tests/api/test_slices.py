@@ -13,7 +13,7 @@ from tests.support.concept_runs import write_concept_run
 from tests.support.precomp_folders import refusal
 from tests.support.run_folders import write_run
 
-CAPTIONS = ["A dog.", "two Dogs on a red mat", "no cat", "a hotdog with 3 red and blue stripes"]
+CAPTIONS = ["A dog.", "two Dogs on a red mat", "no cat, ein Fuß", "a hotdog with 3 red and blue stripes"]
 TOKENS = [set(tokenise(caption)) for caption in CAPTIONS]
 WORDS = {word: np.flatnonzero([word in tokens for tokens in TOKENS]) for word in set.union(*TOKENS)}
 COLUMNS = slices.Columns(
@@ -31,7 +31,7 @@ def test_expressions_and_words_select_captions_and_a_singular_suggests_its_colum
     expressions = {
         (0,): ['"dog" in words'],
         (1,): ["2 < length <= 6", "length != 2 and colours == 1", 'concept != "dog" and colours'],
-        (2,): ['"dog" not in caption'],
+        (2,): ['"dog" not in caption', '"Fuß" in words'],
         (3,): ['"wolf" in words or length == 8', "'3' in words"],
         (0, 2): ["not colours"],
         (0, 3): ['concept == "Dog"'],

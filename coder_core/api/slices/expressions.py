@@ -141,9 +141,9 @@ def holding(text: str, name: str, columns: Columns) -> np.ndarray:
 
 
 def _rows_of(rows: Mapping[str, np.ndarray], member: str, count: int) -> np.ndarray:
-    """Return (count,) bool: the rows of one member, in any case."""
+    """Return (count,) bool: the rows of one member, in any case. Members are casefolded or, as words, in lower case."""
     mask = np.zeros(count, dtype=bool)
-    mask[rows.get(member.casefold(), [])] = True
+    mask[rows.get(member.casefold(), rows.get(member.lower(), []))] = True
     return mask
 
 
