@@ -8,6 +8,7 @@ from coder_core.api.run import Run
 from coder_core.api.sampling import SCORES_AT_MOST, Sample
 from coder_core.api.sides import BOTH, Array, first_captions
 from coder_core.api.stored_run import StoredResult, read_stored
+from coder_core.data.words import tokenise
 from coder_core.evaluation import separation as pairs_apart
 from coder_core.evaluation.separation import Distributions, Separation
 from coder_core.evaluation.sources import EmbeddingPair
@@ -87,7 +88,7 @@ def samples(run: Run, split: str, *, sample: Sample | None = None) -> pd.DataFra
     ranks = run.ranks(split)
     rank = np.concatenate([ranks["i2t"][part.image_rows], ranks["t2i"][part.text_rows]]) + 1.0
     tables = [occurrences(run, split, direction, sample=sample) for direction in ("t2i", "i2t")]
-    lengths = np.array([caption.count(" ") + 1.0 for caption in captions])
+    lengths = np.array([float(len(tokenise(caption))) for caption in captions])
     columns = {
         "modality": np.repeat(np.array(["image", "caption"], dtype=object), [n, m]),
         "number": np.concatenate([part.image_rows, part.text_rows]),

@@ -105,7 +105,9 @@ def test_marking_concepts_are_ranked_by_attention_gain(run, both, offline):
 
 @pytest.fixture(scope="module")
 def a(tmp_path_factory):
-    return open_run(write_run(tmp_path_factory.mktemp("geometry"), "a", images=14, pictures=False))
+    captions = [f"scene {i},  told in way {k} ." for i in range(14) for k in range(5)]
+    root = tmp_path_factory.mktemp("geometry")
+    return open_run(write_run(root, "a", images=14, pictures=False, captions=captions))
 
 
 def test_modality_gap_score_counts_and_sample_table_match_direct_computation(a):
@@ -125,13 +127,14 @@ def test_modality_gap_score_counts_and_sample_table_match_direct_computation(a):
     np.testing.assert_array_equal(table["rank"][14:], a.ranks("dev")["t2i"] + 1)
     # every caption lists ten images, and every image ten captions
     assert [table["hubness"][:14].sum(), table["hubness"][14:].sum()] == [70 * 10, 14 * 10]
-    assert table["text"][0] == "scene 0, told in way 0"
+    assert (table["text"][0], set(table["words"])) == ("scene 0,  told in way 0 .", {6})
     diversity = a.diversity("dev", epsilon=a.loss.epsilon)["diversity"]
     np.testing.assert_array_equal(table["diversity"][14:], diversity)
 
 
 def test_a_stored_map_is_missing_then_present_then_damaged(a):
-    b = open_run(write_run(a.path.parent, "b", images=14, noise=2.0, pictures=False))
+    same = {"images": 14, "captions": a.captions("dev"), "pictures": False}
+    b = open_run(write_run(a.path.parent, "b", noise=2.0, **same))
     settings = LayoutSettings("pca")
     assert stored_layout(b, "dev", settings, a).state == "missing"
     folder = make_layouts([a.path, b.path], "dev", settings)[1][0]
