@@ -68,6 +68,13 @@ def test_the_report_is_one_file_with_all_changes(folders, tmp_path, capsys, comp
     assert "exists" in complaint(main, arguments, status=2)
 
 
+def test_the_ambiguity_of_captions_is_that_of_the_runs_epsilon(folders):
+    run = open_run(folders[0])
+    run.config["objective"]["epsilon"] = 0.4
+    [section] = [section for section in gather([run], "dev").sections if section.heading == "Ambiguity"]
+    assert dict(section.blocks)["histogram"][1] == run.diversity("dev", epsilon=0.4)["diversity"].min()
+
+
 def test_the_gain_in_words_matches_the_bootstrap(folders):
     first, second = map(open_run, folders)
     ranks = [run.ranks("dev") for run in (first, second)]

@@ -262,7 +262,7 @@ def _clusters(run: Run, split: str) -> list[Section]:
 def _ambiguity(run: Run, split: str) -> list[Section]:
     if run.sample(split) is not None:
         return []
-    diversity = run.diversity(split)
+    diversity = run.diversity(split, epsilon=run.loss.epsilon)
     values = diversity["diversity"].to_numpy()
     low = float(values.min())
     counts = np.histogram(values, 20, (low, max(values.max(), low + 1e-9)))[0].tolist()
