@@ -135,7 +135,8 @@ def reviewed_recall(
                 row |= {f"labels_{name}": by_label, f"reviewed_{name}": by_review}
             for k in RANKS:
                 change = changes[f"{direction}_r{k}"]
-                row |= {f"low_{k}": change.low, f"high_{k}": change.high}
+                low, high = (change.low, change.high) if count else (np.nan, np.nan)
+                row |= {f"low_{k}": low, f"high_{k}": high}
             rows.append(row)
     return pd.DataFrame(rows).sort_values("direction", kind="stable", ignore_index=True)
 

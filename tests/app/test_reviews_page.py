@@ -144,6 +144,8 @@ def test_recall_by_verdicts_follows_the_slice(missed, file, root, opened):
     right, hits = (run.ranks("dev")["t2i"][captions] < 1), recall_of(captions).loc[("t2i", "all")]
     expected = (100 * right.mean(), 100 * (right | (captions == missed)).mean())
     assert (hits["labels_1"], hits["reviewed_1"]) == pytest.approx(expected)
+    none = recall_of(run.captions_of("dev", 3)[:1]).loc[("t2i", "all")]  # the caption judged wrong
+    assert none[["count", "labels_1", "low_1", "high_1"]].fillna(-1).tolist() == [0, -1, -1, -1]
 
 
 def test_samples_can_be_judged_on_other_pages(file, root, opened):
