@@ -141,9 +141,7 @@ class Trainer:
         for part in self.parts:
             part.after_step(self.model, step)
         self.position.step += 1
-        self.position.loss_sum += float(
-            parallel.mean(losses.total)
-        )  # waits until a GPU has finished the step
+        self.position.loss_sum += float(parallel.mean(losses.total))  # waits for a GPU
         seconds = time.monotonic() - started
         self.position.seconds += seconds
         if self.position.step % STEPS_BETWEEN_LINES == 0 or self.position.step % self.per_epoch == 0:

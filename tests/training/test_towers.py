@@ -105,9 +105,7 @@ def test_naflex_adapters_start_from_zero_shot_and_learn(flexible, tmp_path):
     np.testing.assert_allclose(start.texts, zero.text_embeddings, atol=1e-6)
     assert losses(flexible)[-1] < losses(flexible)[0]
     assert all(".lora_" in name for name in newest_state(flexible).tensors("model"))
-    assert {event["learning_rate"] for event in events(flexible, "step")} == {1e-2}, (
-        "not a tower's share of it"
-    )
+    assert {event["learning_rate"] for event in events(flexible, "step")} == {1e-2}  # not a tower's share
 
 
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor:UserWarning")  # torch.compile reads all
