@@ -132,8 +132,9 @@ def reviews_of_run(folder: Path, stored: Config, config: Config, about: dict[str
 def apply_reviews(train: Split, reviews: UsedReviews | None, settings: DataConfig) -> ReviewedTrain:
     """Leave out, weight and add pairs by the settings `wrong_weight`, `vague_weight`, … and `also_matches`.
 
-    A pair of weight 0 is left out, also as a negative. An added pair is a caption that also matches another image. If
-    the caption still belongs to its own image too, captions of either image are not negatives of the other image.
+    A pair of weight 0 is left out, also as a negative. An added pair is a caption that also matches another image; it has
+    weight 1, or the caption's if it is vague or a duplicate. If the caption still belongs to its own image too, captions
+    of either image are not negatives of the other image.
     """
     if reviews is None:
         return ReviewedTrain(train)
@@ -164,8 +165,12 @@ def apply_reviews(train: Split, reviews: UsedReviews | None, settings: DataConfi
         return ReviewedTrain(train, weights if (weights != 1).any() else None, None, faults)
     rows = np.concatenate([retained, matches[:, 0]])
     split = train.of_texts(rows, np.concatenate([train.image_of_text[retained], matches[:, 1]]))
-    of_matches = weights[matches[:, 0]]  # 0 for a wrong caption: not the added pair's weight
-    used = np.concatenate([weights[retained], np.where(of_matches > 0, of_matches, 1)])
+    of_matches = weights[matches[:, 0]]
+    # A doubt about a caption's own pair does not concern an added one; a vague caption is vague for every image.
+    inherits = (
+        (of_matches > 0) & (judged.labels != "wrong-caption")[matches[:, 0]] & ~confident[matches[:, 0]]
+    )
+    used = np.concatenate([weights[retained], np.where(inherits, of_matches, 1)])
     of_both = matches[of_matches > 0]  # captions that belong to both images
     groups = _groups(train, of_both) if len(of_both) else None
     return ReviewedTrain(split, used if (used != 1).any() else None, groups, faults)

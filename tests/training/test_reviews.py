@@ -80,6 +80,17 @@ def test_reviews_drop_weight_and_add_pairs_and_shared_captions_are_not_negatives
     assert {int(image) for image, _ in pairs} >= {3, 9}
 
 
+def test_doubts_about_a_captions_own_pair_do_not_lower_an_added_ones_weight(train, data, reviews):
+    config = reviewed(data, reviews, wrong_weight=0.25)
+    used = named_reviews(config)
+    [weighed] = judge(train, (6, 3, "none"))
+    assert apply_reviews(train, used, config.data).weights[-2:].tolist() == [1, 1]
+    result = apply_reviews(train, replace(used, weights={weighed: "0.75"}), config.data)
+    assert result.weights[[0, 4, 6, -2, -1]].tolist() == [0.25, 0.5, 0.75, 1, 1]
+    vague = replace(used, verdicts=used.verdicts | {weighed: "too-vague"})
+    assert apply_reviews(train, vague, config.data).weights[[6, -1]].tolist() == [0.5, 0.5]
+
+
 def test_every_use_of_reviews_can_be_switched_off(train, data, reviews):
     off = reviewed(data, reviews, wrong_weight=1.0, vague_weight=1.0, also_matches=False)
     result = apply_reviews(train, named_reviews(off), off.data)
