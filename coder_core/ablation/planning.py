@@ -10,7 +10,14 @@ from typing import Any, Literal
 from coder_core.ablation.rows import AblationTable, Change, Row, Times, changed, value_of
 from coder_core.config.checks import problems
 from coder_core.config.presets import PRESETS, tuned_for
-from coder_core.config.schema import MAY_CHANGE, Config, changed_flags, differences, named_settings
+from coder_core.config.schema import (
+    MAY_CHANGE,
+    Config,
+    changed_flags,
+    differences,
+    find_setting,
+    named_settings,
+)
 from coder_core.console.faults import Fault, InputError, stop_on_errors
 from coder_core.console.processes import module_command
 from coder_core.runs.analysis.read import open_analysis
@@ -50,7 +57,8 @@ def plan(
 ) -> list[PlannedRun]:
     """Plan all runs of the rows, seed by seed, so that every row has a result early. InputError: a row cannot be built
     from the preset, has impossible values, has a run below `root` with other values, or reads a run that is neither
-    planned nor finished; or an override has no effect because every row sets that flag."""
+    planned nor finished; an override has no effect because every row sets that flag; or the finished runs of the table
+    have other settings than the planned ones."""
     rows = list(rows)
     stop_on_errors(_without_effect(rows, overrides))
     runs = list[PlannedRun]()
@@ -63,7 +71,53 @@ def plan(
     for run in runs:
         check_same_values(run.folder, run.config)
     stop_on_errors(_missing(runs))
+    names = [row.name for row in table.rows]
+    configs = {name: configs_of(finished_runs(name, root).values()) for name in names}
+    for run in runs:
+        configs[run.row.name][run.folder] = run.config
+    check_comparable(table, configs)
     return runs
+
+
+def finished_runs(row: str, root: Path) -> dict[int, Path]:
+    """Return the finished runs of a row below `root`, whatever their seed: seed → folder."""
+    seeds = {folder.name.removeprefix(f"{row}-s"): folder for folder in root.glob(f"{row}-s*")}
+    return {
+        int(seed): folder
+        for seed, folder in sorted(seeds.items(), key=lambda item: (len(item[0]), item[0]))
+        if seed.isdecimal() and state_of(folder) == "finished"
+    }
+
+
+def configs_of(folders: Iterable[Path]) -> dict[Path, Config]:
+    """Read the configurations of runs."""
+    return {folder: read_config(folder)[0] for folder in folders}
+
+
+def check_comparable(table: AblationTable, configs: Mapping[str, Mapping[Path, Config]]) -> None:
+    """Refuse (InputError) runs of one row that differ in more than the seed, and rows that differ in a setting that
+    neither a row nor the preset of a row's loss changes. `configs`: row → run folder → configuration."""
+    may_differ = MAY_CHANGE | {"training.seed"}
+    changes = filter(None, (find_setting(flag) for row in table.rows for flag in row.changes))
+    of_rows = may_differ.union(f"{setting.section}.{setting.key}" for setting in changes)
+    losses = {str(row.changes["loss"]) for row in table.rows if "loss" in row.changes}
+    from_presets = [
+        of_rows.union(*(differences(preset.config, PRESETS[tuned_for(name, loss)].config) for loss in losses))
+        for name, preset in PRESETS.items()
+    ]
+    rows = [list(of_row.items()) for of_row in configs.values() if of_row]
+    pairs = [(of_row[0], run, [may_differ]) for of_row in rows for run in of_row[1:]]
+    pairs += [(rows[0][0], of_row[0], from_presets) for of_row in rows[1:]]
+    for (first, before), (second, after), allowed in pairs:
+        values = differences(before, after)
+        if after.towers.projection == "none":
+            values.pop("model.dimension", None)  # set by the towers once a run begins
+        unlike = min((values.keys() - keys for keys in allowed), key=len)
+        if unlike:
+            texts = [f"{key} {values[key][0]!r} and {values[key][1]!r}" for key in sorted(unlike)]
+            fact = f"has other settings than {first}, in the same table: {', '.join(texts)}"
+            fix = "give runs with other values another --root, or remove one and repeat its row"
+            raise InputError.at(second, fact, fix=fix)
 
 
 def _without_effect(rows: Sequence[Row], overrides: Mapping[str, Any]) -> list[Fault]:

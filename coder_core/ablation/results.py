@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from coder_core.ablation.cleaning import Cleaned, read_cleaning
-from coder_core.ablation.planning import run_name, state_of
+from coder_core.ablation.planning import check_comparable, configs_of, finished_runs, is_evaluated
 from coder_core.ablation.rows import AblationTable, Recalls, Row
 from coder_core.console.faults import InputError
 from coder_core.evaluation.bootstrap import Difference, Hits, count_hits, difference
 from coder_core.evaluation.recall import CHOSEN_HALF, OTHER_HALF
 from coder_core.runs.analysis.read import open_analysis
-from coder_core.runs.analysis.tables import list_splits
 from coder_core.runs.load import best_save
 from coder_core.runs.status import read_status
 
@@ -68,12 +67,13 @@ def reported_sum(recalls: Recalls | None) -> float | None:
 
 def collect(table: AblationTable, root: Path, split: str, *, reference: str = "") -> Results:
     """Collect all finished runs of a table below `root`, with any seeds. InputError: the reference is not a row, or the
-    runs were evaluated on different captions."""
+    runs have other settings (`check_comparable`) or were evaluated on different captions."""
     names = [row.name for row in table.rows]
     if reference and reference not in names:
         expected = f"one of {', '.join(names)}"
         raise InputError.at(f"--reference {reference}", f"is not a row of {table.name}", expected)
-    runs = {name: _finished(name, root, split) for name in names}
+    runs = {name: _evaluated(name, root, split) for name in names}
+    check_comparable(table, {name: configs_of(seeds.values()) for name, seeds in runs.items()})
     _check_same_queries(table, runs, split)
     hits = {name: {seed: _hits(run, split) for seed, run in seeds.items()} for name, seeds in runs.items()}
     rows = []
@@ -95,15 +95,10 @@ def _same_seeds(row: Mapping[int, Hits], reference: Mapping[int, Hits]) -> tuple
     return [row[seed] for seed in shared], [reference[seed] for seed in shared]
 
 
-def _finished(row: str, root: Path, split: str) -> Runs:
-    """Return the row's finished and evaluated runs."""
-    prefix = run_name(row, 0)[:-1]
-    seeds = {folder.name.removeprefix(prefix): folder for folder in root.glob(f"{prefix}*")}
-    return {
-        int(seed): folder
-        for seed, folder in sorted(seeds.items(), key=lambda item: (len(item[0]), item[0]))
-        if seed.isdecimal() and state_of(folder) == "finished" and split in list_splits(folder)
-    }
+def _evaluated(row: str, root: Path, split: str) -> Runs:
+    """Return the row's finished runs whose best model has been evaluated on the split."""
+    runs = finished_runs(row, root)
+    return {seed: folder for seed, folder in runs.items() if is_evaluated(folder, split)}
 
 
 def _check_same_queries(table: AblationTable, runs: Mapping[str, Runs], split: str) -> None:

@@ -21,6 +21,7 @@ from coder_core.console.tables import DIRECTIONS, GRADED
 from coder_core.evaluate import main as evaluate
 from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.load import read_config
+from coder_core.runs.saves import SaveStore
 from coder_core.runs.status import read_status
 from coder_core.training.launch import start_run
 from tests.support.precomp_folders import assert_refused
@@ -58,10 +59,9 @@ def differences(table, root, reference=""):
     return {row.row.name: row.against for row in rows}
 
 
-def planned(data, root, seed, **values):
+def planned(data, root, seed, rows=("infonce", "dcl"), **values):
     table, overrides = TABLES["objectives"], {**OBJECTIVES, "data": str(data), **values}
-    rows = table.choose(["infonce", "dcl"])
-    return plan(table, rows, [seed], preset="coder-flickr8k", overrides=overrides, root=root)
+    return plan(table, table.choose(rows), [seed], preset="coder-flickr8k", overrides=overrides, root=root)
 
 
 @pytest.fixture(scope="module")
@@ -250,6 +250,27 @@ def test_a_row_is_compared_with_its_own_reference(table, tmp_path):
     for name, expected_names in references.items():
         lines = comma_separated(collect(TABLES["ambiguity"], tmp_path, "dev", reference=name)).splitlines()
         assert [line["reference"] for line in csv.DictReader(lines)] == expected_names
+
+
+def test_runs_of_other_settings_are_not_compared(table, copied, data, tmp_path, complaint):
+    """Whether the other run is of another row or another seed, planned or finished, and also in a report."""
+    for more in (["--rows", "sigmoid"], ["--seeds", "2"]):
+        message = complaint(main, [*command(data, table), *more, "--epochs=2"])
+        assert "training.epochs 1 and 2" in message
+    planned_run, _ = planned(data, tmp_path / "longer", 2, epochs=2)
+    start_run(planned_run.config, copied, quiet())
+    message = complaint(main, ["objectives", "--report", f"--root={copied}"])
+    assert "infonce-s2: has other settings" in message
+    # a row may start from the preset made for its loss
+    [tuned] = planned(data, table, 0, ["btr-hardest"])
+    assert tuned.preset == "flickr8k-baseline"
+
+
+def test_a_model_evaluated_before_its_last_best_epoch_does_not_count(copied):
+    weights = SaveStore(copied / "dcl-s0" / "best", keep=1)
+    weights.write("999", {"model": weights.newest().tensors("model")}, {"metrics": {"metrics": {}}})
+    rows = {row.row.name: row.seeds for row in collect(TABLES["objectives"], copied, "dev").rows}
+    assert rows == {"infonce": (0, 1), "dcl": (1,)}
 
 
 def test_runs_on_different_data_are_not_compared(copied, tmp_path):
