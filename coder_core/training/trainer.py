@@ -51,6 +51,7 @@ class Trainer:
         self.checkpoints = Checkpoints(folder, environment(config, device))
         self.reporter = Reporter(folder, console, config.training, self.per_epoch, device)
         self.first = parallel.rank() == 0
+        self.batch_asked_at = time.monotonic()
         self._embed = self._wrap()
 
     @property
@@ -115,16 +116,15 @@ class Trainer:
                 best = self.position.best_step // self.per_epoch
                 self.reporter.display.say(f"{spent} of epoch {best}, which is kept; training ends here")
                 return "finished"
-            started = time.monotonic()
+            self.batch_asked_at = time.monotonic()
             for batch in self.prepared.batches.stream(self.position.step, (epochs_done + 1) * self.per_epoch):
-                self._step(batch, started)
-                started = time.monotonic()
+                self._step(batch)
+                self.batch_asked_at = time.monotonic()
                 if parallel.any_process(stop.signal != 0, self.device):
                     return "stopped"
             self._save()
 
-    def _step(self, batch: Batch, started: float) -> None:
-        """Take a step, save if it is time, and report every tenth step. `started`: when the batch was asked for."""
+    def _step(self, batch: Batch) -> None:
         step, training = self.position.step, self.config.training
         batch = batch.to(self.device)
         rate = learning_rate(step, self.steps, training, self.position.reductions)
@@ -142,7 +142,7 @@ class Trainer:
             part.after_step(self.model, step)
         self.position.step += 1
         self.position.loss_sum += float(parallel.mean(losses.total))  # waits for a GPU
-        seconds = time.monotonic() - started
+        seconds = time.monotonic() - self.batch_asked_at
         self.position.seconds += seconds
         if self.position.step % STEPS_BETWEEN_LINES == 0 or self.position.step % self.per_epoch == 0:
             reports = {name: value for part in self.parts for name, value in part.report().items()}

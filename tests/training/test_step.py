@@ -235,7 +235,7 @@ def test_the_scale_and_the_bias_learn_without_weight_decay(data, tmp_path, loss)
     assert set(free) == names
     before = trainer.parts[0].report()
     assert before == {"logit_scale": pytest.approx(10), **({"logit_bias": -10} if loss == "sigmoid" else {})}
-    trainer._step(trainer.prepared.batches(0), 0.0)
+    trainer._step(trainer.prepared.batches(0))
     assert all(trainer.parts[0].report()[name] != value for name, value in before.items())
 
 
