@@ -64,7 +64,7 @@ def markdown(results: Results, command: str) -> str:
     heads += [*(CLEANING_HEADS if cleaned else ()), "minutes", "MiB", "the paper", "its R@sum"]
     cells = [
         [
-            f"{row.row.name}: {row.row.title}",
+            ": ".join(filter(None, (row.row.name, row.row.title))),
             ", ".join(map(str, row.seeds)),
             *(shown(row.metrics.get(name)) for name in METRICS[:-1]),
             f"**{shown(row.metrics[SUM])}**",
@@ -119,7 +119,7 @@ def latex(results: Results) -> str:
     columns = pd.MultiIndex.from_tuples([row_head, *WAY_HEADS, delta, paper])
     cells = [
         [
-            row.row.title,
+            row.row.title or row.row.name,
             *(_math(row.metrics.get(name)) for name in METRICS),
             _difference(row),
             number(reported_sum(row.row.reported)).replace("–", "--"),

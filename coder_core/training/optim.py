@@ -104,7 +104,7 @@ def load_optimizer(optimizer: torch.optim.Optimizer, save: Save) -> None:
     state: dict[int, dict[str, Tensor]] = defaultdict(dict)
     for key, tensor in save.tensors("optimizer").items():
         name, _, moment = key.rpartition(".")
-        if name not in parameters or tensor.shape not in ((), parameters[name].shape):
+        if name not in parameters or tensor.shape != (() if moment == "step" else parameters[name].shape):
             raise InputError.at(file, f"has {key} of shape {tuple(tensor.shape)}")
         state[names.index(name)][moment] = tensor
     for number, moments in state.items():

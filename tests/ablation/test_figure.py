@@ -53,13 +53,14 @@ def test_line_colour_encodes_the_loss_and_dash_the_cleaning():
 
 def test_names_from_a_file_are_escaped(tmp_path):
     evil = '<a href="http://x">&amp;</a>$\\alpha$_%'
-    table = AblationTable("mine", evil, (Row("a", evil), Row("b", "b")), "a")
+    table = AblationTable("mine", evil, (Row("a", evil), Row("b", "")), "a")
     table_results = results(table, {"a": (1.0,), "b": (2.0,)})
     page = write_figure(table_results, tmp_path).read_text("utf-8")
     assert "<title>Ablation: mine</title>" in page
     assert "<a href" not in page.split("</script>")[-2]
     assert "&lt;a href" in str(figure(table_results).data[0].y)
     assert r"\$\textbackslash alpha\$\_\%" in latex(table_results)
+    assert "\nb & " in latex(table_results)
     text = markdown(table_results, "command")
     assert text.count("|\n") == 4
     assert text.count("40.0 | – | – | ") == 4  # runs without MRR and nDCG@10
