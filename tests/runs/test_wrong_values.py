@@ -195,11 +195,14 @@ def test_an_invalid_process_id_is_named(root):
 def test_states_with_invalid_values_or_missing_moments_are_not_resumed(root, complaint):
     newest = max((root / "whole" / "state").iterdir(), key=lambda path: int(path.name))
     tensors = load_file(newest / "optimizer.safetensors")
-    del tensors[next(key for key in tensors if key.endswith(".exp_avg"))]
+    moment, step = (next(key for key in tensors if key.endswith(end)) for end in (".exp_avg", ".step"))
+    scalar = tensors | {moment: tensors[step].clone()}
+    del tensors[moment]
     position = json.loads((newest / "position.json").read_text())
     values = [[], *(position | change for change in ({"step": -1}, {"best": []}, {"loss_sum": []}))]
     contents = [("position.json", json.dumps(value).encode()) for value in values]
-    contents += [("circumstances.json", b"null"), ("optimizer.safetensors", save(tensors))]
+    contents += [("circumstances.json", b"null")]
+    contents += [("optimizer.safetensors", save(moments)) for moments in (tensors, scalar)]
     for name, content in contents:
         intact = (newest / name).read_bytes()
         (newest / name).write_bytes(content)
@@ -236,15 +239,8 @@ def test_an_unreadable_folder_is_named_in_its_own_row(root, public_folder, place
 def test_a_damaged_history_is_reported_on_resume(root, capsys):
     history = root / "whole" / "history.jsonl"
     lines = history.read_text().splitlines(keepends=True)
-    for kept, fault in (
-        (lines, ""),
-        (lines[:3], "lacks 2 of 3"),
-        ([lines[0], lines[1].replace("5", "6", 1), *lines[2:]], "line 2"),
-        ([], "lacks 3 of 3"),
-    ):
-        history.unlink()
-        if kept:
-            history.write_text("".join(kept))
+    for kept, fault in ((lines, ""), (lines[:3], "lacks 2 of 3")):
+        history.write_text("".join(kept))
         assert train.main(["--resume", str(root / "whole"), DATA]) == 0
         printed = " ".join(capsys.readouterr().out.split())
         assert fault in printed

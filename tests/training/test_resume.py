@@ -35,8 +35,10 @@ SHORT = {"batch_size": 20, "bank_size": 20}  # two steps an epoch
 
 @pytest.fixture(scope="module")
 def whole(data, tmp_path_factory):
-    """An uninterrupted run."""
-    return start_run(tiny.tiny_config(data), tmp_path_factory.mktemp("whole"), tiny.quiet())
+    """An uninterrupted run, from learned word vectors."""
+    return start_run(
+        tiny.tiny_config(data, word_vectors="learned"), tmp_path_factory.mktemp("whole"), tiny.quiet()
+    )
 
 
 @pytest.mark.parametrize("evaluation", [1, 3])
@@ -58,7 +60,8 @@ def test_an_evaluation_interrupted_by_a_signal_is_repeated(whole, tmp_path, monk
 
 
 def test_steps_of_a_run_killed_before_its_first_save_count_once(whole, tmp_path, request):
-    """It has a history but no state, so the second start begins anew. A closed terminal stops that one."""
+    """It has a history but no state, so the second start begins anew, with the same word vectors. A closed terminal stops
+    that one."""
     folder = stop_during(whole, tmp_path / "tiny", 12, signal.SIGINT)
     shutil.rmtree(folder / "state")
     before = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # ignored under nohup
@@ -67,13 +70,6 @@ def test_steps_of_a_run_killed_before_its_first_save_count_once(whole, tmp_path,
     batches = tiny.stopping(prepared.batches, 1, signal.SIGHUP)
     assert train(folder, config, replace(prepared, batches=batches)) == "stopped"
     assert tiny.events(folder) == []
-    continue_run(folder, None, tiny.quiet())
-    tiny.assert_same_run(folder, whole)
-
-
-def test_a_run_killed_before_its_first_save_begins_again_with_its_word_vectors(data, tmp_path):
-    whole = start_run(tiny.tiny_config(data, epochs=1, word_vectors="learned"), tmp_path, tiny.quiet())
-    folder, *_ = begin(whole, tmp_path / "again" / "tiny")
     continue_run(folder, None, tiny.quiet())
     tiny.assert_same_run(folder, whole)
 
