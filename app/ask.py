@@ -101,7 +101,7 @@ _SLOW: dict[str, tuple[Callable[..., Any], ...]] = {
     "Reading the clusters …": (clusters.cluster_table, clusters.marking),
     "Comparing every pair with its neighbours …": (data_quality.mismatches, data_quality.cross_fitted),
     "Reading the data …": (data_quality.splits_of_run,),
-    "Comparing the captions with one another …": (retrieval.fitting_images, questions.text_vectors),
+    "Comparing the captions with one another …": (retrieval.fitting_images, retrieval.text_vectors),
     "Loading the model …": (heat_maps.load_encoders,),
     "Measuring every sample …": (joint_space.samples,),
     "Counting similarities …": (joint_space.score_distributions,),
@@ -211,7 +211,7 @@ def likely_matches(
 ) -> retrieval.LikelyMatches | None:
     """Return results that are probably unlabelled matches; None if captions share no words. In a large split only a
     sample of the queries is compared, or only `query` if it is given."""
-    vectors, sample = ask(questions.text_vectors, run, split), ask(Run.query_sample, run, split)
+    vectors, sample = ask(retrieval.text_vectors, run, split), ask(Run.query_sample, run, split)
     if vectors is None:
         return None
     queries = None if sample is None else sample.texts if direction == "t2i" else sample.images

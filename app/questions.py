@@ -118,14 +118,6 @@ def answers(runs: Sequence[Run], split: str, direction: Direction, at: int, quer
     return np.asarray((ranks < at)[:, ranks[0] >= 0])
 
 
-def text_vectors(run: Run, split: str) -> np.ndarray | retrieval.TfidfSpace | None:
-    """Return TF-IDF vectors of the captions, for a large split a space from its sample; None if they share no words."""
-    sample = run.sample(split)
-    if sample is None:
-        return retrieval.text_vectors(run, split)
-    return retrieval.sampled_space(run, split, sample)
-
-
 def search_picture(run: Run, split: str, content: bytes, top: int = 10) -> pd.DataFrame:
     """Find the captions nearest to a new picture, for a run that `reads_pictures`."""
     query = run.encode_picture(decode(content, UPLOAD), split=split)

@@ -132,7 +132,7 @@ def test_likely_matches_of_sampled_queries_equal_those_of_the_whole(run, directi
     sample = run.query_sample("dev")
     assert (len(sample.images), len(sample.texts)) == (8, 40)
     queries = sample.texts if direction == "t2i" else sample.images
-    space = retrieval.sampled_space(run, "dev", run.sample("dev"))
+    space = retrieval.text_vectors(run, "dev")
     whole = retrieval.likely_matches(run, "dev", direction, space.encode(run.captions("dev")))
     guesses = retrieval.likely_matches(run, "dev", direction, space, queries)
     np.testing.assert_allclose(guesses.likeness[queries], whole.likeness[queries], atol=1e-6)

@@ -13,7 +13,7 @@ from PIL import Image
 from app.judging import report_page
 from app.views.retrieval.queries import LIKELY
 from coder_core.api import open_run, sampling
-from coder_core.api.retrieval import likely_matches, sampled_space, text_vectors
+from coder_core.api.retrieval import likely_matches, text_vectors
 from coder_core.evaluation.sources import EmbeddingPair
 from coder_core.runs.derived.hub_correction import correct_hubs
 from tests.support.run_folders import write_run
@@ -44,7 +44,7 @@ def test_likely_matches_of_a_large_split_are_sampled(roots, tmp_path, opened, mo
     monkeypatch.setattr(sampling, "QUERIES_AT_MOST", 30)
     run = open_run(tmp_path / "demo")
     sample = run.query_sample("dev")
-    space = sampled_space(run, "dev", run.sample("dev"))
+    space = text_vectors(run, "dev")
     labelled, with_likely = likely_matches(run, "dev", "t2i", space, sample.texts).recall(1)
     app = opened(tmp_path, "retrieval", likely="true")
     assert app.saying(30, 100, "demo", f"{labelled:.1f} %", f"{with_likely:.1f} %")

@@ -34,7 +34,6 @@ from coder_core.api.retrieval.results import (
     look_alike,
     margins,
     occurrences,
-    sampled_space,
     stored_correction,
     text_vectors,
 )

@@ -223,14 +223,12 @@ class LikelyMatches:
         return 100 * float(right.mean()), 100 * float(with_likely.mean())
 
 
-def text_vectors(run: Run, split: str) -> Array | None:
-    """Return (m, S) unit rows of the split's captions in the guesses' space; None if they share hardly any word."""
-    return geometry.caption_vectors(run.captions(split))
-
-
-def sampled_space(run: Run, split: str, sample: Sample) -> TfidfSpace | None:
-    """Fit the space of the guesses to the captions of a sample; None if they share hardly any word."""
-    captions = run.captions(split)
+def text_vectors(run: Run, split: str) -> Array | TfidfSpace | None:
+    """Return (m, S) unit rows of the split's captions in the guesses' space or, for a split too large to compute whole,
+    the space, fitted to a sample of the captions; None if they share hardly any word."""
+    captions, sample = run.captions(split), run.sample(split)
+    if sample is None:
+        return geometry.caption_vectors(captions)
     return geometry.caption_space([captions[row] for row in sample.texts])
 
 
@@ -238,8 +236,8 @@ def likely_matches(
     run: Run, split: str, direction: Direction, vectors: Array | TfidfSpace, queries: Array | None = None
 ) -> LikelyMatches:
     """Guess which of the (at most ten) best results that the analysis keeps of every query are matches. `vectors`: from
-    `text_vectors`; or, for a large split, from `sampled_space`, which encodes only the captions that are compared.
-    `queries`: numbers of the queries to guess about; None for all."""
+    `text_vectors`; of a space, only the captions that are compared are encoded. `queries`: numbers of the queries to
+    guess about; None for all."""
     captions, texts, best = run.captions(split), direction == "t2i", run.best(split, direction)
     captions_of = captions_by_image(run.image_of_text(split), run.count(split, "image"))
     numbers = np.arange(len(best)) if queries is None else np.asarray(queries)
