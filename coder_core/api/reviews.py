@@ -31,12 +31,12 @@ from coder_core.data.reviews import (
     judge_split,
     read_reviews,
 )
-from coder_core.evaluation.bootstrap import RANKS, Hits, differences
-from coder_core.evaluation.graded import listed_ndcg
+from coder_core.evaluation.bootstrap import Hits, differences
+from coder_core.evaluation.graded import RECALL_AT, listed_ndcg
 from coder_core.runs.analysis.reviewed import reviewed_positives
 
 QUEUE = 50  # most pairs in a queue
-MEASURES = (*map(str, RANKS), "mrr", "ndcg10")
+MEASURES = (*map(str, RECALL_AT), "mrr", "ndcg10")
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ def reviewed_recall(
         queries = np.stack([part[:, -1] for part in hits], 1)
         by_labels, corrected = (
             Hits(np.concatenate([part[:, columns] for part in hits], 1), queries)
-            for columns in (slice(len(RANKS)), slice(len(MEASURES), len(MEASURES) + len(RANKS)))
+            for columns in (slice(len(RECALL_AT)), slice(len(MEASURES), len(MEASURES) + len(RECALL_AT)))
         )
         changes = differences(corrected, by_labels)
         for direction, (right, groups) in zip(DIRECTIONS, answers, strict=True):
@@ -133,7 +133,7 @@ def reviewed_recall(
             means = 100 * right[groups[group]].mean(0) if count else np.full(2 * len(MEASURES), np.nan)
             for name, by_label, by_review in zip(MEASURES, *np.split(means, 2), strict=True):
                 row |= {f"labels_{name}": by_label, f"reviewed_{name}": by_review}
-            for k in RANKS:
+            for k in RECALL_AT:
                 change = changes[f"{direction}_r{k}"]
                 low, high = (change.low, change.high) if count else (np.nan, np.nan)
                 row |= {f"low_{k}": low, f"high_{k}": high}
@@ -158,7 +158,7 @@ def _reviewed_answers(
         hits = np.isin(query[:, None] * width + best, keys)
         first = np.where(hits.any(1), hits.argmax(1), np.inf)
         ndcg = listed_ndcg(hits, np.bincount(keys // width, minlength=len(query)))
-        values += [*(first < k for k in RANKS), 1 / (first + 1), ndcg]
+        values += [*(first < k for k in RECALL_AT), 1 / (first + 1), ndcg]
     asks = np.isin(query, pairs[:, 0]) & (ranks >= 0) & np.isin(query, counted)
     return np.stack(values, 1), {"all": asks, "changed": asks & np.isin(query, affected[:, 0])}
 

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-RANKS = (1, 5, 10)
-RECALLS = (*(f"{way}_r{k}" for way in ("i2t", "t2i") for k in RANKS), "rsum")
+from coder_core.evaluation.graded import RECALL_AT
+
+RECALLS = (*(f"{way}_r{k}" for way in ("i2t", "t2i") for k in RECALL_AT), "rsum")
 MANY = 5_000  # above this many images, and for a slice, images with equal hits are drawn as one group
 VERY_MANY = 25_000  # above this, images are grouped by equal differences of hits, which gives fewer groups
 CELLS = 10_000_000  # numbers drawn at once
@@ -50,8 +51,8 @@ def count_hits(image_ranks: np.ndarray, text_ranks: np.ndarray, image_of_text: n
            [0., 0., 1., 1., 1., 1.]])
     """
     images, has_captions = len(image_ranks), image_ranks >= 0
-    of_images = [has_captions & (image_ranks < k) for k in RANKS]
-    of_captions = [np.bincount(image_of_text, weights=text_ranks < k, minlength=images) for k in RANKS]
+    of_images = [has_captions & (image_ranks < k) for k in RECALL_AT]
+    of_captions = [np.bincount(image_of_text, weights=text_ranks < k, minlength=images) for k in RECALL_AT]
     count = np.bincount(image_of_text, minlength=images)
     return Hits(np.stack([*of_images, *of_captions], 1), np.stack([has_captions, count], 1).astype(float))
 
@@ -77,7 +78,7 @@ def difference(row: Sequence[Hits], reference: Sequence[Hits], *, draws: int = D
     with_seeds = len(row) > 1 and len(reference) > 1
 
     def mean(runs: Sequence[Hits]) -> np.ndarray:
-        sums = np.stack([recall_sum(weights, run) for run in runs])  # (seeds, draws)
+        sums = np.stack([seven_recalls(weights, run)[:, -1] for run in runs])  # (seeds, draws)
         if not with_seeds:
             return np.asarray(sums.mean(0))
         drawn = random.multinomial(len(runs), np.full(len(runs), 1 / len(runs)), size=draws)
@@ -85,7 +86,7 @@ def difference(row: Sequence[Hits], reference: Sequence[Hits], *, draws: int = D
 
     low, high = np.nanpercentile(mean(row) - mean(reference), [2.5, 97.5])
     once = np.ones((1, images))
-    measured, base = (np.mean([recall_sum(once, run) for run in runs]) for runs in (row, reference))
+    measured, base = (np.mean([seven_recalls(once, run)[0, -1] for run in runs]) for runs in (row, reference))
     return Difference(float(measured - base), float(low), float(high), with_seeds)
 
 
@@ -105,7 +106,7 @@ def differences(row: Hits, reference: Hits) -> dict[str, Difference]:
 
     def change(weights: np.ndarray, rows: np.ndarray) -> np.ndarray:
         hits, other, queries = np.split(rows, [mine.shape[1], 2 * mine.shape[1]], axis=1)
-        return _seven(weights, Hits(hits, queries)) - _seven(weights, Hits(other, queries))
+        return seven_recalls(weights, Hits(hits, queries)) - seven_recalls(weights, Hits(other, queries))
 
     of_images = np.concatenate([mine, theirs, row.queries], 1)
     values = _measured_and_ends(of_images, row.queries, change)
@@ -121,7 +122,7 @@ def recall_intervals(run: Hits) -> np.ndarray:
     """
 
     def recalls(weights: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        return _seven(weights, Hits(*np.split(rows, [run.hits.shape[1]], axis=1)))
+        return seven_recalls(weights, Hits(*np.split(rows, [run.hits.shape[1]], axis=1)))
 
     rows = np.concatenate([run.hits, run.queries], 1)
     return _measured_and_ends(rows, run.queries, recalls)
@@ -163,19 +164,14 @@ def _measured_and_ends(
     return np.stack([value(counts[None].astype(float), rows)[0], *ends], 1)
 
 
-def _seven(weights: np.ndarray, run: Hits) -> np.ndarray:
+def seven_recalls(weights: np.ndarray, run: Hits) -> np.ndarray:
     """Return (draws, 7): the six recalls and R@sum in percent under (draws, n) weights of the images. NaN for a draw
-    without queries, which is common for a slice of few images."""
+    without queries, which is common for a slice of few images.
+
+    >>> seven_recalls(np.ones((1, 2)), count_hits(np.array([0, 7]), np.array([0, 3]), np.arange(2)))
+    array([[ 50.,  50., 100.,  50., 100., 100., 450.]])
+    """
     queries = weights @ run.queries
     queries = np.where((queries == 0) & run.queries.any(0), np.nan, np.maximum(queries, 1))
-    six = (weights @ run.hits) / np.repeat(queries, len(RANKS), axis=1)
+    six = (weights @ run.hits) / np.repeat(queries, len(RECALL_AT), axis=1)
     return 100 * np.concatenate([six, six.sum(1, keepdims=True)], 1)
-
-
-def recall_sum(weights: np.ndarray, run: Hits) -> np.ndarray:
-    """Return (draws,) R@sum in percent under (draws, n) weights of the images.
-
-    >>> recall_sum(np.ones((1, 2)), count_hits(np.array([0, 7]), np.array([0, 3]), np.arange(2)))
-    array([450.])
-    """
-    return _seven(weights, run)[:, -1]

@@ -8,9 +8,9 @@ positive among their first K results (Parekh et al. 2021, CxC). Queries without 
 
 import numpy as np
 
-from coder_core.evaluation.graded import graded_values
+from coder_core.evaluation.graded import RECALL_AT, graded_values
 from coder_core.evaluation.ranking import judged_ranks
-from coder_core.evaluation.recall import RECALL_AT, Metrics
+from coder_core.evaluation.recall import Metrics
 from coder_core.evaluation.tiles import ScoreTiles
 
 MEASURES = (*(f"success@{k}" for k in RECALL_AT), "mrr", "ndcg@10")

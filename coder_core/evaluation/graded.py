@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+RECALL_AT = (1, 5, 10)
 LISTED = 10  # number of results that count for nDCG@10
 METRICS = "ndcg@k, mrr@k, map, recall@k, success@k"
 _LABELS = {"ndcg": "nDCG", "mrr": "MRR", "map": "MAP", "recall": "Recall", "success": "Success"}

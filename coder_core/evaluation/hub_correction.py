@@ -11,8 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from coder_core.evaluation.graded import RECALL_AT
 from coder_core.evaluation.ranking import rank
-from coder_core.evaluation.recall import RECALL_AT, metrics_from_ranks
+from coder_core.evaluation.recall import metrics_from_ranks
 from coder_core.evaluation.sources import TILE_ELEMENTS, EmbeddingPair, Source, slices
 from coder_core.evaluation.tiles import score_tiles
 

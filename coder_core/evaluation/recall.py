@@ -7,13 +7,12 @@ from typing import Any
 import numpy as np
 
 from coder_core.console.faults import Fault, InputError
-from coder_core.evaluation.graded import label_metrics
+from coder_core.evaluation.graded import RECALL_AT, label_metrics
 from coder_core.evaluation.ranking import Ranks, Ties, rank
 from coder_core.evaluation.separation import separation
 from coder_core.evaluation.sources import Source, mixture
 from coder_core.evaluation.tiles import ScoreTiles, score_tiles
 
-RECALL_AT = (1, 5, 10)
 CHOSEN_HALF, OTHER_HALF = "chosen_half_rsum", "other_half_rsum"
 """Names, in a run's metrics, of R@sum on the half of a split that a model is chosen on, and on the other half."""
 HALVES_SEED = 0  # for halving the images of a split at random
@@ -67,7 +66,7 @@ def ensemble_metrics(sources: Sequence[Source], image_of_text: Any, *, ties: Tie
 
 
 def all_metrics(scores: ScoreTiles, ranks: Ranks) -> Metrics:
-    """Compute the metrics of given ranks, and nDCG@10 (percent) and MD.
+    """Compute the metrics of given ranks, and MRR, nDCG@10 (percent) and MD.
 
     >>> from coder_core.evaluation.sources import ScoreMatrix
     >>> scores = score_tiles([ScoreMatrix(np.array([[0.75, 0.25], [0.5, 0.75]]))], [0, 1])
@@ -80,20 +79,19 @@ def all_metrics(scores: ScoreTiles, ranks: Ranks) -> Metrics:
 
 
 def metrics_from_ranks(ranks: Ranks) -> Metrics:
-    """Compute the metrics of given ranks. Images without captions are not used as queries.
+    """Compute the metrics of given ranks, except MRR. Images without captions are not used as queries.
 
     >>> ties, lists = np.zeros(2, int), np.empty((2, 0), np.int32)
     >>> metrics_from_ranks(Ranks(np.array([0, 6]), np.array([0, 0]), ties, ties, lists, lists, lists))["i2t_r5"]
     50.0
     """
-    with_captions = ranks.image_ranks >= 0
-    image = _one_way("i2t", ranks.image_ranks[with_captions], ranks.image_ties[with_captions])
-    text = _one_way("t2i", ranks.text_ranks, ranks.text_ties)
-    return _with_rsum(image | text)
+    ties = {"i2t": ranks.image_ties[ranks.image_ranks >= 0], "t2i": ranks.text_ties}
+    shares = {f"{way}_ties": 100.0 * float(np.sum(level > 0)) / len(level) for way, level in ties.items()}
+    return query_metrics(ranks.image_ranks, ranks.text_ranks) | shares
 
 
 def query_metrics(image_ranks: np.ndarray, text_ranks: np.ndarray) -> Metrics:
-    """Compute the metrics, without ties, of at least one query in each direction; rank −1 is an image without captions.
+    """Compute R@K, MedR, MeanR and R@sum of at least one query in each direction; rank −1 is an image without captions.
 
     >>> query_metrics(np.array([0, 6, -1]), np.array([2]))["rsum"]
     400.0
@@ -158,11 +156,8 @@ def _with_rsum(metrics: Metrics) -> Metrics:
     return metrics | {"rsum": float(sum(metrics[f"{way}_r{k}"] for way in ("i2t", "t2i") for k in RECALL_AT))}
 
 
-def _one_way(way: str, ranks: np.ndarray, ties: np.ndarray | None = None) -> Metrics:
+def _one_way(way: str, ranks: np.ndarray) -> Metrics:
     metrics = {f"{way}_r{k}": 100.0 * float(np.sum(ranks < k)) / len(ranks) for k in RECALL_AT}
-    metrics[f"{way}_mrr"] = 100.0 * float(np.mean(1 / (ranks + 1)))
     metrics[f"{way}_medr"] = float(np.floor(np.median(ranks)) + 1)
     metrics[f"{way}_meanr"] = float(np.mean(ranks) + 1)
-    if ties is not None:
-        metrics[f"{way}_ties"] = 100.0 * float(np.sum(ties > 0)) / len(ranks)
     return metrics

@@ -22,8 +22,8 @@ from coder_core.api.run import Run
 from coder_core.api.sides import DIRECTIONS
 from coder_core.api.slices.table import slice_columns, slice_table, usual_slices
 from coder_core.console.faults import InputError
-from coder_core.evaluation.bootstrap import RANKS, count_hits, mean_intervals, recall_intervals
-from coder_core.evaluation.graded import label_values
+from coder_core.evaluation.bootstrap import count_hits, mean_intervals, recall_intervals
+from coder_core.evaluation.graded import RECALL_AT, label_values
 
 PICTURE_SIZE = 220  # pixels of the longer side
 EXAMPLES = 6  # per kind of failure
@@ -134,7 +134,7 @@ def _data(run: Run, split: str) -> dict[str, str]:
 def _recalls(runs: Sequence[Run], split: str) -> list[tuple[str, Any]]:
     """Return two tables, with (mean, low, high) for each number: origin and R@sum of each run; R@K, MRR and nDCG@10 of
     each direction and run."""
-    sums, rows, columns = [], [], [*(f"R@{k}" for k in RANKS), "MRR", "nDCG@10"]
+    sums, rows, columns = [], [], [*(f"R@{k}" for k in RECALL_AT), "MRR", "nDCG@10"]
     for run in runs:
         ranks, owner = run.ranks(split), run.image_of_text(split)
         *recalls, total = map(tuple, recall_intervals(count_hits(ranks["i2t"], ranks["t2i"], owner)).tolist())

@@ -25,12 +25,11 @@ from coder_core.data.judgements import (
     read_judgements,
 )
 from coder_core.data.pictures import open_picture
-from coder_core.evaluation.bootstrap import RANKS
-from coder_core.evaluation.graded import label_values
+from coder_core.evaluation.graded import RECALL_AT, label_values
 from coder_core.runs.derived.graded import GradedEvaluation, read_graded
 
 JUDGEMENT_FILES = ("positives.tsv", "ExpertAnnotations.txt", "CrowdFlowerAnnotations.txt")
-MEASURES = {**{str(k): f"R@{k}" for k in RANKS}, "mrr": "MRR", "ndcg10": "nDCG@10"}
+MEASURES = {**{str(k): f"R@{k}" for k in RECALL_AT}, "mrr": "MRR", "ndcg10": "nDCG@10"}
 LABELLED, JUDGED = (
     {f"{by}_{k}": f"{by} {name}" for k, name in MEASURES.items()} for by in ("labels", "judged")
 )
@@ -78,11 +77,11 @@ def judged_values(run: Run, split: str, judgements: Judgements) -> pd.DataFrame:
     judged = extended_values(scores, pairs[~alone[pairs[:, 0]]], judgements.of_images)
     tables, by_labels = [], label_values(run.analysis(split), owner)
     # The metrics of captions with their label as the only positive, most of a split, follow from the ranks
-    within = [ranks["t2i"] < k for k in (1, 1, *RANKS)]
+    within = [ranks["t2i"] < k for k in (1, 1, *RECALL_AT)]
     judged["t2i"][alone] = np.column_stack([*within, by_labels["t2i"]])[alone]
     for direction, values in judged.items():
         table = pd.DataFrame(values, columns=list(JUDGED_VALUES))
-        within = [(ranks[direction] >= 0) & (ranks[direction] < k) for k in RANKS]
+        within = [(ranks[direction] >= 0) & (ranks[direction] < k) for k in RECALL_AT]
         table[list(LABELLED)] = np.column_stack([*within, by_labels[direction]])
         table.insert(0, "query", np.arange(len(table)))
         table.insert(0, "direction", direction)
