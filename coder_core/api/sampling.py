@@ -22,12 +22,11 @@ class Sample:
     # of_images, of_texts: numbers in the split
     of_images: int
     of_texts: int
-    seed: int  # of the draw
 
     @property
-    def key(self) -> tuple[int, int, int]:
-        """Key that distinguishes this draw from others of the same split."""
-        return len(self.images), len(self.texts), self.seed
+    def key(self) -> bytes:
+        """Key that distinguishes this sample from others of the same split."""
+        return self.images.tobytes()
 
     def queries(self, direction: Direction) -> Array:
         """Return the rows of the queries of a direction."""
@@ -86,7 +85,6 @@ def draw_sample(
     scores: int | None = None,
     points: int | None = None,
     texts: int | None = None,
-    seed: int = 0,
 ) -> Sample | None:
     """Draw random images with their captions; None for a split small enough to compute whole. `scores`: the most
     similarities to compute; None for SCORES_AT_MOST. `points`, `texts`: approximate number of images and captions, or
@@ -100,11 +98,11 @@ def draw_sample(
         count = points * images / (images + captions)
     elif texts is not None:
         count = round(texts * images / captions)
-    rows = np.random.default_rng(seed).choice(images, min(max(2, int(count)), images), replace=False)
-    return sample_of(rows, images, image_of_text, seed)
+    rows = np.random.default_rng(0).choice(images, min(max(2, int(count)), images), replace=False)
+    return sample_of(rows, images, image_of_text)
 
 
-def sample_of(rows: Array, images: int, image_of_text: Array, seed: int = 0) -> Sample:
+def sample_of(rows: Array, images: int, image_of_text: Array) -> Sample:
     """Return these images with all their captions; the other arguments as for `draw_sample`."""
     texts = np.flatnonzero(np.isin(image_of_text, rows))
-    return Sample(np.unique(rows), texts, images, len(image_of_text), seed)
+    return Sample(np.unique(rows), texts, images, len(image_of_text))
