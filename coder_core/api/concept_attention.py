@@ -53,16 +53,13 @@ def disagreements(run: Run, split: str) -> pd.DataFrame:
 def pair_concepts(run: Run, split: str, text: int, top: int) -> tuple[pd.DataFrame, float, dict[str, float]]:
     """Compare a caption with its image. Return the `top` concepts of either (word, kind, image, text), the share (%) of
     attention they have in common, and the effective number of concepts that each attends to."""
-    view, image = view_of(run, split), int(run.image_of_text(split)[text])
-    table = view.disagreement(image, text, top=len(view.words))
-    table["word"] = np.array(view.names, dtype=object)[table["concept"]]
-    for side in BOTH:
-        table[side] /= max(float(table[side].sum()), 1e-12)
+    view, samples = view_of(run, split), zip(BOTH, (run.image_of_text(split)[text], text), strict=True)
+    read = {side: concepts.summarise_attention(view, side, np.array([sample])) for side, sample in samples}
+    table = pd.DataFrame({"concept": np.arange(len(view.words)), "word": view.names, "kind": view.kinds})
+    table = table.assign(**{side: summary.mean for side, summary in read.items()})
     shared = 100 * float(np.minimum(table["image"], table["text"]).sum())
     strongest = pd.concat([table.nlargest(top, side) for side in BOTH]).drop_duplicates("concept")
     total = (strongest["image"] + strongest["text"]).to_numpy()
     order = np.argsort(-total, kind="stable")
     strongest = strongest.iloc[order[total[order] >= 0.0005]].reset_index(drop=True)
-    samples = zip(BOTH, (image, text), strict=True)
-    read = {side: concepts.summarise_attention(view, side, np.array([sample])) for side, sample in samples}
     return strongest, shared, {side: float(summary.perplexity[0]) for side, summary in read.items()}

@@ -55,10 +55,6 @@ class ConceptView:
         """Iterate over `rows` of all images or captions, piece by piece."""
         return (self.rows(modality, part) for part in slices(self.count(modality), PIECE))
 
-    def strongest(self, modality: Modality) -> Array:
-        """Return (rows,) the concept that each image or caption attends to most, the first of equal ones."""
-        return np.concatenate([np.zeros(0, np.int64), *(rows.argmax(1) for rows in self.pieces(modality))])
-
     def table(self) -> pd.DataFrame:
         """Return one row per concept: concept, word, kind, count (train captions), forms, reads and read_by (edges)."""
         edges = self._edges()
@@ -83,14 +79,6 @@ class ConceptView:
         frame["together"] = together
         frame["probability"] = together / np.maximum(np.asarray(self._tables.counts), 1)[concept]
         return frame.sort_values(["weight", "together"], ascending=False, kind="stable", ignore_index=True)
-
-    def disagreement(self, image: int, text: int, *, top: int = 20) -> pd.DataFrame:
-        """List the concepts that an image and a caption attend to differently: concept, word, kind, image, text,
-        difference (image − text); largest absolute difference first."""
-        image_row, text_row = self.rows("image", np.array([image]))[0], self.rows("text", np.array([text]))[0]
-        table = pd.DataFrame({"concept": np.arange(len(self.words)), "word": self.words, "kind": self.kinds})
-        table = table.assign(image=image_row, text=text_row, difference=image_row - text_row)
-        return table.iloc[np.argsort(-table["difference"].abs(), kind="stable")[:top]].reset_index(drop=True)
 
     def readers(
         self, concept: int, modality: Modality, *, top: int = 10, within: Array | None = None

@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 
 from coder_core.api import InputError, concepts, margins, open_run
+from coder_core.api.concept_attention import pair_concepts
 from coder_core.api.concepts import graph_of, neighbourhood, shared_attention, strongest
 from tests.api.conftest import BETA
 from tests.support.concept_runs import NAMES, some_concepts, two_branches, write_concept_run
@@ -61,13 +62,15 @@ def test_concept_table_and_edges_match_the_graph(view):
     assert edges["weight"].is_monotonic_decreasing
 
 
-def test_disagreement_readers_and_perplexity_match_the_attention(view, monkeypatch):
+def test_pairs_readers_and_perplexity_match_the_attention(both, view, monkeypatch):
     branches, _ = two_branches(30)
-    differing = view.disagreement(3, 17)
-    difference = np.subtract(branches.image_attention[3], branches.text_attention[17], dtype=np.float32)
-    assert differing["word"].tolist() == [NAMES[row][0] for row in differing["concept"]]
-    np.testing.assert_allclose(differing["difference"], difference[differing["concept"]])
-    assert differing["difference"].abs().is_monotonic_decreasing
+    pair, common, effective = pair_concepts(both, "dev", 17, top=5)
+    rows = np.array([branches.image_attention[3], branches.text_attention[17]], float)
+    rows /= rows.sum(1, keepdims=True)
+    assert pair["word"].tolist() == [NAMES[concept][0] for concept in np.argsort(-rows.sum(0))]
+    np.testing.assert_allclose(pair[["image", "text"]].T, rows[:, pair["concept"]], atol=1e-3)
+    assert common == pytest.approx(100 * rows.min(0).sum(), abs=0.1)
+    assert list(effective.values()) == pytest.approx(np.exp(-(rows * np.log(rows)).sum(1)), abs=0.01)
     readers = view.readers(2, "image", top=4)["sample"]
     assert (readers[0], len(readers)) == (branches.image_attention[:, 2].argmax(), 4)
     with pytest.raises(InputError, match=r"concept 5: .*0 to 4"):

@@ -124,7 +124,7 @@ a, b, run = map(open_run, {[str(root / "a-baseline"), str(root / "b"), str(both.
 b.diversity('dev'); b.anchor(3, split='dev'); compare(a, b, 'dev'); b.search(3, split='dev')
 assert b.picture('dev', 0)
 assert b.history.epoch.max() == 3
-run.search(3, split='dev'); run.concepts('dev').disagreement(1, 5)
+run.search(3, split='dev'); run.concepts('dev').readers(1, 'text')
 assert 'torch' not in sys.modules
 """
     subprocess.run([sys.executable, "-c", program], check=True)

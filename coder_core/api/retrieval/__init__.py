@@ -38,5 +38,4 @@ from coder_core.api.retrieval.results import (
     text_vectors,
 )
 from coder_core.data.judgements import Judgements, OtherSplitError
-from coder_core.geometry.text_space import TfidfSpace
 from coder_core.runs.derived.hub_correction import HubCorrection

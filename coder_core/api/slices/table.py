@@ -12,6 +12,7 @@ import pandas as pd
 from scipy import sparse
 
 from coder_core.api.clusters import prototypes
+from coder_core.api.concepts import summarise_attention
 from coder_core.api.run import Run
 from coder_core.api.sides import Array, Direction
 from coder_core.api.slices.expressions import LONGEST_EXPRESSION, Columns, select
@@ -67,7 +68,8 @@ def slice_columns(run: Run, split: str, *, tags: Mapping[int, Sequence[str]] | N
     labels = {}
     if (view := run.concepts(split)) is not None:
         names = view.names
-        labels["concept"] = _rows([names[number].casefold()] for number in view.strongest("text").tolist())
+        strongest = summarise_attention(view, "text").first.tolist()
+        labels["concept"] = _rows([names[number].casefold()] for number in strongest)
     return Columns(len(captions), numbers, sets, {"caption": captions}, labels)
 
 
