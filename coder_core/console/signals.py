@@ -5,6 +5,7 @@ import signal
 import stat
 import sys
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from types import FrameType
 from typing import Self
@@ -71,6 +72,16 @@ class StopRequest(StopSignals):
         message = f"\n{signal.Signals(number).name}: saving, then stopping (send it again to stop at once)\n"
         with suppress(OSError):  # the terminal may be gone
             os.write(sys.stderr.fileno(), message.encode())
+
+    def watched(self, progress: Callable[[float, float, str], None]) -> Callable[..., None]:
+        """Return a progress whose first report after a signal raises StopRequestedError."""
+
+        def report(done: float, total: float, phase: str = "") -> None:
+            progress(done, total, phase)
+            if self.signal:
+                raise StopRequestedError
+
+        return report
 
 
 class Interrupts:

@@ -219,16 +219,14 @@ def stoppable(progress: Progress) -> Iterator[Progress]:
     """Yield a progress whose first report after SIGTERM, SIGHUP or Ctrl-C ends the block with StoppedBySignalError."""
     at = "before the first block"
 
-    def watched(done: float, total: float, phase: str = "") -> None:
+    def noted(done: float, total: float, phase: str = "") -> None:
         nonlocal at
         at = f"after {done:,} of {total:,} {phase}"
         progress(done, total, phase)
-        if stop.signal:
-            raise StopRequestedError
 
     with StopRequest() as stop:
         try:
-            yield watched
+            yield stop.watched(noted)
         except (StopRequestedError, RuntimeError):  # torch raises the latter if the signal ended a worker
             if not stop.signal:
                 raise

@@ -252,12 +252,7 @@ def _evaluate(folder: Path, prepared: Prepared, console: Console) -> None:
     if prepared.data.dev is None:
         return
     with StopRequest() as stop, watching(console, f"{folder.name}, the best model on dev") as show:
-
-        def progress(done: float, total: float, phase: str = "") -> None:
-            show(done, total, phase)
-            if stop.signal:
-                raise StopRequestedError
-
+        progress = stop.watched(show)
         loaded = load_model(folder, towers=prepared.inputs.towers)
         metrics, _ = evaluate_split(folder, loaded, prepared.data.dev, "dev", progress=progress)
     console.print(metrics_table({folder.name: metrics}, f"dev, best epoch · {folder}"))

@@ -217,12 +217,7 @@ class Trainer:
     def _reading(self, stop: StopRequest, activity: str) -> dict[str, Any]:
         """Return the options for encoding a split between two epochs: device, precision and progress."""
         show = self.reporter.display.scoring(f"{self.reporter.folder.name}, {activity}")
-
-        def progress(done: float, total: float, phase: str = "") -> None:
-            show(done, total, phase)
-            if stop.signal and parallel.world_size() == 1:
-                raise StopRequestedError
-
+        progress = stop.watched(show) if parallel.world_size() == 1 else show
         return {"device": self.device, "precision": self.config.training.precision, "progress": progress}
 
     def _save(self) -> None:
