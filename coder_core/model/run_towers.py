@@ -12,7 +12,7 @@ from coder_core.config.schema import Config
 from coder_core.console.documents import check_values
 from coder_core.console.faults import Fault, InputError
 from coder_core.model.towers.halves import ImageHalf, TextHalf, TowerChoice, load_halves, weights_fingerprint
-from coder_core.model.towers.own import ALLOWED, is_allowed
+from coder_core.model.towers.own import check_allowed
 from coder_core.model.towers.pretrained import OWN, PROBE
 from coder_core.model.towers.tuning import TunedTower, structure_of
 
@@ -117,10 +117,8 @@ def _as_noted(choice: TowerChoice, side: str, noted: Mapping[str, Any], moved: b
         name = str(entry.get("tower" if is_own else "model", ""))
         revision = str(entry.get("revision", ""))
         choice = replace(choice, name=name, where=f"--{side}-tower {name}", revision=revision)
-    if (is_own or choice.is_own) and not is_allowed(choice.name):
-        problem = f"is code by the run's author, {choice.name!r:.200}, which is not imported automatically"
-        fix = f"if you trust that code, set {ALLOWED}={choice.name} and start again"
-        raise InputError.at(where, problem, fix=fix)
+    if is_own or choice.is_own:
+        check_allowed(choice.name, where)
     return replace(choice, expected=str(entry.get("fingerprint", "")))
 
 

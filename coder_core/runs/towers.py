@@ -13,7 +13,7 @@ from coder_core.console.plain_files import read_plain
 from coder_core.data.captioned.positions import names_digest, open_packed
 from coder_core.files.arrays import check_header
 from coder_core.model.towers.dual_encoder import PLAIN_PROMPT, DualEncoder, Towers
-from coder_core.model.towers.own import ALLOWED, OwnTowers, is_allowed
+from coder_core.model.towers.own import OwnTowers, check_allowed
 from coder_core.model.towers.pretrained import OWN, TRANSFORMERS
 from coder_core.model.towers.regions import RegionTower, own_regions, transformers_regions
 from coder_core.runs.analysis.tables import DOCUMENT_REGIONS, PICTURE_POSITIONS
@@ -62,9 +62,7 @@ def _read_notes(about: Mapping[str, Any], place: str) -> tuple[str, dict[str, st
     if about.get("kind") != OWN:
         raise InputError.at(place, f"unknown kind {about.get('kind')!r:.80}", f"{TRANSFORMERS} or {OWN}")
     name = str(about.get("tower", ""))
-    if not is_allowed(name):
-        found = f"code by the run's author, {name!r:.200}, is not imported automatically"
-        raise InputError.at(place, found, fix=f"if you trust that code, set {ALLOWED}={name} and start again")
+    check_allowed(name, place)
     return name, {"expected": expected}
 
 

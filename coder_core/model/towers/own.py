@@ -29,9 +29,12 @@ def allow(name: str) -> None:
     _typed.add(name)
 
 
-def is_allowed(name: str) -> bool:
-    """Return True if this process's command line or the environment allows runs to import this tower."""
-    return name in _typed or name in [entry.strip() for entry in os.environ.get(ALLOWED, "").split(",")]
+def check_allowed(name: str, where: str) -> None:
+    """Raise InputError unless this process's command line or the environment allows runs to import this tower."""
+    if name not in _typed and name not in map(str.strip, os.environ.get(ALLOWED, "").split(",")):
+        problem = f"is code by the run's author, {name!r:.200}, which is not imported automatically"
+        fix = f"if you trust that code, set {ALLOWED}={name} and start again"
+        raise InputError.at(where, problem, fix=fix)
 
 
 def load_own(name: str, where: str, expected: str, fix: str) -> tuple[Any, dict[str, Any]]:
