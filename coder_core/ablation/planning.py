@@ -71,11 +71,8 @@ def plan(
     for run in runs:
         check_same_values(run.folder, run.config)
     stop_on_errors(_missing(runs))
-    names = [row.name for row in table.rows]
-    configs = {name: configs_of(finished_runs(name, root).values()) for name in names}
-    for run in runs:
-        configs[run.row.name][run.folder] = run.config
-    check_comparable(table, configs)
+    finished = {row.name: finished_runs(row.name, root) for row in table.rows}
+    check_comparable(table, finished, runs)
     return runs
 
 
@@ -89,15 +86,12 @@ def finished_runs(row: str, root: Path) -> dict[int, Path]:
     }
 
 
-def configs_of(folders: Iterable[Path]) -> dict[Path, Config]:
-    """Read the configurations of runs."""
-    return {folder: read_config(folder)[0] for folder in folders}
-
-
-def check_comparable(table: AblationTable, configs: Mapping[str, Mapping[Path, Config]]) -> None:
+def check_comparable(
+    table: AblationTable, finished: Mapping[str, Mapping[int, Path]], planned: Sequence[PlannedRun] = ()
+) -> None:
     """Refuse (InputError) runs of one row that differ in more than the seed, and rows that differ in a setting that
-    neither a row nor the preset of a row's loss changes. `configs`: row → run folder → configuration."""
-    may_differ = MAY_CHANGE | {"training.seed"}
+    neither a row nor the preset of a row's loss changes. `finished`: row → seed → run folder."""
+    may_differ = MAY_CHANGE | {"training.seed", "training.tensorboard"}
     changes = filter(None, (find_setting(flag) for row in table.rows for flag in row.changes))
     of_rows = may_differ.union(f"{setting.section}.{setting.key}" for setting in changes)
     losses = {str(row.changes["loss"]) for row in table.rows if "loss" in row.changes}
@@ -105,7 +99,11 @@ def check_comparable(table: AblationTable, configs: Mapping[str, Mapping[Path, C
         of_rows.union(*(differences(preset.config, PRESETS[tuned_for(name, loss)].config) for loss in losses))
         for name, preset in PRESETS.items()
     ]
-    rows = [list(of_row.items()) for of_row in configs.values() if of_row]
+    rows = []
+    for name, seeds in finished.items():
+        configs = {folder: read_config(folder)[0] for folder in seeds.values()}
+        configs |= {run.folder: run.config for run in planned if run.row.name == name}
+        rows += [list(configs.items())] if configs else []
     pairs = [(of_row[0], run, [may_differ]) for of_row in rows for run in of_row[1:]]
     pairs += [(rows[0][0], of_row[0], from_presets) for of_row in rows[1:]]
     for (first, before), (second, after), allowed in pairs:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from coder_core.ablation.cleaning import Cleaned, read_cleaning
-from coder_core.ablation.planning import check_comparable, configs_of, finished_runs, is_evaluated
+from coder_core.ablation.planning import check_comparable, finished_runs, is_evaluated
 from coder_core.ablation.rows import AblationTable, Recalls, Row
 from coder_core.console.faults import InputError
 from coder_core.evaluation.bootstrap import Difference, Hits, count_hits, difference
@@ -73,7 +73,7 @@ def collect(table: AblationTable, root: Path, split: str, *, reference: str = ""
         expected = f"one of {', '.join(names)}"
         raise InputError.at(f"--reference {reference}", f"is not a row of {table.name}", expected)
     runs = {name: _evaluated(name, root, split) for name in names}
-    check_comparable(table, {name: configs_of(seeds.values()) for name, seeds in runs.items()})
+    check_comparable(table, runs)
     _check_same_queries(table, runs, split)
     hits = {name: {seed: _hits(run, split) for seed, run in seeds.items()} for name, seeds in runs.items()}
     rows = []

@@ -27,6 +27,7 @@ from coder_core.export import main as export
 from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.analysis.tables import PICTURE_POSITIONS
 from tests.support import tiny_towers
+from tests.support.fork_driver import child, wait
 from tests.support.picture_folders import CAPTIONS, LAYOUTS, NAMES, SPLITS, draw
 from tests.support.run_folders import ranks_of, recalls
 from tests.support.tower_runs import WORDS
@@ -120,15 +121,8 @@ def test_another_split_must_come_from_the_same_towers(models, pictures, whole, t
 
 def forked(work, **environment):
     """Fork a child that does `work`; return a function that waits for it and returns its exit status."""
-    child = os.fork()
-    if child == 0:
-        signal.alarm(120)
-        os.environ.update(environment)
-        try:
-            os._exit(work())
-        finally:
-            os._exit(70)
-    return lambda: os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    pid = child(lambda: signal.alarm(120) or os.environ.update(environment) or work())
+    return lambda: wait(pid)
 
 
 def die_at_block(number):
