@@ -78,7 +78,7 @@ def difference(row: Sequence[Hits], reference: Sequence[Hits], *, draws: int = D
     with_seeds = len(row) > 1 and len(reference) > 1
 
     def mean(runs: Sequence[Hits]) -> np.ndarray:
-        sums = np.stack([seven_recalls(weights, run)[:, -1] for run in runs])  # (seeds, draws)
+        sums = np.stack([recalls(weights, run)[:, -1] for run in runs])  # (seeds, draws)
         if not with_seeds:
             return np.asarray(sums.mean(0))
         drawn = random.multinomial(len(runs), np.full(len(runs), 1 / len(runs)), size=draws)
@@ -86,7 +86,7 @@ def difference(row: Sequence[Hits], reference: Sequence[Hits], *, draws: int = D
 
     low, high = np.nanpercentile(mean(row) - mean(reference), [2.5, 97.5])
     once = np.ones((1, images))
-    measured, base = (np.mean([seven_recalls(once, run)[0, -1] for run in runs]) for runs in (row, reference))
+    measured, base = (np.mean([recalls(once, run)[0, -1] for run in runs]) for runs in (row, reference))
     return Difference(float(measured - base), float(low), float(high), with_seeds)
 
 
@@ -106,7 +106,7 @@ def differences(row: Hits, reference: Hits) -> dict[str, Difference]:
 
     def change(weights: np.ndarray, rows: np.ndarray) -> np.ndarray:
         hits, other, queries = np.split(rows, [mine.shape[1], 2 * mine.shape[1]], axis=1)
-        return seven_recalls(weights, Hits(hits, queries)) - seven_recalls(weights, Hits(other, queries))
+        return recalls(weights, Hits(hits, queries)) - recalls(weights, Hits(other, queries))
 
     of_images = np.concatenate([mine, theirs, row.queries], 1)
     values = _measured_and_ends(of_images, row.queries, change)
@@ -121,11 +121,11 @@ def recall_intervals(run: Hits) -> np.ndarray:
     array([600., 600., 600.])
     """
 
-    def recalls(weights: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        return seven_recalls(weights, Hits(*np.split(rows, [run.hits.shape[1]], axis=1)))
+    def of_draws(weights: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        return recalls(weights, Hits(*np.split(rows, [run.hits.shape[1]], axis=1)))
 
     rows = np.concatenate([run.hits, run.queries], 1)
-    return _measured_and_ends(rows, run.queries, recalls)
+    return _measured_and_ends(rows, run.queries, of_draws)
 
 
 def mean_intervals(values: np.ndarray, images: np.ndarray) -> np.ndarray:
@@ -164,11 +164,11 @@ def _measured_and_ends(
     return np.stack([value(counts[None].astype(float), rows)[0], *ends], 1)
 
 
-def seven_recalls(weights: np.ndarray, run: Hits) -> np.ndarray:
+def recalls(weights: np.ndarray, run: Hits) -> np.ndarray:
     """Return (draws, 7): the six recalls and R@sum in percent under (draws, n) weights of the images. NaN for a draw
     without queries, which is common for a slice of few images.
 
-    >>> seven_recalls(np.ones((1, 2)), count_hits(np.array([0, 7]), np.array([0, 3]), np.arange(2)))
+    >>> recalls(np.ones((1, 2)), count_hits(np.array([0, 7]), np.array([0, 3]), np.arange(2)))
     array([[ 50.,  50., 100.,  50., 100., 100., 450.]])
     """
     queries = weights @ run.queries

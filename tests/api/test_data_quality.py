@@ -9,9 +9,8 @@ import tomli_w
 
 from coder_core.api import data_quality, open_run
 from coder_core.api.sampling import draw_sample, whole_split
-from coder_core.files.sealed import write_sealed
 from tests.support.precomp_folders import assert_refused
-from tests.support.run_folders import reseal, synthetic, unit, write_embeddings, write_halves, write_run
+from tests.support.run_folders import reseal, synthetic, write_embeddings, write_halves, write_run
 
 THINGS = ("dog", "car", "boat", "tree", "house", "girl", "horse", "ball", "bridge", "train")
 
@@ -140,18 +139,6 @@ def test_runs_that_are_not_halves_of_one_train_split_cannot_judge_it(tmp_path):
         (first, open_run(without.path), "without: .*python -m coder_core.evaluate|Python -m"),
     ):
         assert_refused(fact, data_quality.cross_fitted, one, second)
-
-
-def test_losses_of_all_pairs_are_those_of_full_batches_and_may_come_from_scores(tmp_path):
-    """130 nearly equal pairs: each loss is about log 128, also of the two pairs that do not fill a batch."""
-    rng, tables = np.random.default_rng(0), []
-    v, w = (unit(1 + 0.05 * rng.normal(size=(130, 16))) for _ in range(2))
-    for name, scores in {"plain": {}, "scored": {"scores": v @ w.T}}.items():
-        folder = write_sealed(tmp_path / name, {"config.toml": 'name = "x"\n'})
-        write_embeddings(folder, v, w, np.arange(130), "train", **scores)
-        tables.append(data_quality.small_losses(open_run(folder)).set_index("caption").sort_index())
-        np.testing.assert_allclose(tables[-1]["score"], np.log(128), atol=0.2)
-    np.testing.assert_allclose(*(table["score"] for table in tables), atol=1e-3)
 
 
 def test_one_image_gives_no_suspicion_and_vague_captions_have_few_content_words(exchanged):

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from coder_core.api import Loss, Run, compare, joint_space, margins, occurrences, open_run, similarity
+from coder_core.api.data_quality import small_losses
 from coder_core.api.retrieval import found_by
 from coder_core.files.sealed import write_sealed
 from tests.support.precomp_folders import assert_refused
@@ -75,6 +76,15 @@ def test_diversity_of_a_scored_run_equals_that_of_embeddings(runs, modality, fun
     one, other = (run.anchor(3, split="dev", **settings) for run in runs)
     for name in ("similarities", "positives", "plain", "scaled", "diversity", "spread"):
         np.testing.assert_allclose(getattr(one, name), getattr(other, name), atol=1e-5, err_msg=name)
+
+
+def test_losses_of_all_pairs_are_those_of_full_batches(runs, monkeypatch):
+    """48 pairs are two batches of 47; one pair alone would have no loss."""
+    monkeypatch.setattr("coder_core.api.data_quality.TRAIN", "dev")
+    monkeypatch.setattr("coder_core.api.data_quality.PAIRS", 47)
+    losses = [small_losses(run).sort_values("caption", ignore_index=True) for run in runs]
+    close(*(table.drop(columns="judge") for table in losses))
+    assert losses[0]["score"].min() > 1e-3
 
 
 @pytest.mark.parametrize("direction", ["i2t", "t2i"])

@@ -4,13 +4,7 @@ import numpy as np
 import pytest
 
 from coder_core.evaluation import bootstrap
-from coder_core.evaluation.bootstrap import (
-    count_hits,
-    difference,
-    differences,
-    recall_intervals,
-    seven_recalls,
-)
+from coder_core.evaluation.bootstrap import count_hits, difference, differences, recall_intervals, recalls
 
 
 def random_ranks(seed, images=30, better=0):
@@ -40,10 +34,8 @@ def test_recalls_by_hand_and_draws_without_queries_are_left_out():
     assert counted.hits.tolist() == [[1, 1, 1, 1, 2, 2], [0, 0, 1, 0, 0, 0]]
     assert counted.queries.tolist() == [[1, 2], [1, 1]]
     expected = 100 * (1 / 2 + 1 / 2 + 1 + 1 / 3 + 2 / 3 + 2 / 3)
-    assert seven_recalls(np.ones((1, 2)), counted)[:, -1].tolist() == pytest.approx([expected])
-    assert seven_recalls(np.array([[2.0, 0.0]]), counted)[:, -1].tolist() == pytest.approx(
-        [100 * (3 + 1 / 2 + 1 + 1)]
-    )
+    sums = recalls(np.array([[1.0, 1.0], [2.0, 0.0]]), counted)[:, -1]
+    assert sums.tolist() == pytest.approx([expected, 100 * (3 + 1 / 2 + 1 + 1)])
     # All queries of the slice are found, and most images have no query in it: no draw can find fewer
     for images in (1, 2, 3):
         counted = count_hits(np.repeat([0, -1], [images, 50]), np.zeros(images, int), np.arange(images))
@@ -61,7 +53,7 @@ def test_draws_and_intervals_match_resampling_in_loops():
     redrawn = np.array([[loops(images.tolist(), *ranks) for ranks in (ours, theirs)] for images in draws])
     weights = np.stack([np.bincount(images, minlength=30) for images in draws]).astype(float)
     for ranks, sums in zip((ours, theirs), redrawn.T, strict=True):
-        np.testing.assert_allclose(seven_recalls(weights, count_hits(*ranks))[:, -1], sums)
+        np.testing.assert_allclose(recalls(weights, count_hits(*ranks))[:, -1], sums)
     actual = difference([count_hits(*ours)], [count_hits(*theirs)], draws=3000)
     assert actual.mean == pytest.approx(loops(list(range(30)), *ours) - loops(list(range(30)), *theirs))
     low, high = np.percentile(redrawn[:, 0] - redrawn[:, 1], [2.5, 97.5])

@@ -54,6 +54,9 @@ def test_graded_metrics_equal_the_loops_on_distinct_and_on_tied_scores(seed):
             order = order_of(rows[query].tolist(), grades[query])
             expected = [metric(*parse_metric(name), order, grades[query]) for name in NAMES]
             assert actual == pytest.approx(expected, abs=1e-9)
+    owner = tiles.image_of_text.numpy()
+    expected = label_means(tiles.exact(EVERY, EVERY).tolist(), owner.tolist())
+    assert label_metrics(rank(tiles, best=0), owner) == pytest.approx(expected, abs=1e-9)
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -94,14 +97,6 @@ def test_label_mrr_and_ndcg_match_loops_in_ensembles_and_folds(ties, sign):
         (five_fold(sources, owner, ties=ties, folds=2, size=12), means),
     ):
         assert {key: actual[key] for key in expected} == pytest.approx(expected, abs=1e-9)
-
-
-@pytest.mark.parametrize("seed", range(12))
-def test_mrr_and_ndcg_without_result_lists_match_loops(seed):
-    tiles, _ = judged(seed)
-    owner = tiles.image_of_text.numpy()
-    expected = label_means(tiles.exact(EVERY, EVERY).tolist(), owner.tolist())
-    assert label_metrics(rank(tiles, best=0), owner) == pytest.approx(expected, abs=1e-9)
 
 
 @pytest.mark.parametrize("text", ["map@10", "recall", "success", "ndcg@0", "ndcg@", "r@1"])

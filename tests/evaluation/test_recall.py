@@ -9,7 +9,6 @@ from coder_core.evaluation import separation as maths
 from coder_core.evaluation import sources
 from coder_core.evaluation.recall import ensemble_metrics, five_fold, half_metrics, retrieval_metrics
 from coder_core.evaluation.sources import EmbeddingPair, ScoreMatrix
-from tests.reference.graded import label_means
 from tests.reference.ranking import every_score
 from tests.support.run_folders import unit
 
@@ -36,9 +35,7 @@ def test_median_ranks_and_ties_by_hand_and_five_folds_are_averaged():
     folds = []
     for rows in np.arange(50).reshape(5, 10):
         inside = np.isin(owner, rows)
-        metrics = retrieval_metrics(images[rows], texts[inside], owner[inside] - rows[0])
-        scores = images[rows].astype(np.float64) @ texts[inside].T
-        folds.append(metrics | label_means(scores.tolist(), (owner[inside] - rows[0]).tolist()))
+        folds.append(retrieval_metrics(images[rows], texts[inside], owner[inside] - rows[0]))
     actual = five_fold([EmbeddingPair(images, texts)], owner, size=10)
     assert actual == pytest.approx({name: np.mean([metrics[name] for metrics in folds]) for name in folds[0]})
     recalls = [actual[f"{way}_r{k}"] for way in ("i2t", "t2i") for k in (1, 5, 10)]
