@@ -29,7 +29,7 @@ import pandas as pd
 from coder_core.api.run import Run
 from coder_core.api.sampling import Sample, SplitPart, sample_of
 from coder_core.api.sides import TILE_ELEMENTS, Array
-from coder_core.api.stored_run import StoredResult
+from coder_core.api.stored_run import StoredResult, read_stored
 from coder_core.config.data import CleaningConfig
 from coder_core.console.faults import InputError
 from coder_core.data.captioned.layouts import holds_pictures_only
@@ -326,8 +326,7 @@ def _guarded(split: CaptionedSplit, path: Path) -> CaptionedSplit:
 
 def stored_report(key: str) -> StoredResult[ContentReport]:
     """Return the report that `coder_core.check_data --content` stored under a `content_key`, named like its job."""
-    report = cached_report(key)
-    return StoredResult("missing" if report is None else "there", f"content-{key[:KEY_SHOWN]}", report)
+    return read_stored(f"content-{key[:KEY_SHOWN]}", lambda: cached_report(key))
 
 
 def finding_table(findings: Sequence[Finding], splits: Splits, *, captions: bool) -> pd.DataFrame:

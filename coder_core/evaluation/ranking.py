@@ -112,9 +112,10 @@ class _Counts:
 def _count(scores: ScoreTiles, progress: Progress) -> tuple[_Counts, _Counts, np.ndarray, float]:
     """Count both directions: images as queries for captions, captions as queries for images. Also return (n, 10) the
     largest fast scores of every image with captions of other images, and δ."""
-    delta = 2 * scores.error
+    delta, none = 2 * scores.error, torch.full((scores.n,), torch.inf)  # of an image without captions
+    best_own = none.scatter_reduce(0, scores.image_of_text, scores.own, "amax", include_self=False)
     while True:
-        images, texts = _Counts(scores.best_by_image(), delta), _Counts(scores.own, delta)
+        images, texts = _Counts(best_own, delta), _Counts(scores.own, delta)
         nearest = np.full((scores.n, LISTED), -np.inf, np.float32)
         error = _count_tiles(scores, images, texts, nearest, delta, progress)
         if _GUARD * error <= delta:

@@ -103,11 +103,6 @@ class ScoreTiles:
             scores[start : start + _PAIRS_AT_ONCE] = total
         return torch.from_numpy(scores)
 
-    def best_by_image(self) -> Tensor:
-        """Return (n,) the largest score of every image's own captions; +inf for an image without captions."""
-        nothing = torch.full((self.n,), torch.inf)
-        return nothing.scatter_reduce(0, self.image_of_text, self.own, "amax", include_self=False)
-
 
 def score_tiles(sources: Sequence[Source], image_of_text: Any) -> ScoreTiles:
     """Convert the sources to float32, and refuse those that cannot be ranked.
