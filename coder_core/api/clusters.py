@@ -119,9 +119,9 @@ def members(run: Run, split: str, clusters: Clusters, cluster: int) -> pd.DataFr
         "cosine": clusters.cosines[captions],
         "image_label": clusters.images[images],
         "text_label": clusters.texts[captions],
-        "agree": clusters.images[images] == clusters.texts[captions],
     }
-    return pd.DataFrame(columns)
+    table = pd.DataFrame(columns)
+    return table.assign(agree=table["image_label"] == table["text_label"])
 
 
 def nearest_clusters(clusters: Clusters, cluster: int) -> pd.DataFrame:
@@ -130,8 +130,8 @@ def nearest_clusters(clusters: Clusters, cluster: int) -> pd.DataFrame:
     rest = np.flatnonzero(sizes)
     rest = rest[rest != cluster]
     cosines = clusters.centroids[rest] @ clusters.centroids[cluster]
-    best = np.argsort(-cosines, kind="stable")[:NEAREST]
-    return pd.DataFrame({"cluster": rest[best], "cosine": cosines[best], "size": sizes[rest[best]]})
+    table = pd.DataFrame({"cluster": rest, "cosine": cosines, "size": sizes[rest]})
+    return table.sort_values("cosine", ascending=False, kind="stable", ignore_index=True).head(NEAREST)
 
 
 def between(
@@ -149,17 +149,15 @@ def between(
     captions = np.flatnonzero(np.isin(clusters.pairs, (first, second)))
     captions = captions if within is None else np.intersect1d(captions, within)
     cosines = pair_rows(run, split, captions) @ clusters.centroids[[first, second]].T
-    margin = np.abs(cosines[:, 0] - cosines[:, 1])
-    best = np.argsort(margin, kind="stable")[:count]
     columns = {
-        "caption": captions[best],
-        "image": run.image_of_text(split)[captions[best]],
-        "cluster": clusters.pairs[captions[best]],
-        "to_one": cosines[best, 0],
-        "to_other": cosines[best, 1],
-        "margin": margin[best],
+        "caption": captions,
+        "image": run.image_of_text(split)[captions],
+        "cluster": clusters.pairs[captions],
+        "to_one": cosines[:, 0],
+        "to_other": cosines[:, 1],
+        "margin": np.abs(cosines[:, 0] - cosines[:, 1]),
     }
-    return pd.DataFrame(columns)
+    return pd.DataFrame(columns).sort_values("margin", kind="stable", ignore_index=True).head(count)
 
 
 def matched(labels: Array, others: Array, most: int = MOST_MATCHED) -> Array:

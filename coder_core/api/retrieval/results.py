@@ -141,19 +141,11 @@ def margins(run: Run, split: str, direction: Direction, *, sample: Sample | None
     for position in np.flatnonzero(~foreign.any(1)):  # ten true matches come first
         scores = np.where(s.candidate_images == own_image[position], -np.inf, s.row(int(queries[position])))
         wrong[position] = scores.argmax() if np.isfinite(scores).any() else -1
-    exists = wrong >= 0
-    queries, match, wrong, match_score = (part[exists] for part in (queries, match, wrong, match_score))
-    wrong_score = s.pairs(queries, wrong)
-    columns = {
-        "query": queries,
-        "match": match,
-        "wrong": wrong,
-        "match_score": match_score,
-        "wrong_score": wrong_score,
-        "margin": match_score - wrong_score,
-        "rank": ranks[queries] + 1,
-    }
-    return pd.DataFrame(columns)
+    columns = {"query": queries, "match": match, "wrong": wrong, "match_score": match_score}
+    table = pd.DataFrame(columns)[wrong >= 0].reset_index(drop=True)
+    wrong_score = s.pairs(table["query"].to_numpy(), table["wrong"].to_numpy())
+    margin, rank = table["match_score"] - wrong_score, ranks[table["query"]] + 1
+    return table.assign(wrong_score=wrong_score, margin=margin, rank=rank)
 
 
 @dataclass(frozen=True)
