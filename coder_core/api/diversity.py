@@ -295,12 +295,11 @@ def open_anchor(
     if position >= 0:
         spread = float(spreads[position])
     else:
-        negatives = np.ones((1, len(similarities)), bool)
-        measured = masked_spread(similarities[None], negatives, settings.function, settings.temperature)
-        spread = float(measured[0])
-    raw = float(squash(np.array([spread]), loss.epsilon)[0])
-    largest = float((spreads if batch is None else spreads[batch]).max())
-    diversity = min(raw / float(squash(np.array([largest]), loss.epsilon)[0]), 1.0)
+        every = np.ones((1, len(similarities)), bool)
+        spread = float(masked_spread(similarities[None], every, settings.function, settings.temperature)[0])
+    largest = (spreads if batch is None else spreads[batch]).max()
+    raw, largest_raw = squash(np.array([spread, largest]), loss.epsilon).tolist()
+    diversity = min(raw / largest_raw, 1.0)
     effective = loss.temperature * diversity
     return Anchor(
         modality=settings.modality,

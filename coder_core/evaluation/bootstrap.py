@@ -109,7 +109,7 @@ def differences(row: Hits, reference: Hits) -> dict[str, Difference]:
         return recalls(weights, Hits(hits, queries)) - recalls(weights, Hits(other, queries))
 
     of_images = np.concatenate([mine, theirs, row.queries], 1)
-    values = _measured_and_ends(of_images, row.queries, change)
+    values = _measured_and_ends(of_images, change)
     by_name = zip(RECALLS, values.tolist(), strict=True)
     return {name: Difference(mean, low, high, seeds=False) for name, (mean, low, high) in by_name}
 
@@ -124,8 +124,7 @@ def recall_intervals(run: Hits) -> np.ndarray:
     def of_draws(weights: np.ndarray, rows: np.ndarray) -> np.ndarray:
         return recalls(weights, Hits(*np.split(rows, [run.hits.shape[1]], axis=1)))
 
-    rows = np.concatenate([run.hits, run.queries], 1)
-    return _measured_and_ends(rows, run.queries, of_draws)
+    return _measured_and_ends(np.concatenate([run.hits, run.queries], 1), of_draws)
 
 
 def mean_intervals(values: np.ndarray, images: np.ndarray) -> np.ndarray:
@@ -146,16 +145,14 @@ def mean_intervals(values: np.ndarray, images: np.ndarray) -> np.ndarray:
         totals = weights @ sums
         return totals[:, :-1] / totals[:, -1:]
 
-    return _measured_and_ends(rows, rows[:, -1:], means)
+    return _measured_and_ends(rows, means)
 
 
-def _measured_and_ends(
-    rows: np.ndarray, queries: np.ndarray, value: Callable[[np.ndarray, np.ndarray], np.ndarray]
-) -> np.ndarray:
+def _measured_and_ends(rows: np.ndarray, value: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> np.ndarray:
     """Return (v, 3): v statistics with every image counted once, each with the ends of its 95% interval. `value` maps
-    (draws, k) weights of k rows to (draws, v) statistics; `rows` (n, c) and `queries` (n, q) have one row per image."""
+    (draws, k) weights of k rows to (draws, v) statistics; `rows` (n, c) has one row per image, 0 without queries."""
     images, counts = len(rows), np.ones(len(rows), np.int64)
-    if images > MANY or not queries.any(1).all():  # a slice leaves most images without queries
+    if images > MANY or not rows.any(1).all():  # a slice leaves most images without queries
         rows, counts = np.unique(rows, axis=0, return_counts=True)
     random, block = np.random.default_rng(SEED), max(1, CELLS // len(rows))
     sizes = [min(block, DRAWS - start) for start in range(0, DRAWS, block)]
