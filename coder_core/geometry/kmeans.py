@@ -45,12 +45,10 @@ def cluster_pairs(
     drawn = stratified((len(texts),), MOST_PAIRS_A_CENTROID * settings.clusters, settings.seed)
     pairs = unit_rows(texts[drawn] + images[np.asarray(image_of_text)[drawn]])
     model = faiss_kmeans(pairs, settings.clusters, iterations=1, seed=settings.seed, plus_plus=True)
-    centroids: Array | None = None
     for done in range(ITERATIONS):  # one at a time: faiss reports progress only at the end
-        model.train(pairs, init_centroids=centroids)
-        centroids = np.array(model.centroids)
+        model.train(pairs, init_centroids=model.centroids)
         progress(done + 1, ITERATIONS + 1, f"k-means, pass {done + 1} of {ITERATIONS}")
-    centroids = unit_rows(np.asarray(centroids))
+    centroids = unit_rows(np.array(model.centroids))
     return Clustering(centroids, nearest_centroid(images, centroids), nearest_centroid(texts, centroids))
 
 
