@@ -9,6 +9,7 @@ import torch
 
 from coder_core.data.dataset import read_split
 from coder_core.evaluate import main
+from coder_core.evaluation.sources import mixed_embeddings
 from coder_core.geometry.captions import caption_neighbours
 from coder_core.model.encode import SplitEmbeddings
 from coder_core.ops import normalise
@@ -151,6 +152,16 @@ def test_analyses_with_concepts_have_version_2_and_others_version_1(tmp_path):
     both = open_analysis(write_concept_run(tmp_path, "both"), "dev", verify=True)
     assert (both.manifest["version"], both.manifest["beta"]) == (2, 0.6)
     assert both.concepts.words == ["dog", "grass", "ball", "red", "run"]
+
+
+@pytest.mark.parametrize("beta", [0.0, 0.3, 1.0])
+def test_concatenated_branches_score_as_the_mixture(beta):
+    branches, _ = two_branches(6)
+    first, second = (branches.images, branches.texts), branches.second
+    v, w = (mixed_embeddings(*rows, beta) for rows in zip(first, second, strict=True))
+    expected = beta * first[0] @ first[1].T + (1 - beta) * second[0] @ second[1].T
+    np.testing.assert_allclose(v @ w.T, expected, atol=1e-6)
+    np.testing.assert_allclose(np.linalg.norm(v, axis=1), 1, atol=1e-6)
 
 
 def shorten(name, rows):
