@@ -253,7 +253,7 @@ def test_a_row_is_compared_with_its_own_reference(table, tmp_path):
 
 
 def test_runs_of_other_settings_are_not_compared(table, copied, data, tmp_path, complaint):
-    """Whether the other run is of another row or another seed, planned or finished, and also in a report."""
+    """The other run is of another row or seed, planned or finished; a report refuses it too."""
     for more in (["--rows", "sigmoid"], ["--seeds", "2"]):
         message = complaint(main, [*command(data, table), *more, "--epochs=2"])
         assert "training.epochs 1 and 2" in message
