@@ -20,7 +20,7 @@
                                     density_weights (AMRANI)
     negatives of a query            both_directions, in_batch_direction, same_image_negatives, all_except_same_image
 
-Every function takes one direction; call it for both and add:
+Every function takes one direction; arguments of different sizes raise ValueError. Call it for both and add:
 
 >>> images, captions = torch.eye(2), torch.tensor([[0.8, 0.6], [0.0, 1.0]])
 >>> out, back = both_directions(images @ captions.T, torch.tensor([0, 1]))

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from coder_core.objectives.pairs import log_shares
+from coder_core.objectives.pairs import check_shapes, log_shares
 from coder_core.ops import full_precision, log1p_sum_exp
 
 SMALLEST_SHARE = 1e-8  # ε of CMPM's eq. 4, instead of the zero share of a pair that does not match
@@ -32,6 +32,7 @@ def info_nce(
     """
     if not temperature > 0:
         raise ValueError(f"temperature must be > 0, got {temperature}")
+    check_shapes(scores, positive_scores, negatives)
     lead = full_precision(scores) - full_precision(positive_scores)[:, None]
     return log1p_sum_exp(lead / temperature, negatives)
 
@@ -54,6 +55,7 @@ def pairwise_sigmoid(
     >>> pairwise_sigmoid(scores, scores[:, 0], torch.tensor([[False, True]]), scale=10.0, bias=-8.0)
     tensor([1.3863])
     """
+    check_shapes(scores, positive_scores, negatives)
     finite = torch.where(negatives, full_precision(scores), 0.0)
     push = torch.where(negatives, softplus(scale * finite + bias), 0.0).sum(dim=1)
     return softplus(-(scale * full_precision(positive_scores) + bias)) + push

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import huber_loss
 
-from coder_core.objectives.pairs import LEFT_OUT, Direction, Teacher, log_shares, positive_first
+from coder_core.objectives.pairs import LEFT_OUT, Direction, Teacher, check_shapes, log_shares, positive_first
 from coder_core.ops import full_precision, masked_mean
 
 LIST_LENGTH = 4  # of rank distillation, positive included: 4! = 24 orders; the cost grows with the factorial
@@ -41,6 +41,7 @@ def rank_distillation(
     >>> rank_distillation(target, (teacher, teacher[:, 0]))
     tensor([2.0219])
     """
+    check_shapes(*target, teacher)
     scores, positive_scores = (full_precision(values).detach() for values in teacher)
     count = min(length - 1, scores.shape[1])
     columns = torch.where(target.negatives, scores, float("-inf")).topk(count, dim=1).indices
@@ -71,6 +72,7 @@ def relational_distillation(target: Direction, teacher: Teacher) -> Tensor:
     >>> relational_distillation(target, (teacher, teacher[:, 0]))
     tensor([0.0159])
     """
+    check_shapes(*target, teacher)
     in_list = positive_first(torch.ones_like(target.negatives[:, 0]), target.negatives)
 
     def relations(of_all: Tensor, positive: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from coder_core.objectives.pairs import Negatives, as_list
+from coder_core.objectives.pairs import Negatives, as_list, check_shapes
 from coder_core.ops import full_precision
 from coder_core.ops.diversity_scaling import sharpness
 
@@ -63,6 +63,7 @@ def diversity_contrastive(
     >>> diversity_contrastive(scores, scores.diagonal(), negatives, diversity=diversity)
     tensor([-0.4364, -0.4208, -0.2557])
     """
+    check_shapes(scores, positive_scores, negatives)
     scores, exclusions = as_list(scores, negatives)
     if diversity is None:
         scale = scores.new_full((len(scores),), sharpness(1.0, temperature))

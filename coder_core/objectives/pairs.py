@@ -48,6 +48,23 @@ Teacher = tuple[Tensor, Tensor]
 """(Q, C) scores of another branch for the same queries and candidates, and (Q,) of the positives."""
 
 
+def check_shapes(
+    scores: Tensor, positive_scores: Tensor | None, negatives: Negatives, teacher: Teacher | None = None
+) -> None:
+    """Raise ValueError if the arguments of an objective differ in size: torch would broadcast them silently.
+
+    >>> check_shapes(torch.zeros(2, 3), torch.zeros(2), torch.ones(2, 3, dtype=torch.bool))
+    """
+    of_positives = scores.shape[:1] if positive_scores is None else positive_scores.shape
+    of_negatives = scores.shape if isinstance(negatives, AllExcept) else negatives.shape
+    if scores.ndim != 2 or of_positives != scores.shape[:1] or of_negatives != scores.shape:
+        shapes = (tuple(shape) for shape in (scores.shape, of_positives, of_negatives))
+        given = "scores, positive_scores and negatives are {}, {} and {}".format(*shapes)
+        raise ValueError(f"{given}: give (queries, candidates), (queries,) and (queries, candidates)")
+    if teacher is not None:
+        check_shapes(*teacher, negatives)
+
+
 def same_image_negatives(
     query_ids: Tensor,
     candidate_ids: Tensor,
@@ -111,6 +128,7 @@ def as_list(scores: Tensor, negatives: Negatives) -> tuple[Tensor, AllExcept]:
     >>> as_list(torch.tensor([[float("nan"), 0.5]]), torch.tensor([[False, True]]))
     (tensor([[0.0000, 0.5000]]), AllExcept(rows=tensor([0]), columns=tensor([0])))
     """
+    check_shapes(scores, None, negatives)
     scores = full_precision(scores)
     if isinstance(negatives, AllExcept):
         return scores, negatives
@@ -195,6 +213,7 @@ def log_shares(
     >>> log_shares(scores, scores[:, 0], torch.tensor([[False, True, False]]), temperature=0.1).exp()
     tensor([[0.5000, 0.0000, 0.5000, 0.0000]])
     """
+    check_shapes(scores, positive_scores, negatives)
     logits = torch.where(negatives, full_precision(scores) / temperature, LEFT_OUT)
     return torch.log_softmax(positive_first(full_precision(positive_scores) / temperature, logits), dim=1)
 

@@ -7,7 +7,7 @@ ranking loss, is CODER eq. 1, Faghri et al. 2018 (VSE++), arXiv:1707.05612.
 import torch
 from torch import Tensor
 
-from coder_core.objectives.pairs import hardest_negatives
+from coder_core.objectives.pairs import check_shapes, hardest_negatives
 from coder_core.ops import full_precision
 
 OF_POSITIVE = (0.5, -0.7, 0.2)  # a_0, a_1, a_2 of the authors' program, for the positive's score
@@ -32,6 +32,7 @@ def triplet_sum(scores: Tensor, positive_scores: Tensor, negatives: Tensor, *, m
     >>> triplet_sum(scores, scores[:, 0], torch.tensor([[False, True, True, True]]), margin=0.2)
     tensor([0.4000])
     """
+    check_shapes(scores, positive_scores, negatives)
     hinge = _hinge(full_precision(scores), full_precision(positive_scores)[:, None], margin)
     return torch.where(negatives, hinge, 0.0).sum(dim=1)
 
@@ -51,6 +52,7 @@ def triplet_hardest(
     >>> triplet_hardest(scores, scores[:, 0], torch.tensor([[False, True, True, True]]), margin=0.2)
     tensor([0.3000])
     """
+    check_shapes(scores, positive_scores, negatives)
     hardest, _ = hardest_negatives(scores, negatives)
     return _hinge(hardest, full_precision(positive_scores), margin)
 
@@ -94,6 +96,7 @@ def polynomial_hardest(
     >>> polynomial_hardest(scores, scores[:, 0], torch.tensor([[False, True, True, True]]), margin=0.2)
     tensor([0.3140])
     """
+    check_shapes(scores, positive_scores, negatives)
     hardest, _ = hardest_negatives(scores, negatives)
     positive = full_precision(positive_scores)
     counts = (hardest + margin > positive) & (positive < PERFECT)

@@ -148,3 +148,5 @@ def test_invalid_diversity_parameters_are_refused():
     ):
         with pytest.raises(ValueError, match=f"{name} must be"):
             call(**{name: value})
+    with pytest.raises(ValueError, match=r"\(1, 2\): give"):
+        diversity.deviation(torch.zeros(2, 2), EVERY)

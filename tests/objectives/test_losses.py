@@ -1,6 +1,7 @@
 """Every loss of a query: against its loop, by hand, its gradients, half precision and queries without negatives."""
 
 import math
+import re
 from collections.abc import Callable
 from functools import partial
 from itertools import product
@@ -178,6 +179,20 @@ def test_invalid_switches_are_refused():
     for name, switch, value in cases + [("dcl-one-clamp", *switch) for switch in switches.items()]:
         with pytest.raises(ValueError, match=f"{switch} must be .*{value}"):
             of_row(name, torch.zeros(1, 2), **{switch: value})
+
+
+@every_loss
+@pytest.mark.parametrize("changed", [0, 1, 2])
+def test_arguments_of_other_sizes_are_refused(name, changed):
+    """Torch would broadcast a column of positives, or a mask for one query, to all queries."""
+    right = [torch.zeros(3, 4), torch.zeros(3), torch.ones(3, 4) > 0]
+    wrong = list(right)
+    wrong[changed] = right[1][:, None] if changed == 1 else right[changed][:1]
+    has_teacher = name in IMITATION or name.removesuffix("-soft") in BOOSTING
+    fast, _, switches = LOSSES[name]
+    for target, teacher in [(wrong, right)] + [(right, wrong)] * (has_teacher and changed < 2):
+        with pytest.raises(ValueError, match=re.escape(str(tuple(wrong[changed].shape)))):
+            fast(Direction(*target), tuple(teacher[:2]), **switches)
 
 
 FOUR, TAUGHT = [0.5, 0.6, 0.4, 0.1], [0.4, 0.3, 0.2, 0.3]
