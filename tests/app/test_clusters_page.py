@@ -27,10 +27,6 @@ def root(tmp_path_factory):
     return base
 
 
-def test_clustering_is_offered_for_runs_without_clusters(root, opened):
-    assert opened(root, "clusters").labels("Cluster ") == ["Cluster demo-baseline and demo"]
-
-
 def test_every_control_of_the_clusters_page(root, opened):
     app = opened(root, "clusters", k="6")
     assert app.saying("AMI of the two runs")
@@ -52,6 +48,7 @@ def test_every_control_of_the_clusters_page(root, opened):
 
 def test_a_damaged_clustering_is_named_and_maps_are_coloured_by_intact_ones(root, tmp_path, opened):
     root = shutil.copytree(root, tmp_path / "runs")
+    assert opened(root, "clusters").labels("Cluster ") == ["Cluster demo-baseline and demo"]
     made = [make_clusters(root / name, "dev", ClusterSettings(7))[0] for name in NAMES]
     (made[1].path / "centroids.npy").write_bytes(b"short")
     app = opened(root, "clusters", k="7")

@@ -17,6 +17,9 @@ def test_every_setting_of_the_diversity_page(roots, opened):
     assert [app.value(key) for key in SLIDERS] == [0.1, 0.1, 0.3, 1.0]  # as in training
     assert app.saying("demo-baseline", "eq. 4")
     assert "heat" not in app.keys("toggle")  # runs without a model have no heat maps
+    run = open_run(roots["two"] / "demo")
+    rho = rank_correlation(run.diversity("dev")["diversity"], pd.Series(fitting_images(run, "dev")))
+    assert app.change(fits=True).saying(f"demo {rho:+.2f}")
     assert app.saying("those of demo", "μ = 0.1, γ = 0.3, ε = 0.1")
     for mu in (0.1, 0.25):
         [rows] = app.change(mu=mu).rows("μ·div")
@@ -29,18 +32,15 @@ def test_every_setting_of_the_diversity_page(roots, opened):
         number = "caption" if anchors == "text" else "image"
         app.change(**{number: 7}, measure=measure, over=over)
         assert app.saying(f"{number.capitalize()} 7")
+    assert "fits" not in app.keys("toggle")  # they are found from captions
 
 
-def test_diversity_is_compared_with_ambiguity_from_captions_alone(roots, opened):
-    app = opened(roots["two"], "diversity").change(fits=True)
-    run = open_run(roots["two"] / "demo")
-    rho = rank_correlation(run.diversity("dev")["diversity"], pd.Series(fitting_images(run, "dev")))
-    assert app.saying(f"demo {rho:+.2f}")
-    assert "fits" not in app.change(anchors="image").keys("toggle")
-
-
-def test_anchors_can_be_ranked_and_stepped_through(roots, opened):
-    app = opened(roots["two"], "diversity")
+def test_anchors_can_be_ranked_stepped_through_and_searched(roots, opened):
+    app = opened(roots["two"], "diversity").change(words="zebra")
+    assert app.refusals()
+    assert "caption" not in app.keys("number_input")  # nothing is open
+    assert app.change(words="scene 7 told").value("caption") in range(35, 40)
+    app.change(words="")
     first, second = (open_run(roots["two"] / name).diversity("dev") for name in ("demo-baseline", "demo"))
     moves = diversity_changes(first, second)["change"]
     orders = {"second": second["spread"], "first": first["spread"], "fell": moves, "rose": -moves}
@@ -49,11 +49,3 @@ def test_anchors_can_be_ranked_and_stepped_through(roots, opened):
         app.change(ranked=ranked)
         assert app.change(caption=best).click("caption-next").value("caption") == next_best
     assert app.click("caption-previous").value("caption") == best
-
-
-def test_words_that_no_caption_contains_are_refused(roots, opened):
-    app = opened(roots["two"], "diversity").change(words="zebra")
-    assert app.refusals()
-    assert "caption" not in app.keys("number_input")  # nothing is open
-    app.change(words="scene 7 told")
-    assert int(app.value("caption") or 0) in range(35, 40)

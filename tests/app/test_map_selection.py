@@ -2,39 +2,29 @@
 
 import numpy as np
 import pandas as pd
-import pytest
 
 from app.components import map_selection, selection
 from app.components.map_selection import Area, Selection
 
 SQUARE = ((0.0, 0.0), (2.0, 0.0), (2.0, 2.0), (0.0, 2.0))
-HOURGLASS = ((0.0, 0.0), (2.0, 2.0), (2.0, 0.0), (0.0, 2.0))
-HOLLOW = ((0.0, 0.0), (6.0, 0.0), (6.0, 6.0), (3.0, 2.0), (0.0, 6.0))
+HOURGLASS = ((-1.0, -1.0), (1.0, 1.0), (1.0, -1.0), (-1.0, 1.0))
 
 
-@pytest.mark.parametrize(
-    ("shape", "points_inside", "points_outside"),
-    [
-        (SQUARE, [[1, 1], [1.999, 0.001]], [[3, 1], [-1, 1], [1, 3]]),
-        (HOURGLASS, [[0.2, 1.0], [1.8, 1.0]], [[1.0, 1.8], [1.0, 0.2]]),
-        (HOLLOW, [[3.0, 1.0], [1.0, 3.0]], [[3.0, 4.0]]),
-    ],
-)
-def test_points_inside_follow_the_even_odd_rule(shape, points_inside, points_outside):
-    assert map_selection.inside(np.array(points_inside), shape).all()
-    assert not map_selection.inside(np.array(points_outside), shape).any()
-
-
-def test_inside_agrees_with_winding_angles_on_random_stars():
+def test_inside_agrees_with_winding_angles_on_an_hourglass_and_random_stars():
     rng = np.random.default_rng(0)
-    plane = rng.normal(size=(500, 2))
+    plane, shapes = rng.normal(size=(500, 2)), [np.array(HOURGLASS)]
     for corners in (7, 60):
         angle = np.linspace(0, 2 * np.pi, corners, endpoint=False)
-        star = np.c_[np.cos(angle), np.sin(angle)] * rng.uniform(0.3, 2, size=(corners, 1))
-        turned = np.diff(np.arctan2(*(star[None] - plane[:, None]).transpose(2, 0, 1)), axis=1, append=np.nan)
-        turned[:, -1] = np.arctan2(*(star[0] - plane).T) - np.arctan2(*(star[-1] - plane).T)
+        shapes.append(np.c_[np.cos(angle), np.sin(angle)] * rng.uniform(0.3, 2, size=(corners, 1)))
+    for shape in shapes:
+        turned = np.diff(
+            np.arctan2(*(shape[None] - plane[:, None]).transpose(2, 0, 1)), axis=1, append=np.nan
+        )
+        turned[:, -1] = np.arctan2(*(shape[0] - plane).T) - np.arctan2(*(shape[-1] - plane).T)
         winding = np.abs(((turned + np.pi) % (2 * np.pi) - np.pi).sum(1)) > np.pi
-        np.testing.assert_array_equal(map_selection.inside(plane, [tuple(c) for c in star.tolist()]), winding)
+        np.testing.assert_array_equal(
+            map_selection.inside(plane, [tuple(c) for c in shape.tolist()]), winding
+        )
 
 
 def test_a_selection_survives_the_url():
@@ -84,7 +74,7 @@ def test_areas_on_either_map_select_the_same_samples_on_both():
 def test_focus_is_a_sample_of_the_split():
     assert map_selection.focus_point("image-3", 10, 50) == 3
     assert map_selection.focus_point("caption-7", 10, 50) == 17
-    for text in ("image-10", "caption-50", "caption--1", "image", None, "image-3\n", "x"):
+    for text in ("image-10", "caption-50", "caption--1", "image", None, "image-3\n", "image-1.5", "<b>"):
         assert map_selection.focus_point(text, 10, 50) is None
     assert [map_selection.focus_name(p, 10) for p in (3, 17)] == ["image-3", "caption-7"]
 

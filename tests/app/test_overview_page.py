@@ -102,7 +102,6 @@ def test_an_imported_run_has_no_configuration_curves_or_model(roots, opened):
     assert any('"imported"' in json.dumps(table) for table in app.tables())
     assert app.saying("clip", "imported")
     assert len(app.refusals()) < len(app.change(run=["clip"]).refusals())
-    assert opened(roots["imported"], "diversity", run="clip", versus="—").saying("clip", "μ", "γ")
 
 
 def test_a_view_is_saved_under_a_name_and_listed(tmp_path, opened):

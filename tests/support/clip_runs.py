@@ -1,11 +1,8 @@
 """Imported runs that resemble contrastive pre-training: images and captions in two cones, with low cosines."""
 
-from pathlib import Path
-
 import numpy as np
 
-from coder_core.embed import main
-from tests.support.run_folders import CAPTIONS_PER_IMAGE, draw_pictures
+from tests.support.run_folders import CAPTIONS_PER_IMAGE, draw_pictures, import_rows
 
 DIMENSION = 256
 THEMES = 8  # images of one theme are hard negatives for each other
@@ -24,15 +21,8 @@ def clip_like(images, *, noise, seed):
 
 
 def import_clip(root, name, *, images=60, noise=1.0, seed=0):
-    """Import such embeddings and pictures with `python -m coder_core.embed import`; return the run folder."""
-    given = root.parent / f"{name}-embeddings"
-    names = draw_pictures(given / "pictures", images)
-    lines = [f"view {k} of scene {i}" for i in range(images) for k in range(CAPTIONS_PER_IMAGE)]
-    for stem, rows in zip(("images", "texts"), clip_like(images, noise=noise, seed=seed), strict=True):
-        np.save(given / f"{stem}.npy", rows)
-    for stem, texts in (("captions", lines), ("ids", names)):
-        (given / f"{stem}.txt").write_text("".join(f"{text}\n" for text in texts))
-    files = ("images.npy", "texts.npy", "captions.txt", "ids.txt", "pictures")
-    arguments = [f"--{Path(file).stem}={given / file}" for file in files]
-    assert main(["import", *arguments, f"--name={name}", f"--root={root}"]) == 0
-    return root / name
+    """Import such embeddings and pictures; return the run folder."""
+    pictures = root.parent / f"{name}-pictures"
+    draw_pictures(pictures, images)
+    captions = [f"view {k} of scene {i}" for i in range(images) for k in range(CAPTIONS_PER_IMAGE)]
+    return import_rows(root, name, *clip_like(images, noise=noise, seed=seed), captions, pictures=pictures)

@@ -160,14 +160,19 @@ def write_prototypes(run, folder, *, centroids, pairs, cosines, images, texts, m
     write_analysis(folder, "dev", fingerprint="1" * 12, **about, **arrays, **facts)
 
 
-def import_run_folder(root, name, *, images=40, noise=1.5, seed=0, pictures=None, queries=(), split="dev"):
-    """Import another model's embeddings of the samples of `write_run`; `pictures` is a folder that `write_run` drew,
-    the embedding of saved query k is that of image k."""
-    files = root.parent / f"{name}-embeddings"
-    files.mkdir(parents=True, exist_ok=True)
+def import_run_folder(root, name, *, images=40, noise=1.5, seed=0, **options):
+    """Import another model's embeddings of the samples of `write_run`; `options` go to `import_rows`."""
     v, w, owner = synthetic(images, noise=noise, seed=seed)
     captions = [f"scene {i}, told in way {k % CAPTIONS_PER_IMAGE}" for k, i in enumerate(owner)]
-    names = [f"{i}.png" for i in range(images)]
+    return import_rows(root, name, v, w, captions, **options)
+
+
+def import_rows(root, name, v, w, captions, *, pictures=None, queries=(), split="dev"):
+    """Import embeddings from files; `pictures` is a folder that `draw_pictures` drew, the embedding of saved query k is
+    that of image k."""
+    files = root.parent / f"{name}-embeddings"
+    files.mkdir(parents=True, exist_ok=True)
+    names = [f"{i}.png" for i in range(len(v))]
     for stem, rows in (("images", v), ("texts", w), ("queries", v[: len(queries)])):
         np.save(files / f"{stem}.npy", rows)
     for stem, lines in (("captions", captions), ("ids", names), ("queries", queries)):
