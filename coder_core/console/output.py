@@ -9,6 +9,7 @@ from typing import Any
 from rich.console import Console
 
 from coder_core.console.faults import Fault
+from coder_core.console.signals import discard
 
 UNLIMITED = 1000  # columns of a file or a pipe; no table is wider
 STYLES = {"error": "bold red", "warning": "yellow", "note": "cyan"}
@@ -41,14 +42,7 @@ class Output:
         except OSError as error:
             self.error = self.error or error
             with suppress(OSError):
-                discard(self._stream)
-
-
-def discard(stream: Any) -> None:
-    """Discard further output to a stream, including what Python flushes at exit."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, stream.fileno())
-    os.close(nowhere)
+                discard(self._stream.fileno())
 
 
 @contextmanager

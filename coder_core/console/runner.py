@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from typing import Protocol
 
 from coder_core.console.faults import Fault, InputError
-from coder_core.console.output import discard, lasting_outputs, open_console, print_faults, say
-from coder_core.console.signals import INTERRUPTED, Interrupts, StoppedBySignalError
+from coder_core.console.output import lasting_outputs, open_console, print_faults, say
+from coder_core.console.signals import INTERRUPTED, Interrupts, StoppedBySignalError, discard
 
 # messages of PyTorch, the system, a GPU, Python
 NO_MEMORY = re.compile(
@@ -81,7 +81,7 @@ def _end(error: BaseException, unusable: int) -> int:
         say(open_console(stderr=True), "interrupted; everything saved before is intact")
         return INTERRUPTED
     if isinstance(error, BrokenPipeError):
-        discard(sys.stdout)
+        discard(sys.stdout.fileno())
         return READER_GONE
     raise error
 

@@ -46,10 +46,14 @@ class StopSignals:
 
 def _leave_terminal() -> None:
     """Discard further output: writing to a closed terminal raises errors."""
+    discard(*(stream for stream in (1, 2) if stat.S_ISCHR(os.fstat(stream).st_mode)))
+
+
+def discard(*streams: int) -> None:
+    """Discard further output to these descriptors, including what Python flushes at exit."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
-    for stream in (1, 2):
-        if stat.S_ISCHR(os.fstat(stream).st_mode):
-            os.dup2(nowhere, stream)
+    for stream in streams:
+        os.dup2(nowhere, stream)
     os.close(nowhere)
 
 

@@ -17,7 +17,7 @@ from coder_core.runs.analysis import import_embeddings
 from coder_core.runs.analysis.read import open_analysis
 from tests.support.picture_folders import write_lines
 from tests.support.precomp_folders import assert_refused, refusal
-from tests.support.run_folders import draw_pictures, ranks_of, recalls, synthetic, write_run
+from tests.support.run_folders import draw_pictures, overwritten, ranks_of, recalls, synthetic, write_run
 
 IMAGES = 12
 
@@ -129,10 +129,8 @@ def test_damaged_files_of_an_imported_run_are_named(files, runs):
     changed = render_manifest(manifest | {"kind": "coder"})  # a trained run has a configuration
     damaged = (folder / "imported.json").read_bytes().replace(b"clip", b"clap", 1)
     for name, content in (("manifest.json", changed), ("imported.json", damaged)):
-        whole = (folder / name).read_bytes()
-        (folder / name).write_bytes(content)
-        assert name in list_runs(runs)[0].fault
-        (folder / name).write_bytes(whole)
+        with overwritten(folder / name, content):
+            assert name in list_runs(runs)[0].fault
 
 
 def test_other_splits_are_added_but_other_models_and_trained_runs_refused(files, runs, complaint):
@@ -216,7 +214,6 @@ def with_value(row, value):
     ("array", "culprit"),
     [
         (with_value(4, np.nan), "the first, counted from 0: 4"),
-        (with_value(7, np.inf), "the first, counted from 0: 7"),
         (with_value(2, 0.0), "1 rows"),
         (np.full((IMAGES, 32), 1e200), "i.npy"),
         (np.ones((IMAGES, 33), np.float32), "33 numbers per image, 32 per caption"),
@@ -244,10 +241,8 @@ def test_mismatched_files_and_queries_are_refused(files, capsys):
         ("ids.txt", b"".join(b"../%d.png\n" % image for image in range(IMAGES)), "../0.png"),
         ("t.npy", (files / "t.npy").read_bytes()[:-100], f"has {size - 100:,} bytes"),
     ):
-        whole = (files / name).read_bytes()
-        (files / name).write_bytes(content)
-        assert culprit in refused(files, capsys, f"--ids={files / 'ids.txt'}")
-        (files / name).write_bytes(whole)
+        with overwritten(files / name, content):
+            assert culprit in refused(files, capsys, f"--ids={files / 'ids.txt'}")
     assert "nowhere" in refused(files, capsys, f"--pictures={files / 'nowhere'}")
     for texts, width, culprit in (
         (["a", "b"], 31, "i.npy and q.npy: 32 numbers per image, 31 per query"),

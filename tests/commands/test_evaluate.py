@@ -34,12 +34,6 @@ from tests.support.tiny_runs import quiet, write_tiny_data
 from tests.support.tower_runs import tower_config
 
 
-def evaluated(run, split):
-    """Evaluate a split and return its analysis."""
-    assert main([str(run), "--split", split]) == 0
-    return open_analysis(run, split)
-
-
 def test_evaluate_prints_a_table_and_writes_csv_json_and_an_analysis(runs, tmp_path, capsys):
     sheet = tmp_path / "out.csv"
     rows = rows_of(tmp_path, runs[0], "--split", "test", "--csv", sheet)
@@ -156,7 +150,8 @@ def test_hub_correction_is_a_row_beside_the_run_and_stored_for_the_app(runs, tmp
     rows = rows_of(tmp_path, *runs, "--split", "test", "--hub-correction")
     assert "on dev" in printed(capsys)
     assert list(rows) == [*map(str, runs), "ensemble", *(f"{run}, hubs corrected" for run in runs)]
-    analysis, train = open_analysis(runs[0], "test"), evaluated(runs[0], "train")
+    assert main([str(runs[0]), "--split", "train"]) == 0
+    analysis, train = (open_analysis(runs[0], split) for split in ("test", "train"))
     stored = read_correction(correction_folder(runs[0], "test", analysis))
     assert stored is not None
     assert stored.metrics == rows[f"{runs[0]}, hubs corrected"]
@@ -200,7 +195,7 @@ def test_an_imported_run_is_evaluated_from_its_embeddings(tmp_path, complaint):
 
 
 def test_probe_accuracy_covers_pictures_of_the_split(runs, tmp_path, capsys, complaint):
-    analysis = evaluated(runs[0], "dev")
+    analysis = open_analysis(runs[0], "dev")
     n = analysis.n_images
     first = np.array([np.flatnonzero(analysis.image_of_text == image)[0] for image in range(n)])
     v, w = analysis.image_embeddings, analysis.text_embeddings

@@ -31,10 +31,6 @@ def plain(text):
     return " ".join(re.sub("[│╭╮╰╯─]", " ", text).split())
 
 
-def status_of(run):
-    return read_status(run) or {}
-
-
 def test_short_runs_shorten_a_presets_warmup_but_not_an_explicit_one(data, tmp_path, capsys):
     small = ["flickr8k-npairs", *SMALL, "--epochs=4", f"--data={data}", f"--root={tmp_path}"]
     for flags, steps, warned in (([], 2, False), (["--warmup-steps=30"], 30, True)):
@@ -70,7 +66,7 @@ def test_a_preset_trains_with_overridden_values(data, tmp_path, capsys, complain
     assert expected.items() <= facts.items()
     assert re.fullmatch("[0-9a-f]{64}", facts["data_fingerprint"])
     assert "R@sum" in capsys.readouterr().out
-    assert {"state": "finished", "step": 5, "steps": 5}.items() <= status_of(run).items()
+    assert {"state": "finished", "step": 5, "steps": 5}.items() <= read_status(run).items()
     files = {"config.toml", "words.json", "manifest.json", "history.jsonl", "status.json"}
     names = {path.name for path in run.iterdir() if not path.name.startswith(".")}
     assert names == files | {"best", "state", "analysis"}
@@ -89,9 +85,7 @@ def test_a_preset_trains_with_overridden_values(data, tmp_path, capsys, complain
     ("arguments", "culprit"),
     [
         (["--temperature=0"], "--temperature: is 0; expected a value above 0"),
-        (["--batch-size=1"], "--batch-size: is 1; expected 2 or more"),
         (["--bank-size=4"], "batch of 8"),
-        (["--momentum=1.5", "--margin=-1"], "--momentum: is 1.5"),
         (["--name=../up"], "--name: is '../up'"),
         ([f"--name={300 * 'a'}"], "200"),
         (["--batch-size=50"], "the 40 captions"),
@@ -133,7 +127,7 @@ def test_no_argument_trains_the_demo_only_once(tmp_path, monkeypatch):
     root = tmp_path / "runs"
     assert main(["--root", str(root)]) == 0
     for name in DEMO_RUNS:
-        status = status_of(root / name)
+        status = read_status(root / name)
         assert (status["state"], status["step"]) == ("finished", status["steps"])
         assert read_config(root / name)[0].data.data == "demo"
         assert (root / name / "analysis" / "dev" / "manifest.json").is_file()

@@ -12,6 +12,12 @@ from tests.support.tiny_runs import changed
 NUMBERS = {key: known for key, known in settings().items() if known.value_type in (int, float)}
 TOWERS = {"image_tower": "clip", "text_tower": "clip"}
 POOLED = {"image_pooling": "tower", "text_pooling": "mean"}
+# values that are errors beside the defaults of all other settings
+ALONE = {"concepts": 1, "concept_list": "list.json", "prototypes": 1, "prototype_recluster": 1}
+ALONE |= {"boosting_teacher": "runs/a", "boosting_branches": 3, "neighbours_of_neighbours": 199}
+ALONE |= {"other_part": True, "omit_wrong": True, "clean_rounds": 2, "image_tuning": "lora"}
+ALONE |= {"text_tuning": "full", "text_pooling": "tower", "projection": "none", "augment": "crop"}
+ALONE |= {"text_space": "minilm", "weight_heads": 0.1, "weight_mmd": 0.1}
 AM = {"loss": "btr-sum", "boosting": "am"}
 
 
@@ -60,31 +66,16 @@ def test_every_number_has_a_range_and_bounds_protect_training():
 @pytest.mark.parametrize(
     ("flag", "values"),
     [
-        ("--concepts", {"concepts": 1}),
-        ("--concept-list", {"concept_list": "list.json"}),
-        ("--prototypes", {"prototypes": 1}),
-        ("--prototype-recluster", {"prototype_recluster": 1}),
+        *((settings()[key].flag, {key: value}) for key, value in ALONE.items()),
         ("--bank-size", {"bank_size": 100}),
         ("--bank-size", {"bank_size": 512, "loss": "infonce"}),
         ("--bank-size", {"bank_size": 512, "loss": "btr-hardest"}),
-        ("--boosting-teacher", {"boosting_teacher": "runs/a"}),
         ("--boosting-scenario", {"boosting_scenario": "offline"}),
         ("--boosting-scenario", {"boosting_scenario": "online"}),
-        ("--boosting-branches", {"boosting_branches": 3}),
         ("--boosting-teacher", AM | {"boosting_scenario": "offline"}),
         ("--boosting-teacher", AM | {"boosting_teacher": "runs/a"}),
         ("--boosting-start-epoch", AM | {"boosting_scenario": "online", "boosting_start_epoch": 1.0}),
-        ("--neighbours-of-neighbours", {"neighbours_of_neighbours": 199}),
-        ("--other-part", {"other_part": True}),
-        ("--omit-wrong", {"omit_wrong": True}),
-        ("--clean-rounds", {"clean_rounds": 2}),
         ("--clean", {"clean": True, "image_tower": "mytowers:small", "text_tower": "mytowers:small"}),
-        ("--image-tuning", {"image_tuning": "lora"}),
-        ("--text-tuning", {"text_tuning": "full"}),
-        ("--text-pooling", {"text_pooling": "tower"}),
-        ("--projection", {"projection": "none"}),
-        ("--augment", {"augment": "crop"}),
-        ("--text-space", {"text_space": "minilm"}),
         ("--image-pooling", TOWERS | {"image_pooling": "tower", "scorer": "interaction"}),
         ("--text-pooling", TOWERS | {"text_pooling": "tower", "embeddings": 3}),
         ("--image-rate", TOWERS | {"image_tuning": "full", "image_rate": 0.0}),
@@ -103,8 +94,6 @@ def test_every_number_has_a_range_and_bounds_protect_training():
         ("--concepts", {"embeddings": 3, "concepts": 40}),
         ("--prototypes", {"scorer": "interaction", "prototypes": 40}),
         ("--embeddings", {"scorer": "interaction", "embeddings": 2}),
-        ("--weight-heads", {"weight_heads": 0.1}),
-        ("--weight-mmd", {"weight_mmd": 0.1}),
     ],
 )
 def test_incompatible_values_are_refused(flag, values):

@@ -1,13 +1,11 @@
 """Tables fit: no word is broken in a file, and a narrow terminal gets fewer columns."""
 
-import io
-
 import pytest
-from rich.console import Console
 
 from coder_core.console.faults import Fault
 from coder_core.console.output import open_console, print_faults
 from coder_core.console.tables import Column, FittingTable, choices_table, metrics_table
+from tests.support.tiny_runs import quiet
 
 LONG = "coder-flickr8k-with-a-name-of-many-words-and-seed-0-whose-folder-somebody-named-on-a-friday-afternoon"
 RECALLS = {f"{way}_r{k}": 12.3 for way in ("i2t", "t2i") for k in (1, 5, 10)}
@@ -17,7 +15,7 @@ ROWS = {name: METRICS | {"rsum": 345.6, "md": 0.789} for name in ("demo", LONG)}
 
 
 def printed(table, width):
-    console = Console(file=io.StringIO(), width=width)
+    console = quiet(width)
     console.print(table)
     return console.file.getvalue()
 

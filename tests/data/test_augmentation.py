@@ -75,14 +75,12 @@ def test_nouns_become_coarser_and_articles_fit(caption, coarse, short):
 
 def test_vague_exchanged_or_omitted_captions_change_only_train(tmp_path):
     data = write_tiny_data(tmp_path)
-    plain, vague = (prepare(tiny_config(data, seed=0, vague_captions=share)).data for share in (0.0, 0.5))
+    exchanged = {"wrong_captions": 0.5}
+    values = ({}, {"vague_captions": 0.5}, exchanged, exchanged | {"omit_wrong": True})
+    plain, vague, wrong, true = (prepare(tiny_config(data, seed=0, **changes)).data for changes in values)
     assert vague.train.captions == make_vague(plain.train.captions, 0.5, seed=0) != plain.train.captions
     assert vague.dev.captions == plain.dev.captions
     assert vague.checksums == plain.checksums  # of the data as it is on disk
-    plain, wrong, true = (
-        prepare(tiny_config(data, seed=0, **values)).data
-        for values in ({}, {"wrong_captions": 0.5}, {"wrong_captions": 0.5, "omit_wrong": True})
-    )
     rows = exchange_captions(plain.train.image_of_text, 0.5, seed=0)
     assert wrong.train.captions == [plain.train.captions[row] for row in rows]
     assert np.array_equal(wrong.train.image_of_text, plain.train.image_of_text)

@@ -67,7 +67,6 @@ def test_epochs_repeat_no_caption_and_chunks_cover_the_split(split):
     images = list(image_chunks(split, 3))
     assert [len(ids) for ids, _, _ in images] == [3, 1]
     assert np.array_equal(torch.cat([regions for _, regions, _ in images]).numpy(), split.features)
-    tokens = tokens_of(split)
     met = []
     for ids, *padded in text_chunks(tokens, 3):
         met += ids.tolist()

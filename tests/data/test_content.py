@@ -15,6 +15,7 @@ from coder_core.console.faults import InputError
 from coder_core.data.captioned.reading import CaptionedSplit
 from coder_core.data.content import cached_report, check_content, content_key, content_words, duplicates
 from coder_core.data.content import report as report_module
+from tests.support.run_folders import overwritten
 
 IMAGES = 8
 
@@ -90,10 +91,8 @@ def test_a_report_is_cached_until_the_data_changes(splits, report, tmp_path, mon
     os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
     assert len({key, changed, content_key([splits[0], other])}) == 3
     stored = Path(os.environ["CODER_CACHE"]) / "content" / f"{key}.json"
-    whole = stored.read_text()
-    stored.write_text(whole[: len(whole) // 2])
-    assert cached_report(key) is None
-    stored.write_text(whole)
+    with overwritten(stored, stored.read_bytes()[: stored.stat().st_size // 2]):
+        assert cached_report(key) is None
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("CODER_CACHE", str(tmp_path / "file" / "cache"))
     with pytest.raises(InputError, match="CODER_CACHE"):  # which cannot be written

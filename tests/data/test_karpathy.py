@@ -118,7 +118,6 @@ ODD = [
     (image(1, captions=0), ".sentences"),
     (image(1, sentences=[{"tokens": ["a"]}]), ".sentences[0].raw"),
     (image(1, sentences=[{"raw": " \n"}]), ".sentences[0].raw"),
-    (image(1, sentences=[{"raw": 3}]), ".sentences[0].raw"),
     (image(1, sentences=["a dog"]), ".sentences[0]"),
     (image(1, sentences=[{"raw": "a", "sentid": 1}]), ".sentences[0].sentid: 1 is also"),
     (image(1, sentences=[{"raw": "a", "sentid": "1"}]), ".sentences[0].sentid"),
@@ -132,14 +131,11 @@ ODD = [
     # texts that Python's JSON parser accepts
     ('{"images": [{"imgid": 1, "imgid": 2}]}', "the key 'imgid'"),
     ('{"images": [{"imgid": NaN}]}', "NaN"),
-    ('{"images": [{"imgid": -Infinity}]}', "-Infinity"),
     ('{"images": ' + "[" * 100_000 + "]" * 100_000 + "}", "json: "),
     ('{"images": [', "json line 1, column"),
-    ("", "json line 1, column"),
     ("[]", "the file: "),
     ("{}", "the file.images: "),
     ('{"images": []}', "json: images: "),
-    ('{"images": {}}', "the file.images: "),
     ('{"images": [' + "1" * 5000 + "]}", "json: "),
     (b'{"images": "\xff"}', "json byte 13"),
 ]

@@ -18,6 +18,7 @@ from coder_core.runs.saves import SaveStore
 from coder_core.runs.status import read_status
 from tests.attack.bad_inputs import flip
 from tests.support.precomp_folders import assert_refused, refusal
+from tests.support.run_folders import overwritten
 
 
 def read_everything(run):
@@ -48,15 +49,13 @@ def test_flipped_bits_and_truncation_are_detected_and_named(run, harm, times):
     files = [path for path in sorted(run.rglob("*")) if path.is_file() and path.parent.name != "10"]
     for turn in range(times):
         path = files[turn % len(files)]
-        content = path.read_bytes()
-        path.write_bytes(harm(content, rng))
-        if path.name == "history.jsonl" and harm is cut:
-            read_everything(run)  # a kill, too, leaves a shorter history: the rest is still read
-        elif path.name in ("history.jsonl", "status.json"):
-            read_or_named(run, path)
-        else:
-            assert any(str(path) in fault.place for fault in read_everything(run)), path
-        path.write_bytes(content)
+        with overwritten(path, harm(path.read_bytes(), rng)):
+            if path.name == "history.jsonl" and harm is cut:
+                read_everything(run)  # a kill, too, leaves a shorter history: the rest is still read
+            elif path.name in ("history.jsonl", "status.json"):
+                read_or_named(run, path)
+            else:
+                assert any(str(path) in fault.place for fault in read_everything(run)), path
 
     # every cut of the status is named, except that of its last newline
     path = run / "status.json"

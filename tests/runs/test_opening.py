@@ -37,11 +37,6 @@ STRANGE = {
 
 
 @pytest.fixture
-def run(whole):
-    return whole
-
-
-@pytest.fixture
 def requests(monkeypatch):
     """List of every address that this process looks up or connects to; nothing is sent."""
     seen = []
@@ -59,17 +54,17 @@ def requests(monkeypatch):
     return seen
 
 
-def test_a_model_named_by_a_run_is_never_downloaded_unasked(run, requests):
-    configure(run, model={"text_encoder": "bert", "bert": "somebody/x"})
+def test_a_model_named_by_a_run_is_never_downloaded_unasked(whole, requests):
+    configure(whole, model={"text_encoder": "bert", "bert": "somebody/x"})
     for message, use in (
-        ("is not on this machine.*hf download", lambda: open_run(run).search("a red ring", split="dev")),
-        ("is not on this machine", lambda: load_model(run)),
-        ("or add --bert somebody/x to --resume", lambda: continue_run(run, None, quiet())),
+        ("is not on this machine.*hf download", lambda: open_run(whole).search("a red ring", split="dev")),
+        ("is not on this machine", lambda: load_model(whole)),
+        ("or add --bert somebody/x to --resume", lambda: continue_run(whole, None, quiet())),
     ):
         assert_refused(f"bert, 'somebody/x': .*{message}", use)
     assert requests == []
     # the user typed its name
-    assert_refused("'somebody/x' could not be loaded", continue_run, run, None, quiet(), download=True)
+    assert_refused("'somebody/x' could not be loaded", continue_run, whole, None, quiet(), download=True)
     assert requests != []
 
 
@@ -109,13 +104,13 @@ def open_everything(run):
 
 
 @pytest.mark.parametrize("kind", STRANGE)
-def test_pipes_devices_and_endless_files_are_not_read(run, kind):
-    assert open_everything(run) == []
+def test_pipes_devices_and_endless_files_are_not_read(whole, kind):
+    assert open_everything(whole) == []
     for file in FILES:
-        [path] = run.glob(file)
-        kept = path.rename(run.parent.with_name("kept"))
+        [path] = whole.glob(file)
+        kept = path.rename(whole.parent.with_name("kept"))
         STRANGE[kind](path)
-        assert any(str(path) in fault for fault in open_everything(run)), file
+        assert any(str(path) in fault for fault in open_everything(whole)), file
         path.rmdir() if kind == "folder" else path.unlink()
         kept.rename(path)
 
@@ -135,22 +130,22 @@ OF_STATES = [
 
 
 @pytest.mark.parametrize(("tables", "place"), [*SIZES, *OF_STATES])
-def test_sizes_are_compared_with_saved_weights_before_memory_is_allocated(run, tables, place):
-    configure(run, **tables)
-    assert_refused(place, continue_run, run, None, quiet())
+def test_sizes_are_compared_with_saved_weights_before_memory_is_allocated(whole, tables, place):
+    configure(whole, **tables)
+    assert_refused(place, continue_run, whole, None, quiet())
     if (tables, place) in SIZES:
-        assert_refused(place, load_model, run)
+        assert_refused(place, load_model, whole)
 
 
-def test_deeply_nested_files_are_named(run):
+def test_deeply_nested_files_are_named(whole):
     deep = "[" * 100_000 + "]" * 100_000
     for file in [*TEXTS, "state/*/position.json"]:
-        path = next(run.glob(file))
+        path = next(whole.glob(file))
         before = {file: file.read_bytes() for file in path.parent.iterdir() if file.is_file()}
         path.write_text(f"a = {deep}\n" if path.suffix == ".toml" else f'{{"a":{deep}}}\n')
         if path.name not in ("status.json", "history.jsonl", "manifest.json"):
             reseal(path.parent)
-        faults = open_everything(run)
+        faults = open_everything(whole)
         if path.name == "position.json":
             collect(partial(Save(path.parent).document, "position"), faults)
         assert any(str(path) in str(fault) for fault in faults), file
@@ -158,8 +153,8 @@ def test_deeply_nested_files_are_named(run):
             changed.write_bytes(content)
 
 
-def test_huge_captions_are_cut_and_invalid_captions_or_names_refused(run):
-    folder = run / "analysis" / "dev"
+def test_huge_captions_are_cut_and_invalid_captions_or_names_refused(whole):
+    folder = whole / "analysis" / "dev"
 
     def write(file, value):
         (folder / file).write_text(json.dumps(value))
@@ -167,8 +162,8 @@ def test_huge_captions_are_cut_and_invalid_captions_or_names_refused(run):
 
     captions = json.loads((folder / "captions.json").read_text())
     write("captions.json", ["a" * 1_000_000, *captions[1:]])
-    assert list(open_run(run).captions("dev")) == ["a" * 3_999 + "…", *captions[1:]]
+    assert list(open_run(whole).captions("dev")) == ["a" * 3_999 + "…", *captions[1:]]
     for file, key in (("captions.json", "captions"), ("images.json", "image_names")):
         for value in (None, {}, [], ["a"], [1] * 40, "x"):
             write(file, value)
-            assert_refused(file, getattr, open_analysis(run, "dev"), key)
+            assert_refused(file, getattr, open_analysis(whole, "dev"), key)

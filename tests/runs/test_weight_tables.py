@@ -28,7 +28,7 @@ from tests.reference import neighbourhood as reference
 from tests.runs.conftest import fill_analysis
 from tests.support.concept_runs import some_concepts, two_branches, write_concept_run
 from tests.support.precomp_folders import assert_refused
-from tests.support.run_folders import FINISHED_RUNS
+from tests.support.run_folders import FINISHED_RUNS, overwritten
 from tests.support.tiny_runs import changed, quiet, write_tiny_data
 from tests.support.weighted_runs import weighted
 
@@ -129,12 +129,9 @@ def test_runs_with_several_embeddings_have_weights_too(data, tmp_path, kind):
 
 
 def test_a_truncated_text_space_is_named(run, data, complaint):
-    whole = (run / "text_space.json").read_bytes()
-    (run / "text_space.json").write_bytes(whole[:-2])
-    try:
-        assert "text_space.json" in complaint(main, [str(run), "--split", "dev", "--data", str(data)])
-    finally:
-        (run / "text_space.json").write_bytes(whole)
+    file = run / "text_space.json"
+    with overwritten(file, file.read_bytes()[:-2]):
+        assert file.name in complaint(main, [str(run), "--split", "dev", "--data", str(data)])
 
 
 def written():

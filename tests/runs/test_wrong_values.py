@@ -34,7 +34,7 @@ from coder_core.runs.derived.compute import clusters_folder, layout_folder, read
 from coder_core.runs.derived.graded import read_graded, store_graded
 from coder_core.runs.load import load_model
 from tests.runs.conftest import NOBODY, in_a_child
-from tests.support.run_folders import FINISHED_RUNS, reseal, write_run
+from tests.support.run_folders import FINISHED_RUNS, overwritten, reseal, write_run
 
 DATA = f"--data={FINISHED_RUNS / 'data'}"
 VALUES = [None, True, math.inf, 10**400, -1, "", [], {}, [[["x"]]]]
@@ -204,11 +204,9 @@ def test_states_with_invalid_values_or_missing_moments_are_not_resumed(root, com
     contents += [("circumstances.json", b"null")]
     contents += [("optimizer.safetensors", save(moments)) for moments in (tensors, scalar)]
     for name, content in contents:
-        intact = (newest / name).read_bytes()
-        (newest / name).write_bytes(content)
-        reseal(newest)
-        assert str(newest / name) in complaint(train.main, ["--resume", str(root / "whole"), DATA])
-        (newest / name).write_bytes(intact)
+        with overwritten(newest / name, content):
+            reseal(newest)
+            assert str(newest / name) in complaint(train.main, ["--resume", str(root / "whole"), DATA])
 
 
 def listed_and_opened(root):

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import tomllib
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -208,6 +209,17 @@ def configure(run, **tables):
     (run / "config.toml").write_text(tomli_w.dumps(document))
     reseal(run)
     return run
+
+
+@contextmanager
+def overwritten(path, content):
+    """Give a file this content within the block, and its own content back afterwards."""
+    before = path.read_bytes()
+    path.write_bytes(content)
+    try:
+        yield
+    finally:
+        path.write_bytes(before)
 
 
 def flip(path):

@@ -45,9 +45,9 @@ def tiny_config(data, name="tiny", **values):
     return changed(Config(name=name), **settings | values)
 
 
-def quiet():
+def quiet(width=200):
     """Return a console that writes to memory; `console.file.getvalue()` is its output."""
-    return Console(file=io.StringIO(), width=200)
+    return Console(file=io.StringIO(), width=width)
 
 
 def printed(console):

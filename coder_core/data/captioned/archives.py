@@ -117,7 +117,8 @@ def _parquet(files: list[Path], root: Path, faults: list[Fault]) -> Iterator[Rec
 
 
 def _captions_beside(texts: Mapping[str, bytes], where: str, *, per_line: bool) -> list[str]:
-    """Read a picture's captions from its .txt (one per line with `per_line`, else all lines as one) or else its .json."""
+    """Read a picture's captions from its .txt (one per line with `per_line`, else all lines as one) or else its .json;
+    [""] if there are none."""
     if ".txt" in texts:
         text = texts[".txt"]
         try:
@@ -127,15 +128,14 @@ def _captions_beside(texts: Mapping[str, bytes], where: str, *, per_line: bool) 
             at = f"{where}.txt, byte {error.start + 1}"
             raise InputError.at(at, problem, "UTF-8 text", "save it as UTF-8") from None
         lines = [line.strip() for line in content.split("\n")]
-        return [line for line in lines if line] if per_line else [" ".join(content.split("\n"))]
+        return [line for line in lines if line] or [""] if per_line else [" ".join(content.split("\n"))]
     if ".json" in texts:
         file = f"{where}.json"
         value = parse_json(texts[".json"].decode("utf-8", "replace"), file)
         if not isinstance(value, dict):
             raise InputError.at(file, f"is {shown(repr(value))}", '{"caption": "a dog runs"}')
-        captions = records.captions_of_row(value, records.caption_columns(list(value), file), file)
-        return [caption for caption in captions if caption]
-    return []
+        return records.captions_of_row(value, records.caption_columns(list(value), file), file)
+    return [""]
 
 
 def _holds_pair(folder: Path) -> bool:
@@ -171,8 +171,7 @@ def _folders(folders: list[Path], root: Path, faults: list[Fault], *, per_line: 
         for key, picture in pictures.items():
             beside = {end: texts[key + end] for end in TEXTS if key + end in texts}
             read = partial(_captions_of_files, beside, str(folder / key), faults, per_line=per_line)
-            captions = collect(read, faults)
-            for caption in captions or ([] if captions is None else [""]):
+            for caption in collect(read, faults) or ():
                 yield Record(prefix + picture.name, caption, str(picture), split)
     faults += count_cases(root, "captions have no picture beside them and are left out", strays)
 
@@ -213,9 +212,9 @@ def _tars(files: list[Path], root: Path, faults: list[Fault]) -> Iterator[Record
                 continue
             if not once.add(folder + sample.key, str(file), where):
                 continue
-            captions = collect(partial(_captions_beside, sample.texts, where, per_line=True), faults)
+            read = partial(_captions_beside, sample.texts, where, per_line=True)
             ending, offset, size = sample.picture
-            for caption in captions or ([] if captions is None else [""]):
+            for caption in collect(read, faults) or ():
                 yield Record(folder + sample.key + ending, caption, where, split, (number, offset, size))
     faults += count_cases(root, "captions have no picture of the same name and are left out", strays)
 

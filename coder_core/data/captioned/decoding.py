@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from PIL.Image import Image
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader
 
 from coder_core.console.faults import Fault, InputError
 from coder_core.console.processes import processors
@@ -75,22 +75,13 @@ def prepared_blocks(
     yield from in_workers(partial(_prepare_block, split, blocks, prepare), numbers, workers)
 
 
-@dataclass(frozen=True)
-class _Results(Dataset[Any]):
-    """Results of a function of a number, as a PyTorch data set."""
-
-    make: Callable[[int], Any]
-
-    def __getitem__(self, number: int) -> Any:
-        return self.make(number)
-
-
 def in_workers(make: Callable[[int], Any], numbers: Sequence[int], workers: int) -> Iterator[Any]:
     """Yield make(number) for all numbers in order, computed ahead in `workers` processes, or with 0 in this one."""
     begin = partial(_begin_worker, os.getpid())
-    more: dict[str, Any] = {"worker_init_fn": begin, "generator": torch.Generator()}
-    more |= {"prefetch_factor": AHEAD, "multiprocessing_context": START} if workers else {}
-    yield from DataLoader(_Results(make), None, sampler=list(numbers), num_workers=workers, **more)
+    options: dict[str, Any] = {"dataset": list(numbers), "batch_size": None, "collate_fn": make}
+    options |= {"num_workers": workers, "worker_init_fn": begin, "generator": torch.Generator()}
+    options |= {"prefetch_factor": AHEAD, "multiprocessing_context": START} if workers else {}
+    yield from DataLoader(**options)
 
 
 def _begin_worker(parent: int, worker: int) -> None:
