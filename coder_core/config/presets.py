@@ -22,24 +22,21 @@ ZERO_SHOT = "clip-zero-shot"
 DEMO_RUNS = ("demo-baseline", "coder-demo", "demo-weights")
 
 
-def _settings(entry: Mapping[str, Any], sets: Mapping[str, Any]) -> dict[str, Any]:
+_FILE = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
+
+
+def _settings(entry: Mapping[str, Any]) -> dict[str, Any]:
     """Return key → value of an entry of presets.toml, on top of those of the sets it names."""
     values: dict[str, Any] = {}
     for name in entry.get("with", ()):
-        values |= _settings(sets[name], sets)
+        values |= _settings(_FILE["settings"][name])
     return values | {key: value for key, value in entry.items() if key not in ("about", "with")}
 
 
-def _read() -> dict[str, Preset]:
-    document = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
-    sets, presets = document["settings"], document["presets"]
-    return {
-        name: Preset(with_settings(Config(), _settings(entry, sets)), entry["about"])
-        for name, entry in presets.items()
-    }
-
-
-PRESETS = _read()
+PRESETS = {
+    name: Preset(with_settings(Config(), _settings(entry)), entry["about"])
+    for name, entry in _FILE["presets"].items()
+}
 _TUNED = {
     ("demo", "btr-hardest"): "demo-baseline",
     ("flickr8k", "btr-hardest"): "flickr8k-baseline",

@@ -22,11 +22,11 @@ from coder_core.evaluation.tiles import score_tiles
 from coder_core.runs.analysis.evaluate import describe_samples
 from coder_core.runs.analysis.import_embeddings import import_run
 from coder_core.runs.analysis.read import open_analysis
-from coder_core.runs.analysis.write import write_analysis
+from tests.support import karpathy
 from tests.support.evaluated import printed, row_of, rows_of
 from tests.support.picture_folders import write_lines
-from tests.support.precomp_folders import assert_refused
-from tests.support.run_folders import flip, ranks_of, unit
+from tests.support.precomp_folders import assert_refused, features
+from tests.support.run_folders import flip, unit, write_embeddings
 
 
 def test_metrics_with_positives_beyond_the_labels(runs, tmp_path, capsys, complaint):
@@ -133,34 +133,24 @@ def test_metrics_by_coco_judgements_match_the_eccv_program(coco, tmp_path, capsy
                 assert metrics[f"{way}_{figure}"] == pytest.approx(100 * value)
 
 
-def write_karpathy(folder, names, ids):
-    """Write COCO's annotations with five captions per image, which have these ids."""
-    images = []
-    for image, name in enumerate(names):
-        numbers = ids[5 * image : 5 * image + 5]
-        sentences = [{"raw": f"caption {number}", "sentid": number} for number in numbers]
-        images.append({"imgid": image, "filename": name, "split": "test", "sentences": sentences})
-    folder.mkdir()
-    (folder / "dataset_coco.json").write_text(json.dumps({"dataset": "coco", "images": images}))
-    np.save(folder / "test_ims.npy", np.ones((len(names), 2, 3), np.float32))
-
-
 def test_coco_captions_are_recognised_by_stored_ids(coco, tmp_path, capsys):
     run = coco[0]
     stored = open_analysis(run, "testall")
     assert stored.caption_ids is None
     order = np.arange(200).reshape(40, 5)[:, ::-1].reshape(-1)  # every image's last caption first
     ids = [int(stored.captions[row].split()[1]) for row in order]
-    write_karpathy(tmp_path / "karpathy", stored.image_names, ids)
-    split = read_split(tmp_path / "karpathy", "testall")
+    sentences = [{"raw": f"caption {number}", "sentid": number} for number in ids]
+    images = [
+        karpathy.image(i, "test", filename=name, sentences=sentences[5 * i : 5 * i + 5])
+        for i, name in enumerate(stored.image_names)
+    ]
+    data = karpathy.write(tmp_path / "karpathy", images, {"test_ims.npy": features(40)}, dataset="coco")
+    split = read_split(data, "testall")
     assert np.asarray(split.caption_ids).tolist() == ids
     v, w = stored.image_embeddings, stored.text_embeddings[order]
-    names = ("image_ranks", "text_ranks", "image_best", "text_best")
-    arrays = dict(zip(names, ranks_of(v, w, split.image_of_text), strict=True))
-    arrays |= {"image_embeddings": v, "text_embeddings": w}
     for name, samples in (("test", split), ("dev", replace(split, caption_ids=None))):
-        facts = {"metrics": stored.metrics, "fingerprint": "0" * 64, "kind": "embeddings"}
-        write_analysis(run, name, **describe_samples(samples, 40), **facts, **arrays)
+        facts = describe_samples(samples, 40) | {"metrics": stored.metrics, "kind": "embeddings"}
+        write_embeddings(run, v, w, split.image_of_text, name, **facts)
     written = open_analysis(run, "test", verify=True)
     assert np.asarray(written.caption_ids).tolist() == ids
     flags = {split: ("--positives=eccv", f"--split={split}") for split in ("testall", "test", "dev")}

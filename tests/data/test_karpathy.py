@@ -1,6 +1,5 @@
 """Karpathy's JSON: splits, order, features beside it, and every fault by its key."""
 
-import json
 import os
 
 import numpy as np
@@ -8,20 +7,8 @@ import pytest
 
 from coder_core.data.dataset import available_splits, read_split
 from coder_core.data.split import fingerprint
+from tests.support.karpathy import image, write
 from tests.support.precomp_folders import features, real_flickr8k, reason, refusal
-
-
-def image(imgid, split="train", captions=2, **more):
-    raw = [f"image {imgid} caption {j}" for j in range(captions)]
-    sentences = [{"raw": text, "imgid": imgid, "sentid": 10 * imgid + j} for j, text in enumerate(raw)]
-    return {"imgid": imgid, "filename": f"{imgid}.jpg", "split": split, "sentences": sentences} | more
-
-
-def write(folder, images, arrays, **more):
-    (folder / "dataset_small.json").write_text(json.dumps({"dataset": "small", "images": images} | more))
-    for name, array in arrays.items():
-        np.save(folder / name, array)
-    return folder
 
 
 def test_splits_captions_and_their_order_are_read(tmp_path):

@@ -95,11 +95,12 @@ def test_flipped_bits_in_arrays_are_named_and_unchanged_files_checked_once(whole
             assert len(open_run(whole).captions("dev")) == 40
             damaged = bytearray(content)
             damaged[-1 if number % 2 else (len(content) + 128) // 2] ^= 4
-            path.write_bytes(damaged)
-            assert_refused(rf"{path.name}: is damaged.*coder_core\.evaluate", open_run(whole).ranks, "dev")
-            assert_refused(path.name, open_analysis, whole, "dev")
-            assert_refused(path.name, _hits, whole, "dev")  # of an ablation
-            path.write_bytes(content)
+            with overwritten(path, damaged):
+                assert_refused(
+                    rf"{path.name}: is damaged.*coder_core\.evaluate", open_run(whole).ranks, "dev"
+                )
+                assert_refused(path.name, open_analysis, whole, "dev")
+                assert_refused(path.name, _hits, whole, "dev")  # of an ablation
     for path in (whole / "analysis" / "dev").iterdir():
         os.utime(path, (1, 1))
     open_analysis(whole, "dev")
