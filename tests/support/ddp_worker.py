@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import torch
+from safetensors.torch import save_file
 from torch import nn
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 
@@ -20,7 +21,6 @@ from coder_core.training.reviewed import named_reviews
 from coder_core.training.state import seed_step
 from coder_core.training.step import compute_losses
 from tests.support import loss_modules
-from tests.support.processes import run_as_one_of_several
 from tests.support.tiny_runs import STILL, changed, tiny_config
 
 STEPS, MORE_STEPS = 3, {"prototypes": 10}  # prototypes exist from the sixth step on
@@ -178,5 +178,14 @@ def everything(data, towers):
 
 
 def main(data, towers, out, *flags):
-    """Save the results of all cases in the file `out`, then train with the command line's `flags`."""
-    run_as_one_of_several(lambda: everything(Path(data), Path(towers)), out, then=lambda: command(flags))
+    """Assert that all processes have the same results, save them in the file `out`, then train with these `flags`."""
+    parallel.start(torch.device("cpu"))
+    tensors = everything(Path(data), Path(towers))
+    values = [value.reshape(-1).contiguous().view(torch.uint8) for value in tensors.values()]
+    everywhere = parallel.gather_rows(torch.cat(values)[None])  # all at once, as there are thousands
+    rows = (row.split([len(value) for value in values]) for row in (everywhere[0], everywhere[-1]))
+    assert [name for name, *both in zip(tensors, *rows, strict=True) if not torch.equal(*both)] == []
+    if parallel.rank() == 0:
+        save_file({name: value.contiguous() for name, value in tensors.items()}, out)
+    command(flags)
+    parallel.finish()

@@ -20,6 +20,7 @@ from coder_core.runs.saves import SaveStore
 from coder_core.runs.status import read_status
 from coder_core.train import main as command
 from coder_core.training.launch import StoppedError, start_run
+from tests.console.test_processes import until
 from tests.support.tiny_runs import quiet, tiny_config
 
 RANDOM_KILLS, SAVE_KILLS = 8, 4
@@ -130,15 +131,6 @@ def kills(data, root, *, anywhere=RANDOM_KILLS, in_saves=SAVE_KILLS, seed=0):
     return {"kills": reports, "runs": number + 1, "last": last, "whole": whole}
 
 
-def until_step(folder, step):
-    """Wait, at most a minute, until the status of a run has reached this step."""
-    for _ in range(6000):
-        status = read_status(folder) if (folder / "status.json").exists() else None
-        if status is not None and status.get("step", 0) >= step:
-            return
-        time.sleep(0.01)
-
-
 def signals(data, root):
     """Send a signal between saves, in a save, and twice in a save; then resume each run to its end."""
     reports = []
@@ -153,7 +145,7 @@ def signals(data, root):
     for number in (signal.SIGTERM, signal.SIGINT):
         name = number.name
         pid = child(lambda name=name: train(data, root, name))
-        until_step(root / name, EARLY)
+        until(lambda name=name: (read_status(root / name) or {}).get("step", 0) >= EARLY)
         started = time.monotonic()
         os.kill(pid, number)
         report(name, wait(pid), time.monotonic() - started)

@@ -8,9 +8,6 @@ from importlib import import_module
 from pathlib import Path
 
 import torch
-from safetensors.torch import save_file
-
-from coder_core.ops import parallel
 
 ROOT = Path(__file__).resolve().parents[2]
 # A server imports everything once and never trains, so it can fork safely; a new interpreter would take seconds.
@@ -59,18 +56,3 @@ def forked(program, *arguments, output, ranks=({},), timeout=500):
     printed = [file.read_text("utf-8") for file in outputs]
     assert [process.exitcode for process in processes] == [0] * len(processes), printed
     return printed
-
-
-def run_as_one_of_several(train, out, then=parallel.barrier):
-    """Join the other processes, train, assert that all results are identical, save them once, and call `then`."""
-    torch.set_num_threads(1)
-    parallel.start(torch.device("cpu"))
-    tensors = train()
-    values = [value.reshape(-1).contiguous().view(torch.uint8) for value in tensors.values()]
-    everywhere = parallel.gather_rows(torch.cat(values)[None])  # all at once, as there are thousands
-    rows = (row.split([len(value) for value in values]) for row in (everywhere[0], everywhere[-1]))
-    assert [name for name, *both in zip(tensors, *rows, strict=True) if not torch.equal(*both)] == []
-    if parallel.rank() == 0:
-        save_file({name: value.contiguous() for name, value in tensors.items()}, out)
-    then()
-    parallel.finish()

@@ -50,12 +50,10 @@ def synthetic(images, *, noise, seed=0, dimension=32, per_image=CAPTIONS_PER_IMA
 def ranks_of(v, w, owner):
     """Return the ranks of images and texts and the ten best candidates of each, from the whole score matrix."""
     scores = v @ w.T
-    text_ranks = np.array([(scores[:, j] >= scores[owner[j], j]).sum() - 1 for j in range(len(w))])
-    image_ranks = np.full(len(v), -1)
-    for i in range(len(v)):
-        matching = owner == i
-        if matching.any():
-            image_ranks[i] = (scores[i][~matching] >= scores[i][matching].max()).sum()
+    text_ranks = (scores >= scores[owner, np.arange(len(w))]).sum(0) - 1
+    own = owner == np.arange(len(v))[:, None]
+    best = np.where(own, scores, -np.inf).max(1, keepdims=True)  # −∞: an image without captions has rank −1
+    image_ranks = np.where(own.any(1), (~own & (scores >= best)).sum(1), -1)
     return image_ranks, text_ranks, np.argsort(-scores, 1)[:, :10], np.argsort(-scores.T, 1)[:, :10]
 
 
