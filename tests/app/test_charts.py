@@ -12,28 +12,25 @@ from app.charts.figure import OWN_SCALE
 EVIL = '<a href="http://127.0.0.1:9/x">%{x}<b>$\\alpha$'
 
 
-def figures(name):
+def test_names_in_charts_are_escaped():
     metrics = {f"{d}_r{k}": 10.0 * k for d in ("i2t", "t2i") for k in (1, 5, 10)}
     frame = pd.DataFrame({"epoch": [1, 2], "loss": [2.0, 1.0]})
     changes = pd.DataFrame({"rank_a": [1, 200], "rank_b": [3, 40]})
     tenths = pd.DataFrame({"tenth": [1, 2], "recall": [10.0, 20.0]})
-    return {
-        "recall": charts.recall_bars({name: metrics}, LIGHT),
-        "curves": charts.training_curves({name: frame}, "loss", "loss", LIGHT),
-        "histogram": charts.histogram({name: np.arange(9.0)}, "diversity", "captions", LIGHT),
-        "tenths": charts.recall_by_diversity({name: tenths}, 10, LIGHT),
-        "similarities": charts.similarity_histograms({name: (np.arange(9.0), np.ones(1))}, 0.3, LIGHT)[0],
-        "matrix": charts.rank_matrix(changes, name, name, LIGHT),
-        "density": charts.density(np.arange(9.0), np.ones(9), charts.plain(name), "y", "captions", LIGHT),
-        "margins": charts.margin_histogram({name: np.linspace(-1, 1, 9)}, LIGHT),
-        "hubs": charts.occurrence_bands({name: np.arange(9)}, 10, LIGHT),
-        "slices": charts.slice_recalls([name], {name: np.array([[20.0, 15.0, 30.0]])}, "R@1", LIGHT),
-        "distribution": charts.rank_distribution({name: np.array([1, 7])}, LIGHT),
+    figures = {
+        "recall": charts.recall_bars({EVIL: metrics}, LIGHT),
+        "curves": charts.training_curves({EVIL: frame}, "loss", "loss", LIGHT),
+        "histogram": charts.histogram({EVIL: np.arange(9.0)}, "diversity", "captions", LIGHT),
+        "tenths": charts.recall_by_diversity({EVIL: tenths}, 10, LIGHT),
+        "similarities": charts.similarity_histograms({EVIL: (np.arange(9.0), np.ones(1))}, 0.3, LIGHT)[0],
+        "matrix": charts.rank_matrix(changes, EVIL, EVIL, LIGHT),
+        "density": charts.density(np.arange(9.0), np.ones(9), charts.plain(EVIL), "y", "captions", LIGHT),
+        "margins": charts.margin_histogram({EVIL: np.linspace(-1, 1, 9)}, LIGHT),
+        "hubs": charts.occurrence_bands({EVIL: np.arange(9)}, 10, LIGHT),
+        "slices": charts.slice_recalls([EVIL], {EVIL: np.array([[20.0, 15.0, 30.0]])}, "R@1", LIGHT),
+        "distribution": charts.rank_distribution({EVIL: np.array([1, 7])}, LIGHT),
     }
-
-
-def test_names_in_charts_are_escaped():
-    for kind, figure in figures(EVIL).items():
+    for kind, figure in figures.items():
         text = str(figure.to_plotly_json())
         assert ("<a" in text, "%{x}<" in text, "127.0.0.1:9" in text) == (False, False, True), kind
 

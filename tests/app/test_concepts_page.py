@@ -73,7 +73,7 @@ def test_the_chosen_concept_is_in_the_graph_and_chance_attention_is_noted(root, 
     assert (weakest in graph.nodes["concept"].tolist(), len(graph.nodes), total) == (True, 3, 5)
 
 
-def test_runs_without_concepts_are_named_with_a_preset_that_has_them(root, opened):
+def test_runs_without_concepts_are_named_with_a_preset_and_only_others_linked(root, opened):
     for run, versus, named in (("plain", "—", ["plain"]), ("clip", "—", ["clip"]), ("plain", "other", NAMES)):
         app = opened(root, "concepts", run=run, versus=versus)
         assert app.saying(*named, "coder-flickr8k")
@@ -82,9 +82,6 @@ def test_runs_without_concepts_are_named_with_a_preset_that_has_them(root, opene
     assert app.value("run") == ["plain", "two"]
     assert app.saying("plain", "Only two")
     assert app.get("plotly_chart")
-
-
-def test_a_caption_links_to_its_concepts(root, opened):
     app = opened(root, "diversity", run="one", versus="—", caption="7")
     assert 'href="concepts?run=one&amp;split=dev&amp;caption=7"' in app.texts()
     assert 'href="concepts?' not in app.change(run=["plain"]).texts()

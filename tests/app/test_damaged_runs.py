@@ -25,12 +25,8 @@ def small(root, *names, images=8, **options):
     return [write_run(root, name, images=images, pictures=False, **options) for name in names]
 
 
-def halve(path):
-    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-
-
 FAULTS = {"cut": ("image_ranks.npy", cut), "flipped": ("text_embeddings.npy", flip)}
-FAULTS |= {"halved": ("captions.json", halve), "torn": ("images.json", halve)}
+FAULTS |= {"shortened": ("captions.json", cut), "torn": ("images.json", cut)}
 """Run → file of its analysis, and function that damages it."""
 
 
@@ -78,9 +74,11 @@ def test_pages_name_damaged_runs_and_show_the_others(opened, spoilt, page):
 
 @pytest.fixture(scope="module")
 def faulty(tmp_path_factory):
-    """Folder with a good pair beside one run for each of FAULTS."""
+    """Folder with a good pair, the second without history, beside one run for each of FAULTS."""
     root = tmp_path_factory.mktemp("faulty") / "runs"
-    small(root, "good-baseline", "good")
+    _, good = small(root, "good-baseline", "good")
+    write_status(good, "finished", step=30, steps=30, evaluated=3)
+    (good / "history.jsonl").unlink()
     for (file, damage_it), folder in zip(FAULTS.values(), small(root, *FAULTS), strict=True):
         damage_it(folder / "analysis" / "dev" / file)
     return root
@@ -100,6 +98,10 @@ def test_a_damaged_file_is_named_on_every_page(opened, faulty, page, name):
     app = opened(faulty, page, run="good", versus=name, split="dev")
     assert app.saying(name, file)
     assert (app.saying("Only good") and app.figures()) or page in without_figures
+    if page == "overview":
+        assert app.saying(faulty / "good" / "history.jsonl", 3, 3)
+        [separation] = app.rows("matching pairs")
+        assert [row["run"] for row in separation] == ["good"]
 
 
 def test_a_file_truncated_while_the_app_runs_is_detected(opened, tmp_path):
@@ -136,19 +138,6 @@ def test_runs_that_cannot_be_shown_are_named(opened, tmp_path, name, clue):
     app = opened(tmp_path, "diversity", run="good", versus="—", split="test")
     assert any("good" in refusal and "test" in refusal for refusal in app.refusals())
     assert app.value("split") == "test"
-
-
-def test_the_overview_names_a_truncated_run_and_a_missing_history(opened, tmp_path):
-    """The sections below show the other runs."""
-    good, torn = small(tmp_path, "good", "torn")
-    cut(torn / "analysis" / "dev" / "image_ranks.npy")
-    write_status(good, "finished", step=30, steps=30, evaluated=3)
-    (good / "history.jsonl").unlink()
-    app = opened(tmp_path, "overview", run="good", versus="—", curves=["good", "torn"])
-    assert app.saying("torn", "image_ranks.npy")
-    assert app.saying(good / "history.jsonl", 3, 3)
-    [separation] = app.rows("matching pairs")
-    assert [row["run"] for row in separation] == ["good"]
 
 
 def test_metrics_of_another_run_are_not_shown(opened, tmp_path):

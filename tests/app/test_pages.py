@@ -1,12 +1,10 @@
 """Every page: any kind of run, links, runs of other samples or without embeddings, invalid parameters."""
 
 import re
-import shutil
 
 import pytest
 
 from coder_core.runs.analysis.read import open_analysis
-from coder_core.runs.analysis.write import write_analysis
 from tests.support.concept_runs import write_concept_run
 from tests.support.pages import ABOUT_SCORES, PAGES
 from tests.support.run_folders import synthetic, write_embeddings, write_run
@@ -19,8 +17,6 @@ PARAMETERS = {
     "similarity": SIMILARITY.split(),
     "concepts": ("concept", "caption", "count", "kind", "by", "part", "first", "pairs-of"),
 }
-WITHOUT_EMBEDDINGS = ("image_of_text", "captions", "image_names", "picture_folder", "metrics")
-WITHOUT_EMBEDDINGS += ("image_ranks", "text_ranks", "image_best", "text_best")
 
 
 @pytest.fixture(scope="module")
@@ -30,11 +26,10 @@ def root(tmp_path_factory):
     for number, name in enumerate(("alpha", "beta", "gamma")):
         write_run(base, name, images=12, noise=1.0 + number)
     write_run(base, "other", images=14, pictures=False)
-    beta = open_analysis(base / "beta", "dev")
-    shutil.copytree(base / "beta", base / "scored")
-    scores = beta.image_embeddings @ beta.text_embeddings.T
-    values = {name: getattr(beta, name) for name in WITHOUT_EMBEDDINGS}
-    write_analysis(base / "scored", "dev", scores=scores, fingerprint="scored", **values)
+    scored = write_run(base, "scored", images=12)
+    about = {name: getattr(open_analysis(scored, "dev"), name) for name in ("captions", "picture_folder")}
+    v, w, owner = synthetic(12, noise=2.0)
+    write_embeddings(scored, v, w, owner, scores=v @ w.T, fingerprint="scored", **about)
     return base
 
 

@@ -154,43 +154,34 @@ def test_queries_fixed_and_broken_by_hub_correction_are_listed(roots, tmp_path, 
         assert [bool(queries[number]) for number in numbers] == [True] * int(queries.any())
 
 
-def test_next_failure_steps_through_failed_queries(roots, opened):
+def test_next_failure_steps_through_failed_queries_and_a_link_opens_any(roots, opened):
     ranks = open_run(roots["two"] / "demo").ranks("dev")["t2i"]
     app = opened(roots["two"], "retrieval")
     walked = [app.click("query-text-failure-1").value("query-text") for _ in range(3)]
     assert len(set(walked)) == 3
     assert (ranks[walked] >= 1).all()
     assert app.click("query-text-failure--1").value("query-text") == walked[1]
-    linked = opened(roots["two"], "retrieval", outcome="Broken", query_text="7")
-    assert linked.value("query-text") == 7  # even if the filter leaves it out
-
-
-def test_a_query_shows_its_rank_change_and_links(roots, opened):
-    names = ("demo-baseline", "demo")
-    first, second = (int(open_run(roots["two"] / name).ranks("dev")["t2i"][3]) + 1 for name in names)
-    app = opened(roots["two"], "retrieval", query_text="3")
-    assert app.saying("demo-baseline", first, "demo", second)
+    app = opened(roots["two"], "retrieval", outcome="Broken", query_text="7")
+    assert app.value("query-text") == 7  # even if the filter leaves it out
+    before = open_run(roots["two"] / "demo-baseline").ranks("dev")["t2i"]
+    assert app.saying("demo-baseline", before[7] + 1, "demo", ranks[7] + 1)
     state = "run=demo-baseline&amp;run=demo&amp;split=dev&amp;anchors="
     assert app.texts().count('data-open="image-') == 20  # ten results of two runs
-    assert app.texts().count(f'href="diversity?{state}Captions&amp;caption=3"') == 1
+    assert app.texts().count(f'href="diversity?{state}Captions&amp;caption=7"') == 1
     assert 'href="retrieval?' not in app.texts()
 
 
-def test_an_upload_that_is_not_a_picture_is_refused(roots, opened):
-    app = opened(roots["two"], "retrieval", ask="Picture")
+@pytest.mark.parametrize(
+    ("root", "runs"), [("two", ["demo-baseline", "demo"]), ("imported", ["clip-pictures"])]
+)
+def test_an_uploaded_picture_queries_as_its_sample_and_other_files_are_refused(roots, root, runs, opened):
+    app = opened(roots[root], "retrieval", run=runs[0], versus=[*runs, "—"][1], ask="Picture")
     assert app.refusals()
     torn, large = b"\x89PNG\r\n\x1a\n" + bytes(200), bytes(10_000_001)
     for content in (b"<html><script>alert(1)</script></html>", b"", torn, large):
         [refusal] = app.upload("<b>x</b>.png", content).refusals()
         assert ("10,000,000" in refusal) == (content is large)
         assert "<b>x" not in refusal
-
-
-@pytest.mark.parametrize(
-    ("root", "runs"), [("two", ["demo-baseline", "demo"]), ("imported", ["clip-pictures"])]
-)
-def test_an_uploaded_picture_of_the_split_queries_as_its_sample(roots, root, runs, opened):
-    app = opened(roots[root], "retrieval", run=runs[0], versus=[*runs, "—"][1], ask="Picture")
     app.upload("mine.png", (roots["two"].parent / "two-pictures" / "7.png").read_bytes())
     assert len(app.saying("image 7", "query")) >= len(runs)
     assert app.saying("caption 35", "image 7", "7.png")

@@ -36,15 +36,6 @@ from tests.support.picture_folders import flickr8k
 from tests.support.run_folders import damage, import_run_folder, write_run
 from tests.support.tiny_runs import quiet, tiny_config, write_tiny_data
 
-TINY = {
-    "dimension": 8,
-    "bank_size": 16,
-    "batch_size": 8,
-    "warmup_steps": 0,
-    "threads": 1,
-    "word_threshold": 1,
-}
-
 
 @pytest.fixture
 def root(tmp_path, monkeypatch):
@@ -290,7 +281,8 @@ def test_a_run_survives_a_crash_of_the_app(root):
 def test_a_run_is_started_stopped_resumed_and_evaluated(root, opened):
     """A run that a link has filled in starts only after confirmation."""
     app, run = opened(root, "train", name="mine", data="tiny", **{"demo-epochs": "3"}), root / "mine"
-    fill(app, epochs=4_000, **TINY)
+    sizes = {"dimension": 8, "bank_size": 16, "batch_size": 8, "warmup_steps": 0, "word_threshold": 1}
+    fill(app, epochs=4_000, threads=1, **sizes)
     assert "train-confirm" in app.click("train-start").keys("button")
     assert "train-confirm" not in app.change(demo_seed=7).keys("button")  # to be confirmed again
     app.click("train-start")
@@ -352,9 +344,7 @@ def test_judges_belong_to_the_job_of_the_cleaned_run(root, opened):
 @pytest.mark.timeout(1800)
 def test_error_messages_of_training_are_shown(root, opened):
     (root.parent / "data" / "tiny" / "train_caps.txt").write_text("one caption too few\n")
-    app = opened(root, "train")
-    fill(app, epochs=2, **TINY)
-    app.click("train-start")
+    fill(opened(root, "train")).click("train-start")
     until(lambda: not mine().alive)
     app = opened(root, "train", watch="mine")
     assert any("mine" in refusal and STOPPED_EARLY not in refusal for refusal in app.refusals())
