@@ -20,7 +20,7 @@ from coder_core.training.launch import start_run
 from tests.support.heat_runs import write_heat_runs
 from tests.support.picture_folders import CAPTIONS, NAMES, SPLITS, draw
 from tests.support.precomp_folders import assert_refused
-from tests.support.run_folders import import_run_folder
+from tests.support.run_folders import import_run_folder, write_run
 from tests.support.tiny_runs import quiet
 from tests.support.tiny_towers import write_tiny_siglip
 from tests.support.tower_runs import tower_config
@@ -188,6 +188,9 @@ def test_probes_score_pictures_outside_the_split(runs, tmp_path):
         texts = run.encode_text([getattr(probe, part) for probe in probes])
         np.testing.assert_allclose(table[column], np.einsum("nd,nd->n", rows, texts), atol=1e-5)
     assert_refused("none of the 2", probe_run, run, "dev", probes[:2], pictures=str(tmp_path / "empty"))
+    names = ["a/1.jpg", "b/1.jpg", "2.jpg"]
+    run = open_run(write_run(tmp_path, "one-name", images=3, pictures=False, picture_names=names))
+    assert_refused("2 images", probe_run, run, "dev", [Probe("swap", "1.jpg", "a dog", "a cat")])
 
 
 def test_heat_maps_of_a_tower_pooled_by_the_run_use_its_patches(runs):

@@ -4,6 +4,7 @@ Judgements are facts from a file or from COCO's judges, unlike the guesses in `r
 recall by the labels. A probe tests whether a run scores a picture's caption above a wrong version of that caption.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from itertools import product
@@ -24,6 +25,7 @@ from coder_core.data.judgements import (
     picture_key,
     read_judgements,
 )
+from coder_core.data.lines import shown
 from coder_core.data.pictures import open_picture
 from coder_core.evaluation.graded import RECALL_AT, label_values
 from coder_core.runs.derived.graded import GradedEvaluation, read_graded
@@ -129,16 +131,21 @@ def probe_run(
     run: Run, split: str, probes: Sequence[Probe], *, pictures: str = "", progress: Progress = silent
 ) -> pd.DataFrame:
     """Score every probe whose picture the run knows or can read. InputError: the run can neither read nor find any of
-    the pictures, or cannot embed new texts. `pictures`: folder of the pictures that are not in the split, for a run
-    that reads pictures; empty for the split's own. Return one row per probe: kind, picture, score, negative (score of
-    the wrong caption), right (True if score is above negative; a tie is wrong)."""
-    rows = {picture_key(name): row for row, name in enumerate(run.image_names(split))}
+    the pictures, or cannot embed new texts; two images of the split have a picture's name. `pictures`: folder of the
+    pictures that are not in the split, for a run that reads pictures; empty for the split's own. Return one row per
+    probe: kind, picture, score, negative (score of the wrong caption), right (True if score is above negative; a tie is
+    wrong)."""
+    keys = [picture_key(name) for name in run.image_names(split)]
+    rows, count = {key: row for row, key in enumerate(keys)}, Counter(keys)
     folder = pictures or run.analysis(split).picture_folder
     groups: dict[str, list[Probe]] = {}
     for probe in probes:
         groups.setdefault(probe.picture, []).append(probe)
     table: list[tuple[str, str, float, float]] = []
     for done, (name, group) in enumerate(groups.items()):
+        if count[picture_key(name)] > 1:
+            fact = f"names {count[picture_key(name)]} images of split {split!r}"
+            raise InputError.at(f"probes, picture {shown(name)}", fact, "a name that only one has")
         row = rows.get(picture_key(name))
         texts = [text for probe in group for text in (probe.caption, probe.negative)]
         if row is not None and run.scores(split) is not None:
