@@ -9,9 +9,11 @@ from coder_core.api import open_run
 PANEL = 'class="cl-sample"'
 
 
-@pytest.mark.parametrize("page", ["overview", "train", "start"])
-def test_the_sample_in_the_address_is_shown_with_its_ranks(roots, page, opened):
-    assert PANEL not in opened(roots["two"], page, sample="caption-100").texts()
+@pytest.mark.parametrize(
+    ("page", "unknown"), [("overview", "caption-100"), ("train", "image-20"), ("start", "<b>")]
+)
+def test_the_sample_in_the_address_is_shown_with_its_ranks(roots, page, unknown, opened):
+    assert PANEL not in opened(roots["two"], page, sample=unknown).texts()
     app = opened(roots["two"], page, sample="caption-12")
     [panel] = [part for part in app.parts() if PANEL in part]
     assert re.findall(r'<li class="(.*?)">(.*?)</li>', panel)[0] == ("cl-query", "scene 2, told in way 2")
