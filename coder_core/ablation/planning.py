@@ -91,11 +91,11 @@ def check_comparable(
 ) -> None:
     """Refuse (InputError) runs of one row that differ in more than the seed, and rows that differ in a setting that
     neither a row nor the preset of a row's loss changes. `finished`: row → seed → run folder."""
-    may_differ = MAY_CHANGE | {"training.seed", "training.tensorboard"}
+    between_seeds = MAY_CHANGE | {"training.seed", "training.tensorboard"}
     changes = filter(None, (find_setting(flag) for row in table.rows for flag in row.changes))
-    of_rows = may_differ.union(f"{setting.section}.{setting.key}" for setting in changes)
+    of_rows = between_seeds.union(f"{setting.section}.{setting.key}" for setting in changes)
     losses = {str(row.changes["loss"]) for row in table.rows if "loss" in row.changes}
-    from_presets = [
+    between_rows = [  # for each preset that the table may have been trained with
         of_rows.union(*(differences(preset.config, PRESETS[tuned_for(name, loss)].config) for loss in losses))
         for name, preset in PRESETS.items()
     ]
@@ -104,8 +104,8 @@ def check_comparable(
         configs = {folder: read_config(folder)[0] for folder in seeds.values()}
         configs |= {run.folder: run.config for run in planned if run.row.name == name}
         rows += [list(configs.items())] if configs else []
-    pairs = [(of_row[0], run, [may_differ]) for of_row in rows for run in of_row[1:]]
-    pairs += [(rows[0][0], of_row[0], from_presets) for of_row in rows[1:]]
+    pairs = [(of_row[0], run, [between_seeds]) for of_row in rows for run in of_row[1:]]
+    pairs += [(rows[0][0], of_row[0], between_rows) for of_row in rows[1:]]
     for (first, before), (second, after), allowed in pairs:
         values = differences(before, after)
         if after.towers.projection == "none":

@@ -320,7 +320,7 @@ def open_anchor(
 def _candidates(
     part: SplitPart, settings: DiversitySettings, draw: Draw | None, batch: Array | None
 ) -> Array:
-    """Return the split rows of an anchor's candidates, own ones included; `batch`: the pairs of its batch, or None."""
+    """Return the split rows of an anchor's candidates, including its own; `batch`: the pairs of its batch, or None."""
     rows = part.rows("text" if settings.modality == "image" else "image")
     if draw is not None:
         return rows[(draw.pair_text if settings.modality == "image" else draw.pair_image)[batch]]

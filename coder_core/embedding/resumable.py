@@ -219,14 +219,14 @@ def stoppable(progress: Progress) -> Iterator[Progress]:
     """Yield a progress whose first report after SIGTERM, SIGHUP or Ctrl-C ends the block with StoppedBySignalError."""
     at = "before the first block"
 
-    def noted(done: float, total: float, phase: str = "") -> None:
+    def report(done: float, total: float, phase: str = "") -> None:
         nonlocal at
         at = f"after {done:,} of {total:,} {phase}"
         progress(done, total, phase)
 
     with StopRequest() as stop:
         try:
-            yield stop.watched(noted)
+            yield stop.watched(report)
         except (StopRequestedError, RuntimeError):  # torch raises the latter if the signal ended a worker
             if not stop.signal:
                 raise

@@ -112,7 +112,7 @@ def _tsne(
 
 
 def usable_perplexity(perplexity: float, points: int) -> float:
-    """Limit the perplexity to a third of the other points: scikit-learn looks for three times as many neighbours."""
+    """Limit the perplexity to a third of the other points: scikit-learn looks for three neighbours per unit of it."""
     return max(1.0, min(perplexity, (points - 1) / 3))
 
 

@@ -144,8 +144,8 @@ def probe_run(
     table: list[tuple[str, str, float, float]] = []
     for done, (name, group) in enumerate(groups.items()):
         if count[picture_key(name)] > 1:
-            fact = f"names {count[picture_key(name)]} images of split {split!r}"
-            raise InputError.at(f"probes, picture {shown(name)}", fact, "a name that only one has")
+            fact = f"is the name of {count[picture_key(name)]} images of split {split!r}"
+            raise InputError.at(f"probes, picture {shown(name)}", fact, "a name that only one image has")
         row = rows.get(picture_key(name))
         texts = [text for probe in group for text in (probe.caption, probe.negative)]
         if row is not None and run.scores(split) is not None:

@@ -141,7 +141,7 @@ def holding(text: str, name: str, columns: Columns) -> np.ndarray:
 
 
 def _rows_of(rows: Mapping[str, np.ndarray], member: str, count: int) -> np.ndarray:
-    """Return (count,) bool: the rows of one member, in any case. Members are casefolded or, as words, in lower case."""
+    """Return (count,) bool: the rows of one member, in any case. Keys are casefolded; those of words are in lower case."""
     mask = np.zeros(count, dtype=bool)
     mask[rows.get(member.casefold(), rows.get(member.lower(), []))] = True
     return mask
