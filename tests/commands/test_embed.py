@@ -214,6 +214,7 @@ def with_value(row, value):
     ("array", "culprit"),
     [
         (with_value(4, np.nan), "the first, counted from 0: 4"),
+        (with_value(7, np.inf), "the first, counted from 0: 7"),
         (with_value(2, 0.0), "1 rows"),
         (np.full((IMAGES, 32), 1e200), "i.npy"),
         (np.ones((IMAGES, 33), np.float32), "33 numbers per image, 32 per caption"),

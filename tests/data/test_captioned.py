@@ -192,6 +192,7 @@ CASES = {
         (one_zero_block, "error", "0.tar: was cut"),
         (("s0000007.jpg", "s000000x.jpg"), "error", "0.tar: has neither a file nor an end at byte"),
         ({"../x.jpg": draw(0)}, "error", "'../x.jpg': the name contains .."),
+        ({"/x.jpg": draw(0)}, "error", "'/x.jpg': the name is an absolute path"),
         ({"link.jpg": b"/etc/passwd"}, "error", "'link.jpg': "),
         ({"alone.txt": b"-", "s0000006.jpg": draw(0)}, "error", "'s0000006' is also the key of"),
         ({"latin.jpg": draw(0), "latin.txt": b"\xe4"}, "error", "latin'.txt, byte 1: the byte 0xe4"),
