@@ -157,9 +157,13 @@ def opened_run(run: RunSummary) -> Run:
     return open_run(run.path)
 
 
-def all_runs() -> list[RunSummary]:
-    """List every run by name, including damaged ones; refreshed every two seconds."""
-    return _runs_in(str(runs_root()))
+def all_runs(named: Sequence[str] = ()) -> list[RunSummary]:
+    """List every run by name, including damaged ones; refreshed every two seconds, or at once if one of the `named`
+    runs is missing, because it may be new."""
+    root = str(runs_root())
+    if not {*named} <= {run.name for run in _runs_in(root)}:
+        _runs_in.clear()
+    return _runs_in(root)
 
 
 @st.cache_data(ttl=LISTING_SECONDS, show_spinner=False)

@@ -120,7 +120,7 @@ def named(runs: Runs) -> str:
 def _pick(search: DeltaGenerator) -> tuple[Query, Choice | None, list[Problem]]:
     """Draw the pickers, with that of a slice in `search`. Return their values as query parameters, the runs to show,
     and the problems of the others that are named."""
-    runs = {run.name: run for run in all_runs()}
+    runs = {run.name: run for run in all_runs(st.query_params.get_all(RUNS))}
     usable = [run for run in runs.values() if run.usable]
     usual = default_runs(usable) if usable else []
     in_url = named_runs(st.query_params.get_all, usual)

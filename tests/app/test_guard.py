@@ -140,7 +140,7 @@ def test_the_comparison_includes_new_runs_until_runs_are_chosen(tmp_path, opened
         assert app.again().value("run") == ["demo-baseline", name]
     app.change(run=["demo-baseline"])
     write_run(tmp_path, "demo", images=4)
-    st.cache_data.clear()
+    assert opened(tmp_path, "overview", run="demo").figures()  # a link to a new run is not refused
     assert app.again().value("run") == ["demo-baseline"]
 
 
