@@ -44,6 +44,7 @@ def write_lines(file, lines):
 
 def flickr8k(root):
     write_pictures(root / "Flicker8k_Dataset")
+    write_lines(root / "Flickr8k.lemma.token.txt", [f"{name}#{k}\ta man be" for name, k, _ in PAIRS])
     write_lines(root / "Flickr8k.token.txt", [f"{name}#{k}\t{caption}" for name, k, caption in PAIRS])
     for split, names in OF_SPLIT.items():
         write_lines(root / f"Flickr_8k.{split}Images.txt", names)

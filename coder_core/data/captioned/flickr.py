@@ -36,7 +36,8 @@ def _is_picture(name: str) -> bool:
 
 
 def _find_tokens(path: Path) -> list[Path]:
-    files = records.matching(path, "*.token.txt", "*.token", inside=TEXT_FOLDERS)[:1]
+    files = records.matching(path, "*.token.txt", "*.token", inside=TEXT_FOLDERS)
+    files = sorted(files, key=lambda file: ".lemma." in file.name)[:1]  # Flickr8k has lemmatised captions too
     return files if files and "\t" in records.first_line(files[0]) else []
 
 
