@@ -44,18 +44,17 @@ class Qrels:
 
 
 class SampleIds:
-    """Rows of the n images and m captions of a split by their ids. An image is found by its name, or else by that
-    without folders; `x.jpg#2` is the third caption of x.jpg. `caption_ids`: (m,) numbers in the data set, if known."""
+    """Rows of the n images and m captions of a split by their ids. An image is found by its name, with more or fewer of
+    its folders; `x.jpg#2` is the third caption of x.jpg. `caption_ids`: (m,) numbers in the data set, if known."""
 
     def __init__(
         self, image_names: Sequence[str], image_of_text: np.ndarray, caption_ids: np.ndarray | None = None
     ) -> None:
         self._images: dict[str, int] = {}
-        self._short: dict[str, int] = {}  # by names without folders
+        self._short: dict[str, list[str]] = {}  # name without folders → names with folders
         for row, name in enumerate(image_names):
             self._images[name] = AMBIGUOUS if name in self._images else row
-            base = name.rsplit("/", 1)[-1]
-            self._short[base] = AMBIGUOUS if base in self._short else row
+            self._short.setdefault(name.rsplit("/", 1)[-1], []).append(f"/{name}")
         self.texts: dict[int, list[int]] = {}  # image → the rows of its captions, ascending
         for row, image in enumerate(image_of_text.tolist()):
             self.texts.setdefault(image, []).append(row)
@@ -73,8 +72,12 @@ class SampleIds:
         return None
 
     def image(self, name: str) -> int | None:
-        """Return the row of an image by its name, with or without folders; None and −1 as for `find`."""
-        return self._images.get(name, self._short.get(name.rsplit("/", 1)[-1]))
+        """Return the row of an image by its name, with more or fewer of its folders; None and −1 as for `find`."""
+        if name in self._images:
+            return self._images[name]
+        similar, path = self._short.get(name.rsplit("/", 1)[-1], []), f"/{name}"
+        similar = [other for other in similar if other.endswith(path) or path.endswith(other)]
+        return self._images[similar[0][1:]] if len(similar) == 1 else AMBIGUOUS if similar else None
 
     def text(self, name: str) -> int | None:
         """Return the row of the caption `x.jpg#2` or of a number in the data set; None and −1 as for `find`."""

@@ -133,7 +133,7 @@ def test_images_and_captions_are_found_by_id():
     for name, sample in (
         ("a/x y.jpg", ("image", 0)),
         ("x%20y.jpg", ("image", 0)),
-        ("other/z.jpg#0", ("text", 1)),
+        ("other/b/z.jpg#0", ("text", 1)),
         ("a/x%20y.jpg#1", ("text", 2)),
         ("100%25.jpg", ("image", 2)),
         ("8", ("text", 1)),
@@ -146,7 +146,8 @@ def test_images_and_captions_are_found_by_id():
     assert [ids.find(name) for name in images] == [("image", row) for row in range(3)]
     assert [ids.find(name) for name in texts] == [("text", row) for row in range(4)]
     twins = SampleIds(["a/x.jpg", "b/x.jpg"], np.array([0, 1]))
-    for name, sample in {"x.jpg": ("image", -1), "a/x.jpg": ("image", 0), "x.jpg#0": ("text", -1)}.items():
+    found = {"x.jpg": ("image", -1), "x.jpg#0": ("text", -1), "c/x.jpg": None, "d/a/x.jpg": ("image", 0)}
+    for name, sample in (found | {"a/x.jpg": ("image", 0)}).items():
         assert twins.find(name) == sample
     assert_refused(r"x\.jpg", sample_ids, ["x.jpg", "x.jpg"], np.array([0, 1]))
 
