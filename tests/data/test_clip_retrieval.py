@@ -65,6 +65,10 @@ def without_caption(table):
         (("img_emb/img_emb_0", turn), "1 rows differ from an earlier one with the same name; the first"),
         (("metadata/metadata_1", without_caption), "metadata_1.parquet row 11: has image_path "),
         (("text_emb/text_emb_1", lambda rows: rows[:-1]), "has 12 rows for 12 images and 11 captions"),
+        (
+            (("img_emb/img_emb_1", "text_emb/text_emb_1"), lambda rows: rows[:, :16]),
+            "img_emb_0.npy: 32, img_emb_1.npy: 16",
+        ),
         (("metadata/metadata_0", lambda table: b"PAR1"), "metadata_0.parquet: "),
         (("metadata", None), "metadata_0, metadata_1"),
         (("", None), "made: "),
