@@ -8,7 +8,6 @@ raw feature over train, which standardise new pictures; demo.json, version, seed
 import hashlib
 import io
 import json
-import os
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -18,6 +17,7 @@ import numpy as np
 from PIL import Image, ImageOps
 
 from coder_core.console.faults import InputError
+from coder_core.console.plain_files import sync
 from coder_core.console.progress import Progress, silent
 from coder_core.demo.captions import Caption, write_captions
 from coder_core.demo.drawing import draw
@@ -131,10 +131,8 @@ def _write_card(draft: Path, seed: int, images: int) -> None:
         sizes[name] = len(content)
         digest.update(f"{name} {len(content)}\n".encode() + content)
     card = {"version": VERSION, "seed": seed, "images": images, "sha256": digest.hexdigest(), "bytes": sizes}
-    with (draft / CARD).open("w", encoding="utf-8") as file:
-        json.dump(card, file, indent=1)
-        file.flush()
-        os.fsync(file.fileno())
+    (draft / CARD).write_text(json.dumps(card, indent=1), encoding="utf-8")
+    sync(draft / CARD)
 
 
 def _is_finished(folder: Path, seed: int, images: int) -> bool:

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
@@ -44,12 +43,8 @@ def render(report: Report) -> str:
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)
     template, style = (HERE.with_suffix(ending).read_text("utf-8") for ending in (".html", ".css"))
     values: dict[str, Any] = {"report": report, "style": "\n" + style, "policy": POLICY}
-    values |= {"numeric": _numeric, "cell": _cell, "shade": _shade}
+    values |= {"cell": _cell, "shade": _shade, "numeric": lambda column: str not in set(map(type, column))}
     return environment.from_string(template).render(values)
-
-
-def _numeric(column: pd.Series) -> bool:
-    return not any(type(value) is str for value in column)
 
 
 def _cell(value: Any) -> str:
