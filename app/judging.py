@@ -5,6 +5,7 @@ Judgements list captions and images that fit: files beside a run's data, or COCO
 """
 
 import os
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -177,9 +178,9 @@ def report_page(runs: Sequence[RunSummary], split: str) -> str:
     path = file_of(runs[-1])
     reviews = load(path)
     positives = [source.path for source in sources(runs[-1], split) if not source.fault]
-    paths = " ".join(str(run.path) for run in runs)
-    parts = [f"python -m coder_core.report {paths} --split {split} --out report.html"]
-    parts += [f"--reviews {path}"] if reviews.standing else []
-    parts += [f"--positives {' '.join(positives)}"] if positives else []
+    parts = ["python", "-m", "coder_core.report", *(str(run.path) for run in runs)]
+    parts += ["--split", split, "--out", "report.html"]
+    parts += ["--reviews", str(path)] if reviews.standing else []
+    parts += ["--positives", *positives] if positives else []
     opened = [opened_run(run) for run in runs]
-    return render(gather(opened, split, command=" ".join(parts), reviews=reviews, positives=positives))
+    return render(gather(opened, split, command=shlex.join(parts), reviews=reviews, positives=positives))

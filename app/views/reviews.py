@@ -1,5 +1,6 @@
 """The Reviews page: a queue of pairs to judge, the verdicts, their effect on recall, agreement of reviewers."""
 
+import shlex
 from functools import partial
 from typing import Any
 
@@ -215,5 +216,5 @@ def show_training(choice: Choice, reviews: judging.Reviews) -> None:
         if concern:
             show_link("Train with these verdicts", choice, run, "reviewed")
         offer_evaluation(run, "train")
-    evaluated = f"python -m coder_core.evaluate {run.path} --split {choice.split} --reviews {path}"
-    st.code(evaluated, language=None, wrap_lines=True)
+    values = shlex.join([str(run.path), "--split", choice.split, "--reviews", str(path)])
+    st.code(f"python -m coder_core.evaluate {values}", language=None, wrap_lines=True)

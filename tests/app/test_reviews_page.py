@@ -1,5 +1,7 @@
 """The Reviews page and verdicts on cards, without a browser: what is recorded, what it changes, what is refused."""
 
+import shlex
+
 import numpy as np
 import pytest
 
@@ -20,8 +22,8 @@ from tests.support.tiny_runs import changed
 def root(tmp_path, monkeypatch):
     """Folder with a run of 20 images; its data is built in, so its reviews are stored beside the runs."""
     monkeypatch.delenv("CODER_REVIEWS", raising=False)
-    write_run(tmp_path / "runs", "demo", images=20, noise=3.0, pictures=False)
-    return tmp_path / "runs"
+    write_run(tmp_path / "my runs", "demo", images=20, noise=3.0, pictures=False)
+    return tmp_path / "my runs"
 
 
 @pytest.fixture
@@ -105,14 +107,13 @@ def test_verdicts_and_the_agreement_of_reviewers_are_listed(missed, file, root, 
     app = opened(root, "reviews", reviewer="ben")
     assert f"{file} line 7" in app.texts()
     [judged] = app.rows("tags")
-    assert len(judged) == 6
     row = {"verdict": "duplicate", "reviewer": "anna", "tags": "twice", "note": "**the same** as `5`"}
-    assert judged[1] | row == judged[1]
+    assert (len(judged), judged[1] | row) == (6, judged[1])
     [[agreement]] = app.rows("Cohen’s κ")
     assert list(agreement.values()) == ["anna", "ben", "2", "100.0 %", "1.00"]
     assert len(app.change(by="ben").rows("tags")[0]) == 3
     assert [row["verdict"] for row in app.change(words="TRAIN").rows("tags")[0]] == ["too vague"]
-    assert {"evaluate", "--reviews"} <= set(app.code[0].value.replace("coder_core.", "").split())
+    assert shlex.split(app.code[0].value)[3:] == [f"{root}/demo", "--split", "dev", "--reviews", str(file)]
 
 
 def test_recall_by_verdicts_follows_the_slice(missed, file, root, opened):
