@@ -29,7 +29,7 @@ if TYPE_CHECKING:  # NumPy and pyarrow are loaded after --help is answered
     import pandas as pd
 
     from coder_core.data.captioned.reading import CaptionedSplit
-    from coder_core.data.content import ContentReport
+    from coder_core.data.content.report import ContentReport
 
 MISMATCHES_SHOWN = 10
 
@@ -141,7 +141,7 @@ def _check_run(parsed: CheckDataArguments) -> int:
 
 
 def _check_content(splits: Sequence[CaptionedSplit], file: Path | None) -> ContentReport:
-    from coder_core.data.content import check_content
+    from coder_core.data.content.report import check_content
 
     with watching(open_console(stderr=True), file=file) as progress:
         return check_content(splits, progress=progress)

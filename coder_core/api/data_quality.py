@@ -35,8 +35,8 @@ from coder_core.console.faults import InputError
 from coder_core.data.captioned.layouts import holds_pictures_only
 from coder_core.data.captioned.positions import Files, ParquetRows, TarMembers
 from coder_core.data.captioned.reading import CaptionedSplit, read_captioned
-from coder_core.data.content import ContentReport, Finding, cached_report, content_key, content_words
-from coder_core.data.content.duplicates import plain_words
+from coder_core.data.content.duplicates import content_words, plain_words
+from coder_core.data.content.report import ContentReport, Finding, cached_report, content_key
 from coder_core.data.dataset import available_splits, leaves, read_split
 from coder_core.data.pictures import jpeg, picture_path, read_picture
 from coder_core.data.split import Split, captions_checksum, part_images

@@ -14,7 +14,7 @@ from PIL.Image import Image
 from coder_core.api.run import Run
 from coder_core.api.sides import Array
 from coder_core.console.faults import InputError
-from coder_core.data.content import content_words
+from coder_core.data.content.duplicates import content_words
 from coder_core.data.dataset import read_split
 from coder_core.data.features import FeatureRows, open_features
 from coder_core.data.split import Split

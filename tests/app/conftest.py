@@ -15,7 +15,7 @@ from streamlit.components.v2 import manifest_scanner
 from benchmarks.serving import served
 from coder_core.api import open_run
 from coder_core.api.data_quality import splits_of_run
-from coder_core.data.content import check_content
+from coder_core.data.content.report import check_content
 from coder_core.geometry.settings import ClusterSettings
 from coder_core.runs.derived.compute import make_clusters
 from coder_core.runs.history import HistoryWriter

@@ -12,7 +12,7 @@ from app import jobs
 from coder_core.api import Run, open_run
 from coder_core.api.data_quality import CLEAN_ABOVE, VERDICTS, cross_fitted, error_probability, splits_of_run
 from coder_core.api.sampling import draw_sample
-from coder_core.data.content import check_content
+from coder_core.data.content.report import check_content
 from tests.app.test_jobs import until_over
 from tests.support.run_folders import (
     configure,

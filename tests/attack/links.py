@@ -9,7 +9,6 @@ The three subjects are a trained run, an imported run that gets another split, a
 import hashlib
 import os
 import random
-import shutil
 import socket
 import stat
 from collections.abc import Callable
@@ -17,6 +16,7 @@ from contextlib import chdir
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from shutil import copytree, rmtree
 
 from app import jobs
 from coder_core import cluster, embed, evaluate, project, train
@@ -76,7 +76,7 @@ def put(folder, place, make):
     path = folder / place
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.is_dir():
-        shutil.rmtree(path)
+        rmtree(path)
     path.unlink(missing_ok=True)
     make(path)
     return path
@@ -101,10 +101,6 @@ class Case:
 
     def __str__(self):
         return f"{self.kind} at {self.place} of the {self.subject}"
-
-
-def copy_whole(runs):
-    return Path(shutil.copytree(WHOLE, runs / "run"))
 
 
 def import_again(run, *flags):
@@ -156,7 +152,7 @@ JOB_PLACES = [".work", f".work/{JOB}", *(f".work/{JOB}/{file}" for file in JOB_F
 IMPORTING = {"embed import": import_again, "… --overwrite": lambda run: import_again(run, "--overwrite")}
 IMPORTING |= {"api": look}
 SUBJECTS = {
-    "run": Subject(copy_whole, list(ENTRIES), {**COMMANDS, "api": look}),
+    "run": Subject(lambda runs: Path(copytree(WHOLE, runs / "run")), [*ENTRIES], COMMANDS | {"api": look}),
     "imported run": Subject(partial(import_run_folder, name="run", images=8), IMPORTED_PLACES, IMPORTING),
     "jobs": Subject(lambda runs: runs, JOB_PLACES, {"start": start_job, "forget": forget_job}),
 }
@@ -168,7 +164,7 @@ def surroundings(folder, subject):
     (folder / "runs" / "neighbour").mkdir(parents=True)
     (folder / "runs" / "neighbour" / "mine").write_text("x")
     subject_folder = SUBJECTS[subject].make(folder / "runs")
-    shutil.copytree(WHOLE / "analysis", folder / OUTSIDE / "folder")
+    copytree(WHOLE / "analysis", folder / OUTSIDE / "folder")
     (folder / OUTSIDE / "folder" / "9").mkdir()
     (folder / OUTSIDE / "dotfile").write_text("export PATH=/bin\nno newline at the end")
     return subject_folder

@@ -13,8 +13,10 @@ from rapidfuzz.fuzz import ratio
 from coder_core.api.data_quality import GuardedFiles
 from coder_core.console.faults import InputError
 from coder_core.data.captioned.reading import CaptionedSplit
-from coder_core.data.content import cached_report, check_content, content_key, content_words, duplicates
+from coder_core.data.content import duplicates
 from coder_core.data.content import report as report_module
+from coder_core.data.content.duplicates import content_words
+from coder_core.data.content.report import cached_report, check_content, content_key
 from tests.support.run_folders import overwritten
 
 IMAGES = 8
