@@ -155,6 +155,7 @@ CASES = {
         (("image,caption\n", ""), "note", "captions.txt line 1: "),
         (("", "nothing\n"), "error", "captions.txt line 26: "),
         ((CAPTIONS[OTHER][1], ""), "warning", "captions.txt line 9"),
+        (lambda content: content + content[14:], "warning", "24 captions repeat another one"),
         (("", "bare.jpg,\n"), "warning", "'bare.jpg'"),
     ],
     "flickr30k-results/results.csv": [

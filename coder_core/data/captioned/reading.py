@@ -206,6 +206,10 @@ def _collect(
         faults += count_cases(where, fact, cases, expected, fix, "error")
     faults += count_cases(where, "captions are empty and are left out", empty)
     faults += count_cases(where, "images have no caption and are left out", bare)
+    keys = np.fromiter(map(hash, zip(images.owners, images.captions, strict=True)), np.int64)
+    if 10 * (repeats := len(keys) - len(np.unique(keys))) > len(keys):  # too many for chance
+        fact, fix = f"{repeats:,} captions repeat another one of their image", "keep one of two equal files"
+        faults.append(Fault(where, fact, "every caption once", fix, "warning"))
     if dealt:
         shares = f"{reading.test_share:.0%} as test and {reading.dev_share:.0%} as dev"
         text = f"has no splits: a hash of each picture's name assigns {shares} (seed {reading.split_seed})"
