@@ -155,7 +155,7 @@ def webdataset(root):
 
 
 def table(root):
-    folder = write_pictures(root / "photos")
+    folder = write_pictures(root / "train")
     rows = [f"{folder.absolute() / name}\t{caption}\t{SPLITS[name]}" for name, _, caption in PAIRS]
     write_lines(root / "own.tsv", ["filepath\ttitle\tsplit", *rows])
 
