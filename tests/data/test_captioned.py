@@ -242,6 +242,8 @@ def test_csv_quotes_are_not_part_of_captions(tmp_path):
     assert (split.captions, split.image_names) == (["all in quotes", *captions.values()], [NAME])
     file.write_text(f'{file.read_text()}{NAME},"two\nlines"\n')
     assert refusal(read_captioned, tmp_path).faults[0].place == f"{file} line 10"
+    file.write_text(f'image_name,comment_number,comment\n{NAME},0, Two dogs, running\n{NAME},1,"7, 8"\n')
+    assert read_captioned(tmp_path).splits[0].captions == ["Two dogs, running", "7, 8"]
 
 
 def test_captions_keep_the_ids_of_their_layout(tmp_path):

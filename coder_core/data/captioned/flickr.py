@@ -95,7 +95,9 @@ def _captions_with_header(file: Path, mark: str, faults: list[Fault]) -> Iterato
 
 
 def _kaggle(files: list[Path], root: Path, faults: list[Fault]) -> Iterator[Record]:
-    for where, line in _captions_with_header(files[0], ",", faults):
+    numbered = re.fullmatch(r"\w+,\s*\w*number,\s*\w+", records.first_line(files[0]))
+    for where, written in _captions_with_header(files[0], ",", faults):
+        line = re.sub(r",\s*\d+\s*,", ",", written, count=1) if numbered else written
         name, caption = _name_and_caption(line)
         if OPEN_QUOTE.fullmatch(line.partition(",")[2]):
             problem, fix = "the caption opens a quote that its line does not close", "close it"
