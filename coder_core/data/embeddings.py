@@ -223,8 +223,7 @@ def read_clip_retrieval(folder: str | Path, *, pictures: str | Path | None = Non
     whole = [part for part in parts if part is not None]
     if len({images.shape[1] for images, _ in whole}) > 1:
         widths = ", ".join(f"{images.path.name}: {images.shape[1]:,}" for images, _ in whole)
-        fix = "embed all parts again with one model"
-        faults.append(Fault(str(folder), f"rows of different widths ({widths})", "one width", fix))
+        faults.append(Fault(str(folder), f"rows of different widths ({widths})", "parts of one model"))
     v = [collect(partial(unit_rows, images, "images", faults), faults) for images, _ in whole]
     w = [collect(partial(unit_rows, texts, "captions", faults), faults) for _, texts in whole]
     stop_on_errors(faults)

@@ -18,7 +18,7 @@ from tests.support.precomp_folders import reason, refusal
 TRAIN_ALONE = {"dev_share": 0, "test_share": 0}
 ITEMS = [{"id": n, "file_name": f"{n}.jpg", "image_id": n, "caption": f"a ring, {n}"} for n in (0, 1)]
 OWN_FILES = {  # file, its content, flags
-    "semicolons": ("own.csv", "foto;id;sentence\n0.jpg;7;a ring, 0\n1.jpg;8;a ring, 1\n", {}),
+    "semicolons": ("own.csv", "foto;id;sentence\n./0.jpg;7;a ring, 0\n1.jpg;8;a ring, 1\n", {}),
     "lines": ("own.jsonl", "\n".join(map(json.dumps, ITEMS)), {}),
     "without titles": ("own.tsv", "a ring, 0\t0.jpg\na ring, 1\t1.jpg\n", {}),
     "coco": ("annotations.json", json.dumps({"images": ITEMS, "annotations": ITEMS}), {}),
@@ -35,6 +35,7 @@ def test_common_caption_tables_are_read(tmp_path, case):
         (tmp_path / f"{row}.jpg").write_bytes(draw(row))
     train = read_captioned(tmp_path, ReadingArguments(**TRAIN_ALONE, **flags)).split("train")
     assert train.captions == ["a ring, 0", "a ring, 1"]
+    assert [name[0] for name in train.image_names] == ["0", "1"]
     assert [train.read(image) for image in (0, 1)] == [draw(0), draw(1)]
 
 

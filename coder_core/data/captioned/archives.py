@@ -56,14 +56,14 @@ def row_records(
     start: str = "",
 ) -> Iterator[Record]:
     """Yield the records of table rows (location, column → value). Without `captions`, their columns are found by title.
-    `split`: of pictures whose column "split" and folder name none. Names lose a leading `start` and gain `prefix`."""
+    `split`: of pictures whose column "split" and folder name none. Names lose a leading `start` or ./ and gain `prefix`."""
     for where, row in rows:
         name = row.pop(image, None)
         if not isinstance(name, str) or not name.strip():
             problem = f"has {image} {shown(str(name))}"
             faults.append(Fault(where, problem, "the name of a picture file", "name the picture"))
             continue
-        name = prefix + name.removeprefix(start)
+        name = prefix + name.removeprefix(start).removeprefix("./")
         of_row = records.split_name(row["split"]) if isinstance(row.get("split"), str) else ""
         of_row = of_row or records.SPLIT_NAMES.get(name.split("/", 1)[0].lower(), "")
         columns = captions or records.caption_columns(list(row), file)

@@ -174,13 +174,14 @@ def captions_of_row(row: Mapping[str, Any], columns: Sequence[str], where: str) 
 
 
 def captions_in(value: Any, where: str) -> list[str]:
-    """Return the captions of a field: a string, or a list of strings or {"raw": …}; InputError for any other value."""
+    """Return the captions of a field: a string, or a list of strings or {"raw": …}; InputError: no text, a list as text."""
     if value is None:
         return []
     items = list(value) if isinstance(value, (list, tuple)) else [value]
     texts = [item.get("raw") if isinstance(item, dict) else item for item in items]
-    if not all(isinstance(text, str) for text in texts):
-        raise InputError.at(where, f"the captions are {shown(repr(value))}", "a string, or a list of strings")
+    if not all(isinstance(text, str) and not text.lstrip().startswith(("['", '["')) for text in texts):
+        expected = "a string, or a list of strings (in CSV: one row or one column per caption)"
+        raise InputError.at(where, f"the captions are {shown(repr(value))}", expected)
     return [str(text) for text in texts]
 
 
