@@ -34,18 +34,19 @@ def test_common_caption_tables_are_read(tmp_path, case):
     for row in (0, 1):
         (tmp_path / f"{row}.jpg").write_bytes(draw(row))
     train = read_captioned(tmp_path, ReadingArguments(**TRAIN_ALONE, **flags)).split("train")
-    assert train.captions == ["a ring, 0", "a ring, 1"]
-    assert [name[0] for name in train.image_names] == ["0", "1"]
+    texts = [*train.captions, *(name[0] for name in train.image_names)]
+    assert texts == ["a ring, 0", "a ring, 1", "0", "1"]
     assert [train.read(image) for image in (0, 1)] == [draw(0), draw(1)]
 
 
 def test_bytes_or_names_in_a_plain_parquet_column_are_pictures(tmp_path):
     for row in range(40):
         (tmp_path / f"{row}.jpg").write_bytes(draw(row))
-    for column in ([draw(row) for row in range(40)], [f"{row}.jpg" for row in range(40)]):
-        pq.write_table(pa.table({"jpg": column, "text": ["a ring"] * 40}), tmp_path / "own.parquet")
-        train = read_captioned(tmp_path, ReadingArguments(**TRAIN_ALONE)).split("train")
-        assert [train.read(image) for image in (0, 20, 39)] == [draw(image) for image in (0, 20, 39)]
+    for name in ("train", "val"):
+        column = [draw(row) if name == "train" else f"{row}.jpg" for row in range(40)]
+        pq.write_table(pa.table({"jpg": column, "text": ["a ring"] * 40}), tmp_path / "own_val.parquet")
+        split = read_captioned(tmp_path, ReadingArguments(**TRAIN_ALONE)).split(name)
+        assert [split.read(image) for image in (0, 20, 39)] == [draw(image) for image in (0, 20, 39)]
 
 
 UNKNOWN = {  # files of a folder → parts of the message: what was found, the nearest layout, what to do
