@@ -103,18 +103,16 @@ def _records(
 ) -> Iterator[Record]:
     for file in files:
         table = read_head(file)
-        pictures, captions = table.columns(image, caption) or ("", [])  # `_find` has found both
-        text = f"pictures are in the column {shown(pictures)}, captions in {', '.join(map(shown, captions))}"
+        column, captions = table.columns(image, caption) or ("", [])  # `_find` has found both
+        text = f"pictures are in the column {shown(column)}, captions in {', '.join(map(shown, captions))}"
         fix = "name others with --image-column and --caption-column"
         faults.append(Fault(str(file), text, fix=fix, severity="note"))
-        rows = metadata_rows(file, faults, pictures, table.delimiter, table.titles if table.headless else ())
+        rows = metadata_rows(file, faults, column, table.delimiter, table.titles if table.headless else ())
         words = file.stem.lower().replace("-", "_").split("_")
         named = {records.SPLIT_NAMES[word] for word in words if word in records.SPLIT_NAMES}
         split = named.pop() if len(named) == 1 else ""
         start = f"{root.absolute()}/"  # cut from absolute names in the data folder
-        yield from row_records(
-            rows, file, faults, image=pictures, captions=captions, split=split, start=start
-        )
+        yield from row_records(rows, file, faults, image=column, captions=captions, split=split, start=start)
 
 
 def _folders(root: Path) -> list[Path]:
