@@ -59,7 +59,7 @@ def turn(rows):
     ("change", "text"),
     [
         (("img_emb/img_emb_0", turn), "1 rows differ from an earlier one with the same name; the first"),
-        (("metadata/metadata_1", lambda t: t | {"caption": [*t["caption"][:11], None]}), "row 11: has im"),
+        (("metadata/metadata_1", lambda t: t | {"caption": [*t["caption"][:11], None]}), "row 11: has "),
         (("text_emb/text_emb_1", lambda rows: rows[:-1]), "has 12 rows for 12 images and 11 captions"),
         ((("img_emb/img_emb_1", "text_emb/text_emb_1"), lambda rows: rows[:, :16]), "img_emb_1.npy: 16"),
         (("metadata/metadata_0", lambda table: b"PAR1"), "metadata_0.parquet: "),

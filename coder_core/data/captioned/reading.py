@@ -208,7 +208,7 @@ def _collect(
     faults += count_cases(where, "images have no caption and are left out", bare)
     keys = np.fromiter(map(hash, zip(images.owners, images.captions, strict=True)), np.int64)
     if 10 * (repeats := len(keys) - len(np.unique(keys))) > len(keys):  # too many for chance
-        fact, fix = f"{repeats:,} captions repeat another one of their image", "keep one of two equal files"
+        fact, fix = f"{repeats:,} captions repeat another one of their image", "remove the copies"
         faults.append(Fault(where, fact, "every caption once", fix, "warning"))
     if dealt:
         shares = f"{reading.test_share:.0%} as test and {reading.dev_share:.0%} as dev"

@@ -174,7 +174,7 @@ def captions_of_row(row: Mapping[str, Any], columns: Sequence[str], where: str) 
 
 
 def captions_in(value: Any, where: str) -> list[str]:
-    """Return the captions of a field: a string, or a list of strings or {"raw": …}; InputError: no text, a list as text."""
+    """Return the captions of a field: a string, or a list of strings or {"raw": …}. InputError: other values, lists as text."""
     if value is None:
         return []
     items = list(value) if isinstance(value, (list, tuple)) else [value]

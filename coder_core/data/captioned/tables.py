@@ -103,7 +103,7 @@ def _records(
 ) -> Iterator[Record]:
     for file in files:
         table = read_head(file)
-        column, captions = table.columns(image, caption) or ("", [])  # `_find` has found both
+        column, captions = table.columns(image, caption) or ("", [])  # `_find` needs both
         text = f"pictures are in the column {shown(column)}, captions in {', '.join(map(shown, captions))}"
         fix = "name others with --image-column and --caption-column"
         faults.append(Fault(str(file), text, fix=fix, severity="note"))
