@@ -35,8 +35,11 @@ def number_of(split, image):
 def test_every_layout_is_recognised_and_gives_the_same_pictures(layout, tmp_path, capsys):
     assert set(FORMATS) == set(LAYOUTS) == set(get_args(Format)) - {"auto"}
     LAYOUTS[layout](tmp_path)
+    for file in [*tmp_path.rglob("*.*")]:
+        file.with_name(f"._{file.name}").write_bytes(b"\0\5\26\7, written by macOS")
     data = read_captioned(tmp_path)
     assert data.layout == layout
+    assert not [fault for fault in data.faults if "._" in fault.found]
     named = read_captioned(tmp_path, ReadingArguments(format=layout))
     assert [split.captions for split in named.splits] == [split.captions for split in data.splits]
     assert all(draw(number)[300:] not in pickle.dumps(data.splits) for number in range(PICTURES))
@@ -189,7 +192,7 @@ CASES = {
     "webdataset/dev/0.tar": [
         (lambda content: content[:700], "error", "0.tar: cannot be read as a tar file"),
         (b"\x1f\x8b" + bytes(600), "error", "0.tar: cannot be read as a tar file"),
-        (lambda content: content.partition(b"s0000007.jpg")[0], "error", "0.tar: was cut short: at byte"),
+        (lambda content: content.partition(b"./._s0000007.jpg")[0], "error", "0.tar: was cut short: at byte"),
         (one_zero_block, "error", "0.tar: was cut"),
         (("s0000007.jpg", "s000000x.jpg"), "error", "0.tar: has neither a file nor an end at byte"),
         ({"../x.jpg": draw(0)}, "error", "'../x.jpg': the name contains .."),

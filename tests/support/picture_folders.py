@@ -150,6 +150,7 @@ def webdataset(root):
         with tarfile.open(root / split / "0.tar", "w") as content:
             for name in names:
                 key = f"s{NAMES.index(name):07d}"
+                add_to_tar(content, f"./._{key}.jpg", b"\0\5\26\7, written by macOS")
                 add_to_tar(content, f"{key}.jpg", draw(NAMES.index(name)))
                 add_to_tar(content, f"{key}.txt", "\n".join(CAPTIONS[name]).encode())
 

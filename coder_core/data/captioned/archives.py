@@ -81,6 +81,9 @@ def metadata_rows(
         for where, line in numbered_lines(file, "JSON object", faults):
             value = parse_json(line, where)
             yield where, value if isinstance(value, dict) else {}
+    elif file.suffix == ".json":
+        for number, value in enumerate(parse_json(plain_file(file, faults).read_bytes(), file)):
+            yield f"{file} [{number}]", value if isinstance(value, dict) else {}
     else:
         for number, (_, _, row) in enumerate(parquet_rows(open_parquet(file, faults), file)):
             yield f"{file} row {number}", row
@@ -139,7 +142,8 @@ def _captions_beside(texts: Mapping[str, bytes], where: str, *, per_line: bool) 
 
 def _holds_pair(folder: Path) -> bool:
     """True if one of a folder's first pictures has its .txt or .json beside it."""
-    pictures = (file for file in folder.iterdir() if file.suffix.lower() in ENDINGS)
+    files = (file for file in folder.iterdir() if not file.name.startswith("."))
+    pictures = (file for file in files if file.suffix.lower() in ENDINGS)
     return any(file.with_suffix(end).is_file() for file in islice(pictures, PICTURES_TRIED) for end in TEXTS)
 
 
@@ -160,7 +164,7 @@ def _find_folders(path: Path) -> list[Path]:
 def _folders(folders: list[Path], root: Path, faults: list[Fault], *, per_line: bool) -> Iterator[Record]:
     strays: list[str] = []
     for folder in folders:
-        files = sorted(folder.iterdir())
+        files = sorted(file for file in folder.iterdir() if not file.name.startswith("."))
         prefix = "" if folder == root else f"{folder.name}/"
         split = records.SPLIT_NAMES.get(folder.name.lower(), "") if prefix else ""
         pictures = {composed(file.stem): file for file in files if file.suffix.lower() in ENDINGS}
@@ -184,8 +188,8 @@ def _captions_of_files(
 
 
 def _find_tars(path: Path) -> list[Path]:
-    files = records.matching(path, "*.tar")
-    return files + (sorted(file for file in path.glob("*/*.tar") if file.is_file()) if path.is_dir() else [])
+    inner = sorted(path.glob("*/")) if path.is_dir() else []
+    return [file for folder in (path, *inner) for file in records.matching(folder, "*.tar")]
 
 
 @dataclass
@@ -227,9 +231,10 @@ def _samples(file: Path, faults: list[Fault]) -> Iterator[_Sample]:
             sample = _Sample()
             for number, member in enumerate(content):
                 content.members = []  # type: ignore[attr-defined]  # otherwise it keeps all members in memory
-                if member.isdir() or not _is_sound(member, file, faults):
-                    continue
                 path = PurePosixPath(member.name.removeprefix("./"))
+                is_hidden = path.name.startswith(".")
+                if member.isdir() or is_hidden or not _is_sound(member, file, faults):
+                    continue
                 stem, dot, ending = path.name.partition(".")
                 key, ending = (path.parent / stem).as_posix(), f"{dot}{ending}".lower()
                 if key != sample.key:

@@ -43,7 +43,7 @@ def _find_tokens(path: Path) -> list[Path]:
 
 def _lists(tokens: Path) -> list[tuple[str, Path]]:
     """Find the lists of images beside a token file: (split, file)."""
-    files = sorted(tokens.parent.glob("*Images.txt"))
+    files = records.matching(tokens.parent, "*Images.txt")
     return [(records.split_name(match[1]), file) for file in files if (match := LIST.fullmatch(file.name))]
 
 

@@ -82,7 +82,8 @@ def unrecognised(path: Path, problem: str = "is in no known layout") -> InputErr
         return [file for file in files if file.lower().endswith(endings)]
 
     for file in of(*SUFFIXES)[:TABLES_NAMED]:
-        tables[file] = read_head(folder_of(path) / file)
+        table = read_head(folder_of(path) / file)
+        tables |= {file: table} if table.titles or not file.endswith(".json") else {}
     pictures, others, packed, texts = of(*ENDINGS), of(*OTHER_ENDINGS), of(*PACKED_ENDINGS), of(".txt")
     named = [("pictures", pictures), ("files of other picture formats", others), ("archives", packed)]
     named += [(".txt files", texts), (".json files", of(".json"))]

@@ -285,7 +285,7 @@ def _unnamed(folder: Path, part: str, named: set[str]) -> Iterator[str]:
         for entry in entries:
             name = composed(f"{part}/{entry.name}" if part else entry.name)
             stem, dot, ending = name.rpartition(".")
-            is_named = name in named or stem in named
+            is_named = name in named or stem in named or entry.name.startswith(".")
             if f"{dot}{ending}".lower() in ENDINGS and not is_named and entry.is_file():
                 yield name
 

@@ -92,8 +92,8 @@ def matching(path: Path, *patterns: str, inside: Sequence[str] = ()) -> list[Pat
     if path.is_file():
         return [path] if any(path.match(pattern) for pattern in patterns) else []
     for folder in (path, *(path / name for name in inside)):
-        files = sorted({file for pattern in patterns for file in folder.glob(pattern) if file.is_file()})
-        if files:
+        found = {file for pattern in patterns for file in folder.glob(pattern)}
+        if files := sorted(file for file in found if file.is_file() and not file.name.startswith(".")):
             return files
     return []
 

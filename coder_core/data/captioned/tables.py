@@ -1,11 +1,12 @@
-"""Any CSV, TSV, JSON-lines or Parquet table with a column of picture names and one of captions, such as those of open_clip.
+"""Any CSV, TSV, JSON, JSON-lines or Parquet table with a column of picture names and one of captions, as open_clip's.
 
 The columns are named (--image-column, --caption-column), or guessed from their titles and the first row; a note names
-them. A table without titles has the columns 1, 2, …
+them. A table without titles has the columns 1, 2, …; a JSON file is a list of objects, as those of ALBEF and BLIP.
 """
 
 import csv
 import io
+import json
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
@@ -18,10 +19,10 @@ from coder_core.data.captioned import records
 from coder_core.data.captioned.archives import FILE_NAME, PARQUET_FOLDERS, metadata_rows, row_records
 from coder_core.data.captioned.positions import open_parquet, parquet_rows
 from coder_core.data.captioned.records import Layout, Record
-from coder_core.data.lines import BYTE_ORDER_MARK, parse_json, shown
+from coder_core.data.lines import BYTE_ORDER_MARK, shown
 from coder_core.data.pictures import ENDINGS
 
-SUFFIXES = (".csv", ".tsv", ".jsonl", ".parquet")
+SUFFIXES = (".csv", ".tsv", ".json", ".jsonl", ".parquet")
 PICTURE_COLUMNS = (
     *(FILE_NAME, "filename", "image", "image_name", "image_path", "image_file", "filepath", "file"),
     *("path", "img", "picture", "photo"),
@@ -71,8 +72,11 @@ def read_head(file: Path) -> Table:
         with suppress(OSError), file.open("rb") as content:
             text = content.read(HEAD_BYTES).decode("utf-8", "replace").lstrip(BYTE_ORDER_MARK)
     line = text.split("\n", 1)[0]
-    if file.suffix == ".jsonl":
-        value = collect(lambda: parse_json(line, file), [])
+    if file.suffix in (".json", ".jsonl"):
+        value: Any = None
+        with suppress(ValueError, RecursionError):
+            if file.suffix == ".jsonl" or text.lstrip().startswith("["):
+                value = json.JSONDecoder().raw_decode(text.lstrip("[ \t\r\n"))[0]
         return Table(list(value), value) if isinstance(value, dict) else Table([], {})
     delimiter = "\t" if "\t" in line else max(",;|", key=line.count)
     rows: list[list[str]] = []
