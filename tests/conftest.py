@@ -15,6 +15,7 @@ if "torch" not in sys.modules:  # as the commands do
 
     tune_environment()
 
+import torch
 from hypothesis import settings
 
 from tests.support.numerics import numerics_unchanged
@@ -100,6 +101,11 @@ def own_threads():
     """Restore the process's numeric settings, which training changes, after every file."""
     with numerics_unchanged():
         yield
+
+
+@pytest.fixture(scope="module")
+def one_thread(own_threads):
+    torch.set_num_threads(1)
 
 
 @pytest.fixture

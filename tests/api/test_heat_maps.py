@@ -30,7 +30,7 @@ CAPTION = CAPTIONS[DEV[0]][0]
 
 
 @pytest.fixture(scope="module")
-def base(tmp_path_factory, own_threads):
+def base(tmp_path_factory):
     return write_heat_runs(tmp_path_factory.mktemp("heat"))
 
 

@@ -84,7 +84,7 @@ def test_undecodable_or_oversized_pictures_are_refused():
 
 
 @pytest.fixture(scope="module")
-def base(tmp_path_factory, own_threads):
+def base(tmp_path_factory):
     """Folders tar/ and parquet/ of pictures, and runs/ with a run of each, embedded by a tiny CLIP."""
     folder = tmp_path_factory.mktemp("packed")
     write_tiny_clip(folder / "clip")

@@ -11,7 +11,6 @@ from coder_core.runs.analysis.read import open_analysis
 from coder_core.training.launch import start_run
 from tests.support.tiny_runs import quiet, tiny_config, write_tiny_data
 
-pytestmark = pytest.mark.usefixtures("own_threads")
 RUNS = {"cosine": {}, "both": {"concepts": 6}, "several": {"embeddings": 2}}
 RUNS |= {"interaction": {"scorer": "interaction"}}
 

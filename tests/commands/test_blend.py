@@ -6,7 +6,6 @@ import json
 
 import numpy as np
 import pytest
-import torch
 from PIL import Image
 from safetensors.torch import load_file
 
@@ -22,16 +21,12 @@ from tests.support.tiny_runs import quiet
 from tests.support.tiny_towers import embedded_by_transformers
 from tests.support.tower_runs import tower_config
 
+pytestmark = pytest.mark.usefixtures("one_thread")
 LORA = {"image_tuning": "lora", "text_tuning": "lora", "lora_dropout": 0.1}
 NAMES_OF = (  # our names of a tower's parts -> those of transformers, for pictures and for texts
     {"model": "vision_model", "projection": "visual_projection"},
     {"model": "text_model", "projection": "text_projection"},
 )
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _one_thread(own_threads):
-    torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="module", params=["full", "lora"])

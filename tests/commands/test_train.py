@@ -19,7 +19,6 @@ from coder_core.training.size_checks import with_fitting_batch, with_fitting_war
 from tests.support.pages import PAGES, open_page
 from tests.support.tiny_runs import changed, newest_state, write_tiny_data
 
-pytestmark = pytest.mark.usefixtures("own_threads")
 SMALL = ["--word-threshold=1", "--dimension=8", "--word-size=6", "--epochs=1", "--batch-size=8"]
 SMALL += ["--threads=1", "--device=cpu"]
 POOLED = ["--image-pooling=max", "--text-pooling=mean", "--image-layers=3"]

@@ -23,7 +23,6 @@ from coder_core.runs.saves import SaveStore
 from tests.attack.links import digest
 from tests.support.tiny_runs import WORDS, tiny_config
 
-pytestmark = pytest.mark.usefixtures("own_threads")
 FIX = "Close other programs, or request less"
 TWO_FAULTS = InputError([Fault("a.txt", "is empty"), Fault("--x", "is 0", "1 or more")])
 PRIMITIVE = "could not create a primitive"

@@ -19,11 +19,7 @@ TRAIN_ALONE = {"dev_share": 0, "test_share": 0}
 ITEMS = [{"id": n, "file_name": f"{n}.jpg", "image_id": n, "caption": f"a ring, {n}"} for n in (0, 1)]
 OWN_FILES = {  # file, its content, flags
     "semicolons": ("own.csv", "foto;id;sentence\n./0.jpg;7;a ring, 0\n1.jpg;8;a ring, 1\n", {}),
-    "a list": (
-        "own.json",
-        json.dumps([{"image": f"{n}.jpg", "caption": [f"a ring, {n}"]} for n in (0, 1)], indent=1),
-        {},
-    ),
+    "a list": ("own.json", json.dumps(ITEMS, indent=1), {}),
     "lines": ("own.jsonl", "\n".join(map(json.dumps, ITEMS)), {}),
     "without titles": ("own.tsv", "a ring, 0\t0.jpg\na ring, 1\t1.jpg\n", {}),
     "coco": ("annotations.json", json.dumps({"images": ITEMS, "annotations": ITEMS}), {}),
@@ -59,10 +55,7 @@ UNKNOWN = {  # files of a folder → parts of the message: what was found, the n
         {"captions.csv": "nr,wort\n1,Hund\n", "p/a.jpg": ""},
         ("1 pictures ('p/a.jpg'), captions.csv with columns nr, wort", "(table)", "--image-column"),
     ),
-    "a list": (
-        {"own.json": '[{"nr": 7, "wort": "Hund"}]'},
-        ("own.json with columns nr, wort", "(table)", "--image-column"),
-    ),
+    "a list": ({"own.json": '[{"nr": 7, "wort": "Hund"}]'}, ("own.json with columns nr, wort", "(table)")),
     "pictures alone": ({"a.jpg": "", "b.jpg": ""}, ("2 pictures", "(imagefolder)", "metadata.csv")),
     "texts of other names": ({"a.jpg": "", "x/b.txt": ""}, ("1 .txt files", "(text-files)", "a.txt")),
     "another format": ({"a.bmp": "BM"}, ("('a.bmp')", "(imagefolder)", "mogrify")),

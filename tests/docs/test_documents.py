@@ -54,9 +54,7 @@ def test_every_command_folder_and_document_of_the_readme_exists():
 
 
 @pytest.mark.parametrize("document", ["README.md", "docs/quickstart.md"])
-def test_the_documented_commands_for_pictures_run_in_order(
-    document, tmp_path, monkeypatch, own_threads, capsys
-):
+def test_the_documented_commands_for_pictures_run_in_order(document, tmp_path, monkeypatch, capsys):
     """On twelve pictures, with a tiny CLIP in place of the downloaded one."""
     sections = re.split(r"\n(?=\*\*|## )", (PROJECT / document).read_text())
     lines = [

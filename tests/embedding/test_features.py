@@ -28,7 +28,7 @@ TRAIN = [name for name in NAMES if SPLITS[name] == "train"]
 
 
 @pytest.fixture(scope="module")
-def base(tmp_path_factory, own_threads):
+def base(tmp_path_factory):
     folder = tmp_path_factory.mktemp("features")
     write_tiny_clip(folder / "clip")
     write_tiny_siglip(folder / "siglip", ["a"])

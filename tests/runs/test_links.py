@@ -16,8 +16,6 @@ from coder_core.runs.status import RunLock, write_status
 from tests.attack.links import COMMANDS, MADE, PLACES, SUBJECTS, Case, attack, digest, put, surroundings
 from tests.support.precomp_folders import assert_refused
 
-pytestmark = pytest.mark.usefixtures("own_threads")
-
 
 @pytest.mark.parametrize("subject", SUBJECTS)
 def test_links_pipes_and_other_special_files_stop_every_writer(tmp_path, subject, capsys, monkeypatch):

@@ -23,7 +23,7 @@ from tests.support.run_folders import configure, reseal
 from tests.support.tiny_bert import write_tiny_bert
 from tests.support.tiny_runs import WORDS, quiet, tiny_config, write_tiny_data
 
-pytestmark = [pytest.mark.usefixtures("own_threads"), pytest.mark.timeout(120)]
+pytestmark = pytest.mark.timeout(120)
 TEXTS = ["status.json", "history.jsonl", "config.toml", "words.json", "concepts.json", "manifest.json"]
 TEXTS += ["best/*/manifest.json", "analysis/dev/manifest.json", "analysis/dev/captions.json"]
 FILES = [*TEXTS, "concepts.safetensors", "best/*/model.safetensors", "analysis/dev/image_embeddings.npy"]

@@ -18,7 +18,6 @@ from coder_core.runs.saves import SaveStore
 from tests.support.precomp_folders import assert_refused, refusal
 from tests.support.run_folders import FINISHED_RUNS, flip
 
-pytestmark = pytest.mark.usefixtures("own_threads")
 DATA = FINISHED_RUNS / "data"
 RUNS = ["whole", "weighted"]
 

@@ -32,7 +32,6 @@ from tests.support.run_folders import FINISHED_RUNS, overwritten
 from tests.support.tiny_runs import changed, quiet, write_tiny_data
 from tests.support.weighted_runs import weighted
 
-pytestmark = pytest.mark.usefixtures("own_threads")
 COUNT = 4
 
 

@@ -41,7 +41,7 @@ VALUES = [None, True, math.inf, 10**400, -1, "", [], {}, [[["x"]]]]
 ANALYSIS = [f"analysis/dev/{name}.json" for name in ("manifest", "images", "captions", "concepts")]
 LISTED = ["config.toml", "manifest.json", "status.json", "history.jsonl", *ANALYSIS]
 LOADED = ["config.toml", "words.json", "concepts.json", "best/*/manifest.json"]
-pytestmark = [pytest.mark.usefixtures("own_threads"), pytest.mark.timeout(600)]
+pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.fixture

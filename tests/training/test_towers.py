@@ -34,14 +34,10 @@ from tests.support.tiny_runs import changed, events, newest_state, quiet
 from tests.support.tiny_towers import embedded_by_transformers, write_tiny_clip
 from tests.support.tower_runs import WORDS, tower_config, with_every_part, write_pictures_of_any_shape
 
+pytestmark = pytest.mark.usefixtures("one_thread")
 CPU = torch.device("cpu")
 DEV = [name for name in NAMES if SPLITS[name] == "dev"]
 TEXTS = [caption for name in DEV for caption in CAPTIONS[name]]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _one_thread(own_threads):
-    torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="module")

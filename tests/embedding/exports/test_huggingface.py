@@ -24,12 +24,8 @@ from tests.support.tiny_runs import quiet
 from tests.support.tiny_towers import WIDTH, embedded_by_transformers, write_tiny_clip, write_tiny_naflex
 from tests.support.tower_runs import WORDS, tower_config, write_pictures_of_any_shape
 
+pytestmark = pytest.mark.usefixtures("one_thread")
 LORA = {"model": "naflex", "image_tuning": "lora", "text_tuning": "lora", "loss": "sigmoid"}
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _one_thread(own_threads):
-    torch.set_num_threads(1)
 
 
 def assert_embeds(folder, pictures, analysis, *, pad=False):
