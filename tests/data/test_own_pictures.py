@@ -19,10 +19,10 @@ TRAIN_ALONE = {"dev_share": 0, "test_share": 0}
 ITEMS = [{"id": n, "file_name": f"{n}.jpg", "image_id": n, "caption": f"a ring, {n}"} for n in (0, 1)]
 OWN_FILES = {  # file, its content, flags
     "semicolons": ("own.csv", "foto;id;sentence\n./0.jpg;7;a ring, 0\n1.jpg;8;a ring, 1\n", {}),
-    "a list": ("own.json", json.dumps(ITEMS, indent=1), {}),
+    "a list": ("captions.json", json.dumps(ITEMS, indent=1), {}),
     "lines": ("own.jsonl", "\n".join(map(json.dumps, ITEMS)), {}),
     "without titles": ("own.tsv", "a ring, 0\t0.jpg\na ring, 1\t1.jpg\n", {}),
-    "coco": ("annotations.json", json.dumps({"images": ITEMS, "annotations": ITEMS}), {}),
+    "coco": ("own_train_captions.json", json.dumps({"images": ITEMS, "annotations": ITEMS}), {}),
 }
 NAMED = 'nr,a.jpg of,was,comment\n0,x,"a ring, 0",-\n1,x,"a ring, 1",-\n'
 OWN_FILES["named"] = ("own.csv", NAMED, {"image_column": "nr", "caption_column": "was"})
@@ -38,6 +38,18 @@ def test_common_caption_tables_are_read(tmp_path, case):
     texts = [*train.captions, *(name[0] for name in train.image_names)]
     assert texts == ["a ring, 0", "a ring, 1", "0", "1"]
     assert [train.read(image) for image in (0, 1)] == [draw(0), draw(1)]
+
+
+def test_parquet_files_in_folders_of_splits_keep_them_and_every_caption(tmp_path):
+    for number, split in enumerate(("train", "validation", "test")):
+        columns = {"image": [{"bytes": draw(number)}], "caption2": ["two"], "caption10": ["ten"]}
+        (tmp_path / "default" / split).mkdir(parents=True)
+        pq.write_table(pa.table(columns), tmp_path / "default" / split / "0000.parquet")
+    data = read_captioned(tmp_path)
+    assert [(split.name, split.read(0), split.captions) for split in data.splits] == [
+        (name, draw(number), ["two", "ten"]) for number, name in enumerate(("train", "dev", "test"))
+    ]
+    assert [fault.severity for fault in data.faults] == ["note"]
 
 
 def test_bytes_or_names_in_a_plain_parquet_column_are_pictures(tmp_path):

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from coder_core.console.faults import MOST_FAULTS_SHOWN, Fault, InputError, collect
-from coder_core.data.captioned.records import Layout, Once, Record, matching, split_name
+from coder_core.data.captioned.records import Layout, Once, Record, matching, split_in, split_name
 from coder_core.data.lines import count_cases, holds_half_character, parse_json, plain_file, read_lines, shown
 
 PICTURE_FOLDERS = ("images", "flickr30k-images", "Images", "")  # beside precomp and Karpathy's files
@@ -22,7 +22,7 @@ CAPTIONS, IDS = "_caps.txt", "_ids.txt"
 ID_MAPPING = "id_mapping.json"
 MAPPING = "a JSON object, id: file name"
 COCO_FILE = re.compile(r"captions_(train|val|test|dev)(\d*).*\.json")
-COCO_PLAIN = ("annotations.json", "captions.json")  # all images, without a split
+COCO_PLAIN = ("annotations.json", "*captions*.json")  # of other data in the same form
 COCO_KEYS = (b'"image_id"', b'"file_name"')
 HEAD_BYTES = 1 << 16
 HUB_FILES = ("dataset_info.json", "dataset_infos.json", "dataset_dict.json")  # of Hugging Face's datasets
@@ -261,16 +261,14 @@ def _karpathy(files: list[Path], root: Path, faults: list[Fault]) -> Iterator[Re
 
 
 def _find_coco(path: Path) -> list[Path]:
-    files = matching(path, "captions_*.json", *COCO_PLAIN, inside=["annotations"])
-    return [file for file in files if COCO_FILE.fullmatch(file.name) or _is_plain_coco(file)]
+    files = matching(path, *COCO_PLAIN, inside=["annotations"])
+    return [file for file in files if COCO_FILE.fullmatch(file.name)] or list(filter(_is_plain_coco, files))
 
 
 def _is_plain_coco(file: Path) -> bool:
-    if file.name not in COCO_PLAIN:
-        return False
     with file.open("rb") as content:
-        head = content.read(HEAD_BYTES)
-    return any(key in head for key in COCO_KEYS)
+        head = content.read(HEAD_BYTES).lstrip()
+    return head.startswith(b"{") and any(key in head for key in COCO_KEYS)
 
 
 def _coco_folders(root: Path) -> list[Path]:
@@ -281,7 +279,7 @@ def _coco_folders(root: Path) -> list[Path]:
 def _coco(files: list[Path], root: Path, faults: list[Fault]) -> Iterator[Record]:
     for file in files:
         match = COCO_FILE.fullmatch(file.name)
-        split, inner = (split_name(match[1]), f"{match[1]}{match[2]}") if match else ("", "")
+        split, inner = (split_name(match[1]), f"{match[1]}{match[2]}") if match else (split_in(file.stem), "")
         folders = _coco_folders(root) if inner else []
         prefix = f"{inner}/" if any((folder / inner).is_dir() for folder in folders) else ""
         content = parse_json(plain_file(file, faults).read_bytes(), file)

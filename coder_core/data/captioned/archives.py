@@ -24,7 +24,6 @@ from coder_core.data.pictures import ENDINGS, INSIDE, unsafe_reason
 
 METADATA = ("metadata.csv", "metadata.jsonl", "metadata.parquet")
 FILE_NAME = "file_name"
-PARQUET_FOLDERS = ("data", "default", "default/train", "default/test")
 LARGEST_TEXT = 1 << 20  # bytes read of a .txt or .json file
 TEXTS = (".txt", ".json")
 SHARD = "-of-"  # in train-00000-of-00002.parquet
@@ -93,7 +92,7 @@ def _find_parquet(path: Path) -> list[Path]:
     def holds_pictures(file: Path) -> bool:
         return bool(collect(lambda: picture_column(open_parquet(file, [])), []))
 
-    return list(filter(holds_pictures, records.matching(path, "*.parquet", inside=PARQUET_FOLDERS)))
+    return list(filter(holds_pictures, records.matching_or_split(path, "*.parquet")))
 
 
 def _parquet(files: list[Path], root: Path, faults: list[Fault]) -> Iterator[Record]:
@@ -107,11 +106,13 @@ def _parquet(files: list[Path], root: Path, faults: list[Fault]) -> Iterator[Rec
         if is_struct and "path" in content.schema_arrow.field(image).type.names:
             columns.append(f"{image}.path")
         match = re.match("[A-Za-z]+", file.name)
-        word = match[0].lower() if match else ""
+        inner = file.parent.relative_to(root).name
+        prefix = f"{inner}/" if inner.lower() in records.SPLIT_NAMES else ""
+        word = inner.lower() if prefix else match[0].lower() if match else ""
         split_of_file = records.split_name(word) if word in records.SPLIT_NAMES or SHARD in file.name else ""
         for group, row, values in parquet_rows(content, file, columns):
             where = f"{file} row group {group} row {row}"
-            path = (values.get(image) or {}).get("path") or f"{file.stem}-{group}-{row}"
+            path = (values.get(image) or {}).get("path") or f"{prefix}{file.stem}-{group}-{row}"
             name = str(next((values[title] for title in names if values[title]), path))
             split = records.split_name(values["split"]) if values.get("split") else split_of_file
             for text in records.captions_of_row(values, captions, where):

@@ -1,6 +1,7 @@
 """Records (one image with one caption), which every layout yields, and the reading functions that layouts share."""
 
 import csv
+import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,6 +19,8 @@ LONGEST_FIELD = 1 << 24  # characters of a CSV field
 SPLIT_NAMES = {name: name for name in ("train", "dev", "test")}
 SPLIT_NAMES |= {"training": "train", "restval": "train", "testing": "test"}
 SPLIT_NAMES |= dict.fromkeys(OTHER_DEV_NAMES, "dev")
+DATA_FOLDERS = ("data", "default")  # of Parquet files from Hugging Face
+NUMBERED = re.compile(r"(?:caption|text|sentence)[ _-]?(\d+)", re.IGNORECASE)
 CAPTION_COLUMNS = ("caption", "captions", "text", "raw", "sentences", "sentence", "description", "title")
 
 
@@ -87,6 +90,13 @@ def split_name(word: str) -> str:
     return SPLIT_NAMES.get(word, word)
 
 
+def split_in(name: str) -> str:
+    """Return the split that one of the words of a file's name names; "" if none or several do."""
+    words = re.split("[-_.]", name.lower())
+    named = {SPLIT_NAMES[word] for word in words if word in SPLIT_NAMES}
+    return named.pop() if len(named) == 1 else ""
+
+
 def matching(path: Path, *patterns: str, inside: Sequence[str] = ()) -> list[Path]:
     """Find the files of these patterns: `path` itself, or else those in it or in the first of `inside` with some."""
     if path.is_file():
@@ -94,6 +104,17 @@ def matching(path: Path, *patterns: str, inside: Sequence[str] = ()) -> list[Pat
     for folder in (path, *(path / name for name in inside)):
         found = {file for pattern in patterns for file in folder.glob(pattern)}
         if files := sorted(file for file in found if file.is_file() and not file.name.startswith(".")):
+            return files
+    return []
+
+
+def matching_or_split(path: Path, *patterns: str) -> list[Path]:
+    """Find the files of these patterns in `path`, data/ or default/, or else in folders of splits in one of these."""
+    if files := matching(path, *patterns, inside=DATA_FOLDERS):
+        return files
+    for folder in (path, *(path / name for name in DATA_FOLDERS)):
+        inner = [part for part in sorted(folder.glob("*/")) if part.name.lower() in SPLIT_NAMES]
+        if files := [file for part in inner for file in matching(part, *patterns)]:
             return files
     return []
 
@@ -154,10 +175,9 @@ def _first_not_utf8(path: Path) -> list[Fault]:
 
 
 def caption_columns(titles: Sequence[str], path: object) -> list[str]:
-    """Find the caption columns: caption, text, …, or caption_0, …. InputError if there are none."""
-    numbered = [title for title in titles if title.startswith("caption_") and title[8:].isdigit()]
-    if numbered:
-        return sorted(numbered, key=lambda title: int(title[8:]))
+    """Find the caption columns: caption, text, …, or caption_0, caption1, …. InputError if there are none."""
+    if numbered := {int(match[1]): title for title in titles if (match := NUMBERED.fullmatch(title))}:
+        return [numbered[number] for number in sorted(numbered)]
     by_name = {title.lower(): title for title in titles}
     named = [by_name[name] for name in CAPTION_COLUMNS if name in by_name]
     if not named:

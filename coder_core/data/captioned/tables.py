@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from coder_core.console.faults import Fault, collect
 from coder_core.data.captioned import records
-from coder_core.data.captioned.archives import FILE_NAME, PARQUET_FOLDERS, metadata_rows, row_records
+from coder_core.data.captioned.archives import FILE_NAME, metadata_rows, row_records
 from coder_core.data.captioned.positions import open_parquet, parquet_rows
 from coder_core.data.captioned.records import Layout, Record
 from coder_core.data.lines import BYTE_ORDER_MARK, shown
@@ -98,7 +98,7 @@ def _parquet_head(file: Path) -> Table:
 
 
 def _find(path: Path, *, image: str, caption: str) -> list[Path]:
-    files = records.matching(path, *(f"*{suffix}" for suffix in SUFFIXES), inside=PARQUET_FOLDERS)
+    files = records.matching_or_split(path, *(f"*{suffix}" for suffix in SUFFIXES))
     return [file for file in files if read_head(file).columns(image, caption)]
 
 
@@ -112,9 +112,7 @@ def _records(
         fix = "name others with --image-column and --caption-column"
         faults.append(Fault(str(file), text, fix=fix, severity="note"))
         rows = metadata_rows(file, faults, column, table.delimiter, table.titles if table.headless else ())
-        words = file.stem.lower().replace("-", "_").split("_")
-        named = {records.SPLIT_NAMES[word] for word in words if word in records.SPLIT_NAMES}
-        split = named.pop() if len(named) == 1 else ""
+        split = records.split_in(f"{file.parent.relative_to(root).name}-{file.stem}")
         start = f"{root.absolute()}/"  # cut from absolute names in the data folder
         yield from row_records(rows, file, faults, image=column, captions=captions, split=split, start=start)
 
