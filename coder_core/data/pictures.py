@@ -36,9 +36,7 @@ def unsafe_reason(name: str) -> str:
         return "contains a backslash"
     if name.startswith(("/", "~")) or (name[0].isalpha() and name[1:2] == ":"):
         return "is an absolute path"
-    if ".." in PurePosixPath(name).parts:
-        return "contains .."
-    return ""
+    return "contains .." if ".." in PurePosixPath(name).parts else ""
 
 
 def picture_path(folder: Path, name: str) -> Path | None:

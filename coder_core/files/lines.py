@@ -52,6 +52,4 @@ def _finite(value: Any) -> Any:
         return None
     if isinstance(value, dict):
         return {str(key): _finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    return value
+    return [_finite(item) for item in value] if isinstance(value, list | tuple) else value

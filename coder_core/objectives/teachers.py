@@ -58,9 +58,7 @@ def teacher_loss(
     if not set(parts) <= set(forms) or len(parts) > 2:
         raise ValueError(f"form must be one of {', '.join(forms)}, rs-as or rm-am, got {form!r}")
     losses = [forms[part] for part in parts]
-    if len(losses) == 1:
-        return losses[0]
-    return partial(_mean_loss, losses)
+    return losses[0] if len(losses) == 1 else partial(_mean_loss, losses)
 
 
 def _mean_loss(losses: Sequence[TeacherLoss], *branches: Any) -> Tensor:

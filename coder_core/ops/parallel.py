@@ -133,9 +133,7 @@ def broadcast_text(text: str, device: torch.device) -> str:
 
 def any_process(flag: bool, device: torch.device) -> bool:
     """Return True on every process if the flag is set on any of them."""
-    if world_size() == 1:
-        return flag
-    return bool(largest(torch.tensor([float(flag)], device=device)) > 0)
+    return flag if world_size() == 1 else bool(largest(torch.tensor([float(flag)], device=device)) > 0)
 
 
 def barrier() -> None:

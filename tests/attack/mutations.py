@@ -1,6 +1,6 @@
 """Flip operators and constants one at a time and count the flips that a test notices.
 
-    python -m tests.attack.mutations [--count 200] [--seed 0] [--list]
+    python -m tests.attack.mutations [--count 200] [--seed 0]
 
 Works in a temporary copy of the project. Every flip is tried in a process forked after the imports, by the tests of
 its package (`TESTS`), until the first failure. A flip that no test notices is printed with its file and line.
@@ -15,6 +15,8 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+
+import torch
 
 PROJECT = Path(__file__).resolve().parents[2]
 TESTS = {f"coder_core/{name}": (f"tests/{name}",) for name in ("objectives", "evaluation", "data")}
@@ -97,8 +99,6 @@ def main():
     parser.add_argument("--count", type=int, default=200, help="flips, the same number in each package")
     parser.add_argument("--seed", type=int, default=0)
     parsed = parser.parse_args()
-    import torch
-
     torch.set_num_threads(1)
     sys.dont_write_bytecode = True  # two flips within a second would share a compiled file
     totals = {}

@@ -45,20 +45,23 @@ def test_parquet_files_in_folders_of_splits_keep_them_and_every_caption(tmp_path
         columns = {"image": [{"bytes": draw(number)}], "caption2": ["two"], "caption10": ["ten"]}
         (tmp_path / "default" / split).mkdir(parents=True)
         pq.write_table(pa.table(columns), tmp_path / "default" / split / "0000.parquet")
+    for name in ("dataset_infos.json", "dataset_info.json"):  # not Karpathy's
+        (tmp_path / name).write_text("{}")
+    assert "(parquet: " in reason(tmp_path)
+    assert check_data([str(tmp_path), "--word-threshold=1"]) == 0
     data = read_captioned(tmp_path)
-    assert [(split.name, split.read(0), split.captions) for split in data.splits] == [
-        (name, draw(number), ["two", "ten"]) for number, name in enumerate(("train", "dev", "test"))
-    ]
+    found = [(split.name, split.read(0), split.captions) for split in data.splits]
+    assert found == [(name, draw(n), ["two", "ten"]) for n, name in enumerate(("train", "dev", "test"))]
     assert [fault.severity for fault in data.faults] == ["note"]
 
 
 def test_bytes_or_names_in_a_plain_parquet_column_are_pictures(tmp_path):
     for row in range(40):
         (tmp_path / f"{row}.jpg").write_bytes(draw(row))
-    for name in ("train", "val"):
-        column = [draw(row) if name == "train" else f"{row}.jpg" for row in range(40)]
+    for value in (draw, "{}.jpg".format):
+        column = [value(row) for row in range(40)]
         pq.write_table(pa.table({"jpg": column, "text": ["a ring"] * 40}), tmp_path / "own_val.parquet")
-        split = read_captioned(tmp_path, ReadingArguments(**TRAIN_ALONE)).split(name)
+        split = read_captioned(tmp_path).split("val")
         assert [split.read(image) for image in (0, 20, 39)] == [draw(image) for image in (0, 20, 39)]
 
 
@@ -92,15 +95,6 @@ def test_an_unknown_layout_gives_the_same_message_in_all_commands(tmp_path, case
     assert " ".join(message.split()) in " ".join(capsys.readouterr().out.split())
     assert [text for text in texts if text not in message] == []
     assert ".npy" not in message
-
-
-def test_hugging_face_metadata_is_not_taken_for_karpathys_json(tmp_path):
-    LAYOUTS["parquet"](tmp_path)
-    for name in ("dataset_infos.json", "dataset_info.json"):
-        (tmp_path / name).write_text("{}")
-    assert read_captioned(tmp_path).layout == "parquet"
-    assert "(parquet: " in reason(tmp_path)
-    assert check_data([str(tmp_path), "--word-threshold=1"]) == 0
 
 
 def test_names_match_in_any_unicode_normal_form(tmp_path):

@@ -33,7 +33,7 @@ PICTURES_TRIED = 20  # pictures of a folder checked for a text beside them
 def _find_imagefolder(path: Path) -> list[Path]:
     """Find the metadata files of the folder and of the split folders in it."""
     inner = (file for name in METADATA for file in sorted(path.glob(f"*/{name}")) if file.is_file())
-    return [*records.matching(path, *METADATA), *(inner if path.is_dir() else [])]
+    return [*records.matching(path, *METADATA), *inner]
 
 
 def _imagefolder(files: list[Path], root: Path, faults: list[Fault]) -> Iterator[Record]:
@@ -105,11 +105,10 @@ def _parquet(files: list[Path], root: Path, faults: list[Fault]) -> Iterator[Rec
         columns = [*captions, *names, *(["split"] if "split" in titles else [])]
         if is_struct and "path" in content.schema_arrow.field(image).type.names:
             columns.append(f"{image}.path")
-        match = re.match("[A-Za-z]+", file.name)
         inner = file.parent.relative_to(root).name
         prefix = f"{inner}/" if inner.lower() in records.SPLIT_NAMES else ""
-        word = inner.lower() if prefix else match[0].lower() if match else ""
-        split_of_file = records.split_name(word) if word in records.SPLIT_NAMES or SHARD in file.name else ""
+        own = re.match("[A-Za-z]+", file.name) if SHARD in file.name else None
+        split_of_file = records.split_in(f"{inner}-{file.stem}") or (own[0].lower() if own else "")
         for group, row, values in parquet_rows(content, file, columns):
             where = f"{file} row group {group} row {row}"
             path = (values.get(image) or {}).get("path") or f"{prefix}{file.stem}-{group}-{row}"
@@ -156,8 +155,6 @@ def _find_beside(path: Path) -> list[Path]:
 
 def _find_folders(path: Path) -> list[Path]:
     """Find the folders named by numbers only, if one of the first three has a picture with its .txt or .json."""
-    if not path.is_dir():
-        return []
     folders = [folder for folder in sorted(path.glob("[0-9]*")) if folder.is_dir() and folder.name.isdigit()]
     return folders if any(_holds_pair(folder) for folder in folders[:3]) else []
 
@@ -189,8 +186,7 @@ def _captions_of_files(
 
 
 def _find_tars(path: Path) -> list[Path]:
-    inner = sorted(path.glob("*/")) if path.is_dir() else []
-    return [file for folder in (path, *inner) for file in records.matching(folder, "*.tar")]
+    return [file for folder in (path, *sorted(path.glob("*/"))) for file in records.matching(folder, "*.tar")]
 
 
 @dataclass

@@ -110,13 +110,12 @@ def matching(path: Path, *patterns: str, inside: Sequence[str] = ()) -> list[Pat
 
 def matching_or_split(path: Path, *patterns: str) -> list[Path]:
     """Find the files of these patterns in `path`, data/ or default/, or else in folders of splits in one of these."""
-    if files := matching(path, *patterns, inside=DATA_FOLDERS):
-        return files
-    for folder in (path, *(path / name for name in DATA_FOLDERS)):
-        inner = [part for part in sorted(folder.glob("*/")) if part.name.lower() in SPLIT_NAMES]
-        if files := [file for part in inner for file in matching(part, *patterns)]:
-            return files
-    return []
+    roots = [path, *(path / name for name in DATA_FOLDERS)]
+    splits = (
+        [part for part in sorted(root.glob("*/")) if part.name.lower() in SPLIT_NAMES] for root in roots
+    )
+    found = ([file for part in parts for file in matching(part, *patterns)] for parts in splits)
+    return matching(path, *patterns, inside=DATA_FOLDERS) or next(filter(None, found), [])
 
 
 def folder_of(path: Path) -> Path:

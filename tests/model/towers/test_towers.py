@@ -57,11 +57,6 @@ def _pickled(folder):
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
 
 
-def _cut(folder):
-    weights = folder / "model.safetensors"
-    weights.write_bytes(weights.read_bytes()[:5000])
-
-
 def _projection(rows):
     """Keep this many rows of the projection; transformers would fill a missing or smaller one at random."""
 
@@ -78,8 +73,8 @@ def _without(file):
     return lambda folder: (folder / file).unlink()
 
 
-def _config(text):
-    return lambda folder: (folder / "config.json").write_text(text)
+def _config(text, file="config.json"):
+    return lambda folder: (folder / file).write_text(text)
 
 
 def _nested(key, value):
@@ -93,11 +88,6 @@ def _nested(key, value):
     return change
 
 
-def _processor(settings):
-    text = json.dumps({"image_processor_type": "CLIPImageProcessor"} | settings)
-    return lambda folder: (folder / "preprocessor_config.json").write_text(text)
-
-
 LACKS = "lacks 1 of the model's weights, which would get random values; the first: visual_projection.weight"
 REJECTS = "rejects the pictures that its image processor prepares: Input image size (224*224)"
 
@@ -107,7 +97,7 @@ REJECTS = "rejects the pictures that its image processor prepares: Input image s
     [
         (_pickled, "pytorch_model.bin, a pickle"),
         (_config('{"model_type": "clip", "auto_map": {"AutoModel": "evil.M"}}'), "config.json key auto_map"),
-        (_cut, "cannot be loaded: "),
+        (lambda folder: os.truncate(folder / "model.safetensors", 5000), "cannot be loaded: "),
         (_projection(0), LACKS),
         (_projection(4), LACKS),
         (_without("config.json"), "config.json: is missing"),
@@ -115,7 +105,7 @@ REJECTS = "rejects the pictures that its image processor prepares: Input image s
         (_config("[]"), "config.json: is not a JSON object"),
         (_config("[" * 100_000), "config.json: cannot be read as JSON"),
         (_without("preprocessor_config.json"), "expected preprocessor_config.json"),
-        (_processor({}), REJECTS),
+        (_config('{"image_processor_type": "CLIPImageProcessor"}', "preprocessor_config.json"), REJECTS),
         (_without("model.safetensors"), "has no weights"),
         (_nested("num_hidden_layers", 300_000), "config.json key num_hidden_layers: is 300000"),
         (_nested("_attn_implementation", "evil/kernel"), "key _attn_implementation: is 'evil/kernel'"),
