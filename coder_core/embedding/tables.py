@@ -79,11 +79,9 @@ def _vector_column(file: Path, side: str, name: str, lists: list[str]) -> str:
     chosen = [name] if name else likely
     if len(chosen) == 1 and chosen[0] in lists:
         return chosen[0]
-    problem = (
-        f"has no column {name!r} of vectors" if name else f"has {len(likely)} columns of {side} embeddings"
-    )
+    what = f"no column {name!r} of vectors" if name else f"{len(likely)} columns of {side} embeddings"
     expected = f"--{side}-embeddings with one of {', '.join(map(shown, lists[:12])) or 'none: no column has lists of floats'}"
-    raise InputError.at(file, problem, expected)
+    raise InputError.at(file, f"has {what}", expected)
 
 
 def _text_columns(file: Path, table: Table, image: str, caption: str) -> tuple[str, str]:

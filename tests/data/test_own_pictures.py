@@ -71,6 +71,7 @@ UNKNOWN = {  # files of a folder → parts of the message: what was found, the n
         ("1 pictures ('p/a.jpg'), captions.csv with columns nr, wort", "(table)", "--image-column"),
     ),
     "a list": ({"own.json": '[{"nr": 7, "wort": "Hund"}]'}, ("own.json with columns nr, wort", "(table)")),
+    "chat": ({"own.json": '[{"image": "a.jpg", "b": [{"c": 1}]}]'}, ("own.json with columns image, b",)),
     "pictures alone": ({"a.jpg": "", "b.jpg": ""}, ("2 pictures", "(imagefolder)", "metadata.csv")),
     "texts of other names": ({"a.jpg": "", "x/b.txt": ""}, ("1 .txt files", "(text-files)", "a.txt")),
     "another format": ({"a.bmp": "BM"}, ("('a.bmp')", "(imagefolder)", "mogrify")),

@@ -53,7 +53,8 @@ class Table(NamedTuple):
         others = [title for title in self.titles if title not in pictures]
         captions = [caption] if caption else collect(partial(records.caption_columns, others, Path()), [])
         if not captions:
-            captions = [title for title in others if " " in str(self.first.get(title, "")).strip()][:1]
+            texts = {t: collect(partial(records.captions_in, self.first.get(t), ""), []) for t in others}
+            captions = [title for title in others if " " in (texts[title] or [""])[0].strip()][:1]
         is_there = pictures and captions and {*pictures, *captions} <= {*self.titles}
         return (pictures[0], captions) if is_there else None
 
