@@ -20,7 +20,7 @@ SPLIT_NAMES = {name: name for name in ("train", "dev", "test")}
 SPLIT_NAMES |= {"training": "train", "restval": "train", "testing": "test"}
 SPLIT_NAMES |= dict.fromkeys(OTHER_DEV_NAMES, "dev")
 DATA_FOLDERS = ("data", "default")  # of Parquet files from Hugging Face
-NUMBERED = re.compile(r"(?:caption|text|sentence)[ _-]?(\d+)", re.IGNORECASE)
+NUMBERED = re.compile(r"caption[ _-]?(\d*)", re.IGNORECASE)
 CAPTION_COLUMNS = ("caption", "captions", "text", "raw", "sentences", "sentence", "description", "title")
 
 
@@ -175,8 +175,8 @@ def _first_not_utf8(path: Path) -> list[Fault]:
 
 def caption_columns(titles: Sequence[str], path: object) -> list[str]:
     """Find the caption columns: caption, text, …, or caption_0, caption1, …. InputError if there are none."""
-    if numbered := {int(match[1]): title for title in titles if (match := NUMBERED.fullmatch(title))}:
-        return [numbered[number] for number in sorted(numbered)]
+    if numbered := [(int(m[1] or 0), title) for title in titles if (m := NUMBERED.fullmatch(title))]:
+        return [title for _, title in sorted(numbered)]
     by_name = {title.lower(): title for title in titles}
     named = [by_name[name] for name in CAPTION_COLUMNS if name in by_name]
     if not named:
