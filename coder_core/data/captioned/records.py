@@ -91,7 +91,7 @@ def split_name(word: str) -> str:
 
 
 def split_in(name: str) -> str:
-    """Return the split that one of the words of a file's name names; "" if none or several do."""
+    """Return the split that a word of a file's name stands for; "" if there is none, or more than one."""
     words = re.split("[-_.]", name.lower())
     named = {SPLIT_NAMES[word] for word in words if word in SPLIT_NAMES}
     return named.pop() if len(named) == 1 else ""
@@ -109,7 +109,7 @@ def matching(path: Path, *patterns: str, inside: Sequence[str] = ()) -> list[Pat
 
 
 def matching_or_split(path: Path, *patterns: str) -> list[Path]:
-    """Find the files of these patterns in `path`, data/ or default/, or else in folders of splits in one of these."""
+    """Find the files of these patterns in `path`, data/ or default/, or else in the split folders (train/ …) of one."""
     roots = [path, *(path / name for name in DATA_FOLDERS)]
     splits = (
         [part for part in sorted(root.glob("*/")) if part.name.lower() in SPLIT_NAMES] for root in roots
