@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -40,8 +39,7 @@ class OtherSplitError(InputError):
     """A valid file of positives has no line about the split."""
 
 
-@dataclass(frozen=True)
-class Judgements:
+class Judgements(NamedTuple):
     """Pairs of a split that belong together, including labels."""
 
     source: str  # the path of the file, or the name of COCO's judgements

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,8 +19,7 @@ MOST_REPEATS = 100
 ONE_ROW = "one row of features per image"
 
 
-@dataclass(frozen=True)
-class Pairing:
+class Pairing(NamedTuple):
     """Image of every caption."""
 
     image_of_text: np.ndarray  # (m,) int64

@@ -7,7 +7,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 from urllib.parse import quote, unquote
@@ -35,8 +34,7 @@ class GradedPairs(NamedTuple):
     grades: np.ndarray  # (P,) int64; a document is relevant from 1 on
 
 
-@dataclass(frozen=True)
-class Qrels:
+class Qrels(NamedTuple):
     """The judgements of a split."""
 
     pairs: dict[Way, GradedPairs]  # of each direction that has queries

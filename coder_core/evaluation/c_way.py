@@ -8,7 +8,7 @@ tile by tile.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -24,8 +24,7 @@ TILE_ELEMENTS = 4_194_304  # 32 MiB of float64
 CONFIDENCE = 0.95
 
 
-@dataclass(frozen=True)
-class Accuracy:
+class Accuracy(NamedTuple):
     """Accuracy of one direction among c options. The interval covers the draw of the options, not the choice of the
     test set."""
 

@@ -4,8 +4,7 @@ As in CODER (eq. 7), a sample is one vector v + w for every caption with its ima
 gets the label of its nearest centroid, which shows where the two modalities disagree.
 """
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,8 +18,7 @@ ITERATIONS = 25
 MOST_PAIRS_A_CENTROID = 2_048  # with more pairs, a random part gives the centroids; all pairs get labels
 
 
-@dataclass(frozen=True)
-class Clustering:
+class Clustering(NamedTuple):
     """K clusters of a split."""
 
     centroids: Array  # (K, D) float32 unit rows

@@ -4,8 +4,7 @@ Thomas & Kovashka, figure 4 and table 1; section 3 of docs/equations.md. The wei
 that was trained with `--sample-weights`.
 """
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -19,8 +18,7 @@ WEIGHT, DIVERSITY, DISCREPANCY, CODER = "weight", "DIVERSITY", "DISCREPANCY", "C
 _ARRAYS = {DIVERSITY: "weight_diversity", DISCREPANCY: "weight_discrepancy"}
 
 
-@dataclass(frozen=True)
-class Weighting:
+class Weighting(NamedTuple):
     """Sample-weight settings of a run."""
 
     kind: str  # "diversity", "combined", "hal" …

@@ -2,9 +2,8 @@
 
 import json
 import shutil
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -19,8 +18,7 @@ from coder_core.runs.analysis.read import Analysis, open_analysis
 ROWS = 8_192  # in a row group of Parquet, and added to an index at a time
 
 
-@dataclass(frozen=True)
-class Vectors:
+class Vectors(NamedTuple):
     """Vectors of one split of one run, (n, D) and (m, D) float32 unit rows, and the analysis they come from."""
 
     run: str

@@ -3,7 +3,6 @@ joint space of two towers, and their weights in the picture's embedding."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from math import isqrt
 from typing import Any, NamedTuple
@@ -169,8 +168,7 @@ def own_regions(name: str, *, grid: int, expected: str = "") -> RegionTower:
     return RegionTower(about, towers.device, towers.prepare, towers.view, features, grid)
 
 
-@dataclass(frozen=True)
-class Patches:
+class Patches(NamedTuple):
     """The L patches of a picture."""
 
     features: np.ndarray  # (L, D) float32, in the space of the towers' embeddings; not normalised

@@ -1,9 +1,8 @@
 """Metrics of a run by files of qrels, stored beside the run for the app and the report; the newest of each file."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from coder_core.console.documents import NUMBER, check_values
 from coder_core.evaluation.graded import metric_label
@@ -14,8 +13,7 @@ from coder_core.runs.derived.store import derived_folder, list_derived, read_as,
 KIND = "qrels"
 
 
-@dataclass(frozen=True)
-class GradedEvaluation:
+class GradedEvaluation(NamedTuple):
     """Metrics of one run by one file of qrels."""
 
     file: str  # its name
