@@ -21,7 +21,7 @@ from rich.table import Table
 
 from benchmarks import app, embedding, gradient_caching, kernels, training
 from benchmarks.synthetic import write_features
-from benchmarks.timing import Line, Seconds, clock, milliseconds, quotient
+from benchmarks.timing import GPU, Line, Seconds, clock, milliseconds, quotient
 from coder_core.console.output import open_console
 from coder_core.model.products import product_library, use_onednn
 
@@ -94,7 +94,7 @@ def main(arguments: SpeedArguments) -> None:
     """Measure and print."""
     if arguments.threads:
         torch.set_num_threads(arguments.threads)
-    if arguments.products == "quick":
+    if arguments.products == "quick" and not GPU:
         use_onednn()
     console, lines = open_console(), list[Line]()
     with tempfile.TemporaryDirectory() as name:

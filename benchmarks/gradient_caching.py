@@ -1,8 +1,7 @@
 """A step that encodes its batch in pieces (gradient caching) ÷ the step that encodes the whole batch at once.
 
 Every piece is encoded a second time, and a forward pass is a third of a transformer's step. The bar is for both towers
-of a CLIP (four layers of width 256, random weights), tuned in full. The model of f30k-bigru without batch normalisation
-has no bar: its first layer computes no gradient of its inputs, so encoding is half of its step.
+of a CLIP (four layers of width 256, random weights), tuned in full.
 
 `python -m benchmarks.gradient_caching --batch 512 --piece 64` prints the peak memory of one such step of f30k-bigru.
 """
@@ -16,22 +15,22 @@ import torch
 import tyro
 
 from benchmarks.synthetic import write_clip, write_features
-from benchmarks.timing import Line, at_most, in_turn, no_bar
-from benchmarks.training import configuration, on, some_batches, stepper
+from benchmarks.timing import DEVICE, Line, at_most, in_turn
+from benchmarks.training import configuration, stepper
 from coder_core.config.model import TowersConfig
 from coder_core.config.presets import PRESETS
 from coder_core.config.schema import Config
 from coder_core.data.batches import Batch
 from coder_core.model.build import build_model
 from coder_core.model.device import peak_mebibytes
+from coder_core.model.encode import autocast
 from coder_core.model.products import use_onednn
 from coder_core.model.run_towers import open_towers
 from coder_core.training.optim import make_optimizer
 from coder_core.training.prepare import prepare
 from coder_core.training.step import compute_losses
 
-BAR = 1.45
-PIECES = 4
+BAR, PIECES = 1.45, 4
 # of the CLIP: pairs in a batch, pixels of a picture and of a patch, tokens, width
 PAIRS, SIZE, PATCH, WORDS, WIDTH = 64, 112, 16, 24, 256
 
@@ -47,28 +46,28 @@ def tower_stepper(clip: Path, piece_size: int) -> Callable[[int], object]:
         training=replace(config.training, piece_size=piece_size),
         towers=TowersConfig(str(clip), str(clip), "full", "full", projection="none"),
     )
-    model = build_model(config.model, feature_size=0, words=0, towers=open_towers(config)).train()
-    optimizer = make_optimizer(dict(model.named_parameters()), config.training, torch.device("cpu"))
+    model = build_model(config.model, feature_size=0, words=0, towers=open_towers(config)).train().to(DEVICE)
+    optimizer = make_optimizer(dict(model.named_parameters()), config.training, DEVICE)
     words = torch.randint(2, 28, (PAIRS, WORDS))
     words[:, 0], words[:, -1] = 0, 1
     pixels, patches = torch.randn(PAIRS, 3, SIZE, SIZE), torch.full((PAIRS,), (SIZE // PATCH) ** 2)
     ids = (torch.arange(PAIRS) for _ in range(3))
-    batch = Batch(pixels, patches, words, torch.full((PAIRS,), WORDS), *ids)
+    batch = Batch(pixels, patches, words, torch.full((PAIRS,), WORDS), *ids).to(DEVICE)
 
     def step(_: int) -> None:
         optimizer.zero_grad(set_to_none=True)
-        compute_losses(model, batch, config, epoch=0).total.backward()
+        cast = autocast(DEVICE, config.training.precision)
+        compute_losses(model, batch, config, epoch=0, autocast=cast).total.backward()
         optimizer.step()
 
     return step
 
 
-def configurations(folder: Path, batch: int, piece: int) -> tuple[Config, Config]:
-    """Return the configurations for the whole batch at once and for pieces."""
+def in_pieces(folder: Path, batch: int, piece: int) -> Config:
+    """Return f30k-bigru without batch normalisation, with this batch in pieces (0: at once)."""
     preset = configuration(folder, 0)
     model, training = replace(preset.model, image_layers=1), replace(preset.training, batch_size=batch)
-    whole = replace(preset, model=model, training=training)
-    return whole, replace(whole, training=replace(training, piece_size=piece))
+    return replace(preset, model=model, training=replace(training, piece_size=piece))
 
 
 def lines(folder: Path, rounds: int, warm_up: int = 2) -> list[Line]:
@@ -78,15 +77,7 @@ def lines(folder: Path, rounds: int, warm_up: int = 2) -> list[Line]:
     steps = {"whole": tower_stepper(clip, 0), "pieces": tower_stepper(clip, PAIRS // PIECES)}
     taken = in_turn(steps, rounds, warm_up)
     name = f"towers, step in {PIECES} pieces of {PAIRS // PIECES} ÷ whole"
-    result = [at_most(name, BAR, taken["pieces"], taken["whole"], "whole")]
-    batch = configuration(folder, 0).training.batch_size
-    whole, cached = configurations(folder, batch, batch // PIECES)
-    prepared = prepare(whole)
-    batches = some_batches(prepared, rounds + warm_up)
-    steppers = {"whole": stepper(prepared, whole), "pieces": stepper(prepare(cached), cached)}
-    taken = in_turn({kind: on(step, batches) for kind, step in steppers.items()}, rounds, warm_up)
-    name = f"regions and BiGRU, step in {PIECES} pieces of {batch // PIECES} ÷ whole"
-    return [*result, no_bar(name, taken["pieces"], taken["whole"])]
+    return [at_most(name, BAR, taken["pieces"], taken["whole"], "whole")]
 
 
 @dataclass(frozen=True)
@@ -102,14 +93,14 @@ def main(arguments: PeakArguments) -> None:
     use_onednn()
     with tempfile.TemporaryDirectory() as name:
         write_features(Path(name))
-        _, config = configurations(Path(name), arguments.batch, arguments.piece)
+        config = in_pieces(Path(name), arguments.batch, arguments.piece)
         prepared = prepare(config)
         step, batch = stepper(prepared, config), prepared.batches(0)
         before = peak_mebibytes(torch.device("cpu"))
         step(batch)
         added = peak_mebibytes(torch.device("cpu")) - before
-    pieces = arguments.piece or arguments.batch
-    print(f"batch {arguments.batch}, pieces of {pieces}: {before:.0f} MiB + {added:.0f} MiB")
+    pieces = f"pieces of {arguments.piece or arguments.batch}"
+    print(f"batch {arguments.batch}, {pieces}: {before:.0f} MiB + {added:.0f} MiB")
 
 
 if __name__ == "__main__":

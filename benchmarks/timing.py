@@ -10,6 +10,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import torch
+
+# Training steps, losses and their products are measured on a GPU if there is one, with its precision of encoders.
+GPU = torch.cuda.is_available()
+DEVICE, PRECISION = (torch.device("cuda"), torch.bfloat16) if GPU else (torch.device("cpu"), torch.float32)
+
 
 class Seconds(NamedTuple):
     """Time of one call in seconds: on all processors together, and wall time."""
@@ -38,14 +44,17 @@ class Line:
 
 
 def clock(work: Callable[[], object], *, children: bool = False) -> Seconds:
-    """Time one call; `children` includes the child processes that ended during it."""
+    """Time one call; `children` includes the child processes that ended during it. With a GPU both are wall time."""
     wall, before = time.perf_counter(), os.times()
     processor = time.process_time()
     work()
+    if GPU:
+        torch.cuda.synchronize()
     processor, after = time.process_time() - processor, os.times()
     if children:
         processor = sum(after[:4]) - sum(before[:4])
-    return Seconds(processor, time.perf_counter() - wall)
+    wall = time.perf_counter() - wall
+    return Seconds(wall if GPU else processor, wall)
 
 
 def in_turn(
@@ -64,10 +73,8 @@ def in_turn(
 def quotient(above: list[Seconds], below: list[Seconds]) -> Seconds:
     """Return the medians over the rounds of above ÷ below."""
     pairs = list(zip(above, below, strict=True))
-    return Seconds(
-        statistics.median(a.processor / b.processor for a, b in pairs),
-        statistics.median(a.wall / b.wall for a, b in pairs),
-    )
+    processor = statistics.median(a.processor / b.processor for a, b in pairs)
+    return Seconds(processor, statistics.median(a.wall / b.wall for a, b in pairs))
 
 
 def milliseconds(taken: list[Seconds]) -> float:

@@ -8,6 +8,7 @@ model actually computes (equal words projected once, rows of the recurrent weigh
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -15,10 +16,11 @@ import torch
 from torch import Tensor
 
 from benchmarks.synthetic import random_concepts, write_features
-from benchmarks.timing import Line, Seconds, at_most, in_turn, no_bar, quotient
+from benchmarks.timing import DEVICE, PRECISION, Line, Seconds, at_most, in_turn, no_bar, quotient
 from coder_core.config.presets import PRESETS
 from coder_core.config.schema import Config
 from coder_core.data.batches import Batch
+from coder_core.model.encode import autocast
 from coder_core.model.encoders.recurrent import PADDING, pack
 from coder_core.ops import normalise
 from coder_core.training.optim import make_optimizer
@@ -33,6 +35,7 @@ PAIRS = 145_000  # of Flickr30K's train split
 CONNECTED = 0.05  # share of concept pairs that occur together often enough for an edge
 SMALL_FEATURES = 128  # the feature dimension for which the Flickr8k presets were chosen
 Products = list[Callable[[], Tensor]]
+random = partial(torch.randn, device=DEVICE, dtype=PRECISION)
 
 
 def configuration(folder: Path, bank_size: int) -> Config:
@@ -44,18 +47,19 @@ def configuration(folder: Path, bank_size: int) -> Config:
 
 def stepper(prepared: Prepared, config: Config, *more: Part) -> Callable[[Batch], None]:
     """Return the trainer's step without its bookkeeping, with `more` parts and full banks."""
-    model = prepared.model.train()
-    parts = [*make_parts(config, prepared, torch.device("cpu")), *more]
+    model = prepared.model.train().to(DEVICE)
+    parts = [*make_parts(config, prepared, DEVICE), *(part.to(DEVICE) for part in more)]
     for part in parts:
         if isinstance(part, MomentumMemory):
-            keys = [normalise(torch.randn(config.memory.bank_size, config.model.dimension)) for _ in range(2)]
-            part.bank.enqueue(keys[0], keys[1], torch.arange(config.memory.bank_size))
+            images, texts = normalise(torch.randn(2, *part.bank.images.shape, device=DEVICE))
+            part.bank.enqueue(images, texts, torch.arange(len(images), device=DEVICE))
     joint = {name: parameter for part in parts for name, parameter in part.joint_parameters().items()}
     learned = dict(model.named_parameters()) | joint
-    optimizer = make_optimizer(learned, config.training, torch.device("cpu"))
+    optimizer = make_optimizer(learned, config.training, DEVICE)
 
     def step(batch: Batch) -> None:
-        losses = compute_losses(model, batch, config, parts, epoch=PAST_WARM_UP)
+        cast = autocast(DEVICE, config.training.precision)
+        losses = compute_losses(model, batch.to(DEVICE), config, parts, epoch=PAST_WARM_UP, autocast=cast)
         optimizer.zero_grad(set_to_none=True)
         losses.total.backward()
         torch.nn.utils.clip_grad_norm_(learned.values(), config.training.clip_norm)
@@ -78,7 +82,7 @@ def some_batches(prepared: Prepared, count: int) -> list[Batch]:
 
 def layer(rows: int, inputs: int, outputs: int, *, to_inputs: bool = True) -> Products:
     """Return the products of a linear layer: forward, gradient of its weight, gradient of its inputs."""
-    x, w, g = torch.randn(rows, inputs), torch.randn(outputs, inputs), torch.randn(rows, outputs)
+    x, w, g = random(rows, inputs), random(outputs, inputs), random(rows, outputs)
     y, to_w, to_x = torch.empty_like(g), torch.empty_like(w), torch.empty_like(x)
     result: Products = [lambda: torch.mm(x, w.T, out=y), lambda: torch.mm(g.T, x, out=to_w)]
     return [*result, lambda: torch.mm(g, w, out=to_x)] if to_inputs else result
@@ -86,11 +90,11 @@ def layer(rows: int, inputs: int, outputs: int, *, to_inputs: bool = True) -> Pr
 
 def recurrence(steps: list[int], size: int, spacing: int = 0) -> Products:
     """Return the recurrent products of one direction of a GRU: one per step forward and backward, one for the weight."""
-    w, w_turned = torch.randn(3 * size, size + spacing)[:, :size], torch.randn(3 * size, size).T
+    w, w_turned = random(3 * size, size + spacing)[:, :size], random(3 * size, size).T
     if spacing:
-        w_turned = torch.randn(size, 3 * size + spacing)[:, : 3 * size]
-    states, gates = torch.randn(sum(steps), size), torch.randn(sum(steps), 3 * size)
-    to_gates, to_states, to_w = torch.empty_like(gates), torch.empty_like(states), torch.empty(3 * size, size)
+        w_turned = random(size, 3 * size + spacing)[:, : 3 * size]
+    states, gates = random(sum(steps), size), random(sum(steps), 3 * size)
+    to_gates, to_states, to_w = torch.empty_like(gates), torch.empty_like(states), random(3 * size, size)
     result: Products = []
     for x, y in zip(states.split(steps), to_gates.split(steps), strict=True):
         result.append(lambda x=x, y=y: torch.mm(x, w_turned, out=y))  # type: ignore[misc]
@@ -158,8 +162,9 @@ def filled_prototypes(config: Config, count: int) -> PrototypeClassification:
 def whole_stepper(config: Config, count: int) -> Callable[[Batch], None]:
     """Return the step with random concepts, if the configuration has concepts, and with `count` prototypes, if any."""
     size = config.model.concepts
-    random = np.random.default_rng(0)
-    concepts = random_concepts(random, size, config.model.word_size, CONNECTED) if size else None
+    concepts = (
+        random_concepts(np.random.default_rng(0), size, config.model.word_size, CONNECTED) if size else None
+    )
     more = [filled_prototypes(config, count)] if count else []
     return stepper(prepare(config, Inputs(concepts=concepts)), config, *more)
 
