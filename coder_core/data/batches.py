@@ -9,19 +9,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import KW_ONLY, dataclass
-from functools import partial
+from itertools import chain, islice
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from coder_core.console.faults import Fault, InputError
-from coder_core.data.augmentation import Augment, Change, draw_changes
+from coder_core.data.augmentation import Augment, draw_changes
 from coder_core.data.features import FeatureRows, UnreadableRowsError
 from coder_core.data.split import Split
 from coder_core.data.words import Tokens
 
 ORDER, LEFT_OUT, AUGMENTED = 0, 1, 9  # random streams: the first per epoch, the others per step
+DECODED_AT_ONCE = 128  # pictures by a worker: those waiting for the model do not grow with the batch
 
 
 @dataclass(frozen=True)
@@ -117,30 +118,31 @@ class TrainingBatches:
             expected = f"a multiple of the number of processes, {self.parts}"
             raise InputError.at("--batch-size", f"is {size}", expected, "change one of them")
         self.rows = RegionRows(self.split)
+        pairs = size // self.parts
+        self._slice = slice(self.part * pairs, (self.part + 1) * pairs)  # of every batch
+        self._blocks = -(-pairs // DECODED_AT_ONCE)
         self.per_epoch = count // size  # an incomplete last batch is left out
         self._order: tuple[int, np.ndarray] | None = None
 
-    def _epoch_order(self, epoch: int) -> np.ndarray:
+    def _texts(self, step: int) -> np.ndarray:
+        """Return the captions of the global batch of a step."""
+        epoch, batch = divmod(step, self.per_epoch)
         if self._order is None or self._order[0] != epoch:
             order = np.random.default_rng((self.seed, ORDER, epoch)).permutation(self.split.n_texts)
             self._order = (epoch, order)
-        return self._order[1]
+        return self._order[1][batch * self.batch_size : (batch + 1) * self.batch_size]
 
-    def __call__(self, step: int) -> Batch:
-        """Return this process's slice of batch `step`, counted from 0 over all epochs."""
-        epoch, batch = divmod(step, self.per_epoch)
-        text_ids = self._epoch_order(epoch)[batch * self.batch_size : (batch + 1) * self.batch_size]
+    def __call__(self, step: int, decoded: tuple[Tensor, Tensor] | None = None) -> Batch:
+        """Return this process's slice of batch `step`, counted from 0 over all epochs. decoded: its pictures and their
+        lengths, if they were decoded before."""
+        text_ids, part = self._texts(step), self._slice
         image_ids = self.split.image_of_text[text_ids]
         random = np.random.default_rng((self.seed, LEFT_OUT, step))
-        size = self.batch_size // self.parts
-        part = slice(self.part * size, (self.part + 1) * size)
         if self.split.pictures is None:
-            images = partial(self.rows.gather, image_ids[part], self._kept_regions(random)[part])
-        else:
-            images = partial(self.split.pictures.gather, image_ids[part], self._changes(step, text_ids, part))
+            decoded = self.rows.gather(image_ids[part], self._kept_regions(random)[part])
+        values, region_lengths = decoded or self._pictures(step, part)
         word_lengths = self.tokens.lengths[text_ids]
         chance = random.random((self.batch_size, int(word_lengths.max())), dtype=np.float32)
-        values, region_lengths = images()
         kept_words = self._kept_words(chance[part], word_lengths[part]) if self.drop_words > 0 else None
         words, lengths = pad_words(self.tokens, text_ids[part], kept_words)
         groups = image_ids if self.image_groups is None else self.image_groups[image_ids]
@@ -154,12 +156,14 @@ class TrainingBatches:
         order = np.argsort(random.random((self.batch_size, regions), dtype=np.float32), axis=1)
         return np.sort(order[:, : max(1, regions - left_out)], axis=1)
 
-    def _changes(self, step: int, text_ids: np.ndarray, part: slice) -> list[Change] | None:
-        """Draw the changes to the global batch's pictures, and return this process's; None without augmentation."""
-        if self.augment == "none":
-            return None
-        random = np.random.default_rng((self.seed, AUGMENTED, step))
-        return draw_changes(self.augment, [self.split.captions[text] for text in text_ids], random)[part]
+    def _pictures(self, step: int, rows: slice) -> tuple[Tensor, Tensor]:
+        """Decode pictures of the global batch, changed at random if `augment`."""
+        assert self.split.pictures is not None
+        text_ids, changes = self._texts(step), None
+        if self.augment != "none":
+            captions, random = [self.split.captions[text] for text in text_ids], (self.seed, AUGMENTED, step)
+            changes = draw_changes(self.augment, captions, np.random.default_rng(random))[rows]
+        return self.split.pictures.gather(self.split.image_of_text[text_ids[rows]], changes)
 
     def _kept_words(self, chance: np.ndarray, lengths: np.ndarray) -> list[np.ndarray]:
         retained = chance >= self.drop_words
@@ -171,32 +175,38 @@ class TrainingBatches:
         return [np.flatnonzero(row[:length]) for row, length in zip(retained, lengths, strict=True)]
 
     def stream(self, start: int, stop: int) -> Iterator[Batch]:
-        """Yield batches start … stop-1, each prepared while the previous one is in use: by worker processes if pictures
-        are decoded with `workers` > 0, else by a thread. UnreadableRowsError: data can no longer be read."""
+        """Yield batches start … stop-1, each prepared by a thread while the previous one is in use; `workers` decode
+        the pictures ahead. UnreadableRowsError: data can no longer be read."""
+        batches: Iterator[Batch] = map(self, range(start, stop))
         pictures = self.split.pictures
         if pictures is not None and pictures.workers > 0:
             from coder_core.data.captioned.decoding import in_workers
 
-            steps = range(start, stop)
-            for batch in in_workers(self._batch_or_faults, steps, min(pictures.workers, len(steps))):
-                if not isinstance(batch, Batch):
-                    raise UnreadableRowsError(batch)
-                yield batch
-            return
+            numbers = range(start * self._blocks, stop * self._blocks)
+            blocks = in_workers(self._block, numbers, min(pictures.workers, len(numbers)))
+
+            def joined(step: int) -> Batch:
+                pictures, lengths, faults = zip(*islice(blocks, self._blocks), strict=True)
+                if broken := [*chain(*faults)]:
+                    raise UnreadableRowsError(broken)
+                together = pictures[0] if len(pictures) == 1 else torch.cat(pictures)
+                return self(step, (together, torch.cat(lengths)))
+
+            batches = map(joined, range(start, stop))
         with ThreadPoolExecutor(max_workers=1) as thread:
-            following = thread.submit(self, start) if start < stop else None
-            for step in range(start, stop):
-                assert following is not None
-                batch = following.result()
-                following = thread.submit(self, step + 1) if step + 1 < stop else None
+            following = thread.submit(next, batches, None)
+            while (batch := following.result()) is not None:
+                following = thread.submit(next, batches, None)
                 yield batch
 
-    def _batch_or_faults(self, step: int) -> Batch | tuple[Fault, ...]:
-        """Return a batch, or the faults that prevent reading it: an exception would lose them between processes."""
+    def _block(self, number: int) -> tuple[Tensor, Tensor, tuple[Fault, ...]]:
+        """Decode one block of a batch: pictures, lengths, faults, which an exception would lose between processes."""
+        step, block = divmod(number, self._blocks)
+        first = self._slice.start + block * DECODED_AT_ONCE
         try:
-            return self(step)
+            return *self._pictures(step, slice(first, min(first + DECODED_AT_ONCE, self._slice.stop))), ()
         except UnreadableRowsError as error:
-            return error.faults
+            return torch.empty(0), torch.empty(0), error.faults
 
 
 def image_chunks(split: Split, size: int) -> Iterator[tuple[np.ndarray, Tensor, Tensor]]:

@@ -16,6 +16,7 @@ from safetensors.torch import load_file
 
 from coder_core.api import open_run
 from coder_core.console.faults import InputError
+from coder_core.data import batches
 from coder_core.data.features import UnreadableRowsError
 from coder_core.embed import main as embed
 from coder_core.evaluate import main as evaluate
@@ -215,7 +216,8 @@ def test_broken_pictures_are_named_at_once_or_skipped(towers_folder, tmp_path):
         list(ready.batches.stream(0, 5))
 
 
-def test_workers_change_no_bit_of_a_batch(everything):
+def test_workers_change_no_bit_of_a_batch(everything, monkeypatch):
+    monkeypatch.setattr(batches, "DECODED_AT_ONCE", 3)  # of 4 pairs
     ready = prepared(everything)
     here = list(ready.batches.stream(1, 4))
     ready.batches.split = replace(ready.data.train, pictures=replace(ready.data.train.pictures, workers=2))

@@ -81,7 +81,7 @@ def in_workers(make: Callable[[int], Any], numbers: Sequence[int], workers: int)
     options: dict[str, Any] = {"dataset": list(numbers), "batch_size": None, "collate_fn": make}
     options |= {"num_workers": workers, "worker_init_fn": begin, "generator": torch.Generator()}
     options |= {"prefetch_factor": AHEAD, "multiprocessing_context": START} if workers else {}
-    yield from DataLoader(**options)
+    return iter(DataLoader(**options))
 
 
 def _begin_worker(parent: int, worker: int) -> None:
