@@ -38,7 +38,6 @@ def set_up_device(training: TrainingConfig) -> torch.device:
     device = choose_device(training.device)
     if device.type == "cuda":
         torch.cuda.set_device(device)
-        torch.set_float32_matmul_precision("high")
     else:
         use_onednn()
     parallel.start(device)
