@@ -1,4 +1,4 @@
-"""Train tiny models of every kind on the CPU and on a second device, where every run is also stopped and resumed.
+"""Train tiny models of every kind on the CPU and on another device, where every run is also stopped and resumed.
 
 Prints one JSON object: name of the case → events of the history on the CPU and on the device; "mixed" → error message
 of an operation with tensors of both.
@@ -16,6 +16,7 @@ from tests.support.second_device import register
 from tests.support.tiny_bert import write_tiny_bert
 from tests.support.tiny_runs import STILL, WORDS, events, quiet, stopping, tiny_config, write_tiny_data
 
+PRECISIONS = "precision", "twin_precision"
 KINDS = {
     "dcl": {"bank_size": 13, "concepts": 6, "concept_query": "unit", "weight_prototypes": 0.1}
     | {"prototypes": 5, "prototype_recluster": 1, "text_encoder": "bert", "gradient_checkpointing": True},
@@ -43,18 +44,18 @@ def train(config, folder, device, *, stop_during):
     return events(folder)
 
 
-def main(folder):
+def main(folder, name):
     """Train every kind on both devices, without dropout, whose random numbers depend on the device."""
-    folder, second = Path(folder), register()
-    data, bert = write_tiny_data(folder / "data", images=8), str(write_tiny_bert(folder / "bert", WORDS))
-    usual = STILL | {"epochs": 2, "twin_precision": "float32", "bank_size": 0, "bert": bert}
+    folder, device = Path(folder), register() if name == "second" else torch.device(name)
+    data, bert = write_tiny_data(folder / "data", images=8), write_tiny_bert(folder / "bert", WORDS, 0.0)
+    usual = STILL | {"epochs": 2, "bank_size": 0, "bert": str(bert)} | dict.fromkeys(PRECISIONS, "float32")
     results = {}
     for loss, values in KINDS.items():
         config = tiny_config(data, **usual | {"loss": loss if loss != "entropy" else "dcl"} | values)
         on_cpu = train(config, folder / loss / "cpu", torch.device("cpu"), stop_during=None)
-        results[loss] = [on_cpu, train(config, folder / loss / "second", second, stop_during=2)]
+        results[loss] = [on_cpu, train(config, folder / loss / name, device, stop_during=2)]
     try:
-        torch.ones(2, device=second) + torch.ones(2)
+        torch.ones(2, device=device) + torch.ones(2)
     except RuntimeError as error:
         results["mixed"] = str(error)
     print(json.dumps(results))
