@@ -94,7 +94,7 @@ def flexible(towers_folder, tmp_path_factory):
 
 def test_naflex_adapters_start_from_zero_shot_and_learn(flexible, tmp_path):
     config, _ = read_config(flexible)
-    flags_of_embed = [f"--root={tmp_path}", "--name=zero", "--split=dev", "--workers=0"]
+    flags_of_embed = [f"--root={tmp_path}", "--name=zero", "--split=dev", "--workers=0", "--device=cpu"]
     assert embed(["pictures", config.data.data, f"--model={config.towers.image_tower}", *flags_of_embed]) == 0
     zero = open_analysis(tmp_path / "zero", "dev")
     start = encode_dev(prepared(config))
@@ -241,7 +241,7 @@ def test_the_documented_custom_tower_trains_from_random_weights(towers_folder, t
     monkeypatch.setenv("CODER_TOWERS", "smalltowers:small")
     assert load_model(run).encode_text(["a ring"]).shape == (1, 16)
     out = tmp_path / "blend.json"
-    assert evaluate([str(run), "--blend", "0", "1", "--json", str(out)]) == 0
+    assert evaluate([str(run), "--device=cpu", "--blend", "0", "1", "--json", str(out)]) == 0
     before, after = json.loads(out.read_text())["runs"].values()
     metrics = open_analysis(run, "dev").metrics
     assert after == {name: metrics[name] for name in after if name != "alpha"} | {"alpha": 1}
