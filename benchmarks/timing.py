@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-# Training steps, losses and their products are measured on a GPU if there is one, with its precision of encoders.
+# Training steps, losses and products are measured on a GPU if there is one; encoders and products in bfloat16 there.
 GPU = torch.cuda.is_available()
 DEVICE, PRECISION = (torch.device("cuda"), torch.bfloat16) if GPU else (torch.device("cpu"), torch.float32)
 

@@ -22,7 +22,7 @@ from coder_core.data.split import Split
 from coder_core.data.words import Tokens
 
 ORDER, LEFT_OUT, AUGMENTED = 0, 1, 9  # random streams: the first per epoch, the others per step
-DECODED_AT_ONCE = 128  # pictures by a worker: those waiting for the model do not grow with the batch
+DECODED_AT_ONCE = 128  # pictures per worker, so that waiting pictures do not grow with the batch size
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ class TrainingBatches:
 
     def __call__(self, step: int, decoded: tuple[Tensor, Tensor] | None = None) -> Batch:
         """Return this process's slice of batch `step`, counted from 0 over all epochs. decoded: its pictures and their
-        lengths, if they were decoded before."""
+        lengths, if workers have decoded them."""
         text_ids, part = self._texts(step), self._slice
         image_ids = self.split.image_of_text[text_ids]
         random = np.random.default_rng((self.seed, LEFT_OUT, step))
@@ -157,7 +157,7 @@ class TrainingBatches:
         return np.sort(order[:, : max(1, regions - left_out)], axis=1)
 
     def _pictures(self, step: int, rows: slice) -> tuple[Tensor, Tensor]:
-        """Decode pictures of the global batch, changed at random if `augment`."""
+        """Decode the pictures in these rows of the global batch, with random changes if `augment` asks for them."""
         assert self.split.pictures is not None
         text_ids, changes = self._texts(step), None
         if self.augment != "none":
@@ -175,8 +175,8 @@ class TrainingBatches:
         return [np.flatnonzero(row[:length]) for row, length in zip(retained, lengths, strict=True)]
 
     def stream(self, start: int, stop: int) -> Iterator[Batch]:
-        """Yield batches start … stop-1, each prepared by a thread while the previous one is in use; `workers` decode
-        the pictures ahead. UnreadableRowsError: data can no longer be read."""
+        """Yield batches start … stop-1, each prepared by a thread while the previous one is in use; worker processes,
+        if any, decode the pictures ahead. UnreadableRowsError: data can no longer be read."""
         batches: Iterator[Batch] = map(self, range(start, stop))
         pictures = self.split.pictures
         if pictures is not None and pictures.workers > 0:
@@ -186,11 +186,10 @@ class TrainingBatches:
             blocks = in_workers(self._block, numbers, min(pictures.workers, len(numbers)))
 
             def joined(step: int) -> Batch:
-                pictures, lengths, faults = zip(*islice(blocks, self._blocks), strict=True)
+                pixels, lengths, faults = zip(*islice(blocks, self._blocks), strict=True)
                 if broken := [*chain(*faults)]:
                     raise UnreadableRowsError(broken)
-                together = pictures[0] if len(pictures) == 1 else torch.cat(pictures)
-                return self(step, (together, torch.cat(lengths)))
+                return self(step, (pixels[0] if len(pixels) == 1 else torch.cat(pixels), torch.cat(lengths)))
 
             batches = map(joined, range(start, stop))
         with ThreadPoolExecutor(max_workers=1) as thread:
@@ -200,7 +199,7 @@ class TrainingBatches:
                 yield batch
 
     def _block(self, number: int) -> tuple[Tensor, Tensor, tuple[Fault, ...]]:
-        """Decode one block of a batch: pictures, lengths, faults, which an exception would lose between processes."""
+        """Decode a block of a batch. Faults are returned, because an exception would lose them between processes."""
         step, block = divmod(number, self._blocks)
         first = self._slice.start + block * DECODED_AT_ONCE
         try:

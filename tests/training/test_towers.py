@@ -216,12 +216,14 @@ def test_broken_pictures_are_named_at_once_or_skipped(towers_folder, tmp_path):
         list(ready.batches.stream(0, 5))
 
 
-def test_workers_change_no_bit_of_a_batch(everything, monkeypatch):
-    monkeypatch.setattr(batches, "DECODED_AT_ONCE", 3)  # of 4 pairs
+@pytest.mark.parametrize(("processes", "together"), [(1, 3), (2, 1)])
+def test_workers_change_no_bit_of_a_batch(everything, monkeypatch, processes, together):
+    monkeypatch.setattr(batches, "DECODED_AT_ONCE", together)  # of 4 pairs
     ready = prepared(everything)
-    here = list(ready.batches.stream(1, 4))
-    ready.batches.split = replace(ready.data.train, pictures=replace(ready.data.train.pictures, workers=2))
-    for batch, expected in zip(ready.batches.stream(1, 4), here, strict=True):
+    last = replace(ready.batches, part=processes - 1, parts=processes)
+    here = list(last.stream(1, 4))
+    last.split = replace(ready.data.train, pictures=replace(ready.data.train.pictures, workers=2))
+    for batch, expected in zip(last.stream(1, 4), here, strict=True):
         assert all(torch.equal(vars(batch)[name], value) for name, value in vars(expected).items())
     assert not torch.equal(here[0].regions, here[1].regions)
 
