@@ -61,7 +61,9 @@ OfAll = Callable[Concatenate[Sequence[Run], P], T]
 threadpool_limits(1, user_api="blas")
 
 LISTING_SECONDS = 2
-ENTRIES, SLOW_ENTRIES, PICTURES = 1024, 16, 4096
+ENTRIES = 1024
+SLOW_ENTRIES = 16
+PICTURES = 4096
 
 
 @dataclass(frozen=True)
@@ -178,7 +180,8 @@ def run_faults() -> Faults:
 
 def read_each(runs: Runs, read: Callable[[RunSummary], T]) -> tuple[dict[str, T], Faults]:
     """Read every run: results by name, and name and fault of the damaged runs."""
-    parts, faults = {}, []
+    parts = {}
+    faults = []
     for run in runs:
         try:
             parts[run.name] = read(run)
@@ -215,7 +218,8 @@ def likely_matches(
 ) -> retrieval.LikelyMatches | None:
     """Return results that are probably unlabelled matches; None if captions share no words. In a large split only a
     sample of the queries is compared, or only `query` if it is given."""
-    vectors, sample = ask(retrieval.text_vectors, run, split), ask(Run.query_sample, run, split)
+    vectors = ask(retrieval.text_vectors, run, split)
+    sample = ask(Run.query_sample, run, split)
     if vectors is None:
         return None
     queries = None if sample is None else sample.texts if direction == "t2i" else sample.images

@@ -24,15 +24,20 @@ from app.ask import Direction, InputError, Modality, Run, RunSummary, ask, ask_a
 P = ParamSpec("P")
 T = TypeVar("T")
 Question = Callable[Concatenate[Run, str, P], T]  # about a run and a split
-RUNS, MOST_RUNS = "run", 6
+RUNS = "run"
+MOST_RUNS = 6
 FORMER = ("versus", "also", "curves")  # in older addresses: the last run ("—" for none), and those between
-REVIEWER, SLICE, LONGEST_SLICE = "reviewer", "slice", slices.LONGEST_EXPRESSION
+REVIEWER = "reviewer"
+SLICE = "slice"
+LONGEST_SLICE = slices.LONGEST_EXPRESSION
 NUMBER = re.compile(r"-?\d{1,12}(\.\d{1,12})?")
 DIRECTIONS: dict[Direction, str] = {"i2t": "image → text", "t2i": "text → image"}
 QUERIES: dict[Modality, Direction] = {"image": "i2t", "text": "t2i"}
 UNITS: dict[Modality, str] = {"text": "captions", "image": "images"}
 OTHER: dict[Modality, Modality] = {"image": "text", "text": "image"}
-_LINKED, _REFUSED, _SEEN = "parameters-of-the-link", "refused", "of-the-url"
+_LINKED = "parameters-of-the-link"
+_REFUSED = "refused"
+_SEEN = "of-the-url"
 
 
 @dataclass(frozen=True)
@@ -100,7 +105,9 @@ class Choice:
 def _columns(run: RunSummary, split: str) -> tuple[str, slices.Columns]:
     """Return a key that changes with the reviews, and the values of every caption that expressions use, including
     tags."""
-    file, tags, key = judging.file_of(run), None, ""
+    file = judging.file_of(run)
+    tags = None
+    key = ""
     with suppress(InputError):  # the Reviews page reports it
         reviews = judging.load(file)
         if reviews.lines:
@@ -171,8 +178,10 @@ def followed(key: str, in_url: T | None, default: T, accept: Callable[[T], T] = 
     """Return the value of a widget that is not bound, because Streamlit removes bound defaults and unknown values from
     the URL. It is the URL's, `in_url` (None: none), or the widget's, whichever changed since the last script run. An
     old default that neither a link nor a person set becomes the new `default`. `accept` makes the value valid."""
-    seen, usual = f"{key}-{_SEEN}", f"{key}-default"
-    before, value = st.session_state.get(usual, default), st.session_state.get(key, default)
+    seen = f"{key}-{_SEEN}"
+    usual = f"{key}-default"
+    before = st.session_state.get(usual, default)
+    value = st.session_state.get(key, default)
     if in_url is not None and in_url != st.session_state.get(seen, default):
         value = in_url
     elif before != default and value == before and key not in linked():
@@ -196,7 +205,8 @@ def opened(key: str, rows: Sequence[int] | np.ndarray) -> bool:
     """Open the first of `rows` when they change, unless one of them was chosen in the meantime. Return True if one is
     open. A number in the address stays open until the rows change, even if there are none."""
     shown = hash(np.sort(np.asarray(rows, dtype=np.int64)).tobytes())
-    number, state = st.session_state.get(key), f"{key}-rows"
+    number = st.session_state.get(key)
+    state = f"{key}-rows"
     before, from_link, last = st.session_state.get(state, (None, key in st.query_params, number))
     changed = before not in (None, shown)
     from_link = from_link and not changed

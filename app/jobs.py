@@ -17,7 +17,9 @@ from pathlib import Path
 from coder_core.api.training import DEMO_RUNS, DRAWING, Job, JobFolder, JobProgress, module_command
 
 PROJECT = Path(__file__).resolve().parents[1]
-TRAINING, TRAIN = "training", "coder_core.train"  # name of the demo's job, and the program
+# name of the demo's job, and the program
+TRAINING = "training"
+TRAIN = "coder_core.train"
 CANCELLED = "It was cancelled, or the machine was shut down. Start it again."
 STOPPED = "stopped"  # a file in a job's folder
 FORGOTTEN_AFTER = 7 * 24 * 3600  # seconds

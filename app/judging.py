@@ -111,11 +111,13 @@ def own_verdicts(run: RunSummary, reviewer: str) -> dict[tuple[str, str], Review
 def queue(run: RunSummary, split: str, kind: str, captions: np.ndarray | None = None) -> list[Pair]:
     """Return (image, caption) of at most 50 pairs to judge by one of `QUEUES`, best first and each text once; only of
     `captions` (None: all)."""
-    sample, texts = ask(Run.sample, run, split), ask(Run.captions, run, split)
+    sample = ask(Run.sample, run, split)
+    texts = ask(Run.captions, run, split)
     captions = np.arange(len(texts)) if captions is None else captions
     if kind == "ambiguous":
         table = ask(Run.diversity, run, split, sample=sample)
-        table, owner = table[table["anchor"].isin(captions)], ask(Run.image_of_text, run, split)
+        table = table[table["anchor"].isin(captions)]
+        owner = ask(Run.image_of_text, run, split)
         return api.ambiguous_pairs(table, owner, texts)
     if kind == "near":
         table = ask(retrieval.margins, run, split, "t2i", sample=sample)

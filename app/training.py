@@ -15,7 +15,9 @@ from app.ask import RunSummary, all_runs
 from app.jobs import runs_root
 from coder_core.api.training import start as starting
 
-PREFIX, EVALUATION, NOT_STARTED = "train-", "evaluate-", "Nothing was started."
+PREFIX = "train-"
+EVALUATION = "evaluate-"
+NOT_STARTED = "Nothing was started."
 LONGEST = 84  # hexadecimal digits; a job name has at most 100 letters
 
 
@@ -61,7 +63,8 @@ def training_runs() -> list[TrainingRun]:
     running = {job.pid: key for key, job in found.items() if job is not None and job.running}
     entries = []
     for name, of_job in names.items():
-        run, job = by_name.get(name), found[of_job]
+        run = by_name.get(name)
+        job = found[of_job]
         if run and (run.state != "finished" or not run.splits) and not (job and job.running):
             of_job = next((running[pid] for pid in _processes(run) if pid in running), of_job)
         entries.append(TrainingRun(name, run, found[of_job], of_job))
@@ -90,7 +93,8 @@ def _started() -> list[str]:
 
 def free_name(name: str) -> str:
     """Return the name, shortened, or with the first number appended that makes it unique among runs and jobs."""
-    taken, name = {run.name for run in all_runs()} | set(_started()), name[: starting.LONGEST_NAME - 3]
+    taken = {run.name for run in all_runs()} | set(_started())
+    name = name[: starting.LONGEST_NAME - 3]
     names = (name if number == 1 else f"{name}-{number}" for number in range(1, len(taken) + 2))
     return next(candidate for candidate in names if candidate not in taken)
 

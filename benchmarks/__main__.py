@@ -39,11 +39,14 @@ def commands(rounds: int) -> list[Line]:
         for name, arguments in programs.items():
             run = partial(subprocess.run, [sys.executable, *arguments], capture_output=True, check=False)
             taken[name].append(clock(run, children=True))
-    reference, lines = taken.pop("reference"), []
+    reference = taken.pop("reference")
+    lines = []
     for name, seconds in taken.items():
         note = f"{statistics.median(second.wall for second in seconds):.2f} s of wall time"
         spent = milliseconds(seconds)
-        title, bar, reached = f"{name} ÷ import tyro, rich", f"{COMMAND_BAR:g} s", spent <= 1e3 * COMMAND_BAR
+        title = f"{name} ÷ import tyro, rich"
+        bar = f"{COMMAND_BAR:g} s"
+        reached = spent <= 1e3 * COMMAND_BAR
         lines.append(Line(title, bar, *quotient(seconds, reference), spent, reached, note))
     return lines
 
@@ -96,7 +99,8 @@ def main(arguments: SpeedArguments) -> None:
         torch.set_num_threads(arguments.threads)
     if arguments.products == "quick" and not GPU:
         use_onednn()
-    console, lines = open_console(), list[Line]()
+    console = open_console()
+    lines = list[Line]()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         if NEED_FEATURES & set(arguments.only):

@@ -35,7 +35,9 @@ PAGES = (
 SIZES = (1_000, 5_000, 123_000)
 SHOWN = {"concepts": CONCEPT_NAMES, "weights": WEIGHT_NAMES}  # runs for pages that need special data
 PAGE_BARS = {1_000: 1.0, 5_000: 3.0}
-CHANGE_BAR, MEMORY_BAR = 0.3, 1_500.0  # seconds of a change or a free text, MiB
+# seconds of a change or a free text, MiB
+CHANGE_BAR = 0.3
+MEMORY_BAR = 1_500.0
 SMALL = 1_000
 REPEATS = 3
 TIMEOUT = 600
@@ -43,7 +45,9 @@ CHROMIUM = Path(os.environ.get("CHROMIUM", "/usr/bin/chromium"))
 VISIT_BAR = 3.0  # seconds on idle cores
 VISITS = 5
 DONE = "[data-testid=stApp][data-test-script-state=notRunning]"
-TEXT, MEMORY, MARK = "free text", "memory", "measured: "
+TEXT = "free text"
+MEMORY = "memory"
+MARK = "measured: "
 NOT_MEASURED = ("There is no evaluated run", *(f"Only {name} is shown" for name in NAMES), "cannot answer")
 
 # Changes on a page: (page, name, session key, its value in each repeat)
@@ -149,7 +153,8 @@ def line(name: str, bar: float | None, taken: list[list[float]], note: str = "")
 def line_of(measured: Measured, images: int) -> Line:
     """Return the line of a measurement, with its bar at this size."""
     name, taken = measured
-    size, small = f"{images:,} × {CAPTIONS_PER_IMAGE * images:,}, {name}", images == SMALL
+    size = f"{images:,} × {CAPTIONS_PER_IMAGE * images:,}, {name}"
+    small = images == SMALL
     if name == MEMORY:
         peak, private = taken[0]
         note = f"{peak:,.0f} MiB at most, including mapped files; {private:,.0f} MiB private at the end"
@@ -193,7 +198,8 @@ def visit(browser: Any, port: int, server: psutil.Process) -> tuple[float, float
     """Return the wall seconds until the page is complete, in a profile without a cache, and the processor seconds of
     browser and server."""
     context = browser.new_context(viewport={"width": 1280, "height": 800})
-    page, start = context.new_page(), time.perf_counter()
+    page = context.new_page()
+    start = time.perf_counter()
     before = _spent_by_both(server)
     page.goto(f"http://127.0.0.1:{port}/")
     page.locator(".js-plotly-plot .plot-container").first.wait_for(timeout=1e3 * PATIENCE)

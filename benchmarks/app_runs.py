@@ -28,7 +28,9 @@ from coder_core.runs.derived.compute import make_clusters
 from coder_core.runs.saves import SaveStore
 from coder_core.runs.status import write_status
 
-WIDTH, FEATURES, LISTED = 256, 64, 10
+WIDTH = 256
+FEATURES = 64
+LISTED = 10
 WORDS = (
     *("a", "dog", "two", "children", "red", "ball", "on"),
     *("the", "beach", "man", "riding", "wave", "grass", "city"),
@@ -62,12 +64,15 @@ def write_runs(root: Path, images: int) -> Path:
 
 def _write_reviews(root: Path, images: int) -> None:
     """Write random verdicts of two people on pairs of captions with their images."""
-    random, captions = np.random.default_rng(8), _captions(images * CAPTIONS_PER_IMAGE)
+    random = np.random.default_rng(8)
+    captions = _captions(images * CAPTIONS_PER_IMAGE)
     lines = []
     for reviewer in ("anna", "ben"):
-        rows, verdicts = random.integers(len(captions), size=JUDGED), random.integers(4, size=JUDGED)
+        rows = random.integers(len(captions), size=JUDGED)
+        verdicts = random.integers(4, size=JUDGED)
         for row, verdict in zip(rows.tolist(), verdicts.tolist(), strict=True):
-            name, judged = f"{row // CAPTIONS_PER_IMAGE}.jpg", VERDICTS[verdict]
+            name = f"{row // CAPTIONS_PER_IMAGE}.jpg"
+            judged = VERDICTS[verdict]
             review = Review(name, captions[row], judged, reviewer, ("colour",), "a note")
             lines.append(f"{json.dumps(review.document())}\n")
     (root / FILE).write_text("".join(lines))

@@ -63,7 +63,9 @@ class Searched:
     def __init__(self, folder: Path, split: str) -> None:
         self.loaded: LoadedModel = load_model(folder)
         analysis = open_analysis(folder, split)
-        self.name, self.captions, self.rsum = folder.name, analysis.captions, float(analysis.metrics["rsum"])
+        self.name = folder.name
+        self.captions = analysis.captions
+        self.rsum = float(analysis.metrics["rsum"])
         self.lengths: Tensor | None = None
         if self.by_pair:
             if "image_parts" not in analysis.arrays:
@@ -100,7 +102,8 @@ class Searched:
             encoded = time.process_time()
             scores = texts @ self.images.T
         else:
-            model, tokens = self.loaded.model, self.loaded.reader.encode(list(captions))
+            model = self.loaded.model
+            tokens = self.loaded.reader.encode(list(captions))
             with evaluating(model):
                 ids, words, counts = next(text_chunks(tokens, len(captions)))
                 texts = model.encode_texts(words, counts)
@@ -122,7 +125,8 @@ def measure(runs: Sequence[Searched], *, queries: int, rounds: int) -> pd.DataFr
             if turn > 0:
                 answers.append(answer)
     parts = np.array([[(answer.encoding, answer.scoring) for answer in answers] for answers in taken])
-    seconds, milliseconds = parts.sum(2), 1e3 * np.median(parts, axis=1) / queries
+    seconds = parts.sum(2)
+    milliseconds = 1e3 * np.median(parts, axis=1) / queries
     table = pd.DataFrame(
         [(run.name, run.scored, run.rsum) for run in runs], columns=["run", "scored", "rsum"]
     )
@@ -135,7 +139,8 @@ def measure(runs: Sequence[Searched], *, queries: int, rounds: int) -> pd.DataFr
 def figure(table: pd.DataFrame, split: str, images: int) -> go.Figure:
     """Plot R@sum against queries per second, on a logarithmic axis."""
     asked = f"queries per second (captions as queries, {images:,} images)"
-    axes, names = {"queries": asked, "rsum": f"R@sum on {split}"}, table["run"] + ": " + table["scored"]
+    axes = {"queries": asked, "rsum": f"R@sum on {split}"}
+    names = table["run"] + ": " + table["scored"]
     options = {"log_x": True, "hover_data": ["pairs", "slower"], "template": "plotly_white", "height": 560}
     picture = px.scatter(
         table, "queries", "rsum", names, title="Recall against speed", labels=axes, **options
@@ -160,7 +165,8 @@ def main(arguments: list[str]) -> int:
             raise InputError.at(run.name, problem, "the same data")
     queries = min(parsed.queries, len(runs[0].captions))
     table = measure(runs, queries=queries, rounds=parsed.rounds)
-    images, console = len(runs[0].images), open_console()
+    images = len(runs[0].images)
+    console = open_console()
     title = f"{queries} captions of {parsed.split} at a time, {images:,} images, {parsed.threads} threads"
     headings = "run", "scored by", "R@sum", "queries/s", "thousand pairs/s", "ms to encode", "ms to score"
     shown = Table(*headings, f"time ÷ {runs[0].name}", title=title)
@@ -169,7 +175,8 @@ def main(arguments: list[str]) -> int:
         shown.add_row(*row[:2], *figures)
     console.print(shown)
     parsed.out.mkdir(parents=True, exist_ok=True)
-    page, numbers = parsed.out / "efficiency.html", parsed.out / "efficiency.csv"
+    page = parsed.out / "efficiency.html"
+    numbers = parsed.out / "efficiency.csv"
     figure(table, parsed.split, images).write_html(page, include_plotlyjs=True)
     table.to_csv(numbers, index=False)
     say(console, f"written: {page}, {numbers}")

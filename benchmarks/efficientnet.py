@@ -36,7 +36,9 @@ RECIPE = [
 ]
 TOWER = "benchmarks.efficientnet:EfficientNetLite"
 SIDE = 224
-MIDDLE, SPREAD = 127.0, 128.0  # pixel normalisation, specific to the Lite networks
+# pixel normalisation, specific to the Lite networks
+MIDDLE = 127.0
+SPREAD = 128.0
 CELLS = 6  # per side: the means of the 36 overlapping 2 × 2 windows of the 7 × 7 cells
 
 

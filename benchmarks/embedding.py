@@ -26,9 +26,16 @@ from coder_core.embedding.resumable import make_plan
 from coder_core.model.towers.dual_encoder import DualEncoder
 
 BAR = 1.15
-PICTURES, SIZE, SPLIT = 96, (500, 375), "train"  # the size of photographs in Flickr8k, Flickr30K and MS-COCO
-FEW, MANY = 1_000, 100_000  # pictures
-GROWTH, BYTES_PER_PICTURE = 1.1, 400  # names, captions, ranks and lists of a picture (lab/pictures.md)
+# the size of photographs in Flickr8k, Flickr30K and MS-COCO
+PICTURES = 96
+SIZE = (500, 375)
+SPLIT = "train"
+# pictures
+FEW = 1_000
+MANY = 100_000
+# names, captions, ranks and lists of a picture (lab/pictures.md)
+GROWTH = 1.1
+BYTES_PER_PICTURE = 400
 SMALL_WIDTH = 128  # D: the embeddings of 100,000 pictures alone are 98 MiB
 BUDGET = 1.0  # seconds of wall time, for a first answer
 TEXT = "two dogs run over a wet meadow"
@@ -65,7 +72,8 @@ def _speed(folder: Path, rounds: int) -> Line:
     data = write_pictures(folder / "photographs", PICTURES, SIZE)
     towers = DualEncoder(str(write_vit_b32(folder / "clip")))
     split = read_captioned(data).split(SPLIT)
-    plan, workers = make_plan(split, towers.about, "cpu", 0), usual_workers("cpu")
+    plan = make_plan(split, towers.about, "cpu", 0)
+    workers = usual_workers("cpu")
     numbers = range(len(plan.images))
     blocks = [block.prepared for block in prepared_blocks(split, plan.images, numbers, towers.prepare, 0)]
     pixels = [torch.from_numpy(np.stack([picture["pixel_values"] for picture in block])) for block in blocks]
@@ -132,7 +140,8 @@ def answer(kind: str, run_folder: str, picture_file: str) -> dict[str, list[floa
     from coder_core.api import decode, open_run
     from coder_core.api.heat_maps import heat_map, load_encoders
 
-    run, content = open_run(run_folder), Path(picture_file).read_bytes()
+    run = open_run(run_folder)
+    content = Path(picture_file).read_bytes()
     loading = clock(lambda: load_encoders(run, SPLIT, pictures=True))
 
     def by_picture() -> object:
@@ -145,7 +154,8 @@ def answer(kind: str, run_folder: str, picture_file: str) -> dict[str, list[floa
         "heat map": lambda: heat_map(run, SPLIT, TEXT, decode(content, "the picture"), "cosine"),
     }
     first = clock(answers[kind])
-    model, tokenizer = run.towers.model, run.towers._tokeniser.tokenizer
+    model = run.towers.model
+    tokenizer = run.towers._tokeniser.tokenizer
     tokens = tokenizer([TEXT] if kind == "text" else TEXT.split(), padding=True, return_tensors="pt")
     pixels = torch.from_numpy(run.towers.prepare(decode(content, "the picture"))["pixel_values"][None])
 
@@ -177,8 +187,10 @@ def answers(folder: Path, rounds: int) -> list[Line]:
         wall = {part: statistics.median(seconds.wall for seconds in values) for part, values in taken.items()}
         clocks = f"{wall['first']:.2f} s of wall time, bare {wall['bare']:.2f} s"
         note = f"{clocks}; loading {wall['loading']:.1f} s"
-        ratio, reached = quotient(taken["first"], taken["bare"]), wall["first"] <= BUDGET
-        title, spent = f"first answer to {name} ÷ bare ViT-B/32", milliseconds(taken["first"])
+        ratio = quotient(taken["first"], taken["bare"])
+        reached = wall["first"] <= BUDGET
+        title = f"first answer to {name} ÷ bare ViT-B/32"
+        spent = milliseconds(taken["first"])
         result.append(Line(title, f"{BUDGET:g} s", *ratio, spent, reached, note))
     return result
 

@@ -30,9 +30,14 @@ from coder_core.training.optim import make_optimizer
 from coder_core.training.prepare import prepare
 from coder_core.training.step import compute_losses
 
-BAR, PIECES = 1.45, 4
+BAR = 1.45
+PIECES = 4
 # of the CLIP: pairs in a batch, pixels of a picture and of a patch, tokens, width
-PAIRS, SIZE, PATCH, WORDS, WIDTH = 64, 112, 16, 24, 256
+PAIRS = 64
+SIZE = 112
+PATCH = 16
+WORDS = 24
+WIDTH = 256
 
 
 def tower_stepper(clip: Path, piece_size: int) -> Callable[[int], object]:
@@ -49,8 +54,10 @@ def tower_stepper(clip: Path, piece_size: int) -> Callable[[int], object]:
     model = build_model(config.model, feature_size=0, words=0, towers=open_towers(config)).train().to(DEVICE)
     optimizer = make_optimizer(dict(model.named_parameters()), config.training, DEVICE)
     words = torch.randint(2, 28, (PAIRS, WORDS))
-    words[:, 0], words[:, -1] = 0, 1
-    pixels, patches = torch.randn(PAIRS, 3, SIZE, SIZE), torch.full((PAIRS,), (SIZE // PATCH) ** 2)
+    words[:, 0] = 0
+    words[:, -1] = 1
+    pixels = torch.randn(PAIRS, 3, SIZE, SIZE)
+    patches = torch.full((PAIRS,), (SIZE // PATCH) ** 2)
     ids = (torch.arange(PAIRS) for _ in range(3))
     batch = Batch(pixels, patches, words, torch.full((PAIRS,), WORDS), *ids).to(DEVICE)
 
@@ -66,7 +73,8 @@ def tower_stepper(clip: Path, piece_size: int) -> Callable[[int], object]:
 def in_pieces(folder: Path, batch: int, piece: int) -> Config:
     """Return f30k-bigru without batch normalisation, with this batch in pieces (0: at once)."""
     preset = configuration(folder, 0)
-    model, training = replace(preset.model, image_layers=1), replace(preset.training, batch_size=batch)
+    model = replace(preset.model, image_layers=1)
+    training = replace(preset.training, batch_size=batch)
     return replace(preset, model=model, training=replace(training, piece_size=piece))
 
 
@@ -95,7 +103,8 @@ def main(arguments: PeakArguments) -> None:
         write_features(Path(name))
         config = in_pieces(Path(name), arguments.batch, arguments.piece)
         prepared = prepare(config)
-        step, batch = stepper(prepared, config), prepared.batches(0)
+        step = stepper(prepared, config)
+        batch = prepared.batches(0)
         before = peak_mebibytes(torch.device("cpu"))
         step(batch)
         added = peak_mebibytes(torch.device("cpu")) - before

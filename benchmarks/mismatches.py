@@ -48,7 +48,10 @@ from coder_core.evaluate import main as evaluate
 from coder_core.geometry.captions import caption_vectors
 from coder_core.train import main as train
 
-SPLIT, SHARE, SEEDS, COPIES = "dev", 0.1, 5, 200
+SPLIT = "dev"
+SHARE = 0.1
+SEEDS = 5
+COPIES = 200
 HALVES = {"half": ["--train-part", "0.5"], "other-half": ["--train-part", "0.5", "--other-part"]}
 Copy = Callable[[Image.Image], Image.Image]
 ARTICLES = ("a", "an", "the")
@@ -132,7 +135,8 @@ def planted_pictures(run: Run) -> dict[str, float]:
             for number, picture in enumerate(originals):
                 picture.save(Path(folder) / names[number])
                 copy(picture).save(Path(folder) / names[len(originals) + number])
-            files, rows = GuardedFiles(Path(folder), names), np.arange(len(names))
+            files = GuardedFiles(Path(folder), names)
+            rows = np.arange(len(names))
             split = CaptionedSplit(kind, names, [], rows[:0], files, rows)
             _, hashes, tiny = look_at_pictures(split, silent)
         pairs = {tuple(group.tolist()) for group, _ in duplicate_pictures(hashes, tiny)}
@@ -160,7 +164,8 @@ def planted_captions(run: Run) -> dict[str, float]:
 
 def cross_fit(folder: Path, flags: Sequence[str]) -> int:
     """Train the missing runs, evaluate both, and print the detection rates of both ways to judge."""
-    paths, flags = [folder / name for name in HALVES], ["--wrong-captions", str(SHARE), *flags]
+    paths = [folder / name for name in HALVES]
+    flags = ["--wrong-captions", str(SHARE), *flags]
     for path in paths:
         destination = ["--data", "demo", "--root", str(folder), "--name", path.name]
         if not path.is_dir() and train(["demo-baseline", *destination, *HALVES[path.name], *flags]):
@@ -171,8 +176,10 @@ def cross_fit(folder: Path, flags: Sequence[str]) -> int:
 def judge(*paths: Path) -> int:
     """Print how well two runs on complementary halves detect the captions that their configuration exchanged."""
     first, second = map(open_run, paths)
-    owner, n = first.image_of_text("train"), first.count("train", "image")
-    share, seed = first.config["data"]["wrong_captions"], first.config["training"]["seed"]
+    owner = first.image_of_text("train")
+    n = first.count("train", "image")
+    share = first.config["data"]["wrong_captions"]
+    seed = first.config["training"]["seed"]
     wrong = exchange_captions(owner, share, seed) != np.arange(len(owner))
     trained_on = zip((second, first), unseen_images(first, second), strict=True)
     seen = [mismatches(run, "train", sample=sample_of(images, n, owner)) for run, images in trained_on]
@@ -181,13 +188,15 @@ def judge(*paths: Path) -> int:
         auroc, precision = detection(wrong[table["caption"]], table["score"].to_numpy())
         print(f"judged by the run that {by}: AUROC {auroc:.3f}, precision {precision:.3f}")
     table = judged["did not see the image"]
-    probability, of_wrong = error_probability(table["random"].to_numpy()), wrong[table["caption"]]
+    probability = error_probability(table["random"].to_numpy())
+    of_wrong = wrong[table["caption"]]
     print(
         f"{wrong.sum():,} of {len(wrong):,} captions belong to another image; estimated {probability.sum():,.0f}"
     )
     for above in (0.3, 0.5, 0.7):
         left_out = probability >= above
-        found, stay = of_wrong[left_out], of_wrong[~left_out]
+        found = of_wrong[left_out]
+        stay = of_wrong[~left_out]
         facts = f"left out at {above} or more: {left_out.sum():,}, {found.mean():.1%} of them wrong"
         errors = f"wrong among the rest {stay.mean():.1%}, estimated {probability[~left_out].mean():.1%}"
         print(f"{facts}, {found.sum() / of_wrong.sum():.1%} of all wrong ones; {errors}")

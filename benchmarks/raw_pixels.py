@@ -114,7 +114,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     kill_and_resume(run, [*RECIPE, f"--root={parsed.root}", f"--name={run.name}", *flags], parsed.kill_after)
     analysis = open_analysis(run, "dev")
     images, captions = (len(analysis.array(f"{kind}_embeddings")) for kind in ("image", "text"))
-    reached, by_chance = float(analysis.metrics["rsum"]), chance(images, captions // images)
+    reached = float(analysis.metrics["rsum"])
+    by_chance = chance(images, captions // images)
     print(f"killed and resumed at step {events(run, 'resume')[-1]['step']}")
     print(f"dev R@sum {reached:.1f} with {images} images and {captions} captions; chance is {by_chance:.1f}")
     return 0 if reached > parsed.bar * by_chance else 1

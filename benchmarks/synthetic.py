@@ -11,11 +11,16 @@ from coder_core.model.concepts.knowledge import Concepts
 from coder_core.model.concepts.vocabulary import Concept, ConceptVocabulary
 from coder_core.model.towers.pretrained import quiet
 
-IMAGES, REGIONS, FEATURES = 512, 36, 2048
+IMAGES = 512
+REGIONS = 36
+FEATURES = 2048
 CAPTIONS_PER_IMAGE = 5
 VOCABULARY = 8_000
-MEAN_WORDS, STD_WORDS = 12.3, 5.2  # length of Flickr30K's training captions
-SHORTEST, LONGEST = 3, 60
+# length of Flickr30K's training captions
+MEAN_WORDS = 12.3
+STD_WORDS = 5.2
+SHORTEST = 3
+LONGEST = 60
 LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 
 

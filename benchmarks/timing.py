@@ -45,12 +45,14 @@ class Line:
 
 def clock(work: Callable[[], object], *, children: bool = False) -> Seconds:
     """Time one call; `children` includes the child processes that ended during it. With a GPU both are wall time."""
-    wall, before = time.perf_counter(), os.times()
+    wall = time.perf_counter()
+    before = os.times()
     processor = time.process_time()
     work()
     if GPU:
         torch.cuda.synchronize()
-    processor, after = time.process_time() - processor, os.times()
+    processor = time.process_time() - processor
+    after = os.times()
     if children:
         processor = sum(after[:4]) - sum(before[:4])
     wall = time.perf_counter() - wall
@@ -96,5 +98,6 @@ def no_bar(name: str, above: list[Seconds], below: list[Seconds]) -> Line:
 
 def at_most(name: str, bar: float, above: list[Seconds], below: list[Seconds], divisor: str = "") -> Line:
     """Return a line with a quotient that should not exceed its bar; the note has the milliseconds of a named divisor."""
-    ratio, note = quotient(above, below), f"{divisor} {milliseconds(below):.0f} ms" if divisor else ""
+    ratio = quotient(above, below)
+    note = f"{divisor} {milliseconds(below):.0f} ms" if divisor else ""
     return Line(name, f"≤ {bar:g}", *ratio, milliseconds(above), ratio.processor <= bar, note)

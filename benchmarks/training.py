@@ -29,7 +29,9 @@ from coder_core.training.parts.prototypes import PrototypeClassification
 from coder_core.training.prepare import Inputs, Prepared, prepare
 from coder_core.training.step import Part, compute_losses
 
-STEP_BAR, WHOLE_BAR, BOOSTING_BAR = 1.6, 1.6, 1.25
+STEP_BAR = 1.6
+WHOLE_BAR = 1.6
+BOOSTING_BAR = 1.25
 PAST_WARM_UP = 5.0  # epochs, after which every loss term is active
 PAIRS = 145_000  # of Flickr30K's train split
 CONNECTED = 0.05  # share of concept pairs that occur together often enough for an edge
@@ -82,19 +84,27 @@ def some_batches(prepared: Prepared, count: int) -> list[Batch]:
 
 def layer(rows: int, inputs: int, outputs: int, *, to_inputs: bool = True) -> Products:
     """Return the products of a linear layer: forward, gradient of its weight, gradient of its inputs."""
-    x, w, g = random(rows, inputs), random(outputs, inputs), random(rows, outputs)
-    y, to_w, to_x = torch.empty_like(g), torch.empty_like(w), torch.empty_like(x)
+    x = random(rows, inputs)
+    w = random(outputs, inputs)
+    g = random(rows, outputs)
+    y = torch.empty_like(g)
+    to_w = torch.empty_like(w)
+    to_x = torch.empty_like(x)
     result: Products = [lambda: torch.mm(x, w.T, out=y), lambda: torch.mm(g.T, x, out=to_w)]
     return [*result, lambda: torch.mm(g, w, out=to_x)] if to_inputs else result
 
 
 def recurrence(steps: list[int], size: int, spacing: int = 0) -> Products:
     """Return the recurrent products of one direction of a GRU: one per step forward and backward, one for the weight."""
-    w, w_turned = random(3 * size, size + spacing)[:, :size], random(3 * size, size).T
+    w = random(3 * size, size + spacing)[:, :size]
+    w_turned = random(3 * size, size).T
     if spacing:
         w_turned = random(size, 3 * size + spacing)[:, : 3 * size]
-    states, gates = random(sum(steps), size), random(sum(steps), 3 * size)
-    to_gates, to_states, to_w = torch.empty_like(gates), torch.empty_like(states), random(3 * size, size)
+    states = random(sum(steps), size)
+    gates = random(sum(steps), 3 * size)
+    to_gates = torch.empty_like(gates)
+    to_states = torch.empty_like(states)
+    to_w = random(3 * size, size)
     result: Products = []
     for x, y in zip(states.split(steps), to_gates.split(steps), strict=True):
         result.append(lambda x=x, y=y: torch.mm(x, w_turned, out=y))  # type: ignore[misc]
@@ -105,9 +115,11 @@ def recurrence(steps: list[int], size: int, spacing: int = 0) -> Products:
 
 def products(batch: Batch, config: Config, *, lean: bool) -> Products:
     """Return every matrix product of a step on this batch; with `lean`, those that the model computes."""
-    size, half = config.model.dimension, config.model.dimension // 2
+    size = config.model.dimension
+    half = config.model.dimension // 2
     pairs, regions, features = batch.regions.shape
-    rows, steps = pairs * regions, pack(batch.word_lengths, batch.words.shape[1]).steps
+    rows = pairs * regions
+    steps = pack(batch.word_lengths, batch.words.shape[1]).steps
     inputs = len(batch.words.unique()) if lean else sum(steps)
     result = layer(rows, features, size, to_inputs=False) + layer(rows, features, half, to_inputs=False)
     result += layer(rows, half, size)
@@ -173,7 +185,9 @@ def whole(folder: Path, rounds: int, warm_up: int = 2) -> list[Line]:
     """Measure all of CODER (coder-f30k-bigru) ÷ the instance branch without momentum, and the share of each part."""
     preset = PRESETS["coder-f30k-bigru"].config
     plain = configuration(folder, 0)
-    bank, concepts, count = preset.memory.bank_size, preset.model.concepts, preset.memory.prototypes
+    bank = preset.memory.bank_size
+    concepts = preset.model.concepts
+    count = preset.memory.prototypes
     with_bank = replace(plain, memory=replace(plain.memory, bank_size=bank))
     with_concepts = replace(plain, model=replace(plain.model, concepts=concepts))
     parts = {

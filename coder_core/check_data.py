@@ -89,7 +89,8 @@ def main(arguments: list[str]) -> int:
     from coder_core.data.survey import describe, survey
     from coder_core.model.splits import data_folder
 
-    path, reading = data_folder(str(parsed.path)), parsed.reading
+    path = data_folder(str(parsed.path))
+    reading = parsed.reading
     is_named = reading.format != "auto" or reading.image_column or reading.caption_column
     of_pictures = bool(is_named) or holds_pictures_only(path, parsed.pictures)
     with watching(open_console(stderr=True), "pictures" if of_pictures else "", rate=True) as progress:
@@ -157,7 +158,8 @@ def _print_content(console: Console, report: ContentReport) -> None:
         "groups of near-duplicate captions": report.duplicate_captions,
     }
     for name, findings in kinds.items():
-        leaks, first = sum(len(finding.splits) > 1 for finding in findings), "–"
+        leaks = sum(len(finding.splits) > 1 for finding in findings)
+        first = "–"
         if findings:
             samples = ", ".join(f"{split} {row}" for split, row in findings[0].samples[:2])
             first = f"{samples}  {findings[0].what}"
@@ -200,7 +202,8 @@ def _print_report(
         _print_content(console, content)
     print_faults(console, faults)
     severities = [fault.severity for fault in faults]
-    errors, warnings = severities.count("error"), severities.count("warning")
+    errors = severities.count("error")
+    warnings = severities.count("warning")
     verdict = f"{errors} error{'s' * (errors != 1)}, {warnings} warning{'s' * (warnings != 1)}: "
     use = "embedded" if any("layout" in split for split in document["splits"]) else "trained on"
     verdict += "this data would be refused." if errors else f"this data can be {use}."
@@ -242,7 +245,8 @@ def _words_table(splits: list[dict[str, Any]]) -> FittingTable:
 
 def _sentences(document: dict[str, Any], batch_size: int) -> list[str]:
     """Describe the vocabulary, word vectors and memory, one line each."""
-    splits, lines = document["splits"], []
+    splits = document["splits"]
+    lines = []
     if words := document["vocabulary"]:
         lines.append(f"Vocabulary: {words:,} words, <pad> and <unknown> included, from train captions.")
     vectors = document["word_vectors"]

@@ -35,7 +35,8 @@ def main(arguments: list[str]) -> int:
     from coder_core.runs.derived.compute import make_clusters
 
     console = open_console()
-    clusterings, share = [], 1 / max(1, len(parsed.runs))
+    clusterings = []
+    share = 1 / max(1, len(parsed.runs))
     with watching(console, file=parsed.progress) as progress:
         for i, run in enumerate(parsed.runs):
             part = within(progress, i * share, (i + 1) * share)

@@ -109,7 +109,8 @@ def main(arguments: list[str]) -> int:
 def _parse(kind: type[Arguments], name: str, arguments: list[str], required: str) -> Arguments:
     """Parse the arguments of a command. Its help begins with the required flags, which tyro does not name there."""
     if asks_for_help(arguments):
-        name, arguments = f"{name} {required}", ["--help"]
+        name = f"{name} {required}"
+        arguments = ["--help"]
     return tyro.cli(kind, prog=f"{PROGRAM} {name}", args=arguments)
 
 
@@ -148,7 +149,9 @@ def _import(arguments: list[str]) -> int:
         embeddings, *destination, overwrite=parsed.overwrite, most_pairs=RANKED_PAIRS
     )
     print_faults(console, metric_warnings(embeddings, metrics))
-    n, m, width = len(embeddings.images), len(embeddings.texts), embeddings.images.shape[1]
+    n = len(embeddings.images)
+    m = len(embeddings.texts)
+    width = embeddings.images.shape[1]
     saved = f", {len(embeddings.query_texts):,} saved queries" if embeddings.query_texts else ""
     say(console, f"{n:,} images and {m:,} captions, {width:,} numbers each{saved}: {folder}")
     if metrics:

@@ -136,9 +136,12 @@ def _rows(parsed: EvaluateArguments, console: Console) -> list[RunRow]:
         problem = "is given, but these runs have only embeddings, of the captions they were made from"
         fix = "leave it out; embed other data as another split (coder_core.embed)"
         raise InputError.at(f"--data {parsed.data}", problem, "a trained run", fix)
-    rows, corrected = list["RunRow"](), list["RunRow"]()
+    rows = list["RunRow"]()
+    corrected = list["RunRow"]()
     for folder in parsed.runs:
-        loaded, data, pictures = None, None, None
+        loaded = None
+        data = None
+        pictures = None
         if parsed.blend:
             check_tuned(folder)
         if parsed.blend or not is_imported(folder):

@@ -94,22 +94,28 @@ def main(arguments: list[str]) -> int:
     from coder_core.embedding.exports.vectors import names_file, read_vectors, write_faiss, write_parquet
 
     vectors = read_vectors(parsed.run, parsed.split)
-    n, m, size = len(vectors.images), len(vectors.texts), vectors.images.shape[1]
+    n = len(vectors.images)
+    m = len(vectors.texts)
+    size = vectors.images.shape[1]
     with watching(console, f"writing {path}") as progress:
         if kind == "faiss":
             write_faiss(vectors, parsed.rows, path, progress)
             count = n if parsed.rows == "images" else m
-            rows, names = f"{count:,} {parsed.rows}", f"; {names_file(path)} names them"
+            rows = f"{count:,} {parsed.rows}"
+            names = f"; {names_file(path)} names them"
         else:
             write_parquet(vectors, path, progress)
-            rows, names = f"{n:,} images and {m:,} captions", ""
+            rows = f"{n:,} images and {m:,} captions"
+            names = ""
     say(console, f"{path}: {rows} of {vectors.run}, {parsed.split}, {size:,} numbers each{names}")
     return 0
 
 
 def _mining_faults(parsed: ExportArguments) -> list[Fault]:
     """Return faults of the flags of triplets, and those of flags that the chosen export does not use."""
-    (first, last), negatives, faults = parsed.ranks, parsed.negatives, list[Fault]()
+    (first, last) = parsed.ranks
+    negatives = parsed.negatives
+    faults = list[Fault]()
     for field in fields(parsed):
         kind = USED_BY.get(field.name, parsed.to[0])
         if kind != parsed.to[0] and getattr(parsed, field.name) != field.default:

@@ -66,7 +66,8 @@ def main(arguments: list[str]) -> int:
         fix = "choose a smaller --grid, fewer --splits, or another disk"
         problem = f"takes {needed:,} bytes, and {free:,} are free"
         raise InputError.at(f"--out {parsed.out}", problem, "room for the features", fix)
-    workers, skip_broken = flags.decoders(device.type), flags.reading.skip_broken
+    workers = flags.decoders(device.type)
+    skip_broken = flags.reading.skip_broken
     for split in splits:
         if folder.is_done(split):
             say(console, f"{split.name} already exists and is not written again.")

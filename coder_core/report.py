@@ -69,7 +69,8 @@ def main(arguments: list[str]) -> int:
     from coder_core.api.report import Gate, gather, judge, render
     from coder_core.data.reviews import Reviews, read_reviews
 
-    console, verdict = open_console(), None
+    console = open_console()
+    verdict = None
     reviews = Reviews() if parsed.reviews is None else read_reviews(parsed.reviews)
     print_faults(console, reviews.faults)
     with console.status("gathering the report"):

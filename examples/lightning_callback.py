@@ -14,14 +14,17 @@ from coder_core import log_split
 
 class LogSplit(Callback):
     def __init__(self, run, split, captions):
-        self.names, self.captions, self.parts = (run, split), captions, []
+        self.names = (run, split)
+        self.captions = captions
+        self.parts = []
 
     def on_validation_batch_end(self, trainer, module, outputs, *_):
         self.parts.append(outputs)
 
     def on_validation_epoch_end(self, trainer, module):
         images, texts, owners, numbers = map(torch.cat, zip(*self.parts, strict=True))
-        self.parts, order = [], numbers.argsort()
+        self.parts = []
+        order = numbers.argsort()
         if trainer.sanity_checking:
             return
         rows = images.new_empty(int(owners.max()) + 1, images.shape[1]).index_copy(0, owners, images)

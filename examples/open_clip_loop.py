@@ -16,7 +16,8 @@ def train(model, batches, *, epochs, device="cpu", learning_rate=1e-5, bank_size
     """Train a model and return its losses."""
     model.to(device).train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=learning_rate, weight_decay=0.1)
-    loss, values = None, []
+    loss = None
+    values = []
     for _ in range(epochs):
         for pictures, tokens, image_ids in batches:
             images, texts = model(pictures.to(device), tokens.to(device))[:2]
@@ -33,5 +34,6 @@ def train(model, batches, *, epochs, device="cpu", learning_rate=1e-5, bank_size
 def log(model, run, split, pictures, tokens, captions, image_of_text, **named):
     """Save a split as a run that the app can open, from (n, 3, H, W) pictures and (m, L) tokens."""
     model.eval()
-    images, texts = model.encode_image(pictures), model.encode_text(tokens)
+    images = model.encode_image(pictures)
+    texts = model.encode_text(tokens)
     return log_split(run, split, images, texts, captions=captions, image_of_text=image_of_text, **named)

@@ -18,7 +18,8 @@ class CoderPairs(nn.Module):
 
     def __init__(self, model, **settings):
         super().__init__()
-        self.model, self.loss = model, CoderLoss(**settings)
+        self.model = model
+        self.loss = CoderLoss(**settings)
 
     def forward(self, sentence_features, labels):
         images, texts = (self.model(features)["sentence_embedding"] for features in sentence_features)
@@ -27,7 +28,8 @@ class CoderPairs(nn.Module):
 
 def log(model, run, split, pictures, captions, image_of_text, **named):
     """Save a split as a run that the app can open; `pictures` are files."""
-    images, texts = model.encode(pictures), model.encode(captions)
+    images = model.encode(pictures)
+    texts = model.encode(captions)
     return log_split(
         run, split, images, texts, captions=captions, image_of_text=image_of_text, pictures=pictures, **named
     )

@@ -20,14 +20,16 @@ LOSS = CoderLoss(temperature=0.05)
 
 class CoderTrainer(Trainer):
     def compute_loss(self, model, inputs, return_outputs=False, **_):
-        image_ids, outputs = inputs.pop("image_ids"), model(**inputs)
+        image_ids = inputs.pop("image_ids")
+        outputs = model(**inputs)
         loss = LOSS(outputs.image_embeds, outputs.text_embeds, image_ids)
         return (loss, outputs) if return_outputs else loss
 
 
 class LogSplit(TrainerCallback):
     def __init__(self, run, split, table, processor):
-        self.names, self.captions = (run, split), list(table["caption"])
+        self.names = (run, split)
+        self.captions = list(table["caption"])
         self.image_of_text, self.files = pd.factorize(table["image"])
         pictures = [Image.open(file).convert("RGB") for file in self.files]  # for a large split, in batches
         self.inputs = processor(pictures, self.captions, return_tensors="pt", padding=True, truncation=True)

@@ -55,7 +55,8 @@ def kinds(values: pd.Series, colours: Tone, order: tuple[str, ...] = ()) -> Kind
     palette = [colours.runs[i] for i in (2, 3, 5, 4, 0, 1)] + ["#8C6BB1", "#7A5230"]
     tones = palette[: len(shown)]
     if len(names) > len(shown):
-        shown, tones = [*shown, OTHER], [*tones, colours.faint]
+        shown = [*shown, OTHER]
+        tones = [*tones, colours.faint]
     return Kinds(codes.to_numpy(dtype=np.int64), tuple(shown), tuple(tones))
 
 

@@ -15,7 +15,8 @@ KINDS = {"object": (1, "circle", "objects"), "property": (0, "diamond", "propert
 KINDS |= {"motion": (2, "square", "motions")}  # kind → position of its colour, mark, name
 GRAPH_HEIGHT = 460
 BANDS = (1.0, 1.5, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, np.inf)
-BANDS_HEIGHT, WORDS_HEIGHT = 200, 300
+BANDS_HEIGHT = 200
+WORDS_HEIGHT = 300
 ROW_HEIGHT = 27
 
 
@@ -47,7 +48,8 @@ def concept_graph(nodes: pd.DataFrame, edges: pd.DataFrame, opened: int | None, 
             marks["marker"] |= {"symbol": symbol, "size": [size_of[number] for number in of_kind["concept"]]}
             traces.append(marks)
     legend = {"orientation": "h", "x": 0, "y": 1.0, "yanchor": "bottom", "itemsizing": "constant"}
-    x, y = HIDDEN | {"range": [-0.07, 1.07]}, HIDDEN | {"range": [-0.05, 1.09]}
+    x = HIDDEN | {"range": [-0.07, 1.07]}
+    y = HIDDEN | {"range": [-0.05, 1.09]}
     layout: Part = {"dragmode": "pan", "hovermode": "closest", "xaxis": x, "yaxis": y, "legend": legend}
     return draw.figure(colours, traces, "", "", height=GRAPH_HEIGHT, **layout)
 
@@ -83,13 +85,15 @@ def concepts_read(samples: Mapping[str, Mapping[str, np.ndarray]], colours: Tone
     labels = [f"{low:g}–{high:g}" if np.isfinite(high) else f"over {low:g}" for low, high in pairwise(BANDS)]
     figures = []
     for unit, numbers in samples.items():
-        traces, hover = [], "%{x} concepts: %{y:.1f} %, %{customdata:,} " + unit
+        traces = []
+        hover = "%{x} concepts: %{y:.1f} %, %{customdata:,} " + unit
         for name, values, colour in draw.coloured(numbers, colours):
             counts, _ = np.histogram(np.maximum(values, 1.0), np.array(BANDS))  # rounding may leave 0.9999…
             shares = 100 * counts / max(len(values), 1)
             traces.append(draw.bar(labels, shares, name, colour, hover, customdata=counts))
         layout: Part = {"xaxis": {"type": "category"}, "height": BANDS_HEIGHT, "showlegend": len(numbers) > 1}
-        x, y = "effective number of concepts read", f"{unit}, %"
+        x = "effective number of concepts read"
+        y = f"{unit}, %"
         figures.append(draw.figure(colours, traces, x, y, **layout))
     top = 1.05 * max(float(max(bars.y)) for chart in figures for bars in chart.data)
     for chart in figures:
@@ -108,7 +112,8 @@ def side_by_side(concepts: pd.DataFrame, colours: Tone) -> go.Figure:
             share = 100 * shown[side].to_numpy(dtype=float)[rows]
             hover = f"%{{y}}: %{{customdata:.1f}} % of the {unit}’s attention"
             legend = {"legendgroup": kind, "showlegend": side == "text"}
-            names, colour = [words[row] for row in rows], kind_colour(kind, colours)
+            names = [words[row] for row in rows]
+            colour = kind_colour(kind, colours)
             look = {"orientation": "h", "customdata": share, **legend}
             bars = draw.bar(sign * share, names, label, colour, hover, **look)
             traces.append(bars | {"hovertemplate": f"{hover}<extra></extra>"})
@@ -116,7 +121,8 @@ def side_by_side(concepts: pd.DataFrame, colours: Tone) -> go.Figure:
     x: Part = {"tickvals": ticks, "ticktext": [str(abs(tick)) for tick in ticks]}
     x |= {"range": [-104, 104], "showgrid": True}
     y = _word_axis(colours) | {"categoryorder": "array", "categoryarray": words}
-    middle, height = draw.vertical_line(0, colours.faint, 1, "solid"), 110 + ROW_HEIGHT * max(len(shown), 3)
+    middle = draw.vertical_line(0, colours.faint, 1, "solid")
+    height = 110 + ROW_HEIGHT * max(len(shown), 3)
     layout: Part = {"xaxis": x, "yaxis": y, "shapes": [middle], "barmode": "overlay", "bargap": 0.3}
     title = "← image reads · attention, % · caption reads →"
     return draw.figure(colours, traces, title, "", height=height, **layout)
@@ -139,14 +145,16 @@ def cluster_map(table: pd.DataFrame, opened: int | None, colours: Tone) -> go.Fi
     if row.any():
         traces.append(draw.rings(size[row], agreement[row], colours, 17))
     axes: Part = {"xaxis": {"rangemode": "tozero"}, "yaxis": {"range": [-4, 104]}}
-    x, y = "pairs in the cluster", "image and caption agree, %"
+    x = "pairs in the cluster"
+    y = "image and caption agree, %"
     return draw.figure(colours, traces, x, y, showlegend=False, dragmode="pan", **axes)
 
 
 def word_bars(words: pd.DataFrame, colours: Tone) -> go.Figure:
     """Draw the distinctive words of a cluster, the strongest on top."""
     shown = words.iloc[::-1]
-    scores, names = shown["score"].to_numpy(), [draw.plain(word) for word in shown["word"]]
+    scores = shown["score"].to_numpy()
+    names = [draw.plain(word) for word in shown["word"]]
     hover = "%{y}: z %{x:.1f}, %{customdata} times here"
     counts = shown["count"].to_numpy()
     bars = draw.bar(scores, names, "", colours.mark, hover, orientation="h", customdata=counts)

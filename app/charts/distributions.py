@@ -9,7 +9,8 @@ import plotly.graph_objects as go
 from app.charts import figure as draw
 from app.charts.figure import ROOM, ROUNDING, Part, Tone
 
-ANCHOR_HEIGHT, SIMILARITY_HEIGHT = 280, 300
+ANCHOR_HEIGHT = 280
+SIMILARITY_HEIGHT = 300
 GRID = 44  # cells per side of a density
 Values = Mapping[str, np.ndarray]  # run → values
 Counts = Sequence[np.ndarray]
@@ -23,7 +24,8 @@ def histogram(values: Values, x: str, unit: str, colours: Tone, bins: int = 50) 
         return draw.figure(colours, [], x, f"{unit} per bin")
     low, high = _range(everything)
     edges = np.linspace(low, high, bins + 1)
-    traces, medians = [], []
+    traces = []
+    medians = []
     for name, numbers, colour in draw.coloured(values, colours):
         counts = np.histogram(numbers, edges)[0]
         if len(values) > 2:
@@ -47,7 +49,8 @@ def recall_by_diversity(recalls: Mapping[str, pd.DataFrame], at: int, colours: T
     hover = "tenth %{x}: %{y:.1f} %"
     traces = []
     for name, frame, colour in draw.coloured(recalls, colours):
-        x, y = frame["tenth"].to_numpy(), frame["recall"].to_numpy()
+        x = frame["tenth"].to_numpy()
+        y = frame["recall"].to_numpy()
         traces.append(draw.line(x, y, name, colour, hover, dots=True, width=2.5))
     label = "tenths of the anchors, low → high diversity"
     axes: Part = {"xaxis": {"dtick": 1}, "yaxis": {"rangemode": "tozero"}}
@@ -59,13 +62,15 @@ def density(
 ) -> go.Figure:
     """Draw the number of anchors with each pair of values as a grid; `diagonal`: one scale, and the line x = y."""
     finite = np.isfinite(x) & np.isfinite(y)
-    x, y = np.asarray(x, dtype=float)[finite], np.asarray(y, dtype=float)[finite]
+    x = np.asarray(x, dtype=float)[finite]
+    y = np.asarray(y, dtype=float)[finite]
     if not len(x):
         return draw.figure(colours, [], x_label, y_label)
     ranges = [_range(np.concatenate([x, y]))] * 2 if diagonal else [_range(x), _range(y)]
     counts, x_edges, y_edges = np.histogram2d(x, y, GRID, ranges)
     ground, full = colours.ramp
-    shades, (x, y) = np.where(counts > 0, np.sqrt(counts), np.nan), map(draw.middles, (x_edges, y_edges))
+    shades = np.where(counts > 0, np.sqrt(counts), np.nan)
+    (x, y) = map(draw.middles, (x_edges, y_edges))
     hover = "%{x:.4g}, %{y:.4g}: %{customdata} " + unit
     stops = [[0, draw.mixed(ground, full, 0.3)], [1, full]]  # a cell with a single anchor is visible
     squares = draw.cells(shades.T, x, y, hover, stops, zmin=0, customdata=counts.T)
@@ -76,7 +81,8 @@ def density(
 
 def _range(values: np.ndarray) -> tuple[float, float]:
     """Return the ends of the values, with room on both sides if they differ only by rounding."""
-    low, high = float(values.min()), float(values.max())
+    low = float(values.min())
+    high = float(values.max())
     return (low, high) if high - low > ROUNDING else (low - ROOM, high + ROOM)
 
 
@@ -89,7 +95,8 @@ def similarity_histograms(
     ends, note = draw.common_ends(ends)
     bins = [np.histogram(of_run[0], 40, end) for of_run, end in zip(anchors.values(), ends, strict=True)]
     tops, apart = draw.common_ends([(0.0, max(float(counts.max(initial=1)), 1.0)) for counts, _ in bins])
-    x, y = f"similarity to the anchor{note}", f"negatives per bin{apart}"
+    x = f"similarity to the anchor{note}"
+    y = f"negatives per bin{apart}"
     text = {"x": gamma, "y": 1, "yref": "y domain", "text": f"γ = {gamma:g}", "showarrow": False}
     text |= {"xanchor": "left", "font": {"color": colours.faint, "size": 12}}
     layout: Part = {"annotations": [text], "shapes": [draw.vertical_line(gamma, colours.faint, 1.5, "dot")]}
@@ -98,7 +105,8 @@ def similarity_histograms(
     of_runs = zip(draw.coloured(anchors, colours), bins, tops, strict=True)
     for (name, (_, own), colour), (counts, edges), (_, top) in of_runs:
         bars = draw.histogram_bars(edges, counts, f"negatives · {name}", colour, 0.75, "negatives")
-        heights, hover = np.full(len(own), 0.12 * top), "own match: %{x:.3f}"
+        heights = np.full(len(own), 0.12 * top)
+        hover = "own match: %{x:.3f}"
         matches = draw.points(own, heights, "own matches", hover, marker, cliponaxis=False)
         axes: Part = {"xaxis": {"range": [edges[0], edges[-1]]}, "yaxis": {"range": [0, 1.05 * top]}}
         size: Part = {"height": ANCHOR_HEIGHT, "bargap": 0}
@@ -113,10 +121,12 @@ def negative_weights(nearest: Sequence[pd.DataFrame], colours: Tone) -> list[go.
     shares = [{kind: 100 * table[f"weight_{kind}"].to_numpy() for kind in kinds} for table in nearest]
     highest = [float(np.max([values.max(initial=1e-9) for values in of_run.values()])) for of_run in shares]
     tops, note = draw.common_ends([(0.0, top) for top in highest])
-    x, y = "nearest negatives, most similar first", f"share of the loss, %{note}"
+    x = "nearest negatives, most similar first"
+    y = f"share of the loss, %{note}"
     figures = []
     for table, of_run, (_, top) in zip(nearest, shares, tops, strict=True):
-        ranks, similarity = [str(rank) for rank in range(1, len(table) + 1)], table["similarity"].to_numpy()
+        ranks = [str(rank) for rank in range(1, len(table) + 1)]
+        similarity = table["similarity"].to_numpy()
         bars = [draw.bar(ranks, of_run[kind], *style, hover) for kind, style in kinds.items()]
         traces = [bar | {"customdata": similarity} for bar in bars]
         axes: Part = {"xaxis": {"type": "category"}, "yaxis": {"range": [0, 1.05 * top]}}
@@ -126,17 +136,20 @@ def negative_weights(nearest: Sequence[pd.DataFrame], colours: Tone) -> list[go.
 
 def similarity_curves(runs: Mapping[str, Counts], edges: np.ndarray, colours: Tone) -> go.Figure:
     """Draw matching pairs (filled) and all others (line) of every run: share of the pairs in each bin."""
-    styles, traces = (("matching", "tozeroy", "solid"), ("others", None, "dot")), []
+    styles = (("matching", "tozeroy", "solid"), ("others", None, "dot"))
+    traces = []
     for name, of_run, colour in draw.coloured(runs, colours):
         for counts, (kind, fill, dash) in zip(of_run, styles, strict=True):
             share = 100 * counts / max(int(counts.sum()), 1)
             trace = _steps(edges, share, f"{name}: {kind}", colour, "%{x:.2f}: %{y:.1f} %", dash=dash)
             traces.append(trace | {"fill": fill, "opacity": 0.9})
     counts = np.sum([counts for of_run in runs.values() for counts in of_run], axis=0)
-    bins, last = np.flatnonzero(counts), len(edges) - 1
+    bins = np.flatnonzero(counts)
+    last = len(edges) - 1
     ends = [max(bins[0] - 1, 0), min(bins[-1] + 2, last)] if len(bins) else [0, last]
     axes: Part = {"xaxis": {"range": [float(edges[end]) for end in ends]}, "yaxis": {"rangemode": "tozero"}}
-    x, y = "similarity of image and caption", "share of the pairs, %"
+    x = "similarity of image and caption"
+    y = "share of the pairs, %"
     return draw.figure(colours, traces, x, y, height=SIMILARITY_HEIGHT, **axes)
 
 

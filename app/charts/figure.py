@@ -12,12 +12,15 @@ from typing import Any, TypeVar
 import numpy as np
 import plotly.graph_objects as go
 
-HEIGHT, LEGEND_LINE = 330, 19
+HEIGHT = 330
+LEGEND_LINE = 19
 T = TypeVar("T")
 Ends = tuple[float, float]
 Part = dict[str, Any]  # a trace, a shape or a part of the layout
 HIDDEN: Part = {"visible": False, "showgrid": False}  # an axis
-ROUNDING, ROOM = 1e-5, 0.05  # largest difference due to rounding; room on either side of a single value
+# largest difference due to rounding; room on either side of a single value
+ROUNDING = 1e-5
+ROOM = 0.05
 SQUEEZED = 0.1  # if a figure would fill less of a common axis, all keep their own
 OWN_SCALE = " · own scale"
 
@@ -156,7 +159,8 @@ def histogram_bars(edges: np.ndarray, y: Any, name: str, colour: str, opacity: f
 def common_ends(ends: Sequence[Ends]) -> tuple[list[Ends], str]:
     """Return the axis ends of figures beside each other, and a note for the axis title. The ends are common, unless
     that would squeeze a figure into a tenth: then each keeps its own, and the note states it."""
-    low, high = min(end for end, _ in ends), max(end for _, end in ends)
+    low = min(end for end, _ in ends)
+    high = max(end for _, end in ends)
     if min(b - a for a, b in ends) < SQUEEZED * (high - low):
         return list(ends), OWN_SCALE
     return [(low, high)] * len(ends), ""

@@ -11,9 +11,12 @@ import plotly.graph_objects as go
 from app.charts.colouring import Kinds, Ramp
 from app.charts.figure import Part, Tone, cells, colour_bar, figure, middles, plain, points, rings
 
-MAP_HEIGHT, NAME_LINE = 520, 24  # letters that fit above one of two maps on a phone
+# letters that fit above one of two maps on a phone
+MAP_HEIGHT = 520
+NAME_LINE = 24
 GROUND_CELLS = 120
-DIM, FAINT_LINE = 0.10, 0.55
+DIM = 0.10
+FAINT_LINE = 0.55
 SYMBOLS = ("diamond", "circle")
 SIZES = ((8, 4.5), (6, 3.2))  # image and caption; few points, many points
 MANY = 3_000
@@ -67,9 +70,11 @@ def joint_map(
 def _points(
     panel: Map, legend: bool, images: int, plotted: np.ndarray, labels: Sequence[str], marks: Marks
 ) -> list[Part]:
-    colouring, size = panel.colouring, np.asarray(SIZES[len(plotted) > MANY])
+    colouring = panel.colouring
+    size = np.asarray(SIZES[len(plotted) > MANY])
     is_caption = (plotted >= images).astype(int)
-    symbols, texts = np.asarray(SYMBOLS, dtype=object), np.asarray(labels, dtype=object)
+    symbols = np.asarray(SYMBOLS, dtype=object)
+    texts = np.asarray(labels, dtype=object)
     # groups are drawn in reverse order, so that the most frequent kind, or the few images, are on top
     groups = colouring.codes[plotted] if isinstance(colouring, Kinds) else is_caption
     traces = []
@@ -116,14 +121,16 @@ def _layout(maps: Sequence[Map], marks: Marks, colours: Tone) -> dict[str, Any]:
     bare |= {"showline": True, "linecolor": colours.grid, "mirror": True}
     width = 1.0 if len(maps) == 1 else 0.495
     planes = np.concatenate([panel.plane for panel in maps])  # the axes show all points of both maps
-    low, high = planes.min(0), planes.max(0)
+    low = planes.min(0)
+    high = planes.max(0)
     edge = 0.04 * np.maximum(high - low, 1e-6)
     x_range, y_range = np.stack([low - edge, high + edge], axis=1).tolist()
     dots = {"type": "path", "line": {"color": colours.ink, "width": 1, "dash": "dot"}, "layer": "above"}
     shapes = []
     for number, corners in marks.areas:
         if number < len(maps):
-            path, suffix = "L".join(f"{x:g},{y:g}" for x, y in corners), str(number + 1) if number else ""
+            path = "L".join(f"{x:g},{y:g}" for x, y in corners)
+            suffix = str(number + 1) if number else ""
             shapes.append(dots | {"path": f"M{path}Z", "xref": f"x{suffix}", "yref": f"y{suffix}"})
     names = [wrap(panel.name, NAME_LINE) for panel in maps]
     layout: dict[str, Any] = {
@@ -144,7 +151,8 @@ def _layout(maps: Sequence[Map], marks: Marks, colours: Tone) -> dict[str, Any]:
         heading = {"text": ramp.name, "side": "top", "font": {"size": 12, "color": colours.faint}}
         ticks = {"tickvals": ramp.ticks, "ticktext": ramp.labels, "title": heading, "ypad": 10}
         below = {"x": 0, "xanchor": "left", "y": -0.02, "yanchor": "top", "len": 0.4, "thickness": 9}
-        bar, scale = colour_bar(colours, **ticks, **below), [list(step) for step in ramp.scale]
+        bar = colour_bar(colours, **ticks, **below)
+        scale = [list(step) for step in ramp.scale]
         layout["coloraxis"] = {"cmin": ramp.low, "cmax": ramp.high, "colorscale": scale, "colorbar": bar}
     return layout
 

@@ -10,8 +10,12 @@ import plotly.graph_objects as go
 from app.charts import figure as draw
 from app.charts.figure import HIDDEN, Ends, Part, Tone
 
-HEIGHT, PICTURE_HEIGHT, BARS_HEIGHT = 400, 420, 240
-MOST_TICKS, TICK_ROOM = 5, 0.2  # two runs side by side leave a bar of 150 pixels each
+HEIGHT = 400
+PICTURE_HEIGHT = 420
+BARS_HEIGHT = 240
+# two runs side by side leave a bar of 150 pixels each
+MOST_TICKS = 5
+TICK_ROOM = 0.2
 SHARP_HEIGHT = 520  # for more than 128 cells per side: a cell should be two pixels or more
 MARGIN = {"l": 8, "r": 8, "t": 48, "b": 8, "pad": 0}
 VEIL = [[0.0, "rgba(10,14,20,0.88)"], [1.0, "rgba(10,14,20,0)"]]  # lit regions keep the picture's colours
@@ -45,25 +49,31 @@ def colour_stops(scale: HeatScale, colours: Tone) -> list[list[float | str]]:
     """Return colours from the lower end to the upper one: stronger with distance from the centre, and full at the end
     that is further away. A centre beyond an end is treated as that end, so that all values share the shades of one
     colour."""
-    ground, blue, vermilion = colours.ramp[0], colours.runs[1], colours.runs[0]
+    ground = colours.ramp[0]
+    blue = colours.runs[1]
+    vermilion = colours.runs[0]
     if scale.centre is None:
         return [[0.0, ground], [1.0, colours.ramp[1]]]
     middle = (min(max(scale.centre, scale.low), scale.high) - scale.low) / (scale.high - scale.low)
     longer = max(middle, 1 - middle)
-    below, above = middle / longer, (1 - middle) / longer
+    below = middle / longer
+    above = (1 - middle) / longer
     ends = draw.mixed(ground, blue, below), draw.mixed(ground, vermilion, above)
     return [[0.0, ends[0]], [middle, ground], [1.0, ends[1]]]
 
 
 def _ticks(scale: HeatScale) -> dict[str, Any]:
     """Place round numbers on the colour bar, and the centre's name, with an arrow if it is beyond an end."""
-    low, high, centre = scale.low, scale.high, scale.centre
+    low = scale.low
+    high = scale.high
+    centre = scale.centre
     steps = 10 ** np.floor(np.log10(high - low) - 1) * np.array([1, 2, 5, 10, 20, 50, 100])
     step = next(step for step in steps if (high - low) / step <= MOST_TICKS)
     values = (np.arange(np.ceil(low / step), high / step) * step + 0.0).round(10).tolist()
     marks = dict.fromkeys(values, "")
     if scale.name and centre is not None:
-        at, label = min(max(centre, low), high), f"{draw.plain(scale.name)} {centre:g}"
+        at = min(max(centre, low), high)
+        label = f"{draw.plain(scale.name)} {centre:g}"
         label = f"{label} →" if centre > high else f"← {label}" if centre < low else label
         marks = {value: "" for value in marks if abs(value - at) > TICK_ROOM * (high - low)}
         marks[at] = f"<b>{label}</b>"
@@ -124,7 +134,9 @@ def regions_over_picture(
     """Draw regions over a `picture` (a data URL, height ÷ width) as light: low values are dark. `laid` holds values
     (rows, columns), NaN outside the regions, and edges x (columns + 1,) and y (rows + 1,) as shares of the picture's
     sides. `box` (4,) is framed; `scale` holds the ends of the colour bar and a note to append to the unit above it."""
-    (values, x, y), (source, aspect), ((low, high), note) = laid, picture, scale
+    (values, x, y) = laid
+    (source, aspect) = picture
+    ((low, high), note) = scale
     left, top, right, bottom = box.tolist()
     hover = draw.plain(unit) + " = %{z:.3f}, %{x:.0%} from the left, %{y:.0%} from the top"
     regions = draw.cells(values, x, y, hover, VEIL, zmin=low, zmax=high)

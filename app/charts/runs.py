@@ -13,10 +13,12 @@ from app.charts.figure import Part, Tone
 Values = Mapping[str, np.ndarray]  # run → values
 LINE_STYLES = ("solid", "dash", "dot", "dashdot")
 MOST_NUMBERED = 3  # runs whose bars have room for their numbers
-CURVE_HEIGHT, RANK_HEIGHT = 250, 360
+CURVE_HEIGHT = 250
+RANK_HEIGHT = 360
 EPOCH_TICKS = 8
 BEHIND_TEXT = 0.5  # of a ramp: darker cells would hide their numbers
-ROW_HEIGHT, MARGINS = 34, 90
+ROW_HEIGHT = 34
+MARGINS = 90
 RANK_EDGES = (1, 5, 10, 50, 100)
 RANK_LABELS = ("1", "2–5", "6–10", "11–50", "51–100", "> 100")
 OCCURRENCE_EDGES = (0, 5, 10, 20, 50, 100)
@@ -53,7 +55,8 @@ def training_curves(frames: Mapping[str, pd.DataFrame], column: str, label: str,
         values = frame[["epoch", column]].dropna()
         last = max(last, float(values["epoch"].max())) if len(values) else last
         dash = LINE_STYLES[position // len(colours.runs) % len(LINE_STYLES)]
-        x, y = values["epoch"].to_numpy(), values[column].to_numpy()
+        x = values["epoch"].to_numpy()
+        y = values[column].to_numpy()
         dots = len(values) <= 60
         traces.append(draw.line(x, y, name, colour, "epoch %{x}: %{y:.4g}", dots=dots, dash=dash))
     # steps of the first epoch are fractions of an epoch
@@ -77,7 +80,8 @@ def slice_recalls(slices: Sequence[str], recalls: Values, x: str, colours: Tone)
         rows = np.arange(len(slices)) + offset
         traces.append(draw.points(recall, rows, name, hover, marker, error_x=interval, customdata=ends))
     rows_axis = {"tickvals": list(range(len(slices))), "ticktext": labels, "autorange": "reversed"}
-    height, shown = MARGINS + ROW_HEIGHT * len(slices), rows_axis | {"showgrid": False}
+    height = MARGINS + ROW_HEIGHT * len(slices)
+    shown = rows_axis | {"showgrid": False}
     return draw.figure(colours, traces, x, "", height=height, runs=len(recalls), yaxis=shown)
 
 

@@ -48,7 +48,8 @@ def _filled(point: dict[str, Any], field: re.Match[str]) -> str:
 
 def _points(trace: Any) -> Iterator[dict[str, Any]]:
     """Yield points of a line or scatter plot, and bars; a position of two levels is joined: "image → text, R@1"."""
-    x, y = trace.x, trace.y
+    x = trace.x
+    y = trace.y
     if len(x) and isinstance(x[0], (list, tuple, np.ndarray)):
         x = [", ".join(map(str, levels)) for levels in zip(*x, strict=True)]
     more = {name: trace[name] for name in ("customdata", "text", "hovertext") if not _absent(trace[name])}
@@ -60,7 +61,8 @@ def _points(trace: Any) -> Iterator[dict[str, Any]]:
 def _cells(trace: Any, layout: Any) -> Iterator[dict[str, Any]]:
     """Yield the cells of a heat map that have a number; without positions they are named by the axes' tick texts."""
     z = np.asarray(trace.z, dtype=float)
-    y, x = trace.y, trace.x
+    y = trace.y
+    x = trace.x
     y = layout.yaxis.ticktext or range(z.shape[0]) if _absent(y) else y
     x = layout.xaxis.ticktext or range(z.shape[1]) if _absent(x) else x
     more = {name: trace[name] for name in ("customdata", "text") if not _absent(trace[name])}

@@ -22,7 +22,9 @@ from app.components import opened
 Links = Sequence[tuple[str, str]]  # label and address
 _FILES = [Path(__file__).with_name(f"{name}.toml") for name in ("glossary", "headings")]
 TERMS, HOW_TO_READ = (tomllib.loads(file.read_text(encoding="utf-8")) for file in _FILES)
-SHORT_LINE, LINES_SHOWN = 16, 5  # letters in a line of the narrowest card, and lines before a box scrolls
+# letters in a line of the narrowest card, and lines before a box scrolls
+SHORT_LINE = 16
+LINES_SHOWN = 5
 _MARKS = re.compile(r"[\\`*\[\]()<>:$~!#|&]|_(?![^\W_])|(?<![^\W_])_")
 _LIST = re.compile(r"^(\d*)([-+.)])(?=\s)")
 _ADDRESS = re.compile(r":(?=\S)|www(?=\.)", re.IGNORECASE)

@@ -77,7 +77,8 @@ def figures() -> None:
         cards.note("Or save an interactive HTML file of a figure, which works without the app:")
         paper = tone().paper
         for name, figure in shown.items():
-            label, make = cards.literal(name[:1].upper() + name[1:]), partial(html_page, figure, paper)
+            label = cards.literal(name[:1].upper() + name[1:])
+            make = partial(html_page, figure, paper)
             offer(label, make, f"{file_name(name)}.html", "text/html", "download", key=f"html-{name}")
 
 

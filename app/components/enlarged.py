@@ -30,8 +30,10 @@ def open_clicked(choice: Choice) -> None:
 
 def show_image(choice: Choice, image: int) -> None:
     """Draw the picture, with ranks and captions in every run; the image and its captions can be opened in the panel."""
-    run, split = choice.last, choice.split
-    numbers, captions = ask(Run.captions_of, run, split, image), ask(Run.captions, run, split)
+    run = choice.last
+    split = choice.split
+    numbers = ask(Run.captions_of, run, split, image)
+    captions = ask(Run.captions, run, split)
     picture = ask(Run.picture, run, split, image, SIZE)
     if picture is None:
         cards.note("This run has no readable picture of the image.")
@@ -48,11 +50,15 @@ def show_image(choice: Choice, image: int) -> None:
 
 def captions_html(choice: Choice, image: int) -> str:
     """Return a table of the image and each of its captions with rank and score in every run."""
-    split, last = choice.split, choice.last
-    numbers, captions = ask(Run.captions_of, last, split, image), ask(Run.captions, last, split)
-    heads, columns = "<td>query</td>", []
+    split = choice.split
+    last = choice.last
+    numbers = ask(Run.captions_of, last, split, image)
+    captions = ask(Run.captions, last, split)
+    heads = "<td>query</td>"
+    columns = []
     for run in choice.runs:
-        ranks, scores = ask(Run.ranks, run, split), ask(Run.similarity, run, [image], numbers, split=split)[0]
+        ranks = ask(Run.ranks, run, split)
+        scores = ask(Run.similarity, run, [image], numbers, split=split)[0]
         name = html.escape(run.name)
         heads += f"<th scope=col>rank in {name}</th><th scope=col>similarity in {name}</th>"
         positions = [int(ranks["i2t"][image]), *ranks["t2i"][numbers].tolist()]

@@ -50,7 +50,8 @@ def opening(page: str, modality: Modality, number: int) -> dict[str, str]:
 
 def of_sample(choice: Choice, modality: Modality, number: int) -> Links:
     """Return links from a sample to the pages that show more of it, without a page that shows it already."""
-    sample, has_embeddings = (modality, number), choice.ask(Run.scores) is None
+    sample = (modality, number)
+    has_embeddings = choice.ask(Run.scores) is None
     labels = {"diversity": "diversity", "retrieval": "query"}
     labels |= {"joint": "map"} if has_embeddings else {}
     if modality == "text":
@@ -79,7 +80,8 @@ def _cluster_of(choice: Choice, modality: Modality, number: int) -> int | None:
 def _matrix_of(choice: Choice, caption: int) -> str:
     """Return the address of a matrix of a caption, its image, and first captions of the images most similar to it."""
     results = ask(Run.search, choice.last, caption, split=choice.split, modality="text", top=CONFUSED)
-    image, images = int(choice.ask(Run.image_of_text)[caption]), results["candidate"].to_numpy()
+    image = int(choice.ask(Run.image_of_text)[caption])
+    images = results["candidate"].to_numpy()
     confused = choice.ask(Run.first_captions)[images[images != image]]
     selection = {"batch-of": "Selection", "chosen": ", ".join(map(str, [caption, *confused[confused >= 0]]))}
     return address("similarity", choice, **selection, **{"pair-image": image, "pair-caption": caption})

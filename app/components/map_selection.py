@@ -17,7 +17,8 @@ from app.components import opened
 from app.components.selection import matching, selected_points
 
 MOST_CORNERS = 120
-MOST_AREAS, MOST_CLICKED = 8, 200
+MOST_AREAS = 8
+MOST_CLICKED = 200
 MAPS = "ab"
 _AREA = re.compile(r"[ab]:-?\d{1,7}(\.\d{1,5})?(,-?\d{1,7}(\.\d{1,5})?){5,}")
 _CLICKED = re.compile(r"p:\d{1,9}(,\d{1,9})*")
@@ -56,7 +57,8 @@ def to_text(selection: Selection) -> str:
 
 def from_text(text: str | None) -> Selection:
     """Parse a selection; parts that cannot be parsed are ignored."""
-    areas, clicked = [], []
+    areas = []
+    clicked = []
     for part in (text or "").split("!")[: MOST_AREAS + 1]:
         if _AREA.fullmatch(part):
             values = [float(value) for value in part[2:].split(",")][: 2 * MOST_CORNERS]
@@ -72,7 +74,8 @@ def from_chart(state: Mapping[str, Any] | None) -> Selection:
     reported = (state or {}).get("selection", {})
     shapes = [_area(shape, shape.get("x", []), shape.get("y", [])) for shape in reported.get("lasso", [])]
     for shape in reported.get("box", []):
-        x, y = shape.get("x") or [0.0], shape.get("y") or [0.0]
+        x = shape.get("x") or [0.0]
+        y = shape.get("y") or [0.0]
         shapes.append(_area(shape, [min(x), max(x), max(x), min(x)], [min(y), min(y), max(y), max(y)]))
     areas = tuple(area for area in shapes if area is not None)[:MOST_AREAS]
     return Selection(areas) if areas else Selection((), tuple(selected_points(state))[:MOST_CLICKED])
@@ -95,7 +98,8 @@ def _area(shape: Mapping[str, Any], x: Sequence[Any], y: Sequence[Any]) -> Area 
 def inside(plane: np.ndarray, corners: Sequence[tuple[float, float]]) -> np.ndarray:
     """Return (N,) bool: points of (N, 2) inside a polygon, by the even-odd rule."""
     polygon = np.asarray(corners, dtype=np.float64)
-    low, high = polygon.min(0), polygon.max(0)
+    low = polygon.min(0)
+    high = polygon.max(0)
     mask = np.zeros(len(plane), dtype=bool)
     near = np.flatnonzero(((plane >= low) & (plane <= high)).all(1))
     x, y = np.asarray(plane[near], dtype=np.float64).T
@@ -140,7 +144,8 @@ def matching_points(table: pd.DataFrame, image_names: Sequence[str], query: str)
     query = words.casefold()
     if not query:
         return np.zeros(0, dtype=np.int64)
-    modality, image = table["modality"].to_numpy(), table["image"].to_numpy()
+    modality = table["modality"].to_numpy()
+    image = table["image"].to_numpy()
     if numbered := _NUMBERED.fullmatch(query):
         of_kind = numbered[1] is None or modality == numbered[1]
         return np.flatnonzero(of_kind & (table["number"].to_numpy() == int(numbered[2])))

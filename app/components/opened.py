@@ -13,7 +13,8 @@ from app.ask import Modality
 from app.choice import set_value
 
 Sample = tuple[Modality, int]
-SAMPLE, _STATE = "sample", "opened-sample"
+SAMPLE = "sample"
+_STATE = "opened-sample"
 _NAME = re.compile(r"(image|caption)-(\d{1,9})")
 
 
@@ -50,7 +51,8 @@ def parse(name: object) -> Sample | None:
 def begin(page: str, data: object) -> None:
     """Open, at the start of a script run, the sample in the address, or in a field that a person changed. A change of
     page forgets the fields and lists of the last page; a change of `data` forgets the sample."""
-    now, named = state(), st.query_params.get(SAMPLE, "")
+    now = state()
+    named = st.query_params.get(SAMPLE, "")
     if page != now.page:
         for key in [key for key in st.session_state if str(key).endswith("-rows")]:
             del st.session_state[key]
@@ -64,18 +66,25 @@ def begin(page: str, data: object) -> None:
         now.fields.clear()
     if named != now.in_url:
         now.shared = parse(named) or now.shared
-    now.page, now.data, now.own, now.in_url, now.drawn = page, data, None, named, False
+    now.page = page
+    now.data = data
+    now.own = None
+    now.in_url = named
+    now.drawn = False
 
 
 def tell(target: str, modality: Modality, number: int, *, own: bool = True) -> None:
     """Report the number in the field `target` to the panel, which opens the sample when the number changes, or if it
     was in the address. `own`: the page is about this sample, which the panel shows while no other is open."""
-    now, sample, name = state(), (modality, number), "" if own else target
+    now = state()
+    sample = (modality, number)
+    name = "" if own else target
     before = now.fields.get(name)
     now.fields[name] = target, sample
     now.own = sample if own else now.own
     if (target, sample) != before and (before is not None or target in st.query_params):
-        again, now.shared = now.drawn and sample != now.shared, sample
+        again = now.drawn and sample != now.shared
+        now.shared = sample
         if again:  # in a fragment, after the panel was drawn
             st.rerun()
 

@@ -32,7 +32,9 @@ WORDS = {verdict: verdict.replace("-", " ") for verdict in LABELS}
 WORDS |= {"label-right": "label is right", "none": "remark"}
 OF_CAPTION = ("wrong-caption", "too-vague")
 UNDO = "undo"
-GIVEN, TOAST_SECONDS = "verdict-given", 20  # page, time, run and review; style.css hides it sooner
+# page, time, run and review; style.css hides it sooner
+GIVEN = "verdict-given"
+TOAST_SECONDS = 20
 Review = judging.Review
 
 
@@ -75,7 +77,8 @@ def give(
 ) -> None:
     """Record a verdict, or undo the current one. "Wrong caption" and "too vague" are about a caption with its own
     image, whatever image it is shown with."""
-    run, split = choice.last, choice.ask(judging.ReviewedSplit.of)
+    run = choice.last
+    split = choice.ask(judging.ReviewedSplit.of)
     if verdict == UNDO:
         if (review := current(choice, image, caption)) is not None:
             attempt(NOT_RECORDED, judging.undo, run, review)
@@ -117,9 +120,11 @@ def judge(choice: Choice, image: int, caption: int | None, key: str, *, keys: bo
     arguments = (choice, image, caption)
     with row:
         for verdict, label in offered(*arguments).items():
-            icon, look = ("", "secondary")
+            icon = ""
+            look = "secondary"
             if review is not None and review.verdict == verdict:
-                icon, look = ("check", "primary")
+                icon = "check"
+                look = "primary"
             shortcut = LABELS[verdict][2] if keys else None
             action = (give, *arguments, verdict)
             button(label, f"{key}-{verdict}", icon, *action, shortcut=shortcut, type=look)
@@ -156,7 +161,8 @@ def menu_html(choice: Choice, image: int, caption: int, *, enlarged: bool = Fals
         return ""
     labels = offered(choice, image, caption)
     present = "" if review is None else labels.get(review.verdict, "remark")
-    start, pair = '<button type="button" data-review=', f'data-pair="{image} {caption} {int(enlarged)}"'
+    start = '<button type="button" data-review='
+    pair = f'data-pair="{image} {caption} {int(enlarged)}"'
     labels |= {UNDO: "Undo"} if present else {}
     buttons = "".join(f'{start}"{name}" {pair}>{html.escape(text)}</button>' for name, text in labels.items())
     summary = f"✓ {html.escape(present)}" if present else "Judge"
@@ -167,7 +173,8 @@ def record_clicked(choice: Choice) -> None:
     """Record the verdict that a card's menu reports. Called at the end of a page."""
 
     def report(value: Mapping[str, Any]) -> None:
-        verdict, pair = value.get("verdict"), value.get("pair")
+        verdict = value.get("verdict")
+        pair = value.get("pair")
         split = choice.ask(judging.ReviewedSplit.of)
         if verdict not in (*LABELS, UNDO) or not isinstance(pair, list) or len(pair) != 3:
             return

@@ -92,7 +92,8 @@ def rows_table(
     Return the row positions in the order shown, over all pages. `current` is the open id (None: the first); `label`
     names the rows in the plural. Above `height` in pixels, rows scroll. `samples` makes their first cells; `address`
     returns the page of the app that a row leads to, instead of `on_pick`."""
-    ids, names = np.asarray(ids), list(columns)
+    ids = np.asarray(ids)
+    names = list(columns)
     view: dict[str, Any] = st.session_state.setdefault(f"{key}-view", {"page": 0, "sort": None})
     sort = view["sort"] if view["sort"] and view["sort"][0] in names else None
     order = _sorted_rows(frame, sort)

@@ -78,7 +78,8 @@ def runs_with(choice: Choice, has: Has, *, trained: str, imported: str, fix: str
         label = f"Open the Train page with {preset}" if preset else "Open the Train page"
         links.page_link("train", label, **({"preset": preset} if preset else {}))
     elif without:
-        names, verb = [run.name for run in matches], "is" if len(matches) == 1 else "are"
+        names = [run.name for run in matches]
+        verb = "is" if len(matches) == 1 else "are"
         cards.note(f"{' '.join(facts)} Only {' and '.join(names)} {verb} shown.")
     return matches
 
@@ -93,7 +94,8 @@ def _offer_another(choice: Choice, has: Has) -> None:
                 break
     else:
         return
-    names, label = [run.name], f"Show {cards.literal(run.name)}"
+    names = [run.name]
+    label = f"Show {cards.literal(run.name)}"
     if comparable(choice.first, run, split):
         names = [choice.first.name, run.name]
         label = f"Compare {cards.literal(names[0])} with {cards.literal(run.name)}"
@@ -105,7 +107,8 @@ def embedded(choice: Choice) -> Choice | None:
     without = [run for run in choice.runs if ask(Run.scores, run, choice.split) is not None]
     if not without:
         return choice
-    names, verb = " and ".join(run.name for run in without), "scores" if len(without) == 1 else "score"
+    names = " and ".join(run.name for run in without)
+    verb = "scores" if len(without) == 1 else "score"
     fact = f"{names} {verb} every image with every caption as a pair, so a sample has no single embedding."
     matches = [run for run in choice.runs if run not in without]
     if not matches:

@@ -37,13 +37,15 @@ def gain_cell(mean: float, low: float, high: float) -> str:
 RSUM_COLUMNS = ("metrics.rsum", "rsum")
 NOT_PLOTTED = {"time", "step", "epoch", "event"}
 RECENT = 50  # records of steps from which the time left is estimated
-GROUPS, CURVES = {"losses": "loss"}, {"rsum": "R@sum", "md": "mean distance MD"}
+GROUPS = {"losses": "loss"}
+CURVES = {"rsum": "R@sum", "md": "mean distance MD"}
 OF_WAY = {"r1": "R@1", "r5": "R@5", "r10": "R@10", "mrr": "MRR", "ndcg10": "nDCG@10"}
 
 
 def steps_done(run: RunSummary) -> tuple[float, str]:
     """Return the share of steps done, and the state in words (HTML). Unknown numbers count as nothing done."""
-    step, steps = run.status.get("step"), run.status.get("steps")
+    step = run.status.get("step")
+    steps = run.status.get("steps")
     if run.state == "finished":
         return 1.0, "finished"
     if not isinstance(step, int) or not isinstance(steps, int) or steps <= 0:
@@ -54,7 +56,8 @@ def steps_done(run: RunSummary) -> tuple[float, str]:
 def time_left(run: RunSummary, steps: pd.DataFrame) -> str:
     """Estimate " · about 0:03:20 left" from the pace of this process's newest steps, including evaluations; "" before
     it is known."""
-    step, of = run.status.get("step"), run.status.get("steps")
+    step = run.status.get("step")
+    of = run.status.get("steps")
     if run.state != "running" or not isinstance(step, int) or not isinstance(of, int):
         return ""
     if not {"time", "step"} <= set(steps):

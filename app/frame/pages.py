@@ -14,7 +14,8 @@ from app.frame import PAGES
 
 APP = Path(__file__).parents[1]
 CHOSEN = "chosen-runs"
-READY, AWAITED = "frame-ready", "frame-awaited"
+READY = "frame-ready"
+AWAITED = "frame-awaited"
 START = ("Start", "Demo training")  # titles without and with a run to show
 APP_TITLE = "CODER Lab"
 _HISTORY = Path(__file__).with_name("history.js").read_text("utf-8")
@@ -23,11 +24,13 @@ _HISTORY = Path(__file__).with_name("history.js").read_text("utf-8")
 def page_list() -> dict[str, st.Page]:
     """Return all pages by name; the first one has the name "". The start page is visible while there is no run, or
     while the demo is training."""
-    usable, job = any(run.usable for run in all_runs()), jobs.current()
+    usable = any(run.usable for run in all_runs())
+    job = jobs.current()
     hidden = () if not usable or (job is not None and job.running) else ("start",)
 
     def page(name: str, path: str, *, default: bool = False) -> st.Page:
-        title, icon = PAGES[name]["title"], f":material/{PAGES[name]['icon']}:"
+        title = PAGES[name]["title"]
+        icon = f":material/{PAGES[name]['icon']}:"
         title = START[usable] if name == "start" else title
         look: dict[str, Any] = {"visibility": "hidden" if default or name in hidden else "visible"}
         return st.Page(f"pages/{name}.py", title=title, icon=icon, url_path=path, default=default, **look)

@@ -21,7 +21,9 @@ from app.frame import PAGES
 if TYPE_CHECKING:
     from app.ask import RunSummary
 
-HOME, FIRST, START = "/", "/overview", "/start"
+HOME = "/"
+FIRST = "/overview"
+START = "/start"
 PATHS = {HOME, *(f"/{name}" for name in PAGES)} - {START}
 
 

@@ -36,7 +36,8 @@ from app.frame import pages as frame
 from app.jobs import runs_root
 from app.views import samples
 
-PROBLEMS, VIEW_NAME = "problems-of-the-link", "view-name"
+PROBLEMS = "problems-of-the-link"
+VIEW_NAME = "view-name"
 OFFERED = 12  # runs offered if the one that a link names cannot be shown
 RUNS_HELP = f"Up to {MOST_RUNS} runs. The first is the baseline, the last the run in question: pages on two runs compare these."
 Query = dict[str, str | list[str]]
@@ -132,7 +133,8 @@ def _pick(search: DeltaGenerator) -> tuple[Query, Choice | None, list[Problem]]:
     sole = len(usable) == 1 and names == usual  # a second run may appear
     query: Query = {} if sole else {RUNS: names}
     sound = [runs[name] for name in names if runs.get(name) in usable]
-    first, split = sound[0] if sound and sound[0].name == names[0] else None, st.query_params.get("split", "")
+    first = sound[0] if sound and sound[0].name == names[0] else None
+    split = st.query_params.get("split", "")
     if first is not None:
         split = followed("split", split or None, default_split(sound))
         splits = dict.fromkeys([*(split for run in sound for split in run.splits), split])
@@ -178,7 +180,8 @@ def _pick_runs(runs: ByName, names: list[str], first: RunSummary | None, split: 
     look: dict[str, Any] = {"max_selections": MOST_RUNS, "placeholder": "Choose a run"}
     st.multiselect("Runs", options, key=RUNS, help=cards.literal(RUNS_HELP + note * bool(elsewhere)), **look)
     if len(names) > 1:
-        swapped, tip = [names[1], names[0], *names[2:]], "The second run becomes the baseline."
+        swapped = [names[1], names[0], *names[2:]]
+        tip = "The second run becomes the baseline."
         button("Swap the first two", "swap-runs", "swap_vert", put, RUNS, swapped, type="tertiary", help=tip)
 
 
@@ -196,7 +199,8 @@ def _waits(run: RunSummary, first: RunSummary, split: str) -> bool:
 
 def _sliced(shown: Choice, expression: str) -> Choice:
     """Report the slice's size and recall below the field. Return the choice narrowed to it, unless it is invalid."""
-    run, split = shown.last, shown.split
+    run = shown.last
+    split = shown.split
     try:
         inside = slice_mask(run, split, expression)
     except InputError as error:
@@ -214,7 +218,8 @@ def _sliced(shown: Choice, expression: str) -> Choice:
 
 def _shown(runs: Runs, split: str) -> tuple[Choice | None, list[Problem]]:
     """Return the chosen runs that can be shown on the split, and the problems of the others."""
-    sound, problems = list[RunSummary](), list[Problem]()
+    sound = list[RunSummary]()
+    problems = list[Problem]()
     for run in runs:
         problem = unavailable.split(run, split)
         if problem is None and sound and not comparable(sound[0], run, split):
@@ -235,7 +240,8 @@ def _shown(runs: Runs, split: str) -> tuple[Choice | None, list[Problem]]:
 def page(name: str) -> None:
     """Draw a page: its question, the panel of the opened sample, and its sections."""
     frame.require()
-    entry, choice = PAGES[name], st.session_state.get(frame.CHOSEN)
+    entry = PAGES[name]
+    choice = st.session_state.get(frame.CHOSEN)
     view = import_module(f"app.views.{entry.get('module', name)}")
     title = view.question(choice) if hasattr(view, "question") else entry["question"]
     cards.question(title, entry.get("how", ""))
@@ -286,7 +292,8 @@ def _offer_others(problems: Sequence[str]) -> None:
     if runs:
         cards.label("Runs that can be shown:" if len(runs) <= OFFERED else f"{OFFERED} of {len(runs)} runs:")
         others = [name for name in st.session_state.get(RUNS, []) if name not in problems]
-        split, addresses = st.session_state.get("split"), []
+        split = st.session_state.get("split")
+        addresses = []
         for run in runs[:OFFERED]:
             names = tuple(dict.fromkeys([run.name, *others]))
             choice = Choice(run, None, split if split in run.splits else run.splits[0], names=names)

@@ -26,9 +26,12 @@ from app.components.table import Column, columns_of, picking_table, plain_table
 from app.components.words import count
 from app.views.samples import sample_card
 
-LEAST, MOST = 2, 2000
-TARGET, CHART = "cluster", "cluster-map"
-CARDS_SHOWN, WORDS_SHOWN = 10, 12
+LEAST = 2
+MOST = 2000
+TARGET = "cluster"
+CHART = "cluster-map"
+CARDS_SHOWN = 10
+WORDS_SHOWN = 12
 KINDS = {"near": "Nearest to the centroid", "edge": "Furthest from it", "apart": "Image and caption disagree"}
 KINDS |= {"between": "Close to another cluster"}
 COLUMNS = columns_of("clusters")
@@ -74,7 +77,8 @@ def choose_settings(choice: Choice) -> Settings | None:
 
 
 def numbers(runs: Sequence[RunSummary], split: str, stored_clusters: dict[str, Clusters]) -> None:
-    first, last = stored_clusters[runs[0].name], stored_clusters[runs[-1].name]
+    first = stored_clusters[runs[0].name]
+    last = stored_clusters[runs[-1].name]
     sizes = ask(clusters.cluster_table, runs[-1], split, last)["size"]
     share, by_chance = ask(questions.agreement, runs[-1], split, last)
     note = f"{by_chance:.1f} % by chance"
@@ -134,7 +138,8 @@ def _pick() -> None:
 
 def show_cluster(run: RunSummary, choice: Choice, result: clusters.Clusters, table: pd.DataFrame) -> None:
     cards.heading("One cluster in detail", detail=True)
-    help_text, ids = "Its number. Next opens the next row of the table above.", table["cluster"].to_numpy()
+    help_text = "Its number. Next opens the next row of the table above."
+    ids = table["cluster"].to_numpy()
     number = step_through("Cluster", TARGET, ids, result.count, help_text)
     if number not in ids:
         fact = f"Cluster {number} contains no pair of this split."
@@ -179,7 +184,8 @@ def _members(run: RunSummary, choice: Choice, result: Clusters, number: int, nea
         names = {str(c): f"{c}: {words}" for c, words in zip(near["cluster"], near["words"], strict=True)}
         other = int(pick("Other cluster", names, "other-cluster", 420, format_func=names.__getitem__) or 0)
         pairs = ask(clusters.between, run, choice.split, result, number, other, within=choice.captions)
-        score, notes = "to_one", [f" ({value:.3f} to {other})" for value in pairs["to_other"]]
+        score = "to_one"
+        notes = [f" ({value:.3f} to {other})" for value in pairs["to_other"]]
         order = ", and to that of the other cluster, smallest difference first"
     else:
         pairs = ask(clusters.members, run, choice.split, result, number)
@@ -190,9 +196,11 @@ def _members(run: RunSummary, choice: Choice, result: Clusters, number: int, nea
         notes = ["" if agree else f" (image in {i}, caption in {t})" for agree, i, t in labels]
         order = ", and, where they differ, the clusters of image and caption"
     if not len(pairs):
-        fact, fix = "All images and captions of this cluster agree.", "Show other members."
+        fact = "All images and captions of this cluster agree."
+        fix = "Show other members."
         if choice.slice:
-            fact, fix = "The slice contains no such pair of this cluster.", "Clear it, or show other members."
+            fact = "The slice contains no such pair of this cluster."
+            fix = "Clear it, or show other members."
         cards.empty(fact, fix)
         return
     images = pairs["image"].nunique()

@@ -19,9 +19,14 @@ from app.components.table import columns_of, plain_table, rows_table
 from app.components.unavailable import runs_with
 from app.views.samples import note_sample, note_slice, sample_card, sample_table, step_samples
 
-CONCEPT, CAPTION = "concept", "caption"
-LOOK, LOOKS = "concepts-of", {"words": "Concepts", "pairs": "Images and captions"}
-MOST_SHOWN, USUAL, STRONGEST, READERS = 60, 40, 8, 5
+CONCEPT = "concept"
+CAPTION = "caption"
+LOOK = "concepts-of"
+LOOKS = {"words": "Concepts", "pairs": "Images and captions"}
+MOST_SHOWN = 60
+USUAL = 40
+STRONGEST = 8
+READERS = 5
 LITTLE = 2.0  # percentage points of shared attention above chance
 AT_CHANCE = "Images share hardly more attention with their own captions than with others: these concepts do not tell pairs apart."
 PARTS = {"strong": "Strongest concepts", "around": "One neighbourhood"}
@@ -29,7 +34,8 @@ BY: dict[concepts.Strength, str] = {"captions": "Captions", "edges": "Edges", "r
 KINDS = {"": "All", "object": "Objects", "property": "Properties", "motion": "Motions"}
 DISAGREEMENTS = columns_of("disagreements")
 COLUMNS = columns_of("concepts")
-AMOUNTS, PAIR = columns_of("concepts read"), columns_of("concepts of a pair")
+AMOUNTS = columns_of("concepts read")
+PAIR = columns_of("concepts of a pair")
 
 
 def show(choice: Choice) -> None:
@@ -114,7 +120,8 @@ def amounts(runs: Sequence[RunSummary], choice: Choice) -> None:
 
     def attention(run: RunSummary, side: Modality) -> concepts.AttentionSummary:
         whole = ask(concept_attention.attention_of, run, choice.split, side)
-        rows, of_samples = choice.inside(side, whole.samples), ("samples", "perplexity", "first", "share")
+        rows = choice.inside(side, whole.samples)
+        of_samples = ("samples", "perplexity", "first", "share")
         return replace(whole, **{name: getattr(whole, name)[rows] for name in of_samples})
 
     note_slice(choice, "text")
@@ -125,7 +132,8 @@ def amounts(runs: Sequence[RunSummary], choice: Choice) -> None:
     amounts_of = []
     for run in runs:
         image, text = (attention(run, side) for side in BOTH)
-        shared, total = ask(concept_attention.shared_attention, run, choice.split), len(image.mean)
+        shared = ask(concept_attention.shared_attention, run, choice.split)
+        total = len(image.mean)
         rows = choice.inside("text", shared.texts)
         share, by_chance = (100 * values[rows].mean() for values in (shared.own, shared.other))
         named = (image.named, text.named, total)
@@ -155,7 +163,8 @@ def disagreements(runs: Sequence[RunSummary], choice: Choice) -> np.ndarray:
         first = choose_one("First", orders, "first", cards.tip("shared"))
     table = ask(concept_attention.disagreements, run, choice.split)
     table = table if first == "least" else table.iloc[::-1]
-    captions, values = table["caption"].to_numpy(), table.drop(columns=["caption", "image"])
+    captions = table["caption"].to_numpy()
+    values = table.drop(columns=["caption", "image"])
     file = f"concepts-{choice.split}-shared-{run.name}"
     nothing = ("The slice contains no caption.", "Clear the slice in the sidebar.")
     of_run = choice.alone(run)
@@ -211,8 +220,10 @@ def all_concepts(runs: Sequence[RunSummary], split: str) -> None:
     cards.heading(heading, "Click on a row to choose the concept.")
     table = ask(questions.concept_table, run, split).assign(word=names_of(run, split))
     table = table.sort_values("read", ascending=False, kind="stable", ignore_index=True)
-    words, word = table["word"].tolist(), st.session_state.get(CONCEPT)
+    words = table["word"].tolist()
+    word = st.session_state.get(CONCEPT)
     current = words.index(word) if word in words else None
-    ids, names = np.arange(len(table)), ("concepts-table", "concepts")
+    ids = np.arange(len(table))
+    names = ("concepts-table", "concepts")
     rows_table(table, COLUMNS, ids, *names, current, lambda row: put(CONCEPT, words[row]), height=260)
     downloads.table(table.drop(columns="read"), f"concepts-{run.name}-{split}")

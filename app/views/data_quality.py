@@ -24,8 +24,10 @@ from app.views.training.form import Judges, judges_among, show_link
 VIEWS = {"pairs": "Mismatched pairs", "pictures": "Duplicate pictures"}
 VIEWS |= {"captions": "Duplicate captions", "bad": "Bad pictures", "empty": "Empty captions"}
 BOTH = "+"  # no run has this name
-PAIR, CAPTION = "pair-caption-number", "empty-caption"
-MEMBERS_SHOWN, PICTURE = 12, 280
+PAIR = "pair-caption-number"
+CAPTION = "empty-caption"
+MEMBERS_SHOWN = 12
+PICTURE = 280
 KEY_SECONDS = 30  # seconds until pictures are checked for changes again
 Split = api.CaptionedSplit
 Splits = Sequence[Split]
@@ -37,7 +39,8 @@ SUSPICION = columns_of("suspicious pairs")
 
 
 def show(choice: Choice) -> None:
-    run, both = choice.last, Judges()
+    run = choice.last
+    both = Judges()
     with row():
         view = choose_one("List", VIEWS, "list")
         if view in ("pairs", "empty") and choice.second is not None:
@@ -71,7 +74,8 @@ def mismatched_pairs(choice: Choice, run: RunSummary, cross_fitted: Judges) -> N
     else:
         table = ask(api.mismatches, run, choice.split, sample=sample).assign(judge=run.name)
         by = _judges(choice, run)
-    every, table = table, table[choice.inside("text", table["caption"])]
+    every = table
+    table = table[choice.inside("text", table["caption"])]
     counts = table["verdict"].value_counts()
     numbers = [(name, f"{counts.get(name, 0):,}") for name in api.VERDICTS]
     cards.metrics(cards.Metric(*n, note, "random pairs") for n, note in zip(numbers, EXPECTED, strict=True))
@@ -133,7 +137,9 @@ def _judges(choice: Choice, run: RunSummary) -> str:
 def _open_captions(
     choice: Choice, table: pd.DataFrame, columns: Columns, words: str, target: str, file: str, title: str
 ) -> None:
-    captions, values, file = table["caption"].to_numpy(), table[list(columns)], f"{file}-{choice.split}"
+    captions = table["caption"].to_numpy()
+    values = table[list(columns)]
+    file = f"{file}-{choice.split}"
     order = samples.sample_table(choice, "text", captions, values, columns, words, target, file)
     if len(order) and opened_row(target, order):
         cards.heading(title, detail=True)
@@ -213,7 +219,8 @@ def _extent(report: api.ContentReport, view: str) -> str:
 def _show_findings(
     choice: Choice, run: RunSummary, splits: Splits, findings: tuple[api.Finding, ...], view: str
 ) -> None:
-    captions, target = view == "captions", f"finding-{view}"
+    captions = view == "captions"
+    target = f"finding-{view}"
     table = api.finding_table(findings, splits, captions=captions)
     columns = {"first": Column("caption" if captions else "picture")}
     if view == "bad":
@@ -234,7 +241,8 @@ def _show_findings(
 
 def _member(choice: Choice, run: RunSummary, split: Split, number: int, modality: Modality) -> None:
     """Draw a sample of a finding: picture, captions, and links if the run was evaluated on its split."""
-    name, images = split.name, split.image_of_text
+    name = split.name
+    images = split.image_of_text
     image = int(images[number]) if modality == "text" else number
     title = f"{name} · {samples.ids_text(modality, number, image, split.image_names[image])}"
     more: dict[str, Any] = {"image": image if name == choice.split else None}

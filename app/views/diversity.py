@@ -44,7 +44,8 @@ def show(choice: Choice) -> None:
     last = choice.last
     samples.note_sample(last, choice.split, "as anchors")
     tables = measured(choice, settings, loss.epsilon)
-    unit, target = UNITS[modality], TARGETS[modality]
+    unit = UNITS[modality]
+    target = TARGETS[modality]
     changes = None
     if choice.second is not None:
         changes = retrieval.diversity_changes(tables[choice.first.name], tables[choice.second.name])
@@ -93,7 +94,8 @@ def choose_settings(choice: Choice) -> tuple[Settings, Loss]:
             tau = ("τ of entropy", "tau", 0.01, 1.0, 0.01, loss.entropy_temperature, "entropy temperature")
             settings["temperature"] = loss_values.slider(*tau)
             choose_one("Histogram of", MEASURES, "shown", cards.tip("raw"))
-    measure, over = SPREADS[settings["function"]], CANDIDATES[settings["candidates"]]
+    measure = SPREADS[settings["function"]]
+    over = CANDIDATES[settings["candidates"]]
     values = loss_values.in_words(choice, loss)
     cards.note(f"Measure: {measure.lower()}. Candidates: {over.lower()}. {values}")
     return settings, loss
@@ -148,7 +150,8 @@ def two_measures(name: str, table: pd.DataFrame, unit: str) -> None:
 
 
 def percentile_changes(choice: Choice, changes: pd.DataFrame, unit: str) -> None:
-    first, second = choice.first.name, choice.last.name
+    first = choice.first.name
+    second = choice.last.name
     rho = retrieval.rank_correlation(changes["place_a"], changes["place_b"])
     lowest = [set(changes.index[changes[column] <= 10]) for column in ("place_a", "place_b")]
     overlap = 100 * len(lowest[0] & lowest[1]) / max(len(lowest[0]), 1)
@@ -163,7 +166,9 @@ def percentile_changes(choice: Choice, changes: pd.DataFrame, unit: str) -> None
 
 def ranked_anchors(choice: Choice, tables: Tables, changes: Changes, modality: Modality) -> np.ndarray:
     """Draw the ranked table; return the order of all anchors in it."""
-    first, last, unit = choice.first.name, choice.last.name, UNITS[modality]
+    first = choice.first.name
+    last = choice.last.name
+    unit = UNITS[modality]
     orders = {"second": f"Lowest in {last}", "first": f"Lowest in {first}"}
     orders |= {"fell": "Largest decrease", "rose": "Largest increase"}
     cards.heading(f"The most ambiguous {unit}", "Click on a row to open the anchor below.")
@@ -181,7 +186,8 @@ def ranked_anchors(choice: Choice, tables: Tables, changes: Changes, modality: M
     else:
         table = tables[last if by == "second" else first]
         order = np.argsort(table["diversity"].to_numpy(), kind="stable")
-    ranked, names = values.iloc[order], (TARGETS[modality], f"diversity-{choice.split}-{unit}")
+    ranked = values.iloc[order]
+    names = (TARGETS[modality], f"diversity-{choice.split}-{unit}")
     return samples.sample_table(choice, modality, anchors[order], ranked, columns, words, *names, height=300)
 
 
@@ -200,7 +206,8 @@ def _fits(choice: Choice, tables: Tables, anchors: np.ndarray) -> np.ndarray | N
 
 def _numbers(choice: Choice, tables: Tables, changes: Changes) -> tuple[pd.DataFrame, dict[str, Column]]:
     """Return all numbers of every anchor, with each run's under its name, and their columns in a table."""
-    values, columns = {}, {}
+    values = {}
+    columns = {}
     for run in (choice.last, *choice.runs[:-1]):
         shown = {"diversity"} if choice.between else {"diversity", "rank"}
         for name, digits in NUMBERS.items():
@@ -215,8 +222,11 @@ def _numbers(choice: Choice, tables: Tables, changes: Changes) -> tuple[pd.DataF
 
 def show_anchor(choice: Choice, number: int, settings: Settings, loss: Loss) -> None:
     """Draw an anchor in every chosen run, side by side, more than three runs in two rows, with the sliders' loss."""
-    modality, spread = settings["modality"], SYMBOLS[settings["function"]]
-    runs, split, sample = choice.runs, choice.split, choice.ask(Run.sample)
+    modality = settings["modality"]
+    spread = SYMBOLS[settings["function"]]
+    runs = choice.runs
+    split = choice.split
+    sample = choice.ask(Run.sample)
     of_anchor = {"split": split, "loss": loss, "sample": sample, **settings}
     anchors = {run.name: ask(Run.anchor, run, number, **of_anchor) for run in runs}
     rows = [{name: getattr(anchor, name) for name in list(ANCHOR)[1:]} for anchor in anchors.values()]

@@ -15,7 +15,8 @@ from app.components import cards, downloads
 from app.components.controls import choose_one, row, side_by_side, switch
 from app.components.table import Column, plain_table
 
-WORD, MOST_WORDS = "word", 60
+WORD = "word"
+MOST_WORDS = 60
 LABELS = {"cosine": "Cosine", "attention": "Scorer’s attention", "tower": "Tower’s attention"}
 Pair = tuple[str, int | bytes]  # a text, and the number of an image or an uploaded picture
 
@@ -64,7 +65,8 @@ def show_heat_maps(choice: Choice, label: str, query: Query, search: Search, mat
     cards.heading("Which regions does each word read?")
     if not switch("Show heat maps", "heat", "heat map"):
         return
-    pairs, reasons = dict[str, Pairs](), dict[str, str]()
+    pairs = dict[str, Pairs]()
+    reasons = dict[str, str]()
     for run in choice.runs:
         try:
             pairs[run.name] = _pairs(choice, run, query, search(run)["candidate"].tolist(), match)
@@ -72,7 +74,8 @@ def show_heat_maps(choice: Choice, label: str, query: Query, search: Search, mat
             reasons[run.name] = str(error)
     maps = _maps(choice, label, pairs, reasons)
     word = _choose_word(list(maps.values()))
-    ends, note = [drawn.ends for drawn in maps.values()], ""
+    ends = [drawn.ends for drawn in maps.values()]
+    note = ""
     if len({drawn.way for drawn in maps.values()}) == 1:  # cosines and attention have no common scale
         ends, note = charts.common_ends(ends)
     scales = dict(zip(maps, ends, strict=True))
@@ -139,15 +142,19 @@ def _show(
     choice: Choice, run: RunSummary, position: int, drawn: Drawn, word: str, scale: tuple[charts.Ends, str]
 ) -> None:
     """Draw the map of a word on `scale`: its ends, and a note about them."""
-    heat, names, unit = drawn.heat, drawn.words, "cosine" if drawn.way == "cosine" else "attention"
+    heat = drawn.heat
+    names = drawn.words
+    unit = "cosine" if drawn.way == "cosine" else "attention"
     index = names.index(word) if word in names else 0 if drawn.way == "tower" else None
     if index is None:
         cards.empty(f"This run does not read “{word}” as one word.", "Pick another word.")
         return
-    values, strongest = heat.values[index], int(heat.strongest()[index])
+    values = heat.values[index]
+    strongest = int(heat.strongest()[index])
     picture = ask(questions.picture_of, run, choice.split, drawn.pair[1])
     if heat.boxes is not None and picture is not None:
-        laid, shown = heat_maps.lay_over(values, heat.boxes), (cards.data_url(picture[0]), picture[1])
+        laid = heat_maps.lay_over(values, heat.boxes)
+        shown = (cards.data_url(picture[0]), picture[1])
         figure = charts.regions_over_picture(laid, shown, heat.boxes[strongest], unit, scale, tone())
     else:
         figure = charts.region_bars(values, unit, scale, tone())

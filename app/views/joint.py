@@ -40,7 +40,8 @@ def show(choice: Choice) -> None:
         planes = [plane[points - (images if settings.modalities == "captions" else 0)] for plane in planes]
     explore(choice, planes, tables, settings.modalities, remark(choice, layouts))
     cards.heading("How far apart are images and texts?")
-    term, gaps = "modality gap", choice.ask_each(joint_space.modality_gap, sample=sample)
+    term = "modality gap"
+    gaps = choice.ask_each(joint_space.modality_gap, sample=sample)
     cards.metrics(cards.Metric(f"{term} of {name}", f"{gap:.3f}", "", term) for name, gap in gaps.items())
 
 
@@ -48,7 +49,8 @@ def drawn_sample(choice: Choice) -> Sample | None:
     sample = ask(Run.points_sample, choice.first, choice.split)
     if sample is None:
         return None
-    total, drawn = sample.of_images + sample.of_texts, len(sample.images) + len(sample.texts)
+    total = sample.of_images + sample.of_texts
+    drawn = len(sample.images) + len(sample.texts)
     if switch(f"Use all {total:,} samples (takes a minute)", "everything"):
         return None
     numbers = {"drawn": drawn, "total": total, "images": len(sample.images), "of_images": sample.of_images}
@@ -81,7 +83,8 @@ def choose_settings() -> joint_space.LayoutSettings:
 def remark(choice: Choice, layouts: Layouts) -> str:
     notes = dict.fromkeys(note for layout in layouts for note in layout.notes)
     parts = [f"{note[0].upper()}{note[1:]}." for note in notes]
-    shares, disparity = layouts[0].shares, layouts[-1].disparity
+    shares = layouts[0].shares
+    disparity = layouts[-1].disparity
     if shares is not None:
         parts.append(f"The map shows {100 * sum(shares):.0f} % of the variance of {choice.first.name}.")
     if disparity is not None:
@@ -104,7 +107,8 @@ def stored_layouts(choice: Choice, settings: joint_space.LayoutSettings, points:
         return layouts
     values = {"split": choice.split, **asdict(settings)}
     flags = [text for name, value in values.items() for text in (f"--{name.replace('_', '-')}", str(value))]
-    method, time = settings.method, duration(missing * joint_space.layout_seconds(settings.method, points))
+    method = settings.method
+    time = duration(missing * joint_space.layout_seconds(settings.method, points))
     compiling = "; the first UMAP takes longer" if method == "umap" else ""
     show_work(
         stored[-1].name,

@@ -17,11 +17,16 @@ from app.components.controls import button, pick, row
 from app.components.table import Column, SampleCell, rows_table
 from app.views.samples import cells_of, ids_text, sample_card, show_sample
 
-AREA, FOCUS = "area", "focus"
-CHART, TABLE = "joint-map", "joint-table"
-QUERY_LENGTH, MOST_MATCHES = 200, 2_000
-MOST_DRAWN, MOST_LINES = 20_000, 60
-PICTURES_SHOWN, LABEL_LENGTH = 10, 90
+AREA = "area"
+FOCUS = "focus"
+CHART = "joint-map"
+TABLE = "joint-table"
+QUERY_LENGTH = 200
+MOST_MATCHES = 2_000
+MOST_DRAWN = 20_000
+MOST_LINES = 60
+PICTURES_SHOWN = 10
+LABEL_LENGTH = 90
 COLUMNS = ("modality", "rank", "gain", "diversity", "similarity", "hubness", "words", "cluster")
 KINDS = ("modality", "cluster")
 SHARED = ("modality", "number", "image", "text", "words", "gain")  # the same in all runs; a gain compares two
@@ -99,9 +104,11 @@ def explore(choice: Choice, planes: Planes, tables: Tables, modalities: Modaliti
     names = [name for name in COLUMNS if name in shown.tables[0] and (both or name != "modality")]
     with row():
         column = pick("Colour", names, "colour", 150)
-        example, find = "words, image 12, a file", {"help": cards.tip("find"), "width": 210, **bound("find")}
+        example = "words, image 12, a file"
+        find = {"help": cards.tip("find"), "width": 210, **bound("find")}
         query = st.text_input("Find on the map", max_chars=QUERY_LENGTH, placeholder=example, **find) or ""
-        label, help_text = "Lines between images and their captions", cards.tip("pair lines")
+        label = "Lines between images and their captions"
+        help_text = cards.tip("pair lines")
         lines = both and st.toggle(label, True, help=help_text, **bound("lines"))
         selection = map_selection.from_text(st.query_params.get(AREA))
         button("Clear selection", "clear-selection", "deselect", _clear, disabled=not selection)
@@ -119,7 +126,8 @@ def explore(choice: Choice, planes: Planes, tables: Tables, modalities: Modaliti
     mask = np.isin(np.arange(len(points)), selected) if selection else None
     marks = charts.Marks(mask, pairs if lines else None, focus, areas, matches[:MOST_MATCHES])
     alt = f"joint space of {' and '.join(run.name for run in choice.runs)}, coloured by {column}"
-    figure, modes = _figure(shown, column, marks), ("points", "box", "lasso")
+    figure = _figure(shown, column, marks)
+    modes = ("points", "box", "lasso")
     downloads.chart(figure, CHART, alt, on_select=_select, selection_mode=modes, theme=None)
     if selection:
         _table(shown, selected)
@@ -148,7 +156,8 @@ def _selected(shown: Shown, selection: map_selection.Selection, query: str) -> t
 
 def _pairs(shown: Shown, selected: np.ndarray, focus: int | None) -> tuple[np.ndarray, int]:
     """Return the pairs of the selected points and of the open one, at most `MOST_LINES`, and their total number."""
-    numbers, image = shown.tables[0]["number"].to_numpy(), shown.tables[0]["image"].to_numpy()
+    numbers = shown.tables[0]["number"].to_numpy()
+    image = shown.tables[0]["image"].to_numpy()
     owner = np.searchsorted(numbers[: shown.images], image[shown.images :])  # positions among the images
     with_lines = np.union1d(selected, [] if focus is None else [focus]).astype(np.int64)
     return map_selection.pairs_of(with_lines, owner, shown.images, MOST_LINES)
@@ -160,7 +169,8 @@ def selection_table(shown: Shown, selected: np.ndarray) -> pd.DataFrame:
     selection = shown.tables[0].iloc[selected][shared].reset_index(drop=True)
     for run, table, plane in zip(shown.choice.runs, shown.tables, shown.planes, strict=True):
         numbers = table.iloc[selected].drop(columns=shared).reset_index(drop=True)
-        numbers["x"], numbers["y"] = plane[selected, 0], plane[selected, 1]
+        numbers["x"] = plane[selected, 0]
+        numbers["y"] = plane[selected, 1]
         selection = selection.join(numbers.add_suffix(_suffix(shown.choice, run.name)))
     return selection
 
@@ -179,10 +189,13 @@ def _matched(shown: Shown, query: str, matches: np.ndarray) -> str:
 
 
 def _figure(shown: Shown, column: str, marks: charts.Marks) -> go.Figure:
-    planes, tables, colours = shown.planes, shown.tables, tone()
+    planes = shown.planes
+    tables = shown.tables
+    colours = tone()
     plotted = joint_space.draw_points(shown.images, shown.captions, MOST_DRAWN)
     samples = tables[0].iloc[plotted][["modality", "number", "image", "text"]]
-    labels, names = [], shown.choice.ask(Run.image_names)
+    labels = []
+    names = shown.choice.ask(Run.image_names)
     for kind, number, image, text in samples.itertuples(index=False):
         ids = ids_text("image" if kind == "image" else "text", number, image, names[image])
         labels.append(f"{charts.plain(ids)}<br>{charts.plain(text[:LABEL_LENGTH])}")
@@ -203,7 +216,8 @@ def _figure(shown: Shown, column: str, marks: charts.Marks) -> go.Figure:
 
 
 def _summary(shown: Shown, selected: np.ndarray, pairs: int, remark: str) -> None:
-    parts, total = [], len(shown.points)
+    parts = []
+    total = len(shown.points)
     if total > MOST_DRAWN:
         drawn = f"{MOST_DRAWN:,} of {total:,} points are plotted, chosen at random"
         shade = "the shade behind them shows the density of all points, and selections apply to all points"
@@ -229,7 +243,8 @@ def _clear() -> None:
 
 
 def _table(shown: Shown, selected: np.ndarray) -> None:
-    choice, (images, captions) = shown.choice, shown.of_split
+    choice = shown.choice
+    (images, captions) = shown.of_split
     table = selection_table(shown, selected)
     cards.heading("Selected samples")
     if not len(table):
@@ -248,13 +263,15 @@ def _table(shown: Shown, selected: np.ndarray) -> None:
     def pick(point: int) -> None:
         set_value(FOCUS, map_selection.focus_name(point, images))
 
-    focus, ids = map_selection.focus_point(st.query_params.get(FOCUS), images, captions), shown.rows[selected]
+    focus = map_selection.focus_point(st.query_params.get(FOCUS), images, captions)
+    ids = shown.rows[selected]
     rows_table(table, columns, ids, TABLE, "samples", focus, pick, height=360, samples=cells)
     downloads.table(table, f"selection-{choice.split}")
 
 
 def _pictures(shown: Shown, selected: np.ndarray) -> None:
-    choice, table = shown.choice, shown.tables[-1]
+    choice = shown.choice
+    table = shown.tables[-1]
     images = pd.unique(table["image"].to_numpy()[selected])
     if not len(images):
         return

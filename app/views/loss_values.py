@@ -19,7 +19,8 @@ def slider(label: str, key: str, low: float, high: float, step: float, start: fl
     if former in st.session_state and st.session_state.get(key) == st.session_state[former]:
         put(key, start)
     st.session_state[former] = start
-    bounds, help_text = (min(low, start), max(high, start), start, step), cards.tip(term or key)
+    bounds = (min(low, start), max(high, start), start, step)
+    help_text = cards.tip(term or key)
     return float(st.slider(label, *bounds, format="%.3g", help=help_text, **bound_number(key)))
 
 

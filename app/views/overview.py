@@ -70,7 +70,8 @@ def show(choice: Choice) -> None:
         headline(choice, metrics)
     show_table(choice)
     show_judged(choice)
-    report, file = partial(judging.report_page, choice.runs, choice.split), f"report-{choice.split}.html"
+    report = partial(judging.report_page, choice.runs, choice.split)
+    file = f"report-{choice.split}.html"
     downloads.offer("Report", report, file, "text/html", "summarize", help=cards.tip("report"))
     origins = {run.name: listing.numbers_from(run) for run in runs}
     if len(set(origins.values())) > 1:
@@ -104,7 +105,9 @@ def _changed_table(choice: Choice, rows: pd.DataFrame, outcome: str) -> None:
     if rows.empty:
         cards.note(f"No caption is {outcome}.")
         return
-    ids, owner, captions = rows["query"].to_numpy(), choice.ask(Run.image_of_text), choice.ask(Run.captions)
+    ids = rows["query"].to_numpy()
+    owner = choice.ask(Run.image_of_text)
+    captions = choice.ask(Run.captions)
 
     def cells(positions: np.ndarray) -> list[SampleCell]:
         samples = (("text", row, int(owner[row]), captions[row]) for row in ids[positions].tolist())
@@ -118,7 +121,8 @@ def _changed_table(choice: Choice, rows: pd.DataFrame, outcome: str) -> None:
 
 def metrics_by_run(runs: Runs, choice: Choice) -> Metrics:
     """Return the metrics of the runs evaluated on the split: the stored ones, or those on the slice."""
-    split, captions = choice.split, choice.captions
+    split = choice.split
+    captions = choice.captions
     evaluated = [run for run in runs if split in run.metrics]
     if captions is None:
         return {run.name: run.metrics[split] for run in evaluated}
@@ -138,7 +142,8 @@ def headline(choice: Choice, metrics: Metrics) -> None:
     for label, key, term in HEADLINE:
         before, after = (metrics[run.name].get(key, float("nan")) for run in (choice.first, choice.last))
         digits = 0 if key.endswith("medr") else 1
-        note, value = f"vs {before:.{digits}f}" if changes else "", f"{after:.{digits}f}"
+        note = f"vs {before:.{digits}f}" if changes else ""
+        value = f"{after:.{digits}f}"
         item = cards.Metric(label, value, note, term)
         if key in changes:
             delta = f"{after - before:+.1f}" if after != before else "0"
@@ -186,7 +191,8 @@ def show_curves(runs: Runs) -> None:
 
 def show_table(choice: Choice) -> None:
     """Draw one row per run, in one table per set of samples: its origin and its metrics on this split."""
-    split, of_choice = choice.split, choice.first.samples[choice.split]
+    split = choice.split
+    of_choice = choice.first.samples[choice.split]
     cards.heading("All runs", queries=f"the whole of {split}" if choice.slice else split)
     groups: dict[listing.SplitSamples | None, list[dict[str, Any]]] = {of_choice: []}
     for run in all_runs():
@@ -194,10 +200,12 @@ def show_table(choice: Choice) -> None:
     origins = list(listing.ORIGINS)
     for rows in groups.values():
         rows.sort(key=lambda row: origins.index(row["from"]) if row["from"] in origins else len(origins))
-    here, others = st.container(), len(groups) - 1
+    here = st.container()
+    others = len(groups) - 1
     elsewhere = st.expander(f"Runs on {others} other sets of samples") if others > 1 else st.container()
     for samples, rows in sorted(groups.items(), key=lambda group: (group[0] is None, group[0] != of_choice)):
-        name, key = f"Without an intact evaluation on {split}", "runs-"
+        name = f"Without an intact evaluation on {split}"
+        key = "runs-"
         if samples is not None:
             names = ", ".join(dict.fromkeys(str(row["data"]) for row in rows))
             name = f"{names}: {count(samples.images, 'image')}, {count(samples.captions, 'caption')}"
@@ -210,7 +218,9 @@ def show_table(choice: Choice) -> None:
 
 
 def _row(run: listing.RunSummary, split: str) -> dict[str, Any]:
-    known, metrics, samples = listing.facts(run), run.metrics.get(split, {}), run.samples.get(split)
+    known = listing.facts(run)
+    metrics = run.metrics.get(split, {})
+    samples = run.samples.get(split)
     row = {"run": run.name, "from": known["from"], "loss": known["loss"]}
     row |= {label: metrics.get(key) for key, label in METRICS.items()}
     row |= {"state": run.state, "date": known["created"][:10]}
@@ -221,7 +231,8 @@ def _row(run: listing.RunSummary, split: str) -> dict[str, Any]:
 
 def show_judged(choice: Choice) -> None:
     """Draw a table per qrels file that these runs were evaluated against (`evaluate --qrels`), several in tabs."""
-    split, read = choice.split, retrieval.graded_evaluations
+    split = choice.split
+    read = retrieval.graded_evaluations
     evaluations, faults = read_each(choice.runs, lambda run: read(opened_run(run), split))
     cards.faults(faults)
     tables = retrieval.graded_tables(evaluations)
@@ -230,7 +241,8 @@ def show_judged(choice: Choice) -> None:
     for number, (result, table) in enumerate(tables):
         of = f"the whole of {split}" if choice.slice else split
         table["direction"] = table["direction"].map(DIRECTIONS)
-        columns, numbers = columns_of("judged"), table.iloc[:, :3].copy()
+        columns = columns_of("judged")
+        numbers = table.iloc[:, :3].copy()
         for name in table.columns[len(columns) :]:
             ends = [cell if isinstance(cell, tuple) else (cell,) * 3 for cell in table[name]]
             numbers[[name, f"{name} low", f"{name} high"]] = ends
@@ -266,7 +278,8 @@ def show_gains(choice: Choice, recalls: Mapping[str, str], more: Texts | None = 
     recall (`recalls`: key of the metrics → name of the column), for more runs a table, with further columns from
     `more`."""
     first, *compared = choice.runs
-    split, captions = choice.split, choice.captions
+    split = choice.split
+    captions = choice.captions
     if not choice.between:
         for run in compared:
             for recall in recalls:
@@ -296,7 +309,8 @@ def show_answers(runs: Runs, choice: Choice) -> None:
     columns = {"run": Column("run"), "answered": Column("answered", ",d", "R@K")}
     columns |= {name: Column(f"not by {name}", ",d") for name in names}
     plain_table(table.assign(run=names, answered=right.sum(-1)), columns, "answers", "runs")
-    every, none = int(right.all(0).sum()), int((~right.any(0)).sum())
+    every = int(right.all(0).sum())
+    none = int((~right.any(0)).sum())
     cards.note(f"Of {right.shape[1]:,} queries {every:,} are answered by all these runs, {none:,} by none.")
 
 

@@ -39,7 +39,8 @@ def show(choice: Choice) -> None:
 
 def show_queue(choice: Choice) -> None:
     """Draw the next pair of the chosen queue that this reviewer has not judged; each verdict shows the next pair."""
-    run, of_slice = choice.last, " in the slice" if choice.slice else ""
+    run = choice.last
+    of_slice = " in the slice" if choice.slice else ""
     cards.heading("Judge", run=run.name, of_slice=of_slice)
     with row():
         kind = choose_one("Queue", judging.QUEUES, "queue", cards.tip("queue"))
@@ -95,7 +96,8 @@ def _is_judged(choice: Choice, image: int, caption: int) -> bool:
 
 def _show_pair(choice: Choice, image: int, caption: int) -> None:
     """Draw the caption with the image to judge and, if that is another image, the caption's own image beside it."""
-    captions, owner = choice.ask(Run.captions), int(choice.ask(Run.image_of_text)[caption])
+    captions = choice.ask(Run.captions)
+    owner = int(choice.ask(Run.image_of_text)[caption])
     titles = {image: "The pair"}
     if owner != image:
         titles = {image: "Does the caption match this image?", owner: "Its own image"}
@@ -104,7 +106,8 @@ def _show_pair(choice: Choice, image: int, caption: int) -> None:
         sample: tuple[Modality, int] = ("text", caption) if number == owner else ("image", number)
         name = f"{title} · {ids_text('text', caption, number, choice.ask(Run.image_names)[number])}"
         more = cards.opening_html("Open this sample", *sample)
-        picture, texts = choice.ask(Run.picture, number), [captions[caption], *rest]
+        picture = choice.ask(Run.picture, number)
+        texts = [captions[caption], *rest]
         st.html(cards.sample_html(picture, texts, name, 0, number, more))
 
 
@@ -207,7 +210,8 @@ def show_training(choice: Choice, reviews: judging.Reviews) -> None:
     """Draw the number of verdicts that training would use, and a link that trains the judged run again with them."""
     run = choice.last
     cards.heading("Use them")
-    path, entry = judging.file_of(run), data_set(run)
+    path = judging.file_of(run)
+    entry = data_set(run)
     if entry is None or not path.exists():
         cards.note(f"{count(len(reviews.verdicts), 'pair', 'pairs')} judged; the verdicts are in {path}.")
     else:

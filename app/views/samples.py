@@ -21,7 +21,8 @@ from app.components.table import Column, SampleCell, picking_table
 NO_WORDS = "No caption or file name contains all of these words."
 FEWER_WORDS = "Use fewer words, or clear the field or the slice."
 NO_COMMON_WORDS = "These captions share hardly any words, so the images that each would fit are unknown."
-TABLE_PICTURE, CARD_PICTURE = 96, 160
+TABLE_PICTURE = 96
+CARD_PICTURE = 160
 
 
 def name_of(modality: Modality, number: int) -> str:
@@ -55,7 +56,8 @@ def sample_card(
 ) -> cards.Result:
     """Return a card of a sample: an image with its picture, or its captions if it has none; a caption with its text and
     its image's picture. `more` has other fields of the card; pictured=False leaves the picture out."""
-    split, numbers = choice.split, np.array([number])
+    split = choice.split
+    numbers = np.array([number])
     image = int(images_of(run, split, modality, numbers)[0])
     picture = ask(Run.picture, run, split, image, CARD_PICTURE) if more.pop("pictured", True) else None
     [first] = texts_of(run, split, modality, numbers)
@@ -77,7 +79,8 @@ def holding(choice: Choice, modality: Modality, numbers: np.ndarray, words: str)
     inside = choice.inside(modality, numbers)
     if not words.split():
         return np.flatnonzero(inside)
-    names, owner = choice.ask(Run.image_names), choice.ask(Run.image_of_text).tolist()
+    names = choice.ask(Run.image_names)
+    owner = choice.ask(Run.image_of_text).tolist()
     captions = choice.ask(Run.captions)
     if modality == "text":
         texts = [f"{caption} {names[image]}" for caption, image in zip(captions, owner, strict=True)]
@@ -99,7 +102,8 @@ def note_sample(run: RunSummary, split: str, how: str = "compared") -> None:
 
 def note_slice(choice: Choice, modality: Modality) -> None:
     if choice.slice:
-        inside, total = len(choice.members(modality)), choice.ask(Run.count, modality)
+        inside = len(choice.members(modality))
+        total = choice.ask(Run.count, modality)
         part = f"{inside:,} of {total:,} {UNITS[modality]}"
         cards.note(cards.HOW_TO_READ["page of a slice"].format(part=part))
 
@@ -107,13 +111,15 @@ def note_slice(choice: Choice, modality: Modality) -> None:
 def similar_button(choice: Choice, modality: Modality, number: int, key: str) -> None:
     """Draw a button that makes the samples most similar to this one the slice, if the run has embeddings."""
     if similar := neighbours(choice, modality, number):
-        label, look = f"Similar {UNITS[modality]}", {"type": "tertiary", "help": cards.tip("similar")}
+        label = f"Similar {UNITS[modality]}"
+        look = {"type": "tertiary", "help": cards.tip("similar")}
         button(label, f"{key}-similar", "join_inner", put, SLICE, similar, **look)
 
 
 def cells_of(run: RunSummary, split: str, rows: Iterable[tuple[Modality, int, int, str]]) -> list[SampleCell]:
     """Return the first cells of a table's rows, from the modality, number, image and text of every sample."""
-    cells, names = [], ask(Run.image_names, run, split)
+    cells = []
+    names = ask(Run.image_names, run, split)
     for modality, number, image, text in rows:
         picture = cards.data_url(ask(Run.picture, run, split, image, TABLE_PICTURE))
         ids = ids_text(modality, number, image, names[image])
@@ -137,16 +143,19 @@ def sample_table(
     """Draw a table of the samples (`numbers`) of the slice that contain the words, with their values and one download
     of all columns under their labels; a click on a row opens the sample in the number widget `target`. Return the
     samples in the order shown. `nothing`: the notice if none remains, and what to do."""
-    run, split = choice.last, choice.split
+    run = choice.last
+    split = choice.split
     rows = holding(choice, modality, numbers, words)
     if not len(rows):
         cards.empty(*nothing)
         return np.zeros(0, dtype=np.int64)
-    numbers, values = np.asarray(numbers)[rows], values.iloc[rows].reset_index(drop=True)
+    numbers = np.asarray(numbers)[rows]
+    values = values.iloc[rows].reset_index(drop=True)
 
     def cells(positions: np.ndarray) -> list[SampleCell]:
         samples = numbers[positions]
-        images, texts = images_of(run, split, modality, samples), texts_of(run, split, modality, samples)
+        images = images_of(run, split, modality, samples)
+        texts = texts_of(run, split, modality, samples)
         rows = zip(repeat(modality), samples.tolist(), images.tolist(), texts, strict=False)
         return cells_of(run, split, rows)
 
@@ -155,7 +164,8 @@ def sample_table(
     names = (target, f"{target}-table", UNITS[modality])
     order = picking_table(values, columns, numbers, *names, height=height, samples=cells)
     content = values.rename(columns={name: column.label for name, column in columns.items()})
-    file_names, images = ask(Run.image_names, run, split), images_of(run, split, modality, numbers)
+    file_names = ask(Run.image_names, run, split)
+    images = images_of(run, split, modality, numbers)
     ids: dict[str, object] = {"caption id": numbers} if modality == "text" else {}
     ids |= {"image id": images, "file": [file_names[image] for image in images.tolist()]}
     ids["caption" if modality == "text" else "first caption"] = texts_of(run, split, modality, numbers)
@@ -176,7 +186,8 @@ def step_samples(
     """Draw the number field `target` with buttons to other samples, and `show_sample`; return the number."""
     _enter(target, modality)
     label = "Caption number" if modality == "text" else "Image number"
-    count, help_text = choice.ask(Run.count, modality), "Its row in the split, counted from 0."
+    count = choice.ask(Run.count, modality)
+    help_text = "Its row in the split, counted from 0."
     number = step_through(label, target, order, count, help_text, failed)
     show_sample(choice, modality, number, target)
     return number
@@ -212,13 +223,18 @@ def show_opened(choice: Choice, panel: DeltaGenerator) -> None:
 def _panel(choice: Choice, modality: Modality, number: int) -> None:
     """Draw picture, captions with the query first, ranks of query and image in every run, links, and verdicts."""
     image = number if modality == "image" else int(choice.ask(Run.image_of_text)[number])
-    numbers, captions = choice.ask(Run.captions_of, image).tolist(), choice.ask(Run.captions)
-    title, highlighted, ways = f"Image {image}", None, {"image → captions": ("i2t", image)}
+    numbers = choice.ask(Run.captions_of, image).tolist()
+    captions = choice.ask(Run.captions)
+    title = f"Image {image}"
+    highlighted = None
+    ways = {"image → captions": ("i2t", image)}
     if modality == "text":
-        title, highlighted = f"Caption {number} of image {image}", 0
+        title = f"Caption {number} of image {image}"
+        highlighted = 0
         numbers.sort(key=lambda caption: caption != number)
         ways = {"caption → images": ("t2i", number), **ways}
-    file, more = choice.ask(Run.image_names)[image], ""
+    file = choice.ask(Run.image_names)[image]
+    more = ""
     title += f" · {file}" if file != f"image {image}" else ""
     for label, (way, row) in ways.items():
         ranks = {name: int(of_run[way][row]) + 1 for name, of_run in choice.ask_each(Run.ranks).items()}

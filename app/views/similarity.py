@@ -25,7 +25,9 @@ MEASURES: dict[Literal["std", "entropy"], str] = {"std": "SD", "entropy": "Entro
 SOURCES: dict[similarity.Source, str] = {"seed": "Random", "hardest": "Hardest", "chosen": "Selection"}
 SOURCES |= {"split": "Whole split"}
 ORDERS: dict[similarity.Order, str] = {"diversity": "Diversity", "cluster": "Cluster", "drawn": "As drawn"}
-PAIRS, MOST_PAIRS, CHARACTERS = 64, 4096, 500
+PAIRS = 64
+MOST_PAIRS = 4096
+CHARACTERS = 500
 SHARES = (8, 3)  # of the width: the matrices, and the pair beside them
 AXES = {"i2t": ("images", "captions"), "t2i": ("captions", "images")}
 MATRICES = {"scaled": "Before and after", "change": "Difference", "share": "Negative probabilities"}
@@ -33,7 +35,8 @@ BETWEEN = {"between": "Between the runs"}
 Cell = tuple[int, int]
 Step = tuple[str, str, str]  # symbol, formula with numbers, value
 _TEXTS: dict[str, Any] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
-STEPS, KINDS = _TEXTS["steps"], _TEXTS["kinds"]
+STEPS = _TEXTS["steps"]
+KINDS = _TEXTS["kinds"]
 STEP_COLUMNS = {"symbol": Column("symbol"), "how": Column("formula")}
 STEP_COLUMNS |= {"value": Column("value", right=True)}
 
@@ -66,7 +69,8 @@ def show(choice: Choice) -> None:
         values = (choice.split, batch, settings.direction, settings.loss)
         scaled[run.name] = ask(similarity.scaled_matrix, run, *values, spread=spread)
     shown = Matrices(choice, settings, batch, scaled)
-    rows, columns = shown.last.row_step, shown.last.column_step
+    rows = shown.last.row_step
+    columns = shown.last.column_step
     block = f" Every cell is the mean of {rows:,} × {columns:,} pairs." if rows * columns > 1 else ""
     most = ", relative to the most diverse anchor shown; in training both come from batches of all pairs"
     over = f" Diversity is computed over the negatives shown{most if choice.slice else ''}."
@@ -103,7 +107,9 @@ def choose_settings(choice: Choice) -> MatrixSettings:
         rows = choose_one("Anchors", MODALITIES, "anchors", cards.tip("anchor"))
         source = choose_one("Samples", SOURCES, "batch-of", cards.tip("matrix batch"))
         order = choose_one("Order", ORDERS, "order", cards.tip("matrix order"))
-    size, seed, chosen = PAIRS, 0, ""
+    size = PAIRS
+    seed = 0
+    chosen = ""
     with row():
         if source != "split":
             size = whole_number("Pairs", 2, MOST_PAIRS, PAIRS, "pairs", 100)
@@ -118,13 +124,16 @@ def choose_settings(choice: Choice) -> MatrixSettings:
     names = [name for name, view in choice.ask_each(Run.concepts).items() if view is not None]
     instance = cards.HOW_TO_READ["instance branch"].format(names=" and ".join(names)) if names else ""
     cards.note(loss_values.in_words(choice, loss) + instance)
-    loss, samples = replace(loss, function=measure), (source, size, seed, chosen, order)
+    loss = replace(loss, function=measure)
+    samples = (source, size, seed, chosen, order)
     return MatrixSettings(choice.split, *samples, QUERIES[rows], loss, choice.captions)
 
 
 def choose_pair(shown: Matrices) -> Cell:
     """Let the user choose a pair; return its cell in the batch, or the hardest negative's for a pair outside it."""
-    choice, settings, batch = shown.choice, shown.settings, shown.batch
+    choice = shown.choice
+    settings = shown.settings
+    batch = shown.batch
     hardest = ask(questions.hardest_negative, choice.last, settings, batch, shown.last)
     images, captions = (choice.ask(Run.count, modality) for modality in BOTH)
     cards.heading("One pair")
@@ -144,7 +153,8 @@ def choose_pair(shown: Matrices) -> Cell:
 def draw_matrices(shown: Matrices, marked: Cell) -> list[str]:
     """Draw the matrices of the chosen kind of every run, on one colour scale; return the keys of the charts. `marked`
     is the open cell."""
-    scaled, settings = shown.scaled, shown.settings
+    scaled = shown.scaled
+    settings = shown.settings
     captions = shown.choice.ask(Run.captions)
     names = similarity.labels(next(iter(scaled.values())), shown.batch, settings.direction, captions)
     anchors, candidates = AXES[settings.direction]
@@ -160,7 +170,8 @@ def draw_matrices(shown: Matrices, marked: Cell) -> list[str]:
     part = choose_one("Matrices", MATRICES if alone else MATRICES | BETWEEN, "matrices")
     if part == "between":
         (first, before), (second, after) = scaled.items()
-        heading, difference = f"S of {second} minus S of {first}", after.similarity - before.similarity
+        heading = f"S of {second} minus S of {first}"
+        difference = after.similarity - before.similarity
         cards.heading(heading, "Vermilion pairs are closer in the second run.")
         draw(difference, charts.heat_scale([difference]), "ΔS", "matrix-between", heading)
         return keys
@@ -199,13 +210,16 @@ def steps(pair: similarity.Pair, function: str) -> list[Step]:
 
 
 def show_pair(shown: Matrices, cell: Cell, rows: Mapping[str, Sequence[Step]]) -> None:
-    choice, batch = shown.choice, shown.batch
+    choice = shown.choice
+    batch = shown.batch
     image, text = cell if shown.settings.direction == "i2t" else cell[::-1]
-    number, caption = int(batch.images[image]), int(batch.texts[text])
+    number = int(batch.images[image])
+    caption = int(batch.texts[text])
     owner = int(choice.ask(Run.image_of_text)[caption])
     relation = "its own" if owner == number else f"which belongs to image {owner}"
     title = f"Image {number} with caption {caption}, {relation}"
-    picture, words = choice.ask(Run.picture, number), choice.ask(Run.captions)[caption]
+    picture = choice.ask(Run.picture, number)
+    words = choice.ask(Run.captions)[caption]
     st.html(cards.sample_html(picture, [words], title))
     with reviewing.judge(choice, number, caption, "pair"):
         similar_button(choice, "text", caption, "pair")

@@ -35,7 +35,8 @@ def show(choice: Choice) -> None:
     kind = choose_one("Show", kinds, "kind")
     table = table if kind == "all" else table[table["kind"] == kind]
     worst = table[table["excess"] > 0]  # for one kind, the first are shown
-    pictured, label = (worst if kind == "all" and len(worst) else table).head(PICTURED), f"R@{at}, %"
+    pictured = (worst if kind == "all" and len(worst) else table).head(PICTURED)
+    label = f"R@{at}, %"
     names = [[f"{name}_{number}" for name in ("recall", "low", "high")] for number in range(len(runs))]
     recalls = {run.name: pictured[of_run].to_numpy() for run, of_run in zip(runs, names, strict=True)}
     figure = charts.slice_recalls(pictured["label"].tolist(), recalls, label, tone())
@@ -63,7 +64,8 @@ def _table(choice: Choice, table: pd.DataFrame, runs: list[RunSummary], at: int,
         columns[f"mrr_{number}"] = Column(f"MRR / nDCG@10 of {run.name}", "", "MRR")
     expressions = dict(table["expression"])
     current = next((number for number, text in expressions.items() if text == choice.slice), -1)
-    ids, rows = table.index.to_numpy(), (key, "slices")
+    ids = table.index.to_numpy()
+    rows = (key, "slices")
     rows_table(values, columns, ids, *rows, current, lambda row: put(SLICE, expressions[row]), height=560)
 
 

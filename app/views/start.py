@@ -19,7 +19,8 @@ from app.training import NOT_STARTED
 # Percent of the processor time: drawing, and the runs in the order in which they train, evaluations included
 COSTS = dict(zip((DRAWING, *DEMO_RUNS), (5, 25, 45, 25), strict=True))
 LEAST_WORK = 1.0  # percent done before the time left is estimated
-RUNNING, CHOOSE = "How far along is the demo?", "What would you like to see first?"
+RUNNING = "How far along is the demo?"
+CHOOSE = "What would you like to see first?"
 EMPTY = "Nothing is trained yet. Start with the demo?"
 FIRST = cards.HOW_TO_READ["first pages"]  # page → the question that it answers
 
@@ -32,7 +33,8 @@ def question(choice: Choice | None) -> str:
 
 
 def show(choice: Choice | None) -> None:
-    job, state = jobs.current(), question(choice)
+    job = jobs.current()
+    state = question(choice)
     if state == RUNNING:
         watch()
     elif state == CHOOSE:
@@ -68,7 +70,8 @@ def demo_progress(job: jobs.Job, runs: Mapping[str, RunSummary], now: float) -> 
 
     The pace is that of the drawing while it lasts, and then that of this job between its first and last recorded steps.
     """
-    work, points = 0.0, list[tuple[float, float]]()
+    work = 0.0
+    points = list[tuple[float, float]]()
     if runs or (job.progress is not None and job.progress.phase != DRAWING):
         work = before = COSTS[DRAWING]
     elif job.progress is not None:
@@ -76,7 +79,8 @@ def demo_progress(job: jobs.Job, runs: Mapping[str, RunSummary], now: float) -> 
         points = [(job.started, 0.0), (now, work)]
     for name in DEMO_RUNS if runs else ():
         if name in runs:
-            steps, total = curves_of(runs[name]).steps, runs[name].status.get("steps")
+            steps = curves_of(runs[name]).steps
+            total = runs[name].status.get("steps")
             if total and {"time", "step"} <= set(steps):
                 steps = steps[steps["time"] >= job.started]
                 shares = before + COSTS[name] * steps["step"] / total
@@ -85,7 +89,8 @@ def demo_progress(job: jobs.Job, runs: Mapping[str, RunSummary], now: float) -> 
         before += COSTS[name]
     if len(points) < 2 or points[-1][1] - points[0][1] < LEAST_WORK:
         return work, None
-    (first, start), (last, end) = points[0], points[-1]
+    (first, start) = points[0]
+    (last, end) = points[-1]
     return work, (last - first) / (end - start) * (100 - work)
 
 

@@ -98,7 +98,8 @@ def measures(run: RunSummary, split: str, captions: Rows) -> pd.DataFrame:
         pairs = {f"{NAMES[a]} and {NAMES[b]}": (a, b) for a, b in combinations(reversed(names), 2)}
         pair = pick("Figure of", pairs, "drawn", 300)
         a, b = pairs[pair]
-        x, y = inside[a].to_numpy(), inside[b].to_numpy()
+        x = inside[a].to_numpy()
+        y = inside[b].to_numpy()
         figure = charts.density(x, y, NAMES[a], NAMES[b], "pairs", tone())
         downloads.chart(figure, "measures-of-weights", pair)
     return table
@@ -112,7 +113,8 @@ def all_pairs(choice: Choice, table: pd.DataFrame) -> None:
     order = np.argsort(table[WEIGHT].to_numpy() * (-1 if by == "high" else 1), kind="stable")
     measured = {name: column for name, column in COLUMNS.items() if name in table}
     columns = {**measured, "rank": Column("rank", ",d", "rank")}
-    values, file = table.iloc[order].drop(columns=["text", "image"]), f"weights-{choice.split}"
+    values = table.iloc[order].drop(columns=["text", "image"])
+    file = f"weights-{choice.split}"
     order = sample_table(choice, "text", order, values, columns, words, TARGET, file)
     if not opened(TARGET, order):
         return

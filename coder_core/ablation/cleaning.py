@@ -45,7 +45,9 @@ from coder_core.runs.status import RunLock, read_status
 from coder_core.training.launch import check_new_run
 from coder_core.training.reviewed import FINGERPRINT, pair_weights, reviews_of_run
 
-HALVES, WARM_UP = {"half": False, "other-half": True}, "warm-up"  # suffixes of the judges' names
+# suffixes of the judges' names
+HALVES = {"half": False, "other-half": True}
+WARM_UP = "warm-up"
 TEMPERATURE = 0.07  # for judges trained with InfoNCE, the usual value
 WARM_UP_SHARE = 4  # small-loss judges train for a quarter of the epochs
 LEAST = 0.05  # least probability of being wrong for which --clean-weigh weighs a pair
@@ -83,7 +85,8 @@ def without_wrong_pairs(
     if shared and not any(base.parent.glob(f"{escape(base.name)}*")):
         raise InputError.at(f"--clean-judges {shared}", "does not exist", "a cleaned run", "check the path")
     (base.parent / LOGS).mkdir(parents=True, exist_ok=True)
-    file, how = Path(), "weighed" if config.cleaning.clean_weigh else "cleaned"
+    file = Path()
+    how = "weighed" if config.cleaning.clean_weigh else "cleaned"
     with RunLock(base, base.parent / LOGS / f"{base.name}-cleaned.lock", console if shared else None):
         for number in range(1, config.cleaning.clean_rounds + 1):
             ending = "" if number == 1 else f"-{number}"
@@ -109,12 +112,14 @@ def judge_runs(config: Config, base: Path, ending: str) -> list[PlannedRun]:
     """Plan the judges of a round, named after `base`: the run's model with the judges' loss, without parts that only the
     final model needs. Finished judges of another run are used as they are; that run's own configuration, if it exists,
     determines those to train. InputError: a judge was started with other values, reviews or data."""
-    asked, shared = config, bool(config.cleaning.clean_judges)
+    asked = config
+    shared = bool(config.cleaning.clean_judges)
     if shared and state_of(base) != "new":
         stop_on_errors(_trained_on_other_pairs([base], asked))
         of_round = {"reviews": asked.data.reviews, "clean_by": asked.cleaning.clean_by}
         config = replaced(read_config(base)[0], of_round)
-    loss, instance = config.cleaning.clean_loss, config.objective.weight_instance
+    loss = config.cleaning.clean_loss
+    instance = config.objective.weight_instance
     values: dict[str, Any] = {**_NO_PARTS, "loss": loss, "weight_instance": instance or 1.0}
     if loss != config.objective.loss:
         temperature = TEMPERATURE if loss == "infonce" else type(config.objective)().temperature
@@ -125,7 +130,8 @@ def judge_runs(config: Config, base: Path, ending: str) -> list[PlannedRun]:
     judges: dict[str, Any] = {name: {"train_part": 0.5, "other_part": rest} for name, rest in HALVES.items()}
     if config.cleaning.clean_by == "small-loss":
         judges = {WARM_UP: {"epochs": max(1, config.training.epochs // WARM_UP_SHARE)}}
-    runs, reviews = [], []
+    runs = []
+    reviews = []
     for name, of_judge in judges.items():
         folder = base.with_name(f"{base.name}-{name}{ending}")
         judge = replace(replaced(plain, of_judge), name=folder.name)
@@ -213,14 +219,16 @@ def write_reviews(file: Path, table: pd.DataFrame, config: Config, console: Cons
     captions), so the least suspicious copy decides."""
     estimated = table["probability"]
     table = table.assign(probability=table.groupby("pair")["probability"].transform("min"))
-    suspicious, weigh = table["probability"] >= config.cleaning.clean_above, config.cleaning.clean_weigh
+    suspicious = table["probability"] >= config.cleaning.clean_above
+    weigh = config.cleaning.clean_weigh
     if ambiguous := int(((estimated >= config.cleaning.clean_above) & ~suspicious).sum()):
         fact = f"{ambiguous:,} suspicious pairs stay: unnamed images share their captions, so no review can name one"
         fix = "name the images (docs/data.md)"
         print_faults(console, [Fault("--clean", fact, fix=fix, severity="warning")])
     wrong = table[table["probability"] >= LEAST] if weigh else table[suspicious]
     reviews = wrong.drop_duplicates("pair") if len(wrong) else table[:1]
-    columns, lines = (reviews["pair"], reviews["probability"], reviews["judge"]), []
+    columns = (reviews["pair"], reviews["probability"], reviews["judge"])
+    lines = []
     for (image, caption), probability, judge in zip(*columns, strict=True):
         note = f"{probability:.0%} probable, judged by {judge}"
         verdict: Verdict = "wrong-caption" if probability >= config.cleaning.clean_above else "none"
@@ -239,7 +247,8 @@ def _add_people(file: Path, config: Config) -> None:
     """Add people's reviews, named in the configuration, that the file lacks."""
     if not config.data.reviews:
         return
-    people, written = read_reviews(Path(config.data.reviews)), read_reviews(file)
+    people = read_reviews(Path(config.data.reviews))
+    written = read_reviews(file)
     lines = tuple(line for line in people.lines if line["reviewer"] != CLEANING)
     if {line["id"] for line in lines} - {line["id"] for line in written.lines}:
         replace_file(file, merge([replace(people, lines=lines), written]))
@@ -247,7 +256,8 @@ def _add_people(file: Path, config: Config) -> None:
 
 def _rule(config: Config) -> str:
     """Return the tag of the reviews: the rule that made them, and the data they are about."""
-    settings, data = config.cleaning, config.data
+    settings = config.cleaning
+    data = config.data
     given = [judge.name for judge in _given_judges(config)]
     by = given or [settings.clean_by, settings.clean_loss]
     pairs = config.training.seed, f"{data.wrong_captions:g}", Path(data.data).name
@@ -271,7 +281,8 @@ def read_cleaning(folder: Path) -> Cleaned | None:
     judges were removed; precision and recall also if no caption was exchanged or pairs were weighed, precision if none was
     left out."""
     config, about = read_config(folder)
-    settings, share = config.cleaning, config.data.wrong_captions
+    settings = config.cleaning
+    share = config.data.wrong_captions
     if not settings.clean:
         return None
     ends = ["", *(f"-{number}" for number in range(2, settings.clean_rounds + 1))]

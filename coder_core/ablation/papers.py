@@ -44,17 +44,20 @@ def _all_changes(entry: dict[str, Any], sets: Mapping[str, Any]) -> dict[str, Ch
 
 def _row(entry: dict[str, Any], sets: Mapping[str, Any]) -> Row:
     changes = _all_changes(entry, sets)
-    needs, reported = tuple(entry.pop("needs", ())), _recalls(entry.pop("reported", ()))
+    needs = tuple(entry.pop("needs", ()))
+    reported = _recalls(entry.pop("reported", ()))
     return Row(changes=changes, needs=needs, reported=reported, **entry)
 
 
 def _crossed(table: dict[str, Any], sets: Mapping[str, Any]) -> Iterator[Row]:
     """Yield the rows of a table with axes, dropping changes that refer to the row's own run."""
-    reference, skipped = table.pop("row_reference"), table.pop("skipped")
+    reference = table.pop("row_reference")
+    skipped = table.pop("skipped")
     axes = [[(_all_changes(entry, sets), entry) for entry in axis] for axis in table.pop("axes")]
     for parts in itertools.product(*axes):
         names, titles = ([entry[key] for _, entry in parts] for key in ("name", "title"))
-        name, changes = "-".join(names), dict[str, Change]()
+        name = "-".join(names)
+        changes = dict[str, Change]()
         for of_part, _ in parts:
             changes |= of_part
         for flag, value in list(changes.items()):

@@ -182,7 +182,8 @@ def check_same_values(folder: Path, config: Config, *, fitted: bool = False) -> 
     if state_of(folder) == "new":
         return
     stored, about = read_config(folder)
-    changes, size = differences(stored, config), config.training.batch_size
+    changes = differences(stored, config)
+    size = config.training.batch_size
     of_towers = {"model.dimension"} if config.towers.projection == "none" else set()  # set by the towers
     may_differ = MAY_CHANGE | of_towers | ({"training.warmup_steps"} if fitted else set())
     if fitted and size > about.get("train_captions", size):
@@ -211,7 +212,8 @@ def is_evaluated(folder: Path, split: str) -> bool:
 def commands(run: PlannedRun, split: str, *, threads: int = 0) -> list[tuple[str, ...]]:
     """Return the commands still to run, in order; none if the run is finished and evaluated. With `threads` 0 the
     configuration's number of threads is used."""
-    folder, state = run.folder, state_of(run.folder)
+    folder = run.folder
+    state = state_of(run.folder)
     left = []
     shared = [f"--threads={threads}"] if threads else []
     if state == "new":

@@ -135,7 +135,8 @@ def _rows(tables: Any, path: Path) -> list[Row]:
         raise InputError.at(f"{path} rows", "are not all tables with a name", '[[rows]] and name = "…"')
     rows = []
     for table in tables:
-        name, title = table.pop("name"), str(table.pop("about", ""))
+        name = table.pop("name")
+        title = str(table.pop("about", ""))
         _check_keys(table, f"{path} row {name}")
         rows.append(Row(name, title, table))
     return rows
@@ -160,7 +161,9 @@ def _check_keys(keys: Iterable[str], where: str) -> None:
         setting = find_setting(key)
         spellings.setdefault(setting.key if setting else key, []).append(key)
     repeated = [f"{where}, {' and '.join(names)}" for names in spellings.values() if len(names) > 1]
-    same, once, fix = "are the same setting", "every setting once", "remove all but one"
+    same = "are the same setting"
+    once = "every setting once"
+    fix = "remove all but one"
     faults = [Fault(names, same, once, fix) for names in repeated]
     if "seed" in spellings:
         fix = "remove it and give --seeds 0 1 2, which runs every row with each seed and reports the spread"

@@ -152,7 +152,8 @@ def _measure(
     seconds = sum(float(_status(run.folder).get("seconds", 0.0)) for run in progress.done)
     for run in (*active, *waiting):
         status = _status(run.planned.folder)
-        step, steps = int(status.get("step", 0)), int(status.get("steps", 0))
+        step = int(status.get("step", 0))
+        steps = int(status.get("steps", 0))
         shares.append(step / steps if steps else 0.0)
         seconds += float(status.get("seconds", 0.0))
         if run.process is not None:
@@ -205,7 +206,8 @@ def watching(console: Console, runs: int, of: str = "table") -> Iterator[Callabl
 
 def _printed_lines(console: Console) -> Callable[[TableProgress, str], None]:
     """Return a function that prints the start and failure of every run once, and a summary every minute."""
-    printed, printed_at = set[str](), 0.0
+    printed = set[str]()
+    printed_at = 0.0
 
     def tell(progress: TableProgress, facts: str) -> None:
         nonlocal printed_at

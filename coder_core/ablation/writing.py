@@ -25,11 +25,16 @@ LISTED = 12  # most unfinished rows to list
 WAY_HEADS = [(way, head) for way in ("image → text", "text → image") for head in OF_WAY]
 WAY_HEADS.append((" ", "R@sum"))
 SYMBOLS = dict(zip("μεγαΔ×→", ["mu", "varepsilon", "gamma", "alpha", "Delta", "times", "to"], strict=True))
-MEASURED, OTHER, PAPER, NOISE = "#0b6e8a", "#7a4f9a", "#b5651d", "#8a949b"
+MEASURED = "#0b6e8a"
+OTHER = "#7a4f9a"
+PAPER = "#b5651d"
+NOISE = "#8a949b"
 LINES = (MEASURED, OTHER, PAPER, "#4c7a34", "#a8325e", "#30475e", "#c08a00", "#5b6b00")
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 SEEDS = "rgba(11, 110, 138, 0.45)"
-ROW_HEIGHT, MARGINS, SMALLEST = 46, 190, 330
+ROW_HEIGHT = 46
+MARGINS = 190
+SMALLEST = 330
 
 
 def write_all(results: Results, folder: Path, command: str) -> list[Path]:
@@ -115,7 +120,9 @@ def legend(results: Results) -> list[str]:
 
 def latex(results: Results) -> str:
     """Return a LaTeX `tabular` with booktabs rules."""
-    row_head, delta, paper = ("  ", "row"), ("   ", f"Δ {results.reference}"), ("paper", "R@sum")
+    row_head = ("  ", "row")
+    delta = ("   ", f"Δ {results.reference}")
+    paper = ("paper", "R@sum")
     columns = pd.MultiIndex.from_tuples([row_head, *WAY_HEADS, delta, paper])
     cells = [
         [
@@ -141,7 +148,8 @@ def comma_separated(results: Results) -> str:
 
 
 def _numbers(results: Results, row: ResultRow) -> dict[str, Any]:
-    against, reported = row.against, row.row.reported or (None,) * len(RECALLS)
+    against = row.against
+    reported = row.row.reported or (None,) * len(RECALLS)
     measured = {name: row.metrics.get(name) for name in METRICS}
     measured |= dict(zip((CHOSEN_HALF, OTHER_HALF), row.halves or (), strict=False))
     measured |= dict(zip(("precision", "recall"), row.cleaning or (), strict=False))
@@ -219,7 +227,8 @@ def write_figure(results: Results, folder: Path) -> Path:
 def figure(results: Results) -> go.Figure:
     """Draw R@sum on the left: mean, spread and one dot per seed, or curves if the rows have an x. Draw R@sum minus the
     reference's on the right, with its 95% interval and the paper's difference."""
-    rows, table = results.rows, results.table
+    rows = results.rows
+    table = results.table
     curve = bool(table.x_name) and all(row.row.x is not None for row in rows)
     gains = curve and bool(table.compared_with)
     titles = f"R@sum on {results.split}", f"R@sum − {html.escape(results.reference)}"
@@ -252,7 +261,8 @@ def _labels(rows: Sequence[ResultRow]) -> list[str]:
 
 def _spread(row: ResultRow) -> Interval:
     """Return R@sum plus and minus one standard deviation."""
-    mean, spread = row.metrics[SUM].mean, row.metrics[SUM].spread or 0.0
+    mean = row.metrics[SUM].mean
+    spread = row.metrics[SUM].spread or 0.0
     return Interval(mean, mean - spread, mean + spread)
 
 
@@ -309,7 +319,8 @@ def _add_seeds(picture: go.Figure, rows: Sequence[ResultRow]) -> None:
     y, seeds, x = zip(*values, strict=True)
     hover = {"customdata": seeds, "hovertemplate": "seed %{customdata}: %{x:.1f}<extra></extra>"}
     _dots(picture, 1, x, y, SEEDS, name="one seed", marker={"size": 8}, **hover)
-    means, hover = [_spread(row) for row in rows], {"hovertext": list(map(_hover, rows)), "hoverinfo": "text"}
+    means = [_spread(row) for row in rows]
+    hover = {"hovertext": list(map(_hover, rows)), "hoverinfo": "text"}
     mean = [value.mean for value in means]
     _dots(picture, 1, mean, labels, MEASURED, name="mean ± spread", error_x=_bars(means), **hover)
 

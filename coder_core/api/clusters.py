@@ -63,10 +63,12 @@ def offline_clusters(run: Run, split: str, settings: ClusterSettings) -> StoredR
         if stored is None:
             return None
         captions = np.arange(run.count(split, "text"))
-        labels, cosines = np.empty(len(captions), np.int32), np.empty(len(captions), np.float32)
+        labels = np.empty(len(captions), np.int32)
+        cosines = np.empty(len(captions), np.float32)
         for part in slices(len(captions), TILE_ELEMENTS // max(stored.centroids.shape)):
             scores = pair_rows(run, split, captions[part]) @ stored.centroids.T
-            labels[part], cosines[part] = scores.argmax(1), scores.max(1)
+            labels[part] = scores.argmax(1)
+            cosines[part] = scores.max(1)
         return Clusters("offline", stored.centroids, labels, cosines, stored.image_labels, stored.text_labels)
 
     return read_stored(folder.name, read)
@@ -163,7 +165,8 @@ def between(
 def matched(labels: Array, others: Array, most: int = MOST_MATCHED) -> Array:
     """Rename `others` (N,) to the labels (N,) they share most samples with, each name once (Hungarian method). Groups
     without a partner get numbers above all of `labels`; with more than `most` clusters nothing is renamed."""
-    count, other_count = int(labels.max(initial=0)) + 1, int(others.max(initial=0)) + 1
+    count = int(labels.max(initial=0)) + 1
+    other_count = int(others.max(initial=0)) + 1
     if max(count, other_count) > most:
         return others
     from scipy.optimize import linear_sum_assignment
@@ -192,7 +195,8 @@ def marking_concepts(run: Run, split: str, clusters: Clusters, cluster: int) -> 
         return pd.DataFrame(columns=["word", "kind", "image", "text", "elsewhere", "gain"])
     captions = np.flatnonzero(clusters.pairs == cluster)
     images = np.unique(run.image_of_text(split)[captions])
-    image, text = tables.attention("image", images).mean(0), tables.attention("text", captions).mean(0)
+    image = tables.attention("image", images).mean(0)
+    text = tables.attention("text", captions).mean(0)
     means = []
     for modality in BOTH:
         rows = run.count(split, modality)
@@ -236,7 +240,8 @@ def marking_words(captions: Sequence[str], groups: Array, count: int) -> Marking
     δ = log((y_wi + α_w) / (n_i + α_0 − y_wi − α_w)) − the same for j; z = δ / √(1 / (y_wi + α_w) + 1 / (y_wj + α_w)).
     """
     numbers: dict[str, int] = {}
-    rows, columns = [], []
+    rows = []
+    columns = []
     for group, caption in zip(np.asarray(groups).tolist(), captions, strict=True):
         for word in tokenise(caption):
             if word not in STOP_WORDS:

@@ -53,7 +53,8 @@ def disagreements(run: Run, split: str) -> pd.DataFrame:
 def pair_concepts(run: Run, split: str, text: int, top: int) -> tuple[pd.DataFrame, float, dict[str, float]]:
     """Compare a caption with its image. Return the `top` concepts of either (word, kind, image, text), the share (%) of
     attention they have in common, and the effective number of concepts that each attends to."""
-    view, samples = view_of(run, split), zip(BOTH, (run.image_of_text(split)[text], text), strict=True)
+    view = view_of(run, split)
+    samples = zip(BOTH, (run.image_of_text(split)[text], text), strict=True)
     read = {side: concepts.summarise_attention(view, side, np.array([sample])) for side, sample in samples}
     table = pd.DataFrame({"concept": np.arange(len(view.words)), "word": view.names, "kind": view.kinds})
     table = table.assign(**{side: summary.mean for side, summary in read.items()})

@@ -16,7 +16,9 @@ PIECE = 8_192  # rows of attention in memory at once
 
 Strength = Literal["captions", "edges", "read"]
 ROW = 10  # concepts without an edge per row below the others
-LOW, STEP = 0.02, 0.115  # y of the lowest of these rows, and the distance between rows
+# y of the lowest of these rows, and the distance between rows
+LOW = 0.02
+STEP = 0.115
 APART = 3.0  # largest distance in steps between unconnected parts of the graph
 ROOM = (0.085, 0.105)  # width and height of a mark with its name
 STEPS = 150
@@ -29,7 +31,9 @@ class ConceptView:
 
     def __init__(self, tables: ConceptTables) -> None:
         self._tables = tables
-        self.beta, self.words, self.kinds = tables.beta, tables.words, tables.kinds
+        self.beta = tables.beta
+        self.words = tables.words
+        self.kinds = tables.kinds
 
     @property
     def names(self) -> list[str]:
@@ -39,7 +43,8 @@ class ConceptView:
 
     def count(self, modality: Modality) -> int:
         """Return the number of images or captions."""
-        images, texts = self._tables.image_embeddings, self._tables.text_embeddings
+        images = self._tables.image_embeddings
+        texts = self._tables.text_embeddings
         return len(images if modality == "image" else texts)
 
     @property
@@ -132,7 +137,9 @@ def summarise_attention(
     """Summarise the attention of some samples (None: all), piece by piece. Rows are divided by their sums, because they
     were rounded to half precision and may hold only the strongest concepts."""
     numbers = np.arange(view.count(modality)) if samples is None else np.asarray(samples)
-    perplexity, first, share = np.ones(len(numbers)), np.zeros(len(numbers), np.int64), np.zeros(len(numbers))
+    perplexity = np.ones(len(numbers))
+    first = np.zeros(len(numbers), np.int64)
+    share = np.zeros(len(numbers))
     total = np.zeros(len(view.words))
     for piece in slices(len(numbers), PIECE):
         rows = _shares(view.rows(modality, numbers[piece]))
@@ -150,7 +157,8 @@ def shared_attention(view: ConceptView, image_of_text: Array, texts: Array | Non
     images = view.count("image")
     away = np.random.default_rng(0).integers(1, max(images, 2), len(numbers))
     strangers = (owner[numbers] + away) % images
-    own, other = np.zeros(len(numbers)), np.zeros(len(numbers))
+    own = np.zeros(len(numbers))
+    other = np.zeros(len(numbers))
     for piece in slices(len(numbers), PIECE):
         words = _shares(view.rows("text", numbers[piece]))
         own[piece] = np.minimum(words, _shares(view.rows("image", owner[numbers[piece]]))).sum(1)
@@ -194,7 +202,8 @@ def neighbourhood(edges: pd.DataFrame, concept: int, count: int) -> Array:
 def graph_of(view: ConceptView, concepts: Array) -> ConceptGraph:
     """Return these concepts with the edges among them and their positions in a drawing, which are deterministic.
     Concepts without an edge here are placed in rows at the bottom."""
-    table, edges = view.table(), view.edges()
+    table = view.table()
+    edges = view.edges()
     among = edges[edges["concept"].isin(concepts) & edges["neighbour"].isin(concepts)].reset_index(drop=True)
     nodes = table.iloc[np.asarray(concepts, dtype=int)].reset_index(drop=True)
     joined = nodes["concept"].isin({*among["concept"], *among["neighbour"]}).to_numpy()
@@ -213,7 +222,8 @@ def _springs(ids: list[int], edges: pd.DataFrame, floor: float) -> Array:
     """Return (k, 2) positions in [0, 1] × [floor, 1]: distances follow the path lengths, then names are moved apart."""
     reach = np.array([1.0, 1.0 - floor])
     spots = _by_distance(_steps(ids, edges))
-    low, extent = spots.min(0), np.ptp(spots, axis=0)
+    low = spots.min(0)
+    extent = np.ptp(spots, axis=0)
     spots = np.where(extent > 0, (spots - low) / np.maximum(extent, _TINY), 0.5) * reach
     return _apart(spots, reach) + np.array([0.0, floor])
 

@@ -46,7 +46,8 @@ from coder_core.geometry.captions import caption_vectors
 KEY_SHOWN = 24
 FIRST = {"train": 0, "dev": 1, "val": 1}
 NEIGHBOURS = 10
-LIKE_RANDOM, DOUBTFUL = 50.0, 10.0
+LIKE_RANDOM = 50.0
+DOUBTFUL = 10.0
 """A pair counts as like a random one, or as doubtful, if at least this percentage of random pairs look better. With a
 tenth of Flickr8k's dev captions exchanged, all of the first group and 84% of the second were exchanged ones."""
 CLEAN_ABOVE = CleaningConfig().clean_above  # least probability of being wrong to be left out
@@ -54,7 +55,9 @@ RARE = 2e-4  # share of right pairs that look like random ones; 4 of Flickr8k's 
 VERDICTS = ("like a random pair", "doubtful", "plausible")
 STEPS = 50  # bins of the percentage of random pairs that look better, for estimating a probability
 LEAST_WEIGHT = 0.01  # weight of a certainly wrong caption when captions of an image are compared
-PAIRS, SHARPNESS = 128, 0.07  # batch and temperature of the losses that `small_losses` compares
+# batch and temperature of the losses that `small_losses` compares
+PAIRS = 128
+SHARPNESS = 0.07
 TRAIN = "train"
 Splits = Sequence[CaptionedSplit]
 HALVES = "train one with --train-part 0.5, one with --train-part 0.5 --other-part, all else equal"
@@ -64,7 +67,8 @@ def mismatches(run: Run, split: str, *, sample: Sample | None = None) -> pd.Data
     """Score every caption with its image, or, of a large split, the pairs of a sample; the most suspicious pair first.
     Return caption, image (rows of the split), score (higher is worse), random (% of pairs of a caption and a random
     other image that look better; 50 is a typical random pair), verdict (one of `VERDICTS`)."""
-    part, captions = run.compared(split).of_sample(sample), run.captions(split)
+    part = run.compared(split).of_sample(sample)
+    captions = run.captions(split)
     vectors = caption_vectors([captions[row] for row in part.text_rows.tolist()])
     spaces = [part.texts] if part.scores is None else []
     score, random = suspicion(part, spaces if vectors is None else [*spaces, vectors])
@@ -160,7 +164,8 @@ def small_losses(run: Run) -> pd.DataFrame:
     from sklearn.mixture import GaussianMixture
 
     part = run.compared(TRAIN)
-    owner, loss = part.owner, np.zeros(len(part.owner))
+    owner = part.owner
+    loss = np.zeros(len(part.owner))
     order = np.random.default_rng(0).permutation(len(owner))
     last = max(len(order) - PAIRS, 0)  # the last batch is full too
     for start in [*range(0, last, PAIRS), last]:
@@ -185,7 +190,8 @@ def suspicion(part: SplitPart, spaces: list[Array]) -> tuple[Array, Array]:
     the image's other captions in the spaces; the evidence is added. The other captions are weighted by the probability
     that they are right, estimated from their similarity alone, so that wrong ones do not count against a right one.
     `part`: n images and m captions. `spaces`: (m, ·) rows of the captions; the inner product of two is their likeness."""
-    n, owner = len(part.image_rows), part.owner
+    n = len(part.image_rows)
+    owner = part.owner
     pairs = [owner]
     if n > 1:
         pairs.append((owner + np.random.default_rng(0).integers(1, n, len(owner))) % n)
@@ -239,7 +245,8 @@ def _unlike_the_others(space: Array, weights: Array, owner: Array, images: Array
     """Return (m,) minus the weighted mean likeness of each caption to an image's other captions; NaN without any."""
     order = np.argsort(owner, kind="stable")
     captioned, starts = np.unique(owner[order], return_index=True)
-    total, count = np.zeros((n, space.shape[1]), np.float32), np.zeros(n)
+    total = np.zeros((n, space.shape[1]), np.float32)
+    count = np.zeros(n)
     weighed = (weights[:, None] * space).astype(np.float32)
     total[captioned] = np.add.reduceat(weighed[order], starts, axis=0)
     count[captioned] = np.add.reduceat(weights[order], starts)
@@ -272,9 +279,12 @@ def splits_of_run(run: Run) -> list[CaptionedSplit]:
 
 def split_of_run(run: Run, name: str) -> CaptionedSplit:
     """Return a split that a run was evaluated on, with its pictures."""
-    analysis, names, captions = run.analysis(name), list(run.image_names(name)), list(run.captions(name))
+    analysis = run.analysis(name)
+    names = list(run.image_names(name))
+    captions = list(run.captions(name))
     folder = Path(analysis.picture_folder) if analysis.picture_folder else None
-    files, rows = analysis.packed_pictures or GuardedFiles(folder, names), np.arange(len(names))
+    files = analysis.packed_pictures or GuardedFiles(folder, names)
+    rows = np.arange(len(names))
     return CaptionedSplit(name, names, captions, run.image_of_text(name), files, rows)
 
 
@@ -285,7 +295,8 @@ def splits_of_data(splits: Sequence[Split | CaptionedSplit]) -> list[CaptionedSp
 
 def _with_files(split: Split) -> CaptionedSplit:
     names = split.image_names or [f"image {i}" for i in range(split.n_images)]
-    files, rows = GuardedFiles(split.picture_folder, names), np.arange(len(names))
+    files = GuardedFiles(split.picture_folder, names)
+    rows = np.arange(len(names))
     return CaptionedSplit(split.name, names, split.captions, split.image_of_text, files, rows)
 
 
@@ -306,7 +317,8 @@ def data_splits(data: str, pictures: str | None = None) -> list[CaptionedSplit]:
             return []
         if holds_pictures_only(path, None):
             return [_guarded(split, path) for split in read_captioned(path, pictures=pictures).splits]
-        names, read = available_splits(path), partial(read_split, path, pictures=pictures, check_values=False)
+        names = available_splits(path)
+        read = partial(read_split, path, pictures=pictures, check_values=False)
         return splits_of_data([read(name) for name in names])
     except (InputError, OSError):
         return []
@@ -336,7 +348,8 @@ def finding_table(findings: Sequence[Finding], splits: Splits, *, captions: bool
     for finding in findings:
         name, row = finding.samples[0]
         first = by_name[name].captions[row] if captions else by_name[name].image_names[row]
-        names, likeness = ", ".join(finding.splits), 100 * finding.likeness
+        names = ", ".join(finding.splits)
+        likeness = 100 * finding.likeness
         rows.append((first, finding.what, len(finding.samples), names, likeness))
     return pd.DataFrame(rows, columns=["first", "what", "samples", "splits", "likeness"])
 

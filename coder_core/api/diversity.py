@@ -169,7 +169,8 @@ def draw_batches(part: SplitPart, settings: DiversitySettings) -> Draw | None:
         pair_text[owner] = shuffled[first]
         pair_image = np.arange(len(part.images))
     else:
-        pair_image, pair_text = np.asarray(part.owner, dtype=np.int64), np.arange(len(part.owner))
+        pair_image = np.asarray(part.owner, dtype=np.int64)
+        pair_text = np.arange(len(part.owner))
     count = len(pair_image)
     size = min(settings.batch_size, count)
     order = rng.permutation(count)
@@ -185,7 +186,8 @@ def draw_bank(part: SplitPart, settings: DiversitySettings) -> Array:
     image is in the bank once for each of its pairs, as in the coupled queues. ValueError: bank_size is below 1."""
     if settings.bank_size < 1:
         raise ValueError(f"bank_size must be at least 1, got {settings.bank_size}")
-    count, rng = len(part.owner), np.random.default_rng(settings.seed)
+    count = len(part.owner)
+    rng = np.random.default_rng(settings.seed)
     pairs = np.sort(rng.choice(count, min(settings.bank_size, count), replace=False))
     return pairs if settings.modality == "image" else part.owner[pairs]
 
@@ -202,7 +204,8 @@ def spread(part: SplitPart, settings: DiversitySettings) -> Array:
         return entropy_over_split(sides, settings.temperature)
     spread = np.zeros(len(draw.pair_image))
     for number, batch in enumerate(draw.batches):
-        images, texts = draw.pair_image[batch], draw.pair_text[batch]
+        images = draw.pair_image[batch]
+        texts = draw.pair_text[batch]
         scores = part.similarities(images, texts).astype(np.float64)
         scores = scores if settings.modality == "image" else scores.T
         negatives = images[:, None] != part.owner[texts]

@@ -29,7 +29,8 @@ WHOLE_CAPTION = "every word"  # the one row of a tower's own attention, which do
 NO_GRID = "These towers do not record which part of the picture each of their features describes."
 PARTS_ONLY = "The run's data was moved or deleted, so it is unknown where the regions are in the picture."
 NO_FILE = "There is no boxes file next to these features, so it is unknown where the regions are."
-IMS, BOXES = "_ims.npy", "_boxes.npy"
+IMS = "_ims.npy"
+BOXES = "_boxes.npy"
 
 
 @dataclass(frozen=True)

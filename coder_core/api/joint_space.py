@@ -78,7 +78,9 @@ def samples(run: Run, split: str, *, sample: Sample | None = None) -> pd.DataFra
         (with the run's ε) if the split, or the sample, is small enough to compute whole.
     """
     part = run.part(split, sample)
-    n, m, owner = len(part.images), len(part.texts), part.owner
+    n = len(part.images)
+    m = len(part.texts)
+    owner = part.owner
     split_captions = run.captions(split)
     captions = [split_captions[j] for j in part.text_rows.tolist()]
     similarity = pairs_apart.own_similarity([EmbeddingPair(part.images, part.texts)], owner)

@@ -157,7 +157,8 @@ def _damage(folder: Path) -> str:
 
 def _samples(manifest: Mapping[str, Any]) -> SplitSamples:
     """Derive the samples from shapes and checksums in an analysis's manifest."""
-    arrays, files = manifest.get("arrays", {}), manifest["files"]
+    arrays = manifest.get("arrays", {})
+    files = manifest["files"]
     shapes = (arrays.get(name, {}).get("shape") or [0] for name in ("image_ranks", "image_of_text"))
     images, captions = (shape[0] for shape in shapes)
     digests = (files.get(name, {}).get("sha256", "") for name in ("captions.json", "image_of_text.npy"))
@@ -188,7 +189,8 @@ def read_config(path: Path) -> dict[str, Any]:
     """Return the tables of a run's config.toml, verified against the run's manifest. InputError: the file is missing,
     damaged or not TOML, or a value does not fit its setting."""
     check_run(path)
-    document, file = read_toml(path, "config.toml"), str(path / "config.toml")
+    document = read_toml(path, "config.toml")
+    file = str(path / "config.toml")
     check_values(document, {"about": dict}, file)
     from_document({name: table for name, table in document.items() if name != "about"}, file)
     return document
@@ -223,12 +225,17 @@ def numbers_from(run: RunSummary) -> str:
 def facts(run: RunSummary) -> dict[str, Any]:
     """Return the columns of the run table besides the metrics: from (`numbers_from`), loss, data, seed, epochs, bank,
     dimension, created, step, steps."""
-    config, origin = run.config, run.origin
-    source, noted = str(config.get("data", {}).get("data", "")), config.get("about", {})
-    loss, dimension = config.get("objective", {}).get("loss", ""), config.get("model", {}).get("dimension")
+    config = run.config
+    origin = run.origin
+    source = str(config.get("data", {}).get("data", ""))
+    noted = config.get("about", {})
+    loss = config.get("objective", {}).get("loss", "")
+    dimension = config.get("model", {}).get("dimension")
     if run.imported:
-        source, noted = str(origin.get("files", {}).get("captions", "")), origin
-        loss, dimension = IMPORTED, origin.get("dimension")
+        source = str(origin.get("files", {}).get("captions", ""))
+        noted = origin
+        loss = IMPORTED
+        dimension = origin.get("dimension")
     return {
         "from": numbers_from(run),
         "loss": loss,

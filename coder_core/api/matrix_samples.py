@@ -101,9 +101,11 @@ def _chosen(
     captions: Sequence[str], chosen: str, by_number: bool, size: int, within: Array | None
 ) -> tuple[Array, str]:
     if by_number:
-        matches, reason = _numbers(chosen, len(captions)), "chosen by number"
+        matches = _numbers(chosen, len(captions))
+        reason = "chosen by number"
     else:
-        words, pairs = chosen.lower().split(), range(len(captions)) if within is None else within.tolist()
+        words = chosen.lower().split()
+        pairs = range(len(captions)) if within is None else within.tolist()
         matches = [k for k in pairs if words and all(word in captions[k].lower() for word in words)]
         reason = "that contain the words" if within is None else "of the slice that contain the words"
     if len(matches) < 2:
@@ -134,7 +136,8 @@ def _numbers(chosen: str, count: int) -> list[int]:
 def _hardest(run: Run, split: str, pairs: Array, size: int) -> Array:
     """Choose the captions among `pairs` that rank furthest behind another image, each followed by the first of them
     that belongs to that image."""
-    s, best = run.sides(split, "text"), run.best(split, "t2i")
+    s = run.sides(split, "text")
+    best = run.best(split, "t2i")
     if best.shape[1] < 2:
         return pairs[:size]
     image = run.image_of_text(split)[pairs]

@@ -50,7 +50,8 @@ class ReviewedSplit:
     @classmethod
     def of(cls, run: Run, split: str) -> ReviewedSplit:
         """Name the samples of a run's split."""
-        captions, owner = run.captions(split), run.image_of_text(split)
+        captions = run.captions(split)
+        owner = run.image_of_text(split)
         names = list(run.image_names(split))
         return cls(image_keys(names, captions, owner, len(names)), captions, owner)
 
@@ -80,14 +81,16 @@ class ReviewedSplit:
 
     def judged(self, reviews: Reviews) -> JudgedSplit:
         """Convert the verdicts to rows of this split."""
-        names, verdicts = list(self.keys), reviews.verdicts
+        names = list(self.keys)
+        verdicts = reviews.verdicts
         return judge_split(verdicts, names, self.captions, self.image_of_text, len(names))
 
     def rows(self, pairs: Iterable[Pair]) -> list[tuple[int, int] | None]:
         """Return (image, caption) of each pair: the first of equal captions, −1 for none; None for a pair elsewhere."""
         positions: list[tuple[int, int] | None] = []
         for key, caption in pairs:
-            image, rows = self._images.get(key), self._texts.get(caption, [])
+            image = self._images.get(key)
+            rows = self._texts.get(caption, [])
             of_image = [row for row in rows if row >= 0 and self.image_of_text[row] == image]
             positions.append((image, (of_image or rows)[0]) if image is not None and rows else None)
         return positions
@@ -95,7 +98,8 @@ class ReviewedSplit:
 
 def verdicts_on(split: CaptionedSplit, reviews: Reviews) -> int:
     """Count the verdicts on pairs of the split."""
-    names, captions = split.image_names, split.captions
+    names = split.image_names
+    captions = split.captions
     judged = judge_split(reviews.verdicts, names, captions, split.image_of_text, len(names))
     return len(reviews.verdicts) - judged.elsewhere
 
@@ -111,7 +115,9 @@ def reviewed_recall(
     ("i2t", "t2i") and group: direction, queries (the group), count, and in percent labels_1, labels_5, labels_10,
     labels_mrr, labels_ndcg10, the same with reviewed_, and the ends of the 95% intervals of the recalls' differences,
     low_1, high_1, … A query whose labels are all wrong is not counted."""
-    judged, owner, n = reviewed.judged(reviews), reviewed.image_of_text, len(reviewed.keys)
+    judged = reviewed.judged(reviews)
+    owner = reviewed.image_of_text
+    n = len(reviewed.keys)
     captions = np.arange(len(owner)) if within is None else within
     counted = {"i2t": np.arange(n) if within is None else owner[captions], "t2i": captions}
     answers = [_reviewed_answers(run, split, way, judged, owner, counted[way]) for way in DIRECTIONS]
@@ -146,12 +152,17 @@ def _reviewed_answers(
 ) -> tuple[Array, dict[str, Array]]:
     """Return (Q, 10) from 0 to 1: `MEASURES` by the labels, then by the reviews; and (Q,) bool, the queries of "all"
     and of "changed" among those `counted`."""
-    ranks, best = run.ranks(split)[direction], run.best(split, direction).astype(np.int64)
-    labels, pairs = np.stack([np.arange(len(owner)), owner], 1), reviewed_positives(judged, owner)
+    ranks = run.ranks(split)[direction]
+    best = run.best(split, direction).astype(np.int64)
+    labels = np.stack([np.arange(len(owner)), owner], 1)
+    pairs = reviewed_positives(judged, owner)
     affected = np.concatenate([labels[judged.labels == "wrong-caption"], judged.matches])
     if direction == "i2t":
-        labels, pairs, affected = labels[:, ::-1], pairs[:, ::-1], affected[:, ::-1]
-    query, width = np.arange(len(ranks)), max(len(owner), run.count(split, "image"))
+        labels = labels[:, ::-1]
+        pairs = pairs[:, ::-1]
+        affected = affected[:, ::-1]
+    query = np.arange(len(ranks))
+    width = max(len(owner), run.count(split, "image"))
     values: list[Array] = []
     for positives in (labels, pairs):
         keys = np.unique(positives @ (width, 1))
@@ -184,7 +195,8 @@ def likely_pairs(
     """Queue, as (image, caption), results that are probably unlabelled matches, likeliest first. `likely` is of
     captions as queries, `best` (m, K) are their best images; chosen from the captions `within` (None: all)."""
     likeness = np.where(likely.likely(), likely.likeness, -1)
-    column, largest = likeness.argmax(1), likeness.max(1)
+    column = likeness.argmax(1)
+    largest = likeness.max(1)
     order = np.argsort(-largest, kind="stable")
     order = order if within is None else order[np.isin(order, within)]
     order = order[largest[order] > 0]

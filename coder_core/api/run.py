@@ -48,7 +48,8 @@ class Run(StoredRun):
         elif isinstance(query, int | np.integer):
             s = self.sides(split, modality)
             check_number(int(query), len(s.anchors), modality)
-            scores, match = s.row(int(query)), s.candidate_images == s.anchor_images[query]
+            scores = s.row(int(query))
+            match = s.candidate_images == s.anchor_images[query]
         else:
             v, w = self.scoring(split)
             scores = (v if modality == "text" else w) @ query
@@ -65,7 +66,8 @@ class Run(StoredRun):
             embedding = np.asarray(self.analysis(split).array(tables.QUERIES)[saved.index(text)])
             return np.asarray(self.scoring(split)[0] @ embedding)
         if len(text) > LONGEST_QUERY:
-            fact, expected = f"has {len(text):,} characters", f"at most {LONGEST_QUERY}"
+            fact = f"has {len(text):,} characters"
+            expected = f"at most {LONGEST_QUERY}"
             raise InputError.at("the text query", fact, expected, "enter a shorter sentence")
         if self.scores(split) is not None:
             parts, lengths = self.image_parts(split)

@@ -67,7 +67,8 @@ class SplitPart:
         """Return the rows of a sample, copied out of the memory map; the part itself for None."""
         if sample is None:
             return self
-        rows, columns = sample.images, sample.texts
+        rows = sample.images
+        columns = sample.texts
         scores = None if self.scores is None else self.scores[np.ix_(rows, columns)]
         owner = np.searchsorted(rows, self.owner[columns])
         return SplitPart(self.images[rows], self.texts[columns], rows, columns, owner, scores)
@@ -89,7 +90,8 @@ def draw_sample(
     """Draw random images with their captions; None for a split small enough to compute whole. `scores`: the most
     similarities to compute; None for SCORES_AT_MOST. `points`, `texts`: approximate number of images and captions, or
     of captions; None for as many as `scores` allows."""
-    most, captions = SCORES_AT_MOST if scores is None else scores, len(image_of_text)
+    most = SCORES_AT_MOST if scores is None else scores
+    captions = len(image_of_text)
     if images * captions <= most:
         return None
     # k images have about k·m/n captions, and k·k·m/n = scores

@@ -12,7 +12,9 @@ from coder_core.files.atomic import replace_file
 
 FILE = ".views.json"
 _LOCK = ".views.lock"
-MOST_VIEWS, LONGEST_NAME, LONGEST_ADDRESS = 200, 80, 4_000
+MOST_VIEWS = 200
+LONGEST_NAME = 80
+LONGEST_ADDRESS = 4_000
 _ADDRESS = re.compile(r"[a-z]*\?[A-Za-z0-9%&=_.~+*-]*")  # a page and its query, as urlencode writes it
 
 
@@ -21,7 +23,8 @@ def saved_views(root: Path) -> dict[str, str]:
     file = root / FILE
     if not file.exists():
         return {}
-    expected, fix = "names and addresses", "restore or remove it; it contains only saved views"
+    expected = "names and addresses"
+    fix = "restore or remove it; it contains only saved views"
     try:
         views = json.loads(read_plain(file, most=DOCUMENT))
     except (ValueError, RecursionError):

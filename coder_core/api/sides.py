@@ -54,7 +54,8 @@ class Sides:
             return np.asarray(self.scores[anchors, candidates], dtype=np.float32)
         similarities = np.empty(len(anchors), dtype=np.float32)
         for part in slices(len(anchors), TILE_ELEMENTS // max(1, self.anchors.shape[1])):
-            rows, columns = self.anchors[anchors[part]], self.candidates[candidates[part]]
+            rows = self.anchors[anchors[part]]
+            columns = self.candidates[candidates[part]]
             similarities[part] = np.einsum("pd,pd->p", rows, columns)
         return similarities
 

@@ -74,10 +74,14 @@ def anchor_diversity(s: Sides, loss: Loss, spread: Array | None = None) -> Ancho
 def scale(s: Sides, spread: AnchorDiversity, loss: Loss, *, cells: int = CELLS) -> Scaled:
     """Compute the four matrices, at most `cells` per side, with only one tile of S in memory at a time. ValueError: μ
     is not positive. `s`: unit rows, in the order shown. `spread`: of the same anchors. `loss`: μ and γ."""
-    plain, scaled = sharpness(1.0, loss.temperature), sharpness(spread.diversity, loss.temperature)
-    total, width = len(s.anchors), len(s.candidates)
-    row_step, column_step = max(1, -(-total // cells)), max(1, -(-width // cells))
-    tops, starts = np.arange(0, total, row_step), np.arange(0, width, column_step)
+    plain = sharpness(1.0, loss.temperature)
+    scaled = sharpness(spread.diversity, loss.temperature)
+    total = len(s.anchors)
+    width = len(s.candidates)
+    row_step = max(1, -(-total // cells))
+    column_step = max(1, -(-width // cells))
+    tops = np.arange(0, total, row_step)
+    starts = np.arange(0, width, column_step)
     sizes = np.outer(np.diff(np.append(tops, total)), np.diff(np.append(starts, width)))
     counts = sizes.copy()  # negatives of a block
     _, own_rows, own_columns = s.own_pairs()
@@ -139,7 +143,8 @@ def open_pair(
     the partner of anchor k. IndexError: there is no such cell."""
     if not (0 <= anchor < len(s.anchors) and 0 <= candidate < len(s.candidates)):
         raise IndexError(f"no cell ({anchor}, {candidate}) in {len(s.anchors)} × {len(s.candidates)}")
-    mu, diversity = loss.temperature, float(spread.diversity[anchor])
+    mu = loss.temperature
+    diversity = float(spread.diversity[anchor])
     scales = sharpness(1.0, mu), sharpness(diversity, mu)
     scores = s.row(anchor).astype(np.float64)
     negatives = s.candidate_images != s.anchor_images[anchor]
@@ -174,8 +179,12 @@ def open_pair(
 
 def matrix_sides(run: Run, split: str, samples: MatrixSamples, direction: Direction) -> Sides:
     """Return the anchors ("i2t": images) and candidates of a matrix, in its order."""
-    split_part, images, texts = run.compared(split), samples.images, samples.texts
-    v, w, owner = split_part.images[images], split_part.texts[texts], split_part.owner[texts]
+    split_part = run.compared(split)
+    images = samples.images
+    texts = samples.texts
+    v = split_part.images[images]
+    w = split_part.texts[texts]
+    owner = split_part.owner[texts]
     scores = None if split_part.scores is None else split_part.scores[np.ix_(images, texts)]
     if direction == "i2t":
         return Sides(v, w, samples.images, owner, scores)
@@ -188,10 +197,13 @@ def ordered(
     """Order the samples by this run's diversities, most ambiguous anchor first, or with similar ones side by side."""
     if by == "drawn":
         return samples
-    s, images, texts = matrix_sides(run, split, samples, "i2t"), samples.images, samples.texts
+    s = matrix_sides(run, split, samples, "i2t")
+    images = samples.images
+    texts = samples.texts
     if by == "cluster":
         rows = s.scores if s.scores is not None else s.anchors + s.candidates if samples.paired else s.anchors
-        order, diversity = _alike(rows), None
+        order = _alike(rows)
+        diversity = None
     else:
         diversity = anchor_diversity(matrix_sides(run, split, samples, direction), loss).diversity
         order = np.argsort(diversity, kind="stable")
@@ -242,10 +254,12 @@ def scaled_matrix(
 
 def hardest_in_cell(sides: Sides, scaled: Scaled, row: int, column: int) -> tuple[int, int]:
     """Return the positions (anchor, candidate) of a cell's pair, or of a block's most similar negative."""
-    top, left = row * scaled.row_step, column * scaled.column_step
+    top = row * scaled.row_step
+    left = column * scaled.column_step
     if scaled.row_step == scaled.column_step == 1:
         return top, left
-    rows, columns = slice(top, top + scaled.row_step), slice(left, left + scaled.column_step)
+    rows = slice(top, top + scaled.row_step)
+    columns = slice(left, left + scaled.column_step)
     scores = sides.tile(rows)[:, columns]
     scores[sides.anchor_images[rows, None] == sides.candidate_images[None, columns]] = -np.inf
     anchor, candidate = np.unravel_index(int(scores.argmax()), scores.shape)
@@ -255,7 +269,8 @@ def hardest_in_cell(sides: Sides, scaled: Scaled, row: int, column: int) -> tupl
 def positions(samples: MatrixSamples, direction: Direction, image: int, text: int) -> tuple[int, int] | None:
     """Return the cell (anchor, candidate) of an image and a caption; None if one of them is not shown. If a batch of
     pairs has the image more than once, its occurrence beside this caption is preferred."""
-    rows, columns = np.flatnonzero(samples.images == image), np.flatnonzero(samples.texts == text)
+    rows = np.flatnonzero(samples.images == image)
+    columns = np.flatnonzero(samples.texts == text)
     if not len(rows) or not len(columns):
         return None
     j = int(columns[0])
@@ -324,7 +339,8 @@ def values_from_similarities(run: Run, split: str, *, pairs: int = PAIRS_AT_MOST
     `pairs` random pairs are used."""
     loss = run.loss
     s = run.sides(split, "text")
-    captions, images = len(s.anchors), len(s.candidates)
+    captions = len(s.anchors)
+    images = len(s.candidates)
     positives = float(np.median(s.pairs(np.arange(captions), s.anchor_images)))
     every = captions * images
     cells = np.arange(every) if every <= pairs else np.random.default_rng(0).integers(every, size=pairs)

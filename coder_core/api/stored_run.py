@@ -48,9 +48,13 @@ class StoredRun:
     """Contents of a run folder; its name, path, splits and metrics are those of the summary. `Run` answers new queries."""
 
     def __init__(self, summary: RunSummary) -> None:
-        self.summary, self.name, self.path = summary, summary.name, summary.path
-        self.config, self.status = summary.config, summary.status
-        self.splits, self.metrics = summary.splits, summary.metrics
+        self.summary = summary
+        self.name = summary.name
+        self.path = summary.path
+        self.config = summary.config
+        self.status = summary.status
+        self.splits = summary.splits
+        self.metrics = summary.metrics
         self._analyses: dict[str, Analysis] = {}
         self._mixtures: dict[str, tuple[Array, Array]] = {}
         self._parts: dict[tuple[object, ...], SplitPart] = {}
@@ -69,7 +73,8 @@ class StoredRun:
     @property
     def history_faults(self) -> list[str]:
         """Sentences on lost or damaged parts of `history` and `steps`; the rest of the run is not affected."""
-        step, epochs = self.status.get("step", 0), self.status.get("evaluated", 0)
+        step = self.status.get("step", 0)
+        epochs = self.status.get("evaluated", 0)
         return [str(fault) for fault in history_faults(self.path / HISTORY, step=step, epochs=epochs)]
 
     @property
@@ -81,7 +86,8 @@ class StoredRun:
         """Open the analysis of a split, once; the name is matched against `splits`, never joined to a path."""
         if split not in (*self.splits, *self.summary.damaged):
             expected = f"one of {', '.join(self.splits)}" if self.splits else ""
-            fact, fix = f"has no analysis of split {split!r}", how_to_add(self.path, split)
+            fact = f"has no analysis of split {split!r}"
+            fix = how_to_add(self.path, split)
             raise InputError.at(f"run {self.name}", fact, expected, fix)
         if split not in self._analyses:
             self._analyses[split] = open_analysis(self.path, split)
@@ -99,7 +105,8 @@ class StoredRun:
         if concepts is None:
             return self.embeddings(split)
         if split not in self._mixtures:
-            (v, w), beta = self.embeddings(split), concepts.beta
+            (v, w) = self.embeddings(split)
+            beta = concepts.beta
             images = mixed_embeddings(v, concepts.image_embeddings, beta)
             self._mixtures[split] = images, mixed_embeddings(w, concepts.text_embeddings, beta)
         return self._mixtures[split]
@@ -113,7 +120,8 @@ class StoredRun:
         scores for a run without embeddings. The copy is cached."""
         key = (split, sample.key if sample else None)
         if key not in self._parts:
-            owner, scores = self.image_of_text(split), self.scores(split)
+            owner = self.image_of_text(split)
+            scores = self.scores(split)
             if scores is None:
                 vectors = self.embeddings(split)
             else:
@@ -256,7 +264,8 @@ class StoredRun:
         fields = DiversitySettings(**settings)
         part = self.compared(split, sample)
         spreads = self.spread(split, sample=sample, **settings)
-        raw, draw = squash(spreads, epsilon), diversity.draw_batches(part, fields)
+        raw = squash(spreads, epsilon)
+        draw = diversity.draw_batches(part, fields)
         rows = part.rows(fields.modality)
         ranks = self.ranks(split)["i2t" if fields.modality == "image" else "t2i"][rows]
         columns = {
@@ -286,7 +295,8 @@ class StoredRun:
         fields = DiversitySettings(**settings)
         anchors = self.compared(split).sides(fields.modality)
         check_number(number, len(anchors.anchors), fields.modality)
-        part, spreads = self.compared(split, sample), self.spread(split, sample=sample, **settings)
+        part = self.compared(split, sample)
+        spreads = self.spread(split, sample=sample, **settings)
         return diversity.open_anchor(anchors, number, part, fields, spreads, loss or self.loss)
 
 

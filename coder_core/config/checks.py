@@ -95,7 +95,9 @@ def _cleaning(config: Config) -> Iterator[Fault]:
 
 
 def _towers(config: Config) -> Iterator[Fault]:
-    towers, model, largest = config.towers, config.model, config.training.learning_rate
+    towers = config.towers
+    model = config.model
+    largest = config.training.learning_rate
     for side, tower, pooling, tuning, rate in (
         ("image", towers.image_tower, model.image_pooling, towers.image_tuning, towers.image_rate),
         ("text", towers.text_tower, model.text_pooling, towers.text_tuning, towers.text_rate),
@@ -119,7 +121,8 @@ def _towers(config: Config) -> Iterator[Fault]:
 
 
 def _pictures(config: Config) -> Iterator[Fault]:
-    towers, model = config.towers, config.model
+    towers = config.towers
+    model = config.model
     if not towers.image_tower:
         return
     for key in ("image_dropout", "region_norm"):
@@ -135,7 +138,8 @@ def _pictures(config: Config) -> Iterator[Fault]:
 
 def _loss(config: Config) -> Iterator[Fault]:
     objective = config.objective
-    loss, gamma = objective.loss, objective.gamma
+    loss = objective.loss
+    gamma = objective.gamma
     if loss != "infonce" and 1 < abs(gamma) < math.inf:
         yield Fault("--gamma", f"is {gamma:g}", "a cosine, from -1 to 1")
     of_bank = objective.weight_memory > 0 and config.memory.bank_size > 0
@@ -152,7 +156,9 @@ def _loss(config: Config) -> Iterator[Fault]:
 
 
 def _pieces(config: Config) -> Iterator[Fault]:
-    size, batch, layers = config.training.piece_size, config.training.batch_size, config.model.image_layers
+    size = config.training.piece_size
+    batch = config.training.batch_size
+    layers = config.model.image_layers
     if size >= batch:
         fix = "lower it: a batch that is a single piece saves no memory"
         fact = f"is {size} with a batch of {batch}"
@@ -164,7 +170,9 @@ def _pieces(config: Config) -> Iterator[Fault]:
 
 
 def _bank(config: Config) -> Iterator[Fault]:
-    size, batch, loss = config.memory.bank_size, config.training.batch_size, config.objective.loss
+    size = config.memory.bank_size
+    batch = config.training.batch_size
+    loss = config.objective.loss
     if size <= 0:
         return
     if size < batch:
@@ -205,9 +213,12 @@ def _by_pair(config: Config) -> Iterator[Fault]:
 
 
 def _boosting(config: Config) -> Iterator[Fault]:
-    boosting, loss = config.boosting, config.objective.loss
-    scenario, teacher = boosting.boosting_scenario, boosting.boosting_teacher
-    start, has_none = boosting.boosting_start_epoch, boosting.boosting == "none"
+    boosting = config.boosting
+    loss = config.objective.loss
+    scenario = boosting.boosting_scenario
+    teacher = boosting.boosting_teacher
+    start = boosting.boosting_start_epoch
+    has_none = boosting.boosting == "none"
     if scenario == "online" and start > 0:
         fix = "leave it out: the branches train together from the first step"
         yield Fault("--boosting-start-epoch", f"is {start:g} with --boosting-scenario online", "0", fix)
@@ -217,7 +228,8 @@ def _boosting(config: Config) -> Iterator[Fault]:
         yield Fault(flag, f"is {value} with --boosting none", "a form of boosting", fix)
     elif (scenario == "offline") != bool(teacher):
         fact = f"is {teacher!r} with --boosting-scenario {scenario}"
-        expected, fix = "the folder of a finished run", ""
+        expected = "the folder of a finished run"
+        fix = ""
         if teacher:
             expected = "no value: this scenario makes its own teacher"
             fix = "to use a finished run as the teacher, give --boosting-scenario offline as well"
@@ -229,8 +241,10 @@ def _boosting(config: Config) -> Iterator[Fault]:
 
 
 def _weighting(config: Config) -> Iterator[Fault]:
-    weighting, second = config.weighting, config.weighting.neighbours_of_neighbours
-    kind, scale = weighting.sample_weights, weighting.weight_scale
+    weighting = config.weighting
+    second = config.weighting.neighbours_of_neighbours
+    kind = weighting.sample_weights
+    scale = weighting.weight_scale
     if 0 < second < weighting.neighbours:
         expected = f"0 (all of them) or at least --neighbours, {weighting.neighbours}"
         fix = "raise it: at least one neighbour of each neighbour has to be drawn"

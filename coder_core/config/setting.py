@@ -48,7 +48,8 @@ class Setting:
     @property
     def range(self) -> str:
         """The range in words: "a value from 0 to below 1"; empty if every value is allowed."""
-        (low, high), closed = self.bounds, self.within.startswith("[")
+        (low, high) = self.bounds
+        closed = self.within.startswith("[")
         if not self.within:
             return ""
         if high == math.inf:
@@ -96,7 +97,8 @@ class Setting:
 
     def _holds(self, value: float) -> bool:
         low, high = self.bounds
-        at_low, at_high = value == low and self.within[:1] == "[", value == high and self.within[-1:] == "]"
+        at_low = value == low and self.within[:1] == "["
+        at_high = value == high and self.within[-1:] == "]"
         return low < value < high or at_low or at_high
 
 

@@ -103,7 +103,9 @@ class TimedLines:
     """Lines like "…: 640,000 of 5,000,000, about 0:02:10 left" every ten seconds, with `rate` also items per second."""
 
     def __init__(self, console: Console, label: str, *, rate: bool = False) -> None:
-        self.console, self.label, self.rate = console, label, rate
+        self.console = console
+        self.label = label
+        self.rate = rate
         self._before: float | None = None  # done by an earlier process
         self._start = self._last_line = time.monotonic()
 
@@ -135,13 +137,15 @@ class ProgressFile:
 
     def __init__(self, path: Path) -> None:
         self.path = Path(path)
-        self._phase, self._written = "", 0.0
+        self._phase = ""
+        self._written = 0.0
 
     def __call__(self, done: float, total: float, phase: str = "") -> None:
         now = time.monotonic()
         if phase == self._phase and now - self._written < SECONDS_BETWEEN_WRITES:
             return
-        self._phase, self._written = phase, now
+        self._phase = phase
+        self._written = now
         self.write(JobProgress(min(max(done / total, 0.0), 1.0), phase))
 
     def write(self, progress: JobProgress) -> None:
@@ -187,8 +191,12 @@ class Display:
         choose_on: str = "dev",
         quiet: bool = False,
     ) -> None:
-        self.console, self.name, self.choose_on, self.quiet = console, name, choose_on, quiet
-        self.steps, self.per_epoch = steps, per_epoch
+        self.console = console
+        self.name = name
+        self.choose_on = choose_on
+        self.quiet = quiet
+        self.steps = steps
+        self.per_epoch = per_epoch
         self.live = console.is_terminal and not quiet
         titles = (TextColumn("[bold]{task.fields[name]}"), TextColumn("epoch {task.fields[epoch]}"))
         done = (BarColumn(bar_width=24), bar.MofNCompleteColumn())

@@ -16,7 +16,10 @@ NO_MEMORY = re.compile(
     r"(?i)can(no|')t allocate memory|out of memory|can't start new thread|could not create a primitive"
 )
 REQUESTED = re.compile(r"tried to allocate (\d+) bytes")
-UNUSABLE_INPUT, STOPPED, READER_GONE = 1, 3, 141  # the last as a shell reports SIGPIPE
+# the last as a shell reports SIGPIPE
+UNUSABLE_INPUT = 1
+STOPPED = 3
+READER_GONE = 141
 
 
 class Command(Protocol):

@@ -14,7 +14,8 @@ from coder_core.console.output import UNLIMITED
 
 Metrics = Mapping[str, float]
 DIRECTIONS = {"i2t": "image→text", "t2i": "text→image"}
-RECALLS, GRADED = ["r1", "r5", "r10"], ["mrr", "ndcg10"]
+RECALLS = ["r1", "r5", "r10"]
+GRADED = ["mrr", "ndcg10"]
 PROBE = "probe_"  # prefix of a kind of probes in a run's metrics
 
 
@@ -42,7 +43,8 @@ class FittingTable:
     """A table that leaves out columns, the least important first, before it breaks a word."""
 
     def __init__(self, title: str, columns: Sequence[Column]) -> None:
-        self.title, self.columns = title, list(columns)
+        self.title = title
+        self.columns = list(columns)
 
     def add_row(self, *cells: str) -> None:
         """Add a row with one cell per column."""

@@ -24,7 +24,9 @@ _SIDED = (
     "rightwards lefty righty clockwise counterclockwise anticlockwise"
 )
 SIDED = frozenset(_SIDED.split())  # words that become false when the picture is mirrored
-VAGUE_STREAM, EXCHANGE_STREAM = 9, 14  # streams of the random numbers that choose captions
+# streams of the random numbers that choose captions
+VAGUE_STREAM = 9
+EXCHANGE_STREAM = 14
 EMPTY = "a picture"  # replaces a caption without a known noun
 UNCOUNTED = ("people", "animals", "vehicles", "clothes", "water", "things")  # words without an article
 _LINES = Path(__file__).with_name("coarse_words.txt").read_text("utf-8").splitlines()
@@ -62,7 +64,8 @@ def names_side(caption: str) -> bool:
 def change_picture(picture: Image.Image, change: Change) -> Image.Image:
     """Crop a picture, then mirror it if `change.flip` is true."""
     width, height = (max(1, round(change.side * side)) for side in picture.size)
-    left, top = round(change.left * (picture.width - width)), round(change.top * (picture.height - height))
+    left = round(change.left * (picture.width - width))
+    top = round(change.top * (picture.height - height))
     picture = picture.crop((left, top, left + width, top + height))
     return picture.transpose(Image.Transpose.FLIP_LEFT_RIGHT) if change.flip else picture
 
@@ -114,9 +117,11 @@ def exchange_captions(image_of_text: np.ndarray, share: float, seed: int) -> np.
     >>> exchange_captions(np.array([0, 0, 1, 1]), share=0.5, seed=1)
     array([0, 2, 1, 3])
     """
-    generator, order = np.random.default_rng((seed, EXCHANGE_STREAM)), np.arange(len(image_of_text))
+    generator = np.random.default_rng((seed, EXCHANGE_STREAM))
+    order = np.arange(len(image_of_text))
     rows = generator.permutation(len(order))[: round(share * len(order))]
-    images, sources = image_of_text[rows], generator.permutation(len(rows))
+    images = image_of_text[rows]
+    sources = generator.permutation(len(rows))
     if 2 * np.bincount(images, minlength=1).max() > len(rows) and share > 0:
         fact = f"exchanges {len(rows):,} captions, more than half of which belong to one image"
         fix = "give a larger share"

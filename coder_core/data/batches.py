@@ -21,7 +21,10 @@ from coder_core.data.features import FeatureRows, UnreadableRowsError
 from coder_core.data.split import Split
 from coder_core.data.words import Tokens
 
-ORDER, LEFT_OUT, AUGMENTED = 0, 1, 9  # random streams: the first per epoch, the others per step
+# random streams: the first per epoch, the others per step
+ORDER = 0
+LEFT_OUT = 1
+AUGMENTED = 9
 DECODED_AT_ONCE = 128  # pictures per worker, so that waiting pictures do not grow with the batch size
 
 
@@ -49,7 +52,8 @@ class RegionRows:
     """Regions of a split as float32 batches; all-zero regions do not count towards the lengths."""
 
     def __init__(self, split: Split) -> None:
-        self.regions, self.size = split.regions, split.feature_size
+        self.regions = split.regions
+        self.size = split.feature_size
         self._rows = FeatureRows(split.features)
 
     def gather(self, image_ids: np.ndarray, regions: np.ndarray) -> tuple[Tensor, Tensor]:
@@ -109,7 +113,8 @@ class TrainingBatches:
     image_groups: np.ndarray | None = None
 
     def __post_init__(self) -> None:
-        count, size = self.split.n_texts, self.batch_size
+        count = self.split.n_texts
+        size = self.batch_size
         if count < size:
             expected = f"at most the {count} captions of {self.split.name}"
             fix = f"add --batch-size {max(1, count // 4)}"
@@ -135,7 +140,8 @@ class TrainingBatches:
     def __call__(self, step: int, decoded: tuple[Tensor, Tensor] | None = None) -> Batch:
         """Return this process's slice of batch `step`, counted from 0 over all epochs. decoded: its pictures and their
         lengths, if workers have decoded them."""
-        text_ids, part = self._texts(step), self._slice
+        text_ids = self._texts(step)
+        part = self._slice
         image_ids = self.split.image_of_text[text_ids]
         random = np.random.default_rng((self.seed, LEFT_OUT, step))
         if self.split.pictures is None:
@@ -159,9 +165,11 @@ class TrainingBatches:
     def _pictures(self, step: int, rows: slice) -> tuple[Tensor, Tensor]:
         """Decode the pictures in these rows of the global batch, with random changes if `augment` asks for them."""
         assert self.split.pictures is not None
-        text_ids, changes = self._texts(step), None
+        text_ids = self._texts(step)
+        changes = None
         if self.augment != "none":
-            captions, random = [self.split.captions[text] for text in text_ids], (self.seed, AUGMENTED, step)
+            captions = [self.split.captions[text] for text in text_ids]
+            random = (self.seed, AUGMENTED, step)
             changes = draw_changes(self.augment, captions, np.random.default_rng(random))[rows]
         return self.split.pictures.gather(self.split.image_of_text[text_ids[rows]], changes)
 

@@ -206,7 +206,8 @@ def _features(
         raise InputError.at(file.path, problem, "one row per image", fix)
     if features in of_split:
         return file, file.map(), (0, len(rows), 1)
-    first, last = rows[0], rows[-1] + 1
+    first = rows[0]
+    last = rows[-1] + 1
     if last - first == len(rows):  # adjacent rows: a view
         return file, file.map()[first:last], (first, last, 1)
     copy = _gather_rows(file, np.array(rows), faults)
@@ -217,7 +218,8 @@ def _gather_rows(file: FeatureFile, rows: np.ndarray, faults: list[Fault]) -> Fe
     """Copy scattered rows of a features file into the cache, so that they can be memory-mapped. An earlier copy is
     reused: copies are renamed into place, so an existing one is complete. InputError: the cache's disk has too little
     room or cannot be written."""
-    state, shape = file.path.stat(), (len(rows), *file.shape[1:])
+    state = file.path.stat()
+    shape = (len(rows), *file.shape[1:])
     identity = (str(file.path.resolve()), state.st_size, state.st_mtime_ns, file.shape, file.dtype.str)
     key = hashlib.sha256(repr(identity).encode() + rows.astype("<i8").tobytes()).hexdigest()[:32]
     target = cache_folder() / "splits" / f"{key}.npy"

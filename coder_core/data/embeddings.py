@@ -78,7 +78,8 @@ def read_embeddings(
     stop_on_errors(faults)
     assert image_file is not None
     assert text_file is not None
-    m, rows = len(lines), image_file.shape[0]
+    m = len(lines)
+    rows = image_file.shape[0]
     files = PairingFiles(Path(images), Path(captions), Path(ids or ""))
     if m == rows and (names is None or len(names) == m):
         pairing = Pairing(np.arange(m), names, 1, "row i to caption i; repeated rows are one image")
@@ -168,18 +169,21 @@ def unit_array(
 ) -> np.ndarray:
     """Return the rows as float32 of length 1, read in pieces. Normalising adds a note, nearly equal rows a warning.
     InputError: NaN, Inf or all-zero rows. `in_place`: change a float32 `array`."""
-    rows, lengths = array if in_place else np.empty(array.shape, np.float32), np.empty(len(array))
+    rows = array if in_place else np.empty(array.shape, np.float32)
+    lengths = np.empty(len(array))
     piece = max(1, PIECE_BYTES // (8 * array.shape[1]))
     reader = FeatureRows(array)
     with np.errstate(over="ignore", invalid="ignore"):
         for start in range(0, len(array), piece):
-            part, numbers = slice(start, start + piece), np.arange(start, min(start + piece, len(array)))
+            part = slice(start, start + piece)
+            numbers = np.arange(start, min(start + piece, len(array)))
             values = np.asarray(reader.of_images(numbers)[:, 0], np.float64)
             lengths[part] = np.linalg.norm(values, axis=1)
             away = np.abs(lengths[part] - 1.0) > UNIT
             values[away] /= np.where(lengths[part] > 0, lengths[part], 1.0)[away, None]
             rows[part] = values
-    errors, fix = list[Fault](), f"embed these {what} again"
+    errors = list[Fault]()
+    fix = f"embed these {what} again"
     for bad, problem, expected in (
         (~np.isfinite(lengths), "contain NaN, Inf or numbers that are too large", "finite numbers"),
         (lengths == 0, "contain only zeros, so they have no direction", "nonzero vectors"),
@@ -190,7 +194,8 @@ def unit_array(
     if (np.abs(lengths - 1.0) > UNIT).any():
         text = f"rows of length {lengths.min():.4g} to {lengths.max():.4g} are normalised: scores are cosines"
         faults.append(Fault(where, text, severity="note"))
-    total, count = rows.sum(0, dtype=np.float64), len(rows)
+    total = rows.sum(0, dtype=np.float64)
+    count = len(rows)
     if count < 2 or (cosine := (float(total @ total) - count) / (count * (count - 1))) < COLLAPSED:
         return rows
     problem = f"collapsed: the mean cosine between two {what} is {cosine:.4f}: nearly all point the same way"
@@ -327,7 +332,8 @@ def join_repeated(
             faults.append(Fault(where, problem, "one picture per name", fix))
         text = f"{count:,} rows are stored once per caption; those of one image are read once: {len(images):,} images"
         faults.append(Fault(where, text, severity="note"))
-        rows, least = images, 1
+        rows = images
+        least = 1
     half = max(1, len(rows) // 2)
     near, chance = (int((np.einsum("nd,nd->n", rows[k:], rows[:-k]) >= SAME).sum()) for k in (1, half))
     if near >= least and near > MORE_THAN_CHANCE * chance:
@@ -344,6 +350,7 @@ def _equal_neighbours(rows: np.ndarray) -> np.ndarray:
     count = len(rows)
     keys = np.array([hash(row.tobytes()) for row in rows])
     owners = np.concatenate([[0], np.cumsum(keys[1:] != keys[:-1])])
-    joined, repeats = count - 1 - owners[-1], count - len(np.unique(keys))
+    joined = count - 1 - owners[-1]
+    repeats = count - len(np.unique(keys))
     plausible = 1 < np.bincount(owners).max() <= MOST_REPEATS and owners[-1] > 0
     return owners if plausible and joined >= max(REPEATED * count, IN_A_ROW * repeats) else np.arange(count)

@@ -57,9 +57,11 @@ def open_features(path: Path, faults: list[Fault]) -> FeatureFile:
         shape, fortran, dtype = _read_header(file, path, size)
         offset = file.tell()
     if dtype.kind != "f" or dtype.itemsize > 8:
-        problem, fix = f"dtype {dtype}", "save it as array.astype(numpy.float32)"
+        problem = f"dtype {dtype}"
+        fix = "save it as array.astype(numpy.float32)"
         if dtype.hasobject:
-            problem, fix = "Python objects (a pickle), which are never opened", "save the numbers as float32"
+            problem = "Python objects (a pickle), which are never opened"
+            fix = "save the numbers as float32"
         raise InputError.at(path, problem, "float16, float32 or float64", fix)
     if len(shape) not in (2, 3) or any(length < 1 for length in shape):
         sizes = "(images, regions, size) or (images, size), no dimension of length 0"
@@ -159,7 +161,8 @@ class FeatureRows:
             except OSError as error:
                 raise UnreadableRowsError.at(self.path, f"cannot be read ({error.strerror})") from error
             if count == 0:
-                size, needed = os.fstat(self._descriptor).st_size, offset + len(target)
+                size = os.fstat(self._descriptor).st_size
+                needed = offset + len(target)
                 problem = f"became shorter while it was read: it has {size:,} bytes"
                 raise UnreadableRowsError.at(self.path, problem, f"at least {needed:,}", "restore the file")
             done += count
@@ -181,7 +184,8 @@ def scan_values(file: FeatureFile, rows: tuple[int, int]) -> tuple[np.ndarray, l
     Works on bits: without the sign bit, a float's bits form an integer that grows with its magnitude. 0 is zero, and no
     finite number reaches the integer of Inf, so one integer maximum per region answers all questions. Returns (z, 2)
     int64 pairs (row of the file, region) that are all zero, and the faults."""
-    step, reader = max(1, SCAN_BYTES // file.row_bytes), FeatureRows(file.map())
+    step = max(1, SCAN_BYTES // file.row_bytes)
+    reader = FeatureRows(file.map())
     with ThreadPoolExecutor(SCAN_THREADS) as pool:
         pieces = [range(start, min(start + step, rows[1])) for start in range(*rows, step)]
         of_pieces = list(pool.map(lambda piece: _scan_piece(reader, piece), pieces))
@@ -221,7 +225,8 @@ def _value_faults(file: FeatureFile, bad: np.ndarray, large: np.ndarray, zero: n
         report(problem, f"at most {LARGEST:.0e}", f"{again}, or scale them")
     images, counts = np.unique(zero[:, 0], return_counts=True)
     blank = images[counts == (file.shape[1] if len(file.shape) == 3 else 1)]
-    problem, fix = "images are zero in every feature", "extract them again, or remove them"
+    problem = "images are zero in every feature"
+    fix = "extract them again, or remove them"
     expected = "a feature vector per image"
     faults += count_cases(file.path, problem, blank.tolist(), expected, fix, "error", FROM_ZERO)
     single = zero[~np.isin(zero[:, 0], blank)]

@@ -133,9 +133,11 @@ def _assemble(
     counts: Sequence[int] | None,
     faults: list[Fault],
 ) -> WordVectors:
-    matrix, covered = np.zeros((len(words), width), dtype=np.float32), np.zeros(len(words), dtype=bool)
+    matrix = np.zeros((len(words), width), dtype=np.float32)
+    covered = np.zeros(len(words), dtype=bool)
     for row, vector in vectors.items():
-        matrix[row], covered[row] = vector, True
+        matrix[row] = vector
+        covered[row] = True
     ordinary = np.array([word not in SPECIAL_WORDS for word in words], dtype=bool)
     coverage = float(covered[ordinary].mean()) if ordinary.any() else 0.0
     tokens = None

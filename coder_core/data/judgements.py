@@ -26,7 +26,8 @@ if TYPE_CHECKING:  # functions import NumPy, so that --help is fast
 EXPECTED = "caption⇥image as x.jpg#2⇥y.jpg or 412⇥y.jpg, or a line of Flickr8k's expert or crowd annotations"
 EXPERT_GRADE = 3.0  # least mean of three grades: 3 is "describes the image with minor errors", 4 without
 CROWD_SHARE = 0.5  # a pair fits if more than this share of the judges said yes
-PACKAGE, DISTRIBUTION = "eccv_caption", "eccv-caption"
+PACKAGE = "eccv_caption"
+DISTRIBUTION = "eccv-caption"
 COCO_JUDGEMENTS = {"eccv": "ECCV Caption", "cxc": "CxC"}
 NAMES = "391895, 000000391895.jpg or val2014/COCO_val2014_000000391895.jpg"
 KEYS = ("filename", "caption", "negative_caption")  # of a probe
@@ -96,7 +97,11 @@ def read_positives(
 
     faults: list[Fault] = []
     ids = SampleIds(image_names, image_of_text, caption_ids)
-    pairs, missing, elsewhere, rejected, lines = [], list[str](), list[str](), 0, 0
+    pairs = []
+    missing = list[str]()
+    elsewhere = list[str]()
+    rejected = 0
+    lines = 0
     deviations: dict[int, list[float]] = {}
     for where, line in numbered_lines(path, "pair", faults):
         lines += 1
@@ -105,7 +110,8 @@ def read_positives(
         except ValueError:
             faults.append(Fault(where, f"is {shown(line)}", EXPECTED))
             continue
-        text_row, image_row = ids.text(caption), ids.image(image)
+        text_row = ids.text(caption)
+        image_row = ids.image(image)
         if caption_ids is None and "#" not in caption:
             fact = f"names caption {caption} by its id, but the data has no caption ids"
             faults.append(Fault(where, fact, fix="name the caption as x.jpg#2"))
@@ -188,7 +194,8 @@ def coco_judgements(
         of_split = [(text_rows[c], rows[i]) for c, i in pairs if c in text_rows and i in rows]
         return np.array(of_split, np.int64).reshape(-1, 2)
 
-    of_texts, of_images = known(caption_pairs), known(image_pairs)
+    of_texts = known(caption_pairs)
+    of_images = known(image_pairs)
     elsewhere = len(caption_pairs) + len(image_pairs) - len(of_texts) - len(of_images)
     fact = f"pairs that count for captions: {len(of_texts):,}, for images: {len(of_images):,}; {fact}"
     fact += f"; judged pairs outside this split: {elsewhere:,}" if elsewhere else ""
@@ -210,7 +217,8 @@ def _rows_by_order(
     """Map COCO's caption ids to rows: the k-th caption of an image has the k-th of its ids in ascending order."""
     text_rows: dict[int, int] = {}
     for image, row in rows.items():
-        texts, ids = texts_of.get(row, []), sorted(captions_of[image])
+        texts = texts_of.get(row, [])
+        ids = sorted(captions_of[image])
         if len(texts) < len(ids):
             fact = f"has {len(texts)} captions, but COCO has {len(ids)}; which are missing is unknown"
             where = f"{flag}: image {row} ({shown(image_names[row])})"

@@ -15,7 +15,8 @@ BYTE_ORDER_MARK = "\ufeff"
 # The mark of little-endian UTF-32 begins with that of UTF-16, so it comes first.
 OTHER_MARKS = dict.fromkeys((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE), "UTF-32")
 OTHER_MARKS |= dict.fromkeys((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE), "UTF-16")
-FIRST_NAMED, FROM_ZERO = 10, "the first, counted from 0"
+FIRST_NAMED = 10
+FROM_ZERO = "the first, counted from 0"
 
 
 def shown(text: str, most: int = 80) -> str:

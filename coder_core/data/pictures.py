@@ -85,7 +85,8 @@ def read_picture(content: bytes, name: str, *, size: int | None = None) -> Image
 def decode(content: bytes, name: str, *, size: int | None = None) -> Image.Image:
     """Decode an uploaded picture. InputError: over 10,000,000 bytes, or as for `read_picture`."""
     if len(content) > MOST_BYTES:
-        problem, expected = f"has {len(content):,} bytes", f"at most {MOST_BYTES:,}"
+        problem = f"has {len(content):,} bytes"
+        expected = f"at most {MOST_BYTES:,}"
         raise InputError.at("the picture", problem, expected, "make it smaller")
     return read_picture(content, name, size=size)
 
@@ -192,7 +193,9 @@ def check_pictures(folder: Path | None, names: list[str] | None, *, asked: bool)
     ]
     if folder is None or unsafe:
         return faults
-    missing, linked, real_folder = [], [], os.path.realpath(folder)
+    missing = []
+    linked = []
+    real_folder = os.path.realpath(folder)
     for name in names:
         path = find_file(folder, name)
         if path is None:

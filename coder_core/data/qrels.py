@@ -73,7 +73,8 @@ class SampleIds:
         """Return the row of an image by its name, with more or fewer of its folders; None and −1 as for `find`."""
         if name in self._images:
             return self._images[name]
-        similar, path = self._short.get(name.rsplit("/", 1)[-1], []), f"/{name}"
+        similar = self._short.get(name.rsplit("/", 1)[-1], [])
+        path = f"/{name}"
         similar = [other for other in similar if other.endswith(path) or path.endswith(other)]
         return self._images[similar[0][1:]] if len(similar) == 1 else AMBIGUOUS if similar else None
 
@@ -121,7 +122,8 @@ def read_qrels(path: Path, ids: SampleIds, example: str) -> Qrels:
     lines = elsewhere = 0
     for where, query_id, document_id, grade in _judgements(path, faults):
         lines += 1
-        query, document = ids.find(query_id), ids.find(document_id)
+        query = ids.find(query_id)
+        document = ids.find(document_id)
         if query is None:
             elsewhere += 1
             continue
@@ -130,7 +132,8 @@ def read_qrels(path: Path, ids: SampleIds, example: str) -> Qrels:
             faults.append(Fault(where, fact, "ids of a caption and an image that no other sample has"))
             continue
         row = document[1] if document else documents.setdefault(document_id, -2 - len(documents))
-        way, pair = WAYS[query[0]], (query[1], row)
+        way = WAYS[query[0]]
+        pair = (query[1], row)
         if (known := grades.setdefault(way, {}).setdefault(pair, grade)) != grade:
             faults.append(Fault(where, f"grades a pair {grade} that was already graded {known}", "one grade"))
     stop_on_errors(faults[:MOST_FAULTS_SHOWN])

@@ -34,7 +34,8 @@ WEIGHT = "weight "  # prefix of the tag in which `CLEANING` records the weight o
 VERSION = 1
 Verdict = Literal["wrong-caption", "also-matches", "too-vague", "duplicate", "label-right", "none"]
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
-LONGEST_TAG, MOST_TAGS = 50, 20
+LONGEST_TAG = 50
+MOST_TAGS = 20
 LONGEST = {"id": 40, "undo": 40, "time": 40, "reviewer": 100, "image": 1_000, "note": 2_000}
 LONGEST |= {"caption": LONGEST_CAPTION_CHARACTERS, "tags": LONGEST_TAG}
 KEYS = ("id", "time", "reviewer", "image", "caption", "verdict", "tags", "note")
@@ -197,7 +198,8 @@ def judge_split(
     image_of_key = {key: row for row, key in enumerate(keys) if key}
     matches = []
     for pair, verdict in verdicts.items():
-        image, rows = image_of_key.get(pair[0]), rows_of.get(pair[1], [])
+        image = image_of_key.get(pair[0])
+        rows = rows_of.get(pair[1], [])
         if pair in seen or image is None or not rows:
             continue
         seen.add(pair)
@@ -225,7 +227,8 @@ def read_reviews(path: Path) -> Reviews:
 def parse_reviews(content: bytes, file: str, faults: Sequence[Fault] = ()) -> Reviews:
     """Parse the content of a file; errors as for `read_reviews`, located in `file`."""
     errors: list[Fault] = []
-    notes, reviews = list(faults), list[Review]()
+    notes = list(faults)
+    reviews = list[Review]()
     documents: dict[str, dict[str, Any]] = {}
     undone: set[str] = set()
     for number, line in enumerate(content.removeprefix(codecs.BOM_UTF8).split(b"\n"), 1):
@@ -275,7 +278,9 @@ def merge(files: Sequence[Reviews]) -> str:
     """Merge the lines of several files into one text: each once, in the order of its file, otherwise by time.
     InputError: lines with the same id differ, or two files have the same lines in different orders."""
     lines: dict[str, dict[str, Any]] = {}
-    order, free, merged = TopologicalSorter[str](), list[tuple[str, int, str]](), list[str]()
+    order = TopologicalSorter[str]()
+    free = list[tuple[str, int, str]]()
+    merged = list[str]()
     for reviews in files:
         for document in reviews.lines:
             if lines.setdefault(document["id"], document) != document:
@@ -287,7 +292,8 @@ def merge(files: Sequence[Reviews]) -> str:
     try:
         order.prepare()
     except CycleError as error:
-        problem, fix = "are in a different order in another file", "restore the order of the lines first"
+        problem = "are in a different order in another file"
+        fix = "restore the order of the lines first"
         raise InputError.at(f"ids {shown(', '.join(error.args[1][1:]))}", problem, fix=fix) from None
     number = {line: k for k, line in enumerate(lines)}
     while order.is_active():
@@ -361,7 +367,8 @@ def _review(document: Mapping[str, Any]) -> Review:
     """Parse the verdict of a line. ValueError: a key and its fault, in words."""
     values: dict[str, Any] = dict.fromkeys(KEYS) | {"tags": [], "note": ""}
     values |= {key: document[key] for key in KEYS if key in document}
-    tags, verdict = values.pop("tags"), values["verdict"]
+    tags = values.pop("tags")
+    verdict = values["verdict"]
     if not isinstance(tags, list) or len(tags) > MOST_TAGS:
         raise ValueError(f"key tags: is not a list of at most {MOST_TAGS} tags")
     if verdict not in VERDICTS:

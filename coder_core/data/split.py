@@ -94,7 +94,8 @@ class Split:
 def part_images(n: int, share: float, seed: int, *, other: bool = False) -> np.ndarray:
     """Draw a share of n images at random, at least one, or with `other` return the rest: (k,) int64 rows, ascending. A
     larger share includes the images of a smaller one."""
-    order, count = np.random.default_rng((seed, PART_STREAM)).permutation(n), max(1, round(share * n))
+    order = np.random.default_rng((seed, PART_STREAM)).permutation(n)
+    count = max(1, round(share * n))
     return np.sort(order[count:] if other else order[:count])
 
 
@@ -177,7 +178,8 @@ def _identity(path: Path, split: Split) -> str:
 
 def _hash(features: np.ndarray, progress: Progress) -> str:
     """Return the sha256 (hex) of the shape, the type and the sha256 of every piece of rows; threads read the pieces."""
-    count, reader = len(features), FeatureRows(features)
+    count = len(features)
+    reader = FeatureRows(features)
     rows = max(1, PIECE_BYTES // (features[0].size * features.itemsize))
     digest = hashlib.sha256(repr((features.shape, features.dtype.str)).encode())
     pieces = [range(start, min(start + rows, count)) for start in range(0, count, rows)]

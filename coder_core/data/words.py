@@ -127,7 +127,8 @@ def _vocabulary_problem(content: Any) -> str:
     """Return the fault of a vocabulary file's content; "" if there is none."""
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         return "is not a vocabulary file"
-    words, counts = content.get("words"), content.get("counts")
+    words = content.get("words")
+    counts = content.get("counts")
     if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
         return "words is not a list of strings"
     if tuple(words[:2]) != SPECIAL_WORDS or len(set(words)) != len(words):

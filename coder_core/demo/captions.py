@@ -12,7 +12,11 @@ import numpy as np
 from coder_core.demo.scenes import Scene, Thing, part_of_picture, pick, relations
 
 # Vagueness of a caption: 0 names two things in full and their relation, 1 fits every picture.
-EXACT, PRECISE, LOOSE, VAGUE, EMPTY = 0.0, 0.25, 0.5, 0.75, 1.0
+EXACT = 0.0
+PRECISE = 0.25
+LOOSE = 0.5
+VAGUE = 0.75
+EMPTY = 1.0
 
 # The five grades of one picture; one of these rows is drawn per picture.
 RECIPES = (
@@ -30,7 +34,8 @@ LOOKS, TEXTURES, SIZES, RELATIONS, PLACES, GROUNDS = (
     for name in ("looks", "textures", "sizes", "relations", "places", "grounds")
 )
 TEXTURES_AFTER: dict[str, str] = _WORDINGS["textures-after"]
-VAGUE_CAPTIONS, EMPTY_CAPTIONS = _WORDINGS["vague"], _WORDINGS["empty"]
+VAGUE_CAPTIONS = _WORDINGS["vague"]
+EMPTY_CAPTIONS = _WORDINGS["empty"]
 NUMBERS = {2: "two", 3: "three", 4: "four", 5: "five"}
 ANY_ONE = ("shape", "thing", "object")
 ANY_MANY = ("shapes", "things", "objects")
@@ -68,7 +73,8 @@ def _describe(
     thing: Thing, generator: np.random.Generator, *, size: bool = True, texture: bool = True
 ) -> str:
     """Describe a thing: "a small striped blue star", or "a small blue star with stripes"."""
-    words, after = [_word(generator, LOOKS, thing.colour)], ""
+    words = [_word(generator, LOOKS, thing.colour)]
+    after = ""
     if texture and thing.texture != "plain":
         if generator.random() < 0.75:
             words.insert(0, _word(generator, TEXTURES, thing.texture))
@@ -115,7 +121,8 @@ def _exact(scene: Scene, generator: np.random.Generator) -> str:
         first, second = (_describe(thing, generator) for thing in _two(scene, generator))
         return f"{first} and {second} {ground}"
     a, relation, b = related
-    first, second = _describe(a, generator), _describe(b, generator)
+    first = _describe(a, generator)
+    second = _describe(b, generator)
     text = f"{first} {relation} {second}"
     rest = [thing for thing in scene.things if thing not in (a, b)]
     form = int(generator.integers(5))

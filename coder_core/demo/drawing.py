@@ -48,12 +48,16 @@ def draw(scene: Scene) -> NDArray[np.uint8]:
 def _draw_thing(picture: Picture, thing: Thing, direction: float) -> None:
     """Paint one thing and its shadow into the picture. direction: perpendicular to its stripes, in radians."""
     reach = int(thing.radius * 1.2 + SHADOW_SOFTNESS * 2 + max(SHADOW_SHIFT))
-    left, right = max(0, int(thing.x) - reach), min(SIDE, int(thing.x) + reach)
-    top, bottom = max(0, int(thing.y) - reach), min(SIDE, int(thing.y) + reach)
+    left = max(0, int(thing.x) - reach)
+    right = min(SIDE, int(thing.x) + reach)
+    top = max(0, int(thing.y) - reach)
+    bottom = min(SIDE, int(thing.y) + reach)
     x = np.arange(left, right, dtype=np.float32)[None, :] - np.float32(thing.x)
     y = np.arange(top, bottom, dtype=np.float32)[:, None] - np.float32(thing.y)
-    cos, sin = np.float32(np.cos(thing.tilt)), np.float32(np.sin(thing.tilt))
-    u, v = cos * x + sin * y, cos * y - sin * x
+    cos = np.float32(np.cos(thing.tilt))
+    sin = np.float32(np.sin(thing.tilt))
+    u = cos * x + sin * y
+    v = cos * y - sin * x
     distance = signed_distance(thing.shape, u, v, thing.radius)
     window = picture[:, top:bottom, left:right]
     _cast_shadow(window, distance)
@@ -86,13 +90,16 @@ def _texture(thing: Thing, u: Field, v: Field, direction: float) -> Field:
     if thing.texture == "plain":
         return np.zeros_like(u + v)
     period = np.float32(9.0 + 0.12 * thing.radius)  # pixels
-    cos, sin = np.float32(np.cos(direction)), np.float32(np.sin(direction))
+    cos = np.float32(np.cos(direction))
+    sin = np.float32(np.sin(direction))
     if thing.texture == "striped":
         return _bands(cos * u + sin * v, period)
     if thing.texture == "checkered":
-        one, other = _bands(u, period * 1.5), _bands(v, period * 1.5)
+        one = _bands(u, period * 1.5)
+        other = _bands(v, period * 1.5)
         return one + other - 2 * one * other
-    a, b = cos * u + sin * v, cos * v - sin * u
+    a = cos * u + sin * v
+    b = cos * v - sin * u
     to_centre = [np.abs((w / period) % 1 - np.float32(0.5)) * period for w in (a, b)]
     return np.clip(0.5 + period * 0.29 - length(*to_centre), 0, 1)
 
@@ -130,7 +137,8 @@ def _corners(shape: str) -> Corners:
     if shape == "diamond":
         return ((0, -0.98), (0.66, 0), (0, 0.98))
     if shape == "cross":
-        a, b = 0.26, 0.88
+        a = 0.26
+        b = 0.88
         return ((0, -b), (a, -b), (a, -a), (b, -a), (b, a), (a, a), (a, b), (0, b))
     if shape == "triangle":  # the middle of its height is above the centre, its centroid below
         return ((0, -0.8), (0.83, 0.64), (0, 0.64))
@@ -149,10 +157,13 @@ def _polygon(corners: Corners, u: Field, v: Field) -> Field:
     nearest = np.full(u.shape, np.inf, np.float32)
     outside = np.ones(u.shape, bool)
     for start, end in pairwise(corners):
-        edge_u, edge_v = end[0] - start[0], end[1] - start[1]
-        from_u, from_v = u - np.float32(start[0]), v - np.float32(start[1])
+        edge_u = end[0] - start[0]
+        edge_v = end[1] - start[1]
+        from_u = u - np.float32(start[0])
+        from_v = v - np.float32(start[1])
         along = np.clip((from_u * edge_u + from_v * edge_v) / (edge_u**2 + edge_v**2), 0, 1)
-        off_u, off_v = from_u - edge_u * along, from_v - edge_v * along
+        off_u = from_u - edge_u * along
+        off_v = from_v - edge_v * along
         np.minimum(nearest, off_u * off_u + off_v * off_v, out=nearest)
         # an edge that crosses the point's ray to the right swaps inside and outside
         crosses = (v < start[1]) != (v < end[1])
@@ -162,7 +173,9 @@ def _polygon(corners: Corners, u: Field, v: Field) -> Field:
 
 def _moon(u: Field, v: Field) -> Field:
     """Return the distance to a disc with a disc cut out, its horns turned up slightly."""
-    disc, bite, apart = 0.92, 0.76, 0.5
+    disc = 0.92
+    bite = 0.76
+    apart = 0.5
     x = np.float32(0.94) * u - np.float32(0.34) * v + np.float32(0.1)
     y = np.abs(np.float32(0.94) * v + np.float32(0.34) * u)
     horn_x = (disc**2 - bite**2 + apart**2) / (2 * apart)
@@ -177,7 +190,8 @@ def _flower(u: Field, v: Field) -> Field:
     petals = np.full(np.broadcast_shapes(u.shape, v.shape), np.inf, np.float32)
     for petal in range(6):
         angle = np.pi * petal / 3
-        across, down = u - np.float32(0.6 * np.cos(angle)), v - np.float32(0.6 * np.sin(angle))
+        across = u - np.float32(0.6 * np.cos(angle))
+        down = v - np.float32(0.6 * np.sin(angle))
         np.minimum(petals, length(across, down), out=petals)
     centre = length(u, v)
     whole = np.minimum(petals - np.float32(0.34), centre - np.float32(0.55))
@@ -186,7 +200,8 @@ def _flower(u: Field, v: Field) -> Field:
 
 def _heart(u: Field, v: Field) -> Field:
     scale = 1.62
-    x, y = np.abs(u / scale), np.float32(0.84 / scale) - v / scale
+    x = np.abs(u / scale)
+    y = np.float32(0.84 / scale) - v / scale
     lobe = length(x - np.float32(0.25), y - np.float32(0.75)) - np.float32(np.sqrt(2) / 4)
     half = np.maximum(x + y, 0) / 2
     tip = np.sqrt(np.minimum(x**2 + (y - 1) ** 2, (x - half) ** 2 + (y - half) ** 2)) * np.sign(x - y)

@@ -14,7 +14,9 @@ WINDOWS = ((6, (0, 2, 5, 8, 10)), (9, (0, 4, 7)), (16, (0,)))
 BOXES = [(x, y, x + side, y + side) for side, starts in WINDOWS for y in starts for x in starts]  # in cells
 REGIONS = len(BOXES)
 
-HUES, GREYS = 12, 4  # bins of the colour histogram: saturated pixels by hue, the others by lightness
+# bins of the colour histogram: saturated pixels by hue, the others by lightness
+HUES = 12
+GREYS = 4
 TURNS = 8  # bins of an edge's direction, over half a turn
 PARTS = 3  # outlines are described separately in 3 × 3 parts of a window
 BINS = HUES + GREYS
@@ -73,7 +75,8 @@ def _things(picture: Array) -> Array:
 
 def _colour_bins(picture: Array) -> NDArray[np.int64]:
     """Return the (h, w) bin of each pixel: by hue if it has one, otherwise by lightness."""
-    highest, lowest = picture.max(0), picture.min(0)
+    highest = picture.max(0)
+    lowest = picture.min(0)
     chroma = highest - lowest
     red, green, blue = picture
     safe = np.maximum(chroma, 1e-6)
@@ -89,7 +92,8 @@ def _colour_bins(picture: Array) -> NDArray[np.int64]:
 
 def _cell_means(field: Array) -> Array:
     """Average the pixels of each cell: (h, w) → (CELLS, CELLS)."""
-    height, width = field.shape[0] // CELLS, field.shape[1] // CELLS
+    height = field.shape[0] // CELLS
+    width = field.shape[1] // CELLS
     rows = field.reshape(CELLS, height, -1).sum(1)
     return rows.reshape(CELLS, CELLS, width).sum(-1) / np.float32(height * width)
 
@@ -97,7 +101,8 @@ def _cell_means(field: Array) -> Array:
 def _cell_histogram(bins: NDArray[np.int64], weights: Array, count: int) -> Array:
     """Make a histogram per cell, as a mean over its pixels: (h, w) bins and weights → (CELLS, CELLS, count)."""
     height, width = bins.shape
-    row, column = np.arange(height) * CELLS // height, np.arange(width) * CELLS // width
+    row = np.arange(height) * CELLS // height
+    column = np.arange(width) * CELLS // width
     slot = (row[:, None] * CELLS + column) * count + bins
     sums = np.bincount(slot.ravel(), weights.ravel(), CELLS * CELLS * count)
     return (sums / (height * width / CELLS**2)).reshape(CELLS, CELLS, count).astype(np.float32)
@@ -105,7 +110,8 @@ def _cell_histogram(bins: NDArray[np.int64], weights: Array, count: int) -> Arra
 
 def _cell_edges(field: Array) -> Array:
     """Sum up edges by direction, whichever side is brighter: (h, w) → (CELLS, CELLS, TURNS)."""
-    down, across = np.zeros_like(field), np.zeros_like(field)
+    down = np.zeros_like(field)
+    across = np.zeros_like(field)
     down[1:-1] = field[2:] - field[:-2]
     across[:, 1:-1] = field[:, 2:] - field[:, :-2]
     turn = np.arctan2(down, across) * np.float32(TURNS / np.pi) + np.float32(TURNS + 0.5)

@@ -83,7 +83,8 @@ def _sunset(generator: np.random.Generator) -> Picture:
     picture = _gradient(
         (0, (66, 48, 112)), (0.38, (188, 84, 128)), (0.66, (246, 146, 98)), (1, (255, 214, 138))
     )
-    column, row = generator.uniform(0.15, 0.85), 0.74
+    column = generator.uniform(0.15, 0.85)
+    row = 0.74
     distance = np.hypot(ACROSS - np.float32(column), DOWN - np.float32(row))
     picture = _mix(picture, (255, 240, 190), 0.75 * np.exp(-distance * 5))
     clouds = _step(0.5, 2.2, _noise(generator, 1.9, 4.0))
@@ -116,7 +117,8 @@ def _night(generator: np.random.Generator) -> Picture:
 
 def _paper(generator: np.random.Generator) -> Picture:
     picture = _gradient((0, (247, 243, 232)), (1, (247, 243, 232)))
-    spacing, lines = 21, np.zeros((SIDE, SIDE), np.float32)
+    spacing = 21
+    lines = np.zeros((SIDE, SIDE), np.float32)
     top, left = generator.integers(4, spacing, 2)
     lines[top::spacing] = 1
     lines[:, left::spacing] = 1
@@ -134,7 +136,8 @@ def _water(generator: np.random.Generator) -> Picture:
 
 
 def _wood(generator: np.random.Generator) -> Picture:
-    planks, row = 4, np.arange(SIDE)
+    planks = 4
+    row = np.arange(SIDE)
     plank = (row + int(generator.integers(0, SIDE // planks))) * planks // SIDE
     tone = generator.uniform(-14, 14, planks + 1).astype(np.float32)[plank][:, None]
     shift = 40 * plank[:, None]

@@ -95,7 +95,8 @@ def _write(draft: Path, seed: int, images: int, progress: Progress) -> None:
     held_out = {split: max(1, round(share * images)) for split, share in SHARES.items()}
     sizes = {"train": images - sum(held_out.values()), **held_out}
     train = features[: sizes["train"]]
-    mean, deviation = train.mean((0, 1)), train.std((0, 1))
+    mean = train.mean((0, 1))
+    deviation = train.std((0, 1))
     standard = {"mean": mean.tolist(), "deviation": deviation.tolist()}
     (draft / STANDARD).write_text(json.dumps(standard), encoding="utf-8")
     start = 0
@@ -125,9 +126,11 @@ def _write_lines(path: Path, lines: list[str]) -> None:
 
 def _write_card(draft: Path, seed: int, images: int) -> None:
     """Write demo.json: version, seed, number of images, every file's size, and one sha256 over names and contents."""
-    digest, sizes = hashlib.sha256(), {}
+    digest = hashlib.sha256()
+    sizes = {}
     for path in sorted(path for path in draft.rglob("*") if path.is_file()):
-        name, content = path.relative_to(draft).as_posix(), path.read_bytes()
+        name = path.relative_to(draft).as_posix()
+        content = path.read_bytes()
         sizes[name] = len(content)
         digest.update(f"{name} {len(content)}\n".encode() + content)
     card = {"version": VERSION, "seed": seed, "images": images, "sha256": digest.hexdigest(), "bytes": sizes}

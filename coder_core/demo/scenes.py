@@ -83,7 +83,8 @@ def pick(generator: np.random.Generator, options: Sequence[Option]) -> Option:
 def _sample_thing(generator: np.random.Generator, colours: list[str], others: list[Thing]) -> Thing:
     size = pick(generator, SIZES)
     radius = float(generator.uniform(*RADII[size]))
-    low, high = radius + BORDER, SIDE - radius - BORDER
+    low = radius + BORDER
+    high = SIDE - radius - BORDER
     # sometimes a shape is repeated, so that captions can count "two stars"
     shape = others[-1].shape if others and generator.random() < 0.2 else pick(generator, SHAPES)
     texture = "plain" if generator.random() < PLAIN_SHARE else pick(generator, TEXTURES[1:])
@@ -100,7 +101,8 @@ def _apart(one: Thing, other: Thing) -> bool:
 def relations(one: Thing, other: Thing) -> list[str]:
     """List every relation that clearly holds from `one` to `other`. For "left", the centres are over 0.8 of the larger
     radius apart sideways, and over 1.25 times as far as vertically."""
-    across, down = other.x - one.x, other.y - one.y
+    across = other.x - one.x
+    down = other.y - one.y
     clear = 0.8 * max(one.radius, other.radius)
     names = []
     if abs(across) > max(clear, 1.25 * abs(down)):

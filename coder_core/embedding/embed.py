@@ -69,7 +69,8 @@ def embed_split(
             return None
         embeddings, faults = unfinished.assemble(skip_broken)
         faults = [*notes, *faults]
-        embeddings, about = replace(embeddings, faults=faults), towers.about
+        embeddings = replace(embeddings, faults=faults)
+        about = towers.about
         run, metrics = import_run(embeddings, root, name, split_name, overwrite=overwrite, towers=about)
     shutil.rmtree(folder, ignore_errors=True)
     with suppress(OSError):
@@ -94,7 +95,9 @@ class _Unfinished:
     """Embeddings of a split while they are computed, in mapped arrays that rank 0 creates."""
 
     def __init__(self, split: CaptionedSplit, towers: Towers, plan: resumable.Plan, folder: Path) -> None:
-        self.split, self.towers, self.folder = split, towers, folder
+        self.split = split
+        self.towers = towers
+        self.folder = folder
         layout = {"rows": ((towers.encode_texts(["a"])[0].shape[1],), "<f4")}
         if parallel.rank() > 0:
             parallel.barrier()
@@ -138,7 +141,8 @@ class _Unfinished:
     def assemble(self, skip_broken: bool) -> tuple[Embeddings, list[Fault]]:
         """Collect the embeddings of the pictures that could be read, and of their captions. InputError: pictures are
         broken and `skip_broken` is false, or rows of other processes are missing."""
-        split, broken = self.split, dict[int, str]()
+        split = self.split
+        broken = dict[int, str]()
         for rank in range(parallel.world_size()):
             reasons = json.loads((self.folder / BROKEN.format(rank)).read_text("utf-8"))
             broken |= {int(image): reason for image, reason in reasons.items()}

@@ -58,7 +58,8 @@ def log_split(
             cannot be used, or the folder has another kind of run.
     """
     faults: list[Fault] = []
-    path, split = Path(run) if len(Path(run).parts) > 1 else ROOT / run, canonical_split(split)
+    path = Path(run) if len(Path(run).parts) > 1 else ROOT / run
+    split = canonical_split(split)
     stop_on_errors(name_faults(Path(run).name, "run"))
     if epoch is not None and not (isinstance(epoch, Real) and epoch >= 1 and epoch % 1 == 0):
         raise InputError.at("epoch", f"is {epoch!r}", "a whole number from 1")
@@ -125,7 +126,8 @@ def _owners(rows: Mapping[str, np.ndarray], captions: Sequence[str], image_of_te
         found = f"is {owners[outside[0]]} for caption {outside[0]}"
         raise InputError.at("image_of_text", found, f"a row of images, 0 to {n - 1}")
     unused = np.setdiff1d(np.arange(n), owners).tolist()
-    found, fix = "images have no caption", "leave out these rows of images, and number the others anew"
+    found = "images have no caption"
+    fix = "leave out these rows of images, and number the others anew"
     stop_on_errors(count_cases("image_of_text", found, unused, "a caption or more", fix, "error", FROM_ZERO))
     return owners.astype(np.int64)
 

@@ -31,7 +31,9 @@ class RegionFolder:
     `batch_size`: pictures computed at once on a GPU; the CPU computes blocks of 32."""
 
     def __init__(self, folder: Path, tower: RegionTower, *, batch_size: int = 256) -> None:
-        self.folder, self.tower, self.batch_size = folder, tower, batch_size
+        self.folder = folder
+        self.tower = tower
+        self.batch_size = batch_size
         self._about = _read_about(folder / ABOUT)
         if self._about is None:
             for file in sorted(folder.glob("*_ims.npy")):

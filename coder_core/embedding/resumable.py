@@ -88,11 +88,13 @@ class BlockArrays:
         rows = sum(map(len, blocks))
         shapes = {name: ((rows, *shape), kind) for name, (shape, kind) in layout.items()}
         shapes["done"] = (len(blocks), 2), "<i8"
-        self.blocks, self.files = blocks, {name: folder / f"{name}.npy" for name in shapes}
+        self.blocks = blocks
+        self.files = {name: folder / f"{name}.npy" for name in shapes}
         maps: dict[str, Any] = {name: _existing(self.files[name], *shape) for name, shape in shapes.items()}
         if any(array is None for array in maps.values()):
             maps = {name: new_array(self.files[name], *shape) for name, shape in shapes.items()}
-        self._done, self._arrays = maps.pop("done"), maps
+        self._done = maps.pop("done")
+        self._arrays = maps
         self._fresh: dict[int, int] = {}
         self._marked = time.monotonic()
 
@@ -120,7 +122,8 @@ class BlockArrays:
         for number, note in self._fresh.items():
             self._done[number] = self._checksum(number), note
         _flush(self._done)
-        self._fresh, self._marked = {}, time.monotonic()
+        self._fresh = {}
+        self._marked = time.monotonic()
 
     def notes(self) -> int:
         """Sum the notes of the finished blocks."""
@@ -181,7 +184,8 @@ def kept_rows(file: Path, whole: np.ndarray) -> Path:
     """Return an array file with the rows where `whole` is true: the file itself, or a copy beside it."""
     if whole.all():
         return file
-    source, rows = np.load(file, mmap_mode="r"), np.flatnonzero(whole)
+    source = np.load(file, mmap_mode="r")
+    rows = np.flatnonzero(whole)
     copy = file.with_name(f"kept-{file.name}")
     target = new_array(copy, (len(rows), *source.shape[1:]), source.dtype.str)
     for start in range(0, len(rows), COPIED_ROWS):

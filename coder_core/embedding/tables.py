@@ -46,7 +46,8 @@ def read_table(
         raise InputError.at(f"{file} row {row}", f"has no {columns['captions']}", "a caption", "leave it out")
     v, w = (_units(file, content, columns[side], faults) for side in ("images", "texts"))
     if v.shape[1] != w.shape[1]:
-        widths, fix = f"vectors of {v.shape[1]} and {w.shape[1]} numbers", "use the projected embeddings"
+        widths = f"vectors of {v.shape[1]} and {w.shape[1]} numbers"
+        fix = "use the projected embeddings"
         raise InputError.at(file, widths, "the same width in both", fix)
     column = rows.column(columns["pictures"]).to_pylist() if columns["pictures"] else None
     names = None if column is None else [str(name) for name in column]
@@ -56,7 +57,8 @@ def read_table(
     text = ", ".join(f"{what}: {column or 'none'}" for what, column in columns.items())
     faults.append(Fault(str(file), f"columns read: {text}", severity="note"))
     remarks = stop_on_errors(faults + check_names(pictures, names))
-    captions, source = shorten(captions, str(file), remarks), {"table": str(file), **columns}
+    captions = shorten(captions, str(file), remarks)
+    source = {"table": str(file), **columns}
     return Embeddings(v, w, captions, owners, names, pictures, source, remarks)
 
 

@@ -50,7 +50,8 @@ def count_hits(image_ranks: np.ndarray, text_ranks: np.ndarray, image_of_text: n
     array([[1., 1., 1., 1., 2., 2.],
            [0., 0., 1., 1., 1., 1.]])
     """
-    images, has_captions = len(image_ranks), image_ranks >= 0
+    images = len(image_ranks)
+    has_captions = image_ranks >= 0
     of_images = [has_captions & (image_ranks < k) for k in RECALL_AT]
     of_captions = [np.bincount(image_of_text, weights=text_ranks < k, minlength=images) for k in RECALL_AT]
     count = np.bincount(image_of_text, minlength=images)
@@ -100,9 +101,11 @@ def differences(row: Hits, reference: Hits) -> dict[str, Difference]:
     """
     if not np.array_equal(row.queries, reference.queries):
         raise ValueError("the runs were evaluated on different captions")
-    mine, theirs = row.hits, reference.hits
+    mine = row.hits
+    theirs = reference.hits
     if len(row.queries) > VERY_MANY:
-        mine, theirs = row.hits - reference.hits, np.zeros_like(reference.hits)
+        mine = row.hits - reference.hits
+        theirs = np.zeros_like(reference.hits)
 
     def change(weights: np.ndarray, rows: np.ndarray) -> np.ndarray:
         hits, other, queries = np.split(rows, [mine.shape[1], 2 * mine.shape[1]], axis=1)
@@ -151,10 +154,12 @@ def mean_intervals(values: np.ndarray, images: np.ndarray) -> np.ndarray:
 def _measured_and_ends(rows: np.ndarray, value: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> np.ndarray:
     """Return (v, 3): v statistics with every image counted once, each with the ends of its 95% interval. `value` maps
     (draws, k) weights of k rows to (draws, v) statistics; `rows` (n, c) has one row per image, 0 without queries."""
-    images, counts = len(rows), np.ones(len(rows), np.int64)
+    images = len(rows)
+    counts = np.ones(len(rows), np.int64)
     if images > MANY or not rows.any(1).all():  # a slice leaves most images without queries
         rows, counts = np.unique(rows, axis=0, return_counts=True)
-    random, block = np.random.default_rng(SEED), max(1, CELLS // len(rows))
+    random = np.random.default_rng(SEED)
+    block = max(1, CELLS // len(rows))
     sizes = [min(block, DRAWS - start) for start in range(0, DRAWS, block)]
     weights = (random.multinomial(images, counts / images, size=size).astype(float) for size in sizes)
     ends = np.nanpercentile(np.concatenate([value(part, rows) for part in weights]), [2.5, 97.5], axis=0)

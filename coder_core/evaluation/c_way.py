@@ -87,7 +87,8 @@ def c_way_accuracy(
     for block, start in enumerate(range(0, scores.m, BLOCK)):
         rows = np.arange(start, min(start + BLOCK, scores.m))
         random = np.random.default_rng([seed, DIRECTIONS.index(direction), block])
-        first, count = questions.first[rows, None], questions.count[rows]
+        first = questions.first[rows, None]
+        count = questions.count[rows]
         foreign = len(questions.order) - count
         wrong = draw(random, np.tile(foreign, repeats), max(options) - 1).reshape(repeats, len(rows), -1)
         wrong += np.where(wrong >= first, count[:, None], 0)  # step over the question's own image

@@ -63,7 +63,8 @@ def _one_way(scores: ScoreTiles, positives: np.ndarray, count: int, *, by_image:
     """Return (count, 7) `VALUES` of every query; a row of `positives` (P, 2) is a query and a positive candidate."""
     values = np.full((count, len(VALUES)), np.nan)
     queries, candidates = np.unique(positives, axis=0).T
-    ones, sizes = np.ones(len(queries), np.int64), np.bincount(queries, minlength=count)
+    ones = np.ones(len(queries), np.int64)
+    sizes = np.bincount(queries, minlength=count)
     ranks = judged_ranks(scores, queries, candidates, ones, by_image=by_image)
     within = ranks < sizes[queries]
     asking, maps = graded_values(["map"], queries, ones, np.where(within, ranks, np.inf))

@@ -57,7 +57,8 @@ def graded_values(
         metrics: any of `METRICS`. queries, grades: (P,) int64. ranks: (P,) from `ranking.judged_ranks`.
     """
     asking, query = np.unique(queries, return_inverse=True)
-    gains, relevant = np.maximum(grades, 0).astype(float), grades > 0
+    gains = np.maximum(grades, 0).astype(float)
+    relevant = grades > 0
 
     def total(values: np.ndarray) -> np.ndarray:
         return np.bincount(query, values, len(asking))
@@ -70,7 +71,8 @@ def graded_values(
         position[order] = np.arange(len(query)) - starts[query[order]]
         return position
 
-    count, ideal = total(relevant), places(-gains)
+    count = total(relevant)
+    ideal = places(-gains)
     precision = (places(ranks) + 1) / (ranks + 1)
     columns = []
     for name, k in map(parse_metric, metrics):
@@ -103,7 +105,8 @@ def label_metrics(
     >>> label_metrics(rank(scores), np.array([0, 1]))["t2i_mrr"]
     75.0
     """
-    values, images = label_values(ranks, image_of_text), np.unique(np.asarray(image_of_text)[captions])
+    values = label_values(ranks, image_of_text)
+    images = np.unique(np.asarray(image_of_text)[captions])
     return {
         f"{way}_{name}": 100 * float(column.mean())
         for way, queries in (("i2t", images), ("t2i", captions))
@@ -125,7 +128,8 @@ def label_values(ranks: Any, image_of_text: np.ndarray) -> dict[str, np.ndarray]
         ranks: `Ranks` or an analysis; only image_ranks, text_ranks and image_hits are read.
         image_of_text: (m,) the image of every caption.
     """
-    hits, of_text = ranks.image_hits, np.asarray(ranks.text_ranks)
+    hits = ranks.image_hits
+    of_text = np.asarray(ranks.text_ranks)
     of_image = np.where(np.asarray(ranks.image_ranks) < 0, np.inf, ranks.image_ranks)
     ndcg = listed_ndcg(hits, np.bincount(image_of_text, minlength=len(hits)))
     gains = np.where(of_text < LISTED, 1 / np.log2(of_text + 2), 0)

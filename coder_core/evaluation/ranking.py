@@ -23,7 +23,9 @@ from coder_core.evaluation.tiles import Rows, ScoreTiles
 
 Ties = Literal["pessimistic", "optimistic"]
 
-_ROWS, _COLUMNS = 512, 2560  # shape of a tile, 5 MiB: large enough for the product to run at full speed
+# shape of a tile, 5 MiB: large enough for the product to run at full speed
+_ROWS = 512
+_COLUMNS = 2560
 _COUNTED_ROWS = 32  # rows compared at once, which fit the core's cache; at most 255, as counts are uint8
 _GUARD = 4  # least ratio of δ to the largest rounding error of a right answer
 _CROWDED = 64  # if more than one pair in so many is unclear, the whole tile is scored exactly
@@ -112,10 +114,13 @@ class _Counts:
 def _count(scores: ScoreTiles, progress: Progress) -> tuple[_Counts, _Counts, np.ndarray, float]:
     """Count both directions: images as queries for captions, captions as queries for images. Also return (n, 10) the
     largest fast scores of every image with captions of other images, and δ."""
-    delta, none = 2 * scores.error, torch.full((scores.n,), torch.inf)  # of an image without captions
+    # of an image without captions
+    delta = 2 * scores.error
+    none = torch.full((scores.n,), torch.inf)
     best_own = none.scatter_reduce(0, scores.image_of_text, scores.own, "amax", include_self=False)
     while True:
-        images, texts = _Counts(best_own, delta), _Counts(scores.own, delta)
+        images = _Counts(best_own, delta)
+        texts = _Counts(scores.own, delta)
         nearest = np.full((scores.n, LISTED), -np.inf, np.float32)
         error = _count_tiles(scores, images, texts, nearest, delta, progress)
         if _GUARD * error <= delta:
@@ -132,7 +137,8 @@ def _count_tiles(
     buffer = torch.empty(min(_ROWS, scores.n) * min(_COLUMNS, scores.m))
     for rows in slices(scores.n, _ROWS):
         for columns in slices(scores.m, _COLUMNS):
-            height, width = rows.stop - rows.start, columns.stop - columns.start
+            height = rows.stop - rows.start
+            width = columns.stop - columns.start
             tile = scores.fast(rows, columns, buffer[: height * width].view(height, width))
             own = _own_entries(scores, rows, columns)
             if len(own[0]):
@@ -173,9 +179,11 @@ def _count_clear(
     ):
         counts.above[queries] += high
         for lines in (low > high).nonzero()[:, 0].split(_NEAR_LINES):
-            near, (start, end) = values[lines], counts.ends[:, queries][:, lines, None]
+            near = values[lines]
+            (start, end) = counts.ends[:, queries][:, lines, None]
             i, j = ((near >= start) & ~(near >= end)).nonzero().T
-            query, candidate = lines[i] + queries.start, j + candidates.start
+            query = lines[i] + queries.start
+            candidate = j + candidates.start
             pairs = (query, candidate) if counts is images else (candidate, query)
             counts.add(query, scores.pairs(*pairs))
     return True
@@ -184,11 +192,15 @@ def _count_clear(
 def _count_reaching(tile: Tensor, by_row: Tensor, by_column: Tensor) -> tuple[Tensor, Tensor]:
     """Count the entries of every row (2, h) and every column (2, w) at or above each of its two ends. NumPy counts
     booleans several times faster than PyTorch."""
-    values, row_ends, column_ends = tile.numpy(), by_row.numpy(), by_column.numpy()
-    rows, columns = np.empty(by_row.shape, np.int64), np.zeros(by_column.shape, np.int64)
+    values = tile.numpy()
+    row_ends = by_row.numpy()
+    column_ends = by_column.numpy()
+    rows = np.empty(by_row.shape, np.int64)
+    columns = np.zeros(by_column.shape, np.int64)
     flags = np.empty((_COUNTED_ROWS, tile.shape[1]), bool)
     for part in slices(len(tile), _COUNTED_ROWS):
-        block, reached = values[part], flags[: part.stop - part.start]
+        block = values[part]
+        reached = flags[: part.stop - part.start]
         for k in range(2):
             np.greater_equal(block, row_ends[k, part, None], out=reached)
             rows[k, part] = [np.count_nonzero(row) for row in reached]
@@ -210,9 +222,11 @@ def _own_hits(scores: ScoreTiles, nearest: np.ndarray, delta: float, ties: Ties)
     Args:
         nearest: (n, 10) the largest fast scores of other images' captions. delta: their largest rounding error.
     """
-    owner, own = scores.image_of_text.numpy(), scores.own.numpy()
+    owner = scores.image_of_text.numpy()
+    own = scores.own.numpy()
     order = np.lexsort((-own, owner))
-    owner, own = owner[order], own[order]
+    owner = owner[order]
+    own = own[order]
     gaps = nearest[owner] - own[:, None]
     ranks = np.arange(len(own)) - np.searchsorted(owner, owner) + (gaps > 0).sum(1)
     hits = np.zeros((scores.n, LISTED + 1), bool)
@@ -250,9 +264,12 @@ def best_lists(
     images_of = torch.arange(scores.n), scores.image_of_text
     query_image, candidate_image = images_of if by_image else images_of[::-1]
     asking = torch.arange(len(query_image)) if asking is None else asking
-    queries, candidates = len(asking), len(candidate_image)
-    width, looked_at = min(best, candidates), min(best + _SPARE, candidates)
-    lists, list_scores = np.empty((queries, width), np.int32), np.empty((queries, width), np.float32)
+    queries = len(asking)
+    candidates = len(candidate_image)
+    width = min(best, candidates)
+    looked_at = min(best + _SPARE, candidates)
+    lists = np.empty((queries, width), np.int32)
+    list_scores = np.empty((queries, width), np.float32)
 
     def comes_last(query: Tensor, candidate: Tensor) -> Tensor:
         return (candidate_image[candidate] == query_image[query]) == (ties == "pessimistic")
@@ -268,14 +285,16 @@ def best_lists(
             # Score all candidates exactly where the list cannot be separated from unlisted ones.
             level = (fast[:, -1] >= scores_of_rows[:, -1] - 2 * scores.error).nonzero()[:, 0]
             for part in level.split(max(1, _EXACT_PAIRS // candidates)) if len(level) else ():
-                close, every = some[part], torch.arange(candidates).expand(len(part), -1)
+                close = some[part]
+                every = torch.arange(candidates).expand(len(part), -1)
                 pieces = [
                     scores.exact(close, columns) if by_image else scores.exact(columns, close).T
                     for columns in slices(candidates, _SIDE)
                 ]
                 found = _best_of(torch.cat(pieces, 1), comes_last(close[:, None], every), every, width)
                 lists_of_rows[part], scores_of_rows[part] = found
-        lists[rows], list_scores[rows] = lists_of_rows.numpy(), scores_of_rows.numpy()
+        lists[rows] = lists_of_rows.numpy()
+        list_scores[rows] = scores_of_rows.numpy()
         progress(rows.stop, queries)
     return lists, list_scores
 
@@ -284,14 +303,16 @@ def _likeliest(
     scores: ScoreTiles, some: Tensor, candidates: int, count: int, *, by_image: bool
 ) -> tuple[Tensor, Tensor]:
     """Return (Q, count) the largest fast scores of some queries, and their candidates, found tile by tile."""
-    best, whose = torch.empty(len(some), 0), torch.empty(len(some), 0, dtype=torch.int64)
+    best = torch.empty(len(some), 0)
+    whose = torch.empty(len(some), 0, dtype=torch.int64)
     for columns in slices(candidates, _COLUMNS):
         tile = scores.fast(some, columns) if by_image else scores.fast(columns, some).T
         better = int((tile > best[:, -1:]).sum(1).amax()) if best.shape[1] == count else count
         if better == 0:
             continue
         largest, column = torch.topk(tile, min(better, tile.shape[1]), dim=1)
-        best, whose = torch.cat([best, largest], 1), torch.cat([whose, column + columns.start], 1)
+        best = torch.cat([best, largest], 1)
+        whose = torch.cat([whose, column + columns.start], 1)
         best, order = torch.topk(best, min(count, best.shape[1]), dim=1)
         whose = whose.gather(1, order)
     return best, whose
@@ -351,12 +372,15 @@ def _reaching(
 
     delta = np.float32(2 * scores.error)
     while True:
-        low, high = own - delta, np.nextafter(own + delta, np.float32(np.inf))
-        reaching, error = np.zeros(len(own), np.int64), 0.0
+        low = own - delta
+        high = np.nextafter(own + delta, np.float32(np.inf))
+        reaching = np.zeros(len(own), np.int64)
+        error = 0.0
         of_all = slices(scores.m if by_image else scores.n, _COLUMNS)
         for part, columns in product(slices(len(own), _PAIRS), of_all):
             asking, line = np.unique(queries[part], return_inverse=True)
-            values, own_here = tile(scores.fast, asking, columns)[line], own[part]
+            values = tile(scores.fast, asking, columns)[line]
+            own_here = own[part]
             position = candidates[part] - columns.start
             inside = np.flatnonzero((position >= 0) & (position < values.shape[1]))
             errors = np.abs(values[inside, position[inside]] - own_here[inside])

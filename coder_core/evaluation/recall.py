@@ -13,7 +13,8 @@ from coder_core.evaluation.separation import separation
 from coder_core.evaluation.sources import Source, mixture
 from coder_core.evaluation.tiles import ScoreTiles, score_tiles
 
-CHOSEN_HALF, OTHER_HALF = "chosen_half_rsum", "other_half_rsum"
+CHOSEN_HALF = "chosen_half_rsum"
+OTHER_HALF = "other_half_rsum"
 """Names, in a run's metrics, of R@sum on the half of a split that a model is chosen on, and on the other half."""
 HALVES_SEED = 0  # for halving the images of a split at random
 Metrics = dict[str, float]
@@ -73,7 +74,8 @@ def all_metrics(scores: ScoreTiles, ranks: Ranks) -> Metrics:
     >>> all_metrics(scores, rank(scores))["md"]
     0.375
     """
-    owner, own = scores.image_of_text.numpy(), scores.own.numpy()
+    owner = scores.image_of_text.numpy()
+    own = scores.own.numpy()
     md = separation(scores.sources, owner, own).mean_distance
     return metrics_from_ranks(ranks) | label_metrics(ranks, owner) | ({} if math.isnan(md) else {"md": md})
 
@@ -140,7 +142,8 @@ def half_metrics(sources: Sequence[Source], image_of_text: Any) -> tuple[Metrics
     if images < 2:
         raise InputError(Fault("two halves", f"the split has {images} image", "at least 2"))
     order = np.random.default_rng(HALVES_SEED).permutation(images)
-    first, second = np.sort(order[: images // 2]), np.sort(order[images // 2 :])
+    first = np.sort(order[: images // 2])
+    second = np.sort(order[images // 2 :])
     return _metrics_of(sources, image_of_text, first), _metrics_of(sources, image_of_text, second)
 
 

@@ -54,7 +54,8 @@ def separation(sources: Sequence[Source], image_of_text: Array, own: Array | Non
     """
     images, texts = sources[0].shape
     own = own_similarity(sources, image_of_text) if own is None else own
-    matching, rest = float(own.sum(dtype=np.float64)), (images - 1) * texts
+    matching = float(own.sum(dtype=np.float64))
+    rest = (images - 1) * texts
     total = sum(source.total() for source in sources) - matching
     return Separation(matching / texts, total / rest if rest else float("nan"))
 
@@ -83,12 +84,14 @@ def distributions(
     Args:
         pairs: most similarities to count; a larger split uses those of random images with all captions.
     """
-    all_images, count_texts = sources[0].shape[0], len(image_of_text)
+    all_images = sources[0].shape[0]
+    count_texts = len(image_of_text)
     count = min(all_images, max(1, pairs // count_texts))
     sampled = np.arange(all_images)
     if count < all_images:
         sampled = np.sort(np.random.default_rng(0).choice(all_images, count, replace=False))
-    everything, positive = np.zeros(BINS, dtype=np.int64), np.zeros(BINS, dtype=np.int64)
+    everything = np.zeros(BINS, dtype=np.int64)
+    positive = np.zeros(BINS, dtype=np.int64)
     for part in slices(count, TILE_ELEMENTS // count_texts):
         images = sampled[part]
         tile = np.zeros((len(images), count_texts), dtype=np.float32)

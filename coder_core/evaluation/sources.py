@@ -41,7 +41,8 @@ class EmbeddingPair:
 
     def own(self, image_of_text: Array) -> Array:
         """Return (m,) float64 weighted score of every caption with its image."""
-        v, w = np.asarray(self.image), np.asarray(self.text)
+        v = np.asarray(self.image)
+        w = np.asarray(self.text)
         scores = np.empty(len(w))
         for rows in slices(len(w), TILE_ELEMENTS // v.shape[1]):
             scores[rows] = np.vecdot(v[image_of_text[rows]], w[rows], dtype=np.float64)

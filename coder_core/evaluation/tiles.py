@@ -67,7 +67,8 @@ class ScoreTiles:
             return self.exact(images, texts)
         for k, source in enumerate(self.sources):
             assert isinstance(source, EmbeddingPair)
-            left, right = source.image[images], source.text[texts].T
+            left = source.image[images]
+            right = source.text[texts].T
             out = torch.empty(len(left), right.shape[1]) if out is None else out
             torch.addmm(out, left, right, beta=min(k, 1), alpha=source.weight, out=out)
         assert out is not None
@@ -96,7 +97,8 @@ class ScoreTiles:
             total = np.zeros(len(i))
             for source in self.sources:
                 if isinstance(source, EmbeddingPair):
-                    left, right = source.image.numpy()[i], source.text.numpy()[j]
+                    left = source.image.numpy()[i]
+                    right = source.text.numpy()[j]
                     total += source.weight * np.vecdot(left, right, dtype=np.float64)
                 else:
                     total += source.weight * source.scores[i, j].astype(np.float32).astype(np.float64)

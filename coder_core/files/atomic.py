@@ -111,9 +111,11 @@ def identity(path: Path) -> tuple[Path, int, int] | None:
 def folder_names(parent: Path) -> list[str]:
     """List the folders in `parent` that `locate` finds, sorted, without links. A folder renamed during a reading can be
     missed, so the names are read until two readings agree."""
-    before, names = None, _folder_names(parent)
+    before = None
+    names = _folder_names(parent)
     while names != before:
-        before, names = names, _folder_names(parent)
+        before = names
+        names = _folder_names(parent)
     return names
 
 

@@ -52,13 +52,15 @@ def read_matrix(source: str | Path) -> MatrixFile:
 
 def join_blocks(blocks: Blocks) -> np.ndarray:
     """Join blocks to (rows, width) float32. ValueError: not floats, rows of several widths, or no or too few rows."""
-    array, end = np.empty((0, 0), np.float32), 0
+    array = np.empty((0, 0), np.float32)
+    end = 0
     for rows, block in blocks:
         if block.ndim != 2 or block.dtype.kind != "f":
             raise ValueError(f"contains {block.dtype} {(rows, *block.shape[1:])}")
         if not end:
             array = np.empty((rows, block.shape[1]), np.float32)
-        start, end = end, end + len(block)
+        start = end
+        end = end + len(block)
         if block.shape[1] != array.shape[1] or end > rows:
             raise ValueError(f"vectors of {array.shape[1]} and, from row {start}, {block.shape[1]} numbers")
         with np.errstate(over="ignore"):  # `unit_array` refuses infinite values later
@@ -133,11 +135,13 @@ def _read_npz(path: Path, name: str) -> Blocks:
 def _read_safetensors(path: Path, name: str) -> Blocks:
     from safetensors import safe_open
 
-    start, rows = 0, 1
+    start = 0
+    rows = 1
     while start < rows:
         with safe_open(path, framework="pt") as content:  # reopened: every mapped page counts as memory
             part = content.get_slice(_one_of(path, name, content.keys()))
-            rows, block = part.get_shape()[0], part[start : start + BLOCK]
+            rows = part.get_shape()[0]
+            block = part[start : start + BLOCK]
             yield rows, (block.float() if str(block.dtype) == "torch.bfloat16" else block).numpy()
         start += BLOCK
 
@@ -160,7 +164,8 @@ def _open_index(path: Path) -> Any:
     if hasattr(index, "id_map"):
         if not np.array_equal(faiss.vector_to_array(index.id_map), np.arange(index.ntotal)):
             raise ValueError("the index has ids of its own: write one whose ids are the row numbers")
-        outer, index = index, faiss.downcast_index(index.index)
+        outer = index
+        index = faiss.downcast_index(index.index)
         index.referenced_objects = [outer]  # which owns it
     if hasattr(index, "make_direct_map"):
         index.make_direct_map()
@@ -183,7 +188,8 @@ def _read_lance(path: Path, name: str) -> Blocks:
         problem = "is a Lance folder, and pylance is not installed"
         raise InputError.at(path, problem, fix="pip install pylance") from None
     content = lance.dataset(str(path))
-    column, rows = _one_of(path, name, list_columns(content.schema)), content.count_rows()
+    column = _one_of(path, name, list_columns(content.schema))
+    rows = content.count_rows()
     for batch in content.to_batches(columns=[column], batch_size=BLOCK):
         yield rows, _vectors_of(batch.column(0))
 

@@ -37,7 +37,9 @@ if TYPE_CHECKING:
 THREADS = 4  # for comparing files with the manifest
 THREADED_BYTES = 1 << 22  # below, reading takes less time than starting threads
 MAPPED_BYTES = 1 << 25  # of an array's file; smaller ones are read whole
-TOML_BYTES, DOTS = 1 << 16, 200  # of a TOML file, in a line of it: parsing a key of n dots takes n² steps
+# of a TOML file, in a line of it: parsing a key of n dots takes n² steps
+TOML_BYTES = 1 << 16
+DOTS = 200
 _ROOM = 1 << 16  # bytes for the manifest and the headers of arrays
 _DTYPE = re.compile(r"[<|][biuf][1248]")
 
@@ -110,16 +112,19 @@ class SealedFolder:
     @property
     def large_arrays(self) -> list[str]:
         """Files of the arrays that `array` itself verifies, on a copy, and maps."""
-        files, arrays = self.manifest["files"], self.manifest.get("arrays", {})
+        files = self.manifest["files"]
+        arrays = self.manifest.get("arrays", {})
         names = [f"{name}.npy" for name, entry in arrays.items() if 0 not in entry["shape"]]
         return [name for name in names if name in files and files[name]["bytes"] > MAPPED_BYTES]
 
     def array(self, name: str) -> np.ndarray:
         """Open `<name>.npy` read-only, with the shape and dtype in the manifest; a large one is mapped (`map_copy`)."""
-        path, entry = self._listed(f"{name}.npy"), self.manifest.get("arrays", {}).get(name)
+        path = self._listed(f"{name}.npy")
+        entry = self.manifest.get("arrays", {}).get(name)
         if entry is None:
             raise InputError.at(self.path / MANIFEST, f"has no array {name}")
-        shape, dtype = tuple(entry["shape"]), str(entry["dtype"])
+        shape = tuple(entry["shape"])
+        dtype = str(entry["dtype"])
         if not _DTYPE.fullmatch(dtype):
             raise InputError.at(path, f"has dtype {dtype}", "plain numbers")
         try:
@@ -145,7 +150,8 @@ class SealedFolder:
         return self.path / name
 
     def _check(self, name: str, *, sha256: Callable[[Path], str] | None) -> Fault | None:
-        path, entry = self.path / name, self.manifest["files"].get(name)
+        path = self.path / name
+        entry = self.manifest["files"].get(name)
         if entry is None:
             return Fault(str(path), "is not listed in manifest.json")
         size = f"{entry['bytes']:,} bytes"
@@ -187,7 +193,8 @@ def map_copy(path: Path, sha256: str) -> np.ndarray:
     mapped page that its file has lost kills the process (SIGBUS), which Python cannot catch. The copy is compared with
     the sha256, mapped and unlinked, so its disk space is freed with the array. InputError: the file has another sha256
     or is not an array of plain numbers, or the cache has no room for a copy."""
-    folder, needed = cache_folder(), 0
+    folder = cache_folder()
+    needed = 0
     try:
         needed = path.stat().st_size
         folder.mkdir(parents=True, exist_ok=True)

@@ -16,7 +16,9 @@ caption of their own image, and 0.6% to one of a random other image; the median 
 TILE_ELEMENTS = 8_388_608  # 32 MiB of float32
 EXACT_BELOW = 50_000  # captions; below, an index saves no time (above, it costs recall)
 ROWS_AT_ONCE = 1024
-HNSW_LINKS, HNSW_BUILD, HNSW_SEARCH = 32, 80, 512
+HNSW_LINKS = 32
+HNSW_BUILD = 80
+HNSW_SEARCH = 512
 
 
 def caption_space(captions: Sequence[str]) -> TfidfSpace | None:
@@ -73,7 +75,8 @@ def caption_neighbours(
     nonzero = np.flatnonzero(vectors.any(1))
     if not len(nonzero):
         return neighbours
-    points, owner = np.ascontiguousarray(vectors[nonzero]), image_of_text[nonzero]
+    points = np.ascontiguousarray(vectors[nonzero])
+    owner = image_of_text[nonzero]
     most_of_one_image = int(np.unique(owner, return_counts=True)[1].max())
     candidates = min(count + most_of_one_image, len(points))
     exact = len(vectors) < EXACT_BELOW
@@ -99,7 +102,8 @@ def _index(points: np.ndarray, exact: bool, search: int, report: Callable[[int],
         flat.add(points)
         return flat
     index = faiss.IndexHNSWFlat(points.shape[1], HNSW_LINKS, faiss.METRIC_INNER_PRODUCT)
-    index.hnsw.efConstruction, index.hnsw.efSearch = HNSW_BUILD, search
+    index.hnsw.efConstruction = HNSW_BUILD
+    index.hnsw.efSearch = search
     threads = faiss.omp_get_max_threads()
     faiss.omp_set_num_threads(1)  # with several threads the graph differs from run to run
     try:

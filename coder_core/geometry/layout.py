@@ -26,7 +26,9 @@ MOST_FITTED = 50_000  # with more points, UMAP is fitted to a random part and th
 FEWEST = 4
 COMPILING = "compiling UMAP: numba takes up to a minute the first time"
 GENTLE = 0.5  # learning rate when starting from another layout: at 1 whole groups leave their places
-_NEIGHBOURS, _COMPILED = 0.15, 0.4  # share of the work after which these phases are over
+# share of the work after which these phases are over
+_NEIGHBOURS = 0.15
+_COMPILED = 0.4
 MOST_TSNE = 6_000
 ITERATIONS = 1_000
 EXAGGERATION = 12.0  # scikit-learn's default, for an independent layout
@@ -125,7 +127,8 @@ def _umap(
         notes.append(f"{settings.neighbours} neighbours were lowered to {neighbours}: there are no more")
     part = points.take(fitted)
     is_whole = len(fitted) == len(points)
-    start, fitting = None if init is None else init[fitted], within(progress, 0.0, 1.0 if is_whole else 0.5)
+    start = None if init is None else init[fitted]
+    fitting = within(progress, 0.0, 1.0 if is_whole else 0.5)
     fitted_plane = _fit_umap(part, neighbours, settings, start, fitting)
     if is_whole:
         return fitted_plane
@@ -154,13 +157,15 @@ def _fit_umap(
         import numba
 
         # The search index is not compiled: it is unused here, and numba would need twenty seconds for it.
-        unset, numba.config.DISABLE_JIT = numba.config.DISABLE_JIT, True
+        unset = numba.config.DISABLE_JIT
+        numba.config.DISABLE_JIT = True
         import pynndescent  # noqa: F401
 
         numba.config.DISABLE_JIT = unset
         from umap import UMAP
 
-        fitting, phase = within(progress, _COMPILED, 1.0), "UMAP: moving the points"
+        fitting = within(progress, _COMPILED, 1.0)
+        phase = "UMAP: moving the points"
         printed = PrintedProgress(r"(\d+)/([1-9]\d*)", lambda done, epochs: fitting(done, epochs, phase))
         model = UMAP(
             n_neighbors=neighbours,
@@ -183,7 +188,8 @@ def principal_plane(points: Points) -> tuple[Array, tuple[float, float]]:
     The (D, D) covariance is computed from tiles, multiplied in float32 and summed in float64. The sign of an axis makes
     its largest loading positive, so that the same data always give the same picture.
     """
-    count, width = len(points), points.width
+    count = len(points)
+    width = points.width
     mean = np.zeros(width)
     for _, tile in points.tiles():
         mean += tile.sum(0, dtype=np.float64)
@@ -217,7 +223,8 @@ def onto(layout: Array, reference: Array) -> tuple[Array, float]:
     if layout.shape != reference.shape:
         raise ValueError(f"layouts of {len(layout):,} and {len(reference):,} points cannot be aligned")
     centre = reference.mean(0, dtype=np.float64)
-    size, layout_size = np.linalg.norm(reference - centre), np.ptp(layout, axis=0).max()
+    size = np.linalg.norm(reference - centre)
+    layout_size = np.ptp(layout, axis=0).max()
     if size == 0 or layout_size == 0:  # a single spot
         return (layout - layout.mean(0) + centre).astype(np.float32), float(size != layout_size)
     _, moved, disparity = procrustes(reference, layout)
@@ -261,7 +268,8 @@ class PrintedProgress(io.TextIOBase):
     its numbers as groups. `report`: called with these numbers."""
 
     def __init__(self, pattern: str, report: Callable[..., None]) -> None:
-        self._pattern, self._report = re.compile(pattern), report
+        self._pattern = re.compile(pattern)
+        self._report = report
 
     def write(self, text: str) -> int:
         match = self._pattern.search(text)

@@ -76,7 +76,8 @@ def stratified(counts: tuple[int, ...], most: int, seed: int) -> Array:
         return np.arange(total)
     rng = np.random.default_rng(seed)
     drawn: list[Array] = []
-    start, left = 0, most
+    start = 0
+    left = most
     for position, count in enumerate(counts):
         share = left if position == len(counts) - 1 else min(max(round(most * count / total), 1), count)
         drawn.append(start + np.sort(rng.choice(count, min(share, count), replace=False)))

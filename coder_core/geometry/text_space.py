@@ -19,7 +19,8 @@ from coder_core.console.faults import InputError
 from coder_core.console.progress import Progress, silent
 
 FORMAT = "coder-text-space-1"
-NAMES, ARRAYS = "text_space.json", "text_space.safetensors"
+NAMES = "text_space.json"
+ARRAYS = "text_space.safetensors"
 FEWEST_CAPTIONS = 2  # a word in a single caption relates it to no other
 CAPTIONS_AT_ONCE = 4096
 SEED = 0  # of the randomised SVD: the space does not depend on a run's seed

@@ -79,10 +79,12 @@ def build_model(
 
 
 def _concept_branch(config: ModelConfig, concepts: Concepts) -> ConceptBranch:
-    threshold, rescaled = config.concept_threshold, config.concept_rescale
+    threshold = config.concept_threshold
+    rescaled = config.concept_rescale
     graph = concepts.graph(threshold=threshold, rescaled=rescaled, norm=config.concept_graph)
     arrays = torch.from_numpy(graph), torch.from_numpy(concepts.vectors)
-    narrow, unit_queries = config.gcn_form == "cvse", config.concept_query == "unit"
+    narrow = config.gcn_form == "cvse"
+    unit_queries = config.concept_query == "unit"
     network = ConceptGraphNetwork(*arrays, config.dimension, layers=config.gcn_layers, narrow=narrow)
     return ConceptBranch(network, smoothing=config.concept_smoothing, unit_queries=unit_queries)
 
@@ -97,6 +99,7 @@ def _pooling(config: ModelConfig, name: Pooling) -> nn.Module:
 
 def _scorer(config: ModelConfig) -> Scorer:
     if config.scorer == "interaction":
-        size, sharpness = config.interaction_size, config.interaction_sharpness
+        size = config.interaction_size
+        sharpness = config.interaction_sharpness
         return InteractionScorer(config.dimension, size=size, sharpness=sharpness)
     return CosineScorer() if config.embeddings == 1 else PVSEScorer()

@@ -65,10 +65,13 @@ class Coder(nn.Module):
         if (concepts is None) != (concept_text_pooling is None):
             raise ValueError("concepts and concept_text_pooling come together or not at all")
         self.dimension = dimension
-        self.regions, self.words = regions, words
-        self.image_pooling, self.text_pooling = image_pooling, text_pooling
+        self.regions = regions
+        self.words = words
+        self.image_pooling = image_pooling
+        self.text_pooling = text_pooling
         self.dropout = Dropout(dropout)
-        self.concepts, self.concept_text_pooling = concepts, concept_text_pooling
+        self.concepts = concepts
+        self.concept_text_pooling = concept_text_pooling
         self.scorer = CosineScorer() if scorer is None else scorer
 
     def encode_images(self, regions: Tensor, lengths: Tensor) -> Tensor:
@@ -106,7 +109,8 @@ class Coder(nn.Module):
         nodes = self.concept_nodes()
         images = self.image_branches(regions, region_lengths, nodes)
         texts = self.text_branches(words, word_lengths, nodes)
-        instances, concepts = (images.instance, texts.instance), (images.concept, texts.concept)
+        instances = (images.instance, texts.instance)
+        concepts = (images.concept, texts.concept)
         return Embedded(*instances, *concepts, images.heads, texts.heads)
 
 

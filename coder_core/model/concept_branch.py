@@ -49,7 +49,9 @@ def concept_vectors(
     A concept gets the vector of its word, or else the mean over its forms weighted by their counts, or else random
     numbers with the standard deviation of the other concepts' vectors.
     """
-    source, size, seed = config.data.word_vectors, config.model.word_size, config.training.seed
+    source = config.data.word_vectors
+    size = config.model.word_size
+    seed = config.training.seed
     forms = [[part for form in concept.forms for part in form.split(" ")] for concept in vocabulary.concepts]
     counts: dict[str, int] = {}
     if source in ("random", "learned"):  # concept vectors are not trained, so random ones do not suit them

@@ -175,13 +175,15 @@ def score_pairs(
         fix = "this model scores every pair; evaluate it on fewer images"
         raise InputError.at(split.name, problem, f"at most {PAIRS_AT_MOST:,}", fix)
     scores = np.empty((split.n_images, split.n_texts), np.float32)
-    words_done, words = 0, max(1, len(tokens.ids))
+    words_done = 0
+    words = max(1, len(tokens.ids))
     with evaluating(model):
         images = _encode_images(model, split, device, precision)
         image_means = mean_of_parts(*images).cpu().numpy()
         text_means = np.empty((split.n_texts, image_means.shape[1]), np.float32)
         for ids, columns, means in _columns(model, images, tokens, device, precision):
-            scores[:, ids], text_means[ids] = columns.cpu().numpy(), means.cpu().numpy()
+            scores[:, ids] = columns.cpu().numpy()
+            text_means[ids] = means.cpu().numpy()
             words_done += int(tokens.lengths[ids].sum())
             # short captions come first, so the number of words predicts the remaining time, that of captions does not
             progress(total * words_done // words, total)
@@ -202,7 +204,8 @@ def score_texts(model: Coder, images: ImageParts, tokens: Tokens, *, device: tor
 
 def _encode_images(model: Coder, split: Split, device: torch.device, precision: str) -> tuple[Tensor, Tensor]:
     """Return (n, L, D) parts and (n,) lengths of all images, filled in place to avoid a second copy."""
-    parts, lengths = torch.empty(0), torch.empty(split.n_images, dtype=torch.int64, device=device)
+    parts = torch.empty(0)
+    lengths = torch.empty(split.n_images, dtype=torch.int64, device=device)
     for ids, regions, counts in image_chunks(split, IMAGES_AT_ONCE):
         with autocast(device, precision):
             encoded = model.encode_images(regions.to(device), counts.to(device)).float()

@@ -14,7 +14,8 @@ from torch import Tensor
 
 DEFAULT_PRODUCTS = "PyTorch's default"
 _SETTINGS = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]
-_UNSET, _ASKS_ONEDNN = "none", "bf16"
+_UNSET = "none"
+_ASKS_ONEDNN = "bf16"
 
 FLOAT32_ERROR = 1e-6  # of a product as a share of Σ|a||b|; in bfloat16 it is 1e-3
 
@@ -78,7 +79,9 @@ def _largest_error() -> float:
 
 
 def _error(product: Tensor, a: Tensor, b: Tensor, start: Tensor | None = None) -> float:
-    exact, scale = a.double() @ b.double(), a.double().abs() @ b.double().abs()
+    exact = a.double() @ b.double()
+    scale = a.double().abs() @ b.double().abs()
     if start is not None:
-        exact, scale = exact + start.double(), scale + start.double().abs()
+        exact = exact + start.double()
+        scale = scale + start.double().abs()
     return float(((product.double() - exact).abs() / scale).max())

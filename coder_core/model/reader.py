@@ -71,13 +71,16 @@ def initial_word_vectors(
 ) -> tuple[Tensor | None, list[Fault]]:
     """Return initial word vectors, learned from the captions or from a GloVe file (None: random), and warnings and
     notes. Words missing from the file get random vectors with the standard deviation of the others."""
-    source, size, seed = config.data.word_vectors, config.model.word_size, config.training.seed
+    source = config.data.word_vectors
+    size = config.model.word_size
+    seed = config.training.seed
     if source == "random":
         return None, []
     if source == "learned":
         return torch.from_numpy(learn_word_vectors(train_captions, vocabulary, dimension=size, seed=seed)), []
     glove = read_word_vectors(source, vocabulary.words, counts=vocabulary.counts, dimension=size)
-    matrix, missing = glove.matrix.copy(), ~glove.covered
+    matrix = glove.matrix.copy()
+    missing = ~glove.covered
     if glove.covered.any():
         random = np.random.default_rng((seed, RANDOM_STREAM))
         matrix[missing] = random.normal(0, matrix[glove.covered].std(), (int(missing.sum()), size))

@@ -82,12 +82,14 @@ def open_towers(
     For an existing run, `noted` is its record of the towers, which they must match. The sides in `moved` ("image",
     "text") are loaded from where the configuration names them now. A user's own towers are imported only if allowed.
     """
-    towers, projected = config.towers, config.towers.projection == "none"
+    towers = config.towers
+    projected = config.towers.projection == "none"
     poolings = (config.model.image_pooling, config.model.text_pooling)
     choices: dict[str, TowerChoice] = {}
     for side, name, pooling in zip(SIDES, (towers.image_tower, towers.text_tower), poolings, strict=True):
         if name:
-            where, pooled = f"--{side}-tower {name}", pooling == "tower"
+            where = f"--{side}-tower {name}"
+            pooled = pooling == "tower"
             choice = TowerChoice(name, where, pooled, projected, towers.revision)
             choices[side] = choice if noted is None else _as_noted(choice, side, noted, side in moved, run)
     if not choices:

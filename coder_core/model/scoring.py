@@ -49,7 +49,8 @@ class InteractionScorer(Scorer):
         padded = padding_mask(image_lengths, images.shape[1])
         order = torch.argsort(text_lengths, stable=True)  # similar lengths together: little padding
         lengths = text_lengths[order]
-        columns, start = [], 0
+        columns = []
+        start = 0
         while start < len(order):
             # A block's last caption is its longest, so the block may have to shrink once that caption is known.
             stop = min(start + self._texts_at_once(images, int(lengths[start])), len(order))
@@ -70,7 +71,8 @@ class InteractionScorer(Scorer):
 
     def _block(self, images: Tensor, padded: Tensor, words: Tensor, lengths: Tensor) -> Tensor:
         """Return (n, c) scores of (n, R, D) regions, (n, R) bool padding, and (c, T, D) words with (c,) lengths."""
-        (n, regions, _), (c, longest, _) = images.shape, words.shape
+        (n, regions, _) = images.shape
+        (c, longest, _) = words.shape
         is_word = ~padding_mask(lengths, longest)  # (c, T)
         flat = words.flatten(0, 1)
         cosines = (images.flatten(0, 1) @ flat.T).view(n, regions, c, longest)

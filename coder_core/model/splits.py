@@ -18,7 +18,8 @@ from coder_core.model.run_towers import RunTowers
 from coder_core.ops import parallel
 
 OPTIONAL = ("dev",)
-DEMO, TRAIN = "demo", "train"
+DEMO = "demo"
+TRAIN = "train"
 CARD = "demo.json"  # in a folder of finished demo data
 
 
@@ -104,9 +105,11 @@ def _with_exchanged(split: Split, config: Config) -> Split:
     if split.name != TRAIN or share == 0:
         return split
     rows = exchange_captions(split.image_of_text, share, config.training.seed)
-    used, done = np.arange(split.n_texts), "exchanged among images"
+    used = np.arange(split.n_texts)
+    done = "exchanged among images"
     if config.data.omit_wrong:
-        rows, done = rows[rows == used], "left out"
+        rows = rows[rows == used]
+        done = "left out"
         used = rows
     fact = f"captions of {split.name} {done}: {round(share * split.n_texts):,} of {split.n_texts:,}"
     note = Fault(f"--wrong-captions {share:g}", fact, severity="note")

@@ -83,9 +83,13 @@ def gather_anchors(
     >>> gather_anchors(torch.eye(2), torch.eye(2), torch.tensor([7, 8])).all_image_ids
     tensor([7, 8])
     """
-    all_images, all_texts, all_ids = _gather(images), _gather(texts), parallel.gather_rows(image_ids)
+    all_images = _gather(images)
+    all_texts = _gather(texts)
+    all_ids = parallel.gather_rows(image_ids)
     all_lengths = None if lengths is None else Lengths(*(parallel.gather_rows(counts) for counts in lengths))
-    ids, offset, scorer = (image_ids, all_ids), parallel.rank() * len(image_ids), scorer or CosineScorer()
+    ids = (image_ids, all_ids)
+    offset = parallel.rank() * len(image_ids)
+    scorer = scorer or CosineScorer()
     return Anchors(images, texts, all_images, all_texts, *ids, offset, scorer, lengths, all_lengths)
 
 
@@ -105,7 +109,8 @@ def batch_scores(anchors: Anchors) -> tuple[Tensor, Tensor]:
     tensor([[0.6000, 0.8000],
             [0.0000, 1.0000]])
     """
-    lengths, all_lengths = anchors.lengths or (None, None), anchors.all_lengths or (None, None)
+    lengths = anchors.lengths or (None, None)
+    all_lengths = anchors.all_lengths or (None, None)
     forward = anchors.scorer(anchors.images, anchors.all_texts, lengths[0], all_lengths[1])
     if parallel.world_size() == 1:
         return forward, forward.T
@@ -119,7 +124,8 @@ def batch_directions(anchors: Anchors, *, keep_same_image: bool) -> Iterator[Dir
     >>> [way.negatives.any().item() for way in batch_directions(anchors, keep_same_image=False)]
     [False, False]
     """
-    ids, offset = (anchors.image_ids, anchors.all_image_ids), anchors.offset
+    ids = (anchors.image_ids, anchors.all_image_ids)
+    offset = anchors.offset
     for scores in batch_scores(anchors):
         yield in_batch_direction(scores, *ids, keep_same_image=keep_same_image, positive_offset=offset)
 
@@ -133,7 +139,8 @@ def mean_vectors(anchors: Anchors) -> Anchors:
     local = anchors.scorer.local
     here = anchors.lengths if local and anchors.lengths is not None else (None, None)
     everywhere = anchors.all_lengths if local and anchors.all_lengths is not None else (None, None)
-    images, texts = mean_of_parts(anchors.images, here[0]), mean_of_parts(anchors.texts, here[1])
+    images = mean_of_parts(anchors.images, here[0])
+    texts = mean_of_parts(anchors.texts, here[1])
     all_images = mean_of_parts(anchors.all_images, everywhere[0])
     all_texts = mean_of_parts(anchors.all_texts, everywhere[1])
     return replace(anchors, images=images, texts=texts, all_images=all_images, all_texts=all_texts)

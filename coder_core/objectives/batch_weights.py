@@ -14,7 +14,9 @@ from torch import Tensor
 
 from coder_core.ops import full_precision
 
-HAL_SHARPNESS, HAL_THRESHOLD = 30.0, 0.3  # γ and ε of HAL's published program on MS-COCO
+# γ and ε of HAL's published program on MS-COCO
+HAL_SHARPNESS = 30.0
+HAL_THRESHOLD = 0.3
 AMRANI_NEIGHBOURS = 8
 """k, the nearest pairs that measure the density around a pair. Our choice: a batch of 128 contains few near pairs."""
 
@@ -54,7 +56,8 @@ def hub_weights(scores: Tensor, negatives: Tensor, *, scale: float) -> Tensor:
     """
     powers = HAL_SHARPNESS * (full_precision(scores) - HAL_THRESHOLD)
     powers = torch.where(negatives, powers, float("-inf"))
-    captions, images = _shares(powers).sum(0), _shares(powers.T).sum(0)
+    captions = _shares(powers).sum(0)
+    images = _shares(powers.T).sum(0)
     return _to_scale(1 + (captions + images) / 2, scale)
 
 

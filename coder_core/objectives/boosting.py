@@ -115,7 +115,8 @@ def _relative_hinge(pairs: _Compared, margin: float, soft: bool) -> Tensor:
 
 
 def _absolute_hinges(pairs: _Compared, margin: float, split: float, soft: bool) -> Tensor:
-    first, second = split * margin, margin - split * margin
+    first = split * margin
+    second = margin - split * margin
     pull = (soft_margin(pairs.teacher_positive, first, LARGEST_COSINE) if soft else first) + pairs.behind
     push = (soft_negative_margin(pairs.teacher, second) if soft else second) + pairs.above
     return torch.relu(pull) + torch.relu(push)

@@ -45,7 +45,8 @@ def combined_weights(
     """
     of_diversity, of_discrepancy = combination_shares(kind, diversity, discrepancy, validated=shares)
     if pairs is not None:
-        diversity, discrepancy = diversity[pairs], discrepancy[pairs]
+        diversity = diversity[pairs]
+        discrepancy = discrepancy[pairs]
     exponents = direction * (of_diversity * diversity + of_discrepancy * discrepancy)
     size = scale * len(exponents)
     return pair_weights(exponents[:, 0], exponents[:, 1], scale=size, modalities=modalities)

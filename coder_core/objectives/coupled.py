@@ -33,7 +33,8 @@ class DclSettings:
     bank_anchors: bool = False  # use the bank's entries as anchors too
 
     def __post_init__(self) -> None:
-        scores, nowhere = torch.zeros(1, 1), torch.zeros(0, dtype=torch.int64)
+        scores = torch.zeros(1, 1)
+        nowhere = torch.zeros(0, dtype=torch.int64)
         example = Candidates(scores, scores[0], *[AllExcept(nowhere, nowhere)] * 2)
         diversity = _diversity(example, None, self, torch.amax)  # refuses bad settings, as `_dcl` does
         if not bool(_dcl(example, diversity, self).isfinite()):
@@ -76,11 +77,14 @@ def coupled_dcl(
     bank_loss = settings.weight_bank > 0
     reads_bank = bank_loss or (settings.diversity_from_bank and settings.diversity is not None)
     # Compute all large products before the small operations: they evict each other's code from the processor's cache.
-    from_batch, from_bank = list(_batch_candidates(anchors, settings)), list[Candidates | None]((None, None))
+    from_batch = list(_batch_candidates(anchors, settings))
+    from_bank = list[Candidates | None]((None, None))
     if reads_bank and keys is not None and keys.bank.count > 0:
         from_bank = list(_bank_candidates(anchors, keys, settings))
 
-    batch_terms, bank_terms, diversities = [], [], []
+    batch_terms = []
+    bank_terms = []
+    diversities = []
     for in_batch, in_bank in zip(from_batch, from_bank, strict=True):
         diversity = _diversity(in_batch, in_bank if settings.diversity_from_bank else None, settings)
         if diversity is not None:
@@ -90,7 +94,9 @@ def coupled_dcl(
             bank_terms.append(_dcl(in_bank, diversity, settings))
 
     in_batch_loss = batch_terms[0] + batch_terms[1]
-    per_pair, in_bank_loss, of_entries = settings.weight_batch * in_batch_loss, None, None
+    per_pair = settings.weight_batch * in_batch_loss
+    in_bank_loss = None
+    of_entries = None
     if bank_terms:
         in_bank_loss = bank_terms[0] + bank_terms[1]
         per_pair = per_pair + settings.weight_bank * in_bank_loss
@@ -137,7 +143,8 @@ def _bank_anchors(anchors: Anchors, keys: Keys, settings: DclSettings) -> Tensor
     Eq. 6 is an L_DCL of two sets, and the L_DCL of eq. 5 sums both directions. An entry's positive is the other key of
     its own pair, which carries no gradient, so only its negatives train.
     """
-    bank, slots = keys.bank, slice(keys.bank.count)
+    bank = keys.bank
+    slots = slice(keys.bank.count)
     negatives = _negatives(bank.image_ids[slots], anchors.all_image_ids, settings, None)
     positive_scores = (bank.images[slots] * bank.texts[slots]).sum(1)
     total = positive_scores.new_zeros(())

@@ -109,7 +109,8 @@ class TripletLoss(PairLoss):
         super().__init__()
         if not margin >= 0:
             raise ValueError(f"margin must be >= 0, got {margin}")
-        self.margin, self.hardest = margin, hardest
+        self.margin = margin
+        self.hardest = hardest
 
     def one_direction(self, scores: Tensor, positive_scores: Tensor, negatives: Tensor) -> Tensor:
         """Return (Q,) losses by `triplet_hardest` or `triplet_sum`."""
@@ -153,7 +154,8 @@ class SigmoidLoss(PairLoss):
 
     def __init__(self, temperature: float = 0.1, bias: float = -10.0) -> None:
         super().__init__()
-        self.scale, self.bias = LogitScale(temperature, learn=True), nn.Parameter(torch.tensor(bias))
+        self.scale = LogitScale(temperature, learn=True)
+        self.bias = nn.Parameter(torch.tensor(bias))
 
     def one_direction(self, scores: Tensor, positive_scores: Tensor, negatives: Tensor) -> Tensor:
         """Return (Q,) losses by `pairwise_sigmoid`."""
@@ -218,9 +220,11 @@ class CoderLoss(PairLoss):
             raise ValueError("give the keys of both modalities, or of neither")
         if image_keys is not None and text_keys is not None:
             of_twins = pairs_of(image_keys, text_keys, anchors.image_ids, names=("image_keys", "text_keys"))
-            images, texts = of_twins.images.detach(), of_twins.texts.detach()
+            images = of_twins.images.detach()
+            texts = of_twins.texts.detach()
         else:
-            images, texts = anchors.images.detach(), anchors.texts.detach()
+            images = anchors.images.detach()
+            texts = anchors.texts.detach()
         _check_width(images, bank.images.shape[1])
         # A copy: backward() reads its slots, and the bank changes below.
         keys = Keys(images, texts, copy.deepcopy(bank).to(images.dtype))
@@ -321,8 +325,10 @@ class SampleWeights(nn.Module):
     ) -> Tensor:
         """Return (B,) weights of this process's pairs, without gradient."""
         anchors = pairs_of(image_embeddings, text_embeddings, image_ids)
-        scores, ids = parallel.gather_rows(batch_scores(anchors)[0]), anchors.all_image_ids
-        samples, negatives = (anchors.all_images, anchors.all_texts), ids[:, None] != ids[None, :]
+        scores = parallel.gather_rows(batch_scores(anchors)[0])
+        ids = anchors.all_image_ids
+        samples = (anchors.all_images, anchors.all_texts)
+        negatives = ids[:, None] != ids[None, :]
         weights = batch_weights(self.kind, scores, *samples, negatives, scale=float(len(ids)))
         return weights[anchors.offset : anchors.offset + len(anchors.image_ids)]
 
@@ -354,7 +360,9 @@ def pairs_of(
         raise ValueError(f"{shapes}: give both as (pairs, dimension), row i of both being one pair")
     for name, rows in zip(names, (images, texts), strict=True):
         _check_finite(name, rows)
-    count, device, precision = len(images), images.device, torch.promote_types(images.dtype, texts.dtype)
+    count = len(images)
+    device = images.device
+    precision = torch.promote_types(images.dtype, texts.dtype)
     if image_ids is None:
         image_ids = torch.arange(count, device=device) + new_id + parallel.rank() * count
     image_ids = torch.as_tensor(image_ids)

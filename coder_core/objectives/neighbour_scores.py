@@ -56,7 +56,8 @@ def neighbour_scores(
     >>> neighbour_scores(rows, torch.ones(3, dtype=torch.bool), torch.arange(3), neighbours, neighbours)
     NeighbourScores(diversity=tensor([1.0000, 0.5000, 0.5000]), discrepancy=tensor([0.5000, 0.7500, 0.7500]))
     """
-    first_rows, second_rows = _rows(row_of_caption, neighbours), _rows(row_of_caption, second_neighbours)
+    first_rows = _rows(row_of_caption, neighbours)
+    second_rows = _rows(row_of_caption, second_neighbours)
     counted = is_embedded.to(embeddings.dtype)[:, None]
     first_count = sum_over_neighbours(counted, first_rows)
     second_count = sum_over_neighbours(sum_over_neighbours(counted, second_rows), neighbours)

@@ -21,7 +21,9 @@ from coder_core.objectives.modules import check_numbers, pairs_of, without_autoc
 from coder_core.objectives.neighbour_scores import ABSENT, neighbour_scores, sample_neighbours
 from coder_core.ops import parallel
 
-IMAGE, TEXT = 0, 1  # columns of the raw scores
+# columns of the raw scores
+IMAGE = 0
+TEXT = 1
 DRAW_STREAM = 6  # random stream that draws neighbours of neighbours
 SHUFFLE_STREAM = 11  # random stream that permutes the scores over the pairs
 
@@ -106,7 +108,10 @@ class NeighbourWeights(nn.Module):
             raise ValueError(
                 f"neighbours_of_neighbours is {neighbours_of_neighbours}: give 0, or at least {near.shape[1]}"
             )
-        self.kind, self.scale, self.seed, self.settings = kind, scale, seed, settings
+        self.kind = kind
+        self.scale = scale
+        self.seed = seed
+        self.settings = settings
         self.each = neighbours_of_neighbours // near.shape[1]
         self.cache = SampleCache(images, texts, dimension)
         self.register_buffer("diversity", torch.zeros(texts, 2))
@@ -121,7 +126,8 @@ class NeighbourWeights(nn.Module):
         if epoch == 0 or self.kind == "none":
             return
         second_order = self.draw(self.each, DRAW_STREAM, epoch) if self.each else self.neighbours
-        cache, every_text = self.cache, torch.arange(len(self.neighbours), device=self.neighbours.device)
+        cache = self.cache
+        every_text = torch.arange(len(self.neighbours), device=self.neighbours.device)
         for column, values, known, owner in (
             (IMAGE, cache.images, cache.known_images, self.image_of_text),
             (TEXT, cache.texts, cache.known_texts, every_text),
@@ -154,7 +160,8 @@ class NeighbourWeights(nn.Module):
         """Return (B,) weights of this process's pairs; those of all processes sum to λ."""
         if not bool(self.scored):
             return torch.full(text_ids.shape, self.scale, device=text_ids.device)
-        raw, pairs = (self.diversity, self.discrepancy), parallel.gather_rows(text_ids)
+        raw = (self.diversity, self.discrepancy)
+        pairs = parallel.gather_rows(text_ids)
         weights = combined_weights(self.kind, *raw, pairs, scale=self.scale, **self.settings)
         start = parallel.rank() * len(text_ids)
         return weights[start : start + len(text_ids)]

@@ -74,7 +74,8 @@ class Prototypes(nn.Module):
         super().__init__()
         if not 2 <= count <= pass_pairs <= pairs:
             raise ValueError(f"{count} prototypes need 2 ≤ K ≤ {pass_pairs} pairs a pass ≤ {pairs} pairs")
-        self.count, self.pass_pairs = count, pass_pairs
+        self.count = count
+        self.pass_pairs = pass_pairs
         self.register_buffer("centroids", torch.zeros(count, dimension))
         self.register_buffer("resultants", torch.zeros(count))  # length of the running mean, from 0 to 1
         self.register_buffer("weights", torch.zeros(count))  # members in the running mean
@@ -135,7 +136,8 @@ class Prototypes(nn.Module):
 
     def counts(self) -> PrototypeCounts:
         """Return the counts of used, dead and reseeded prototypes and the size of the largest."""
-        used, dead = int((self.members > 0).sum()), int(self._dead().sum())
+        used = int((self.members > 0).sum())
+        dead = int(self._dead().sum())
         return PrototypeCounts(used, dead, int(self.members.max()), int(self.reseeded))
 
     def _seed(self, vectors: Tensor) -> None:

@@ -97,7 +97,9 @@ def _read(path: Path) -> tuple[list[dict[str, Any]], list[Fault]]:
         return [], []
     except OSError as error:
         raise InputError.at(path, f"cannot be read ({error.strerror})") from error
-    events, faults, key = [], [], run_key(path.parent)
+    events = []
+    faults = []
+    key = run_key(path.parent)
     for number, line in enumerate(content.split(b"\n")[:-1], start=1):
         try:
             event = open_line(line.decode(), key)

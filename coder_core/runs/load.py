@@ -228,7 +228,8 @@ def load_model(folder: str | Path, *, device: str = "cpu", towers: RunTowers | N
     folder is not a run, or its files are damaged; the file is named."""
     folder = Path(folder)
     config, about = read_config(folder)
-    size, towers = read_feature_size(folder, config, about), towers or read_towers(folder, config)
+    size = read_feature_size(folder, config, about)
+    towers = towers or read_towers(folder, config)
     text_tower = towers.text if towers is not None else None
     reader = make_reader(config, read_vocabulary(folder, config), download=False, tower=text_tower)
     save = best_save(folder)

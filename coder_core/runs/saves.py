@@ -30,7 +30,8 @@ class Save(sealed.SealedFolder):
         the save."""
         super().__init__(path)
         self.check()
-        self.name, self.skipped = path.name, skipped or []
+        self.name = path.name
+        self.skipped = skipped or []
         self.fingerprint = hashlib.sha256(render_manifest(self.manifest)).hexdigest()[:12]
 
     def tensors(self, stem: str) -> dict[str, Tensor]:

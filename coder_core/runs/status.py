@@ -80,7 +80,9 @@ class RunLock:
     """
 
     def __init__(self, folder: Path, file: Path | None = None, waiting: Console | None = None) -> None:
-        self.folder, self._is_whole, self._waiting = Path(folder), file is None, waiting
+        self.folder = Path(folder)
+        self._is_whole = file is None
+        self._waiting = waiting
         file = file or self.folder / _LOCK
         self._holder = file.with_name(f"{file.name}.json")
         self._lock = FileLock(file, timeout=0, thread_local=False)

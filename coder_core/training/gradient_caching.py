@@ -49,7 +49,8 @@ class PiecewiseModel(nn.Module):
 
     def __init__(self, model: nn.Module, size: int) -> None:
         super().__init__()
-        self.model, self.size = model, size
+        self.model = model
+        self.size = size
 
     def forward(self, *inputs: Tensor) -> Embedded:
         """Return the embeddings of B pairs in both branches; `inputs`: (B, …) each."""

@@ -133,7 +133,8 @@ def _stored_inputs(
         allow_towers(config)
     towers = load.read_towers(folder, config, moved)
     reviews = reviews_of_run(folder, stored, config, about)
-    vocabulary, concepts = load.read_vocabulary(folder, config), load.read_concepts(folder, config)
+    vocabulary = load.read_vocabulary(folder, config)
+    concepts = load.read_concepts(folder, config)
     save = SaveStore(folder / "state", keep=STATES_KEPT).newest()
     if save is not None:
         text_tower = towers.text if towers is not None else None
@@ -149,11 +150,13 @@ def _check_data(prepared: Prepared, about: Mapping[str, Any], config: Config) ->
     """Compare data and teacher with the checksums stored when the run started. InputError names every file whose
     features or captions have changed, a dev split that was added or removed, and a different teacher."""
     fix = "give --data the folder the run was started with, and restore its files"
-    data, faults = prepared.data, []
+    data = prepared.data
+    faults = []
     splits = {split.name: split for split in (data.as_read, data.dev) if split is not None}
     for name in CHECKED:
         split_name, part = name.split("_")
-        before, now = about.get(CHECKSUM.format(name)), data.checksums.get(name)
+        before = about.get(CHECKSUM.format(name))
+        now = data.checksums.get(name)
         if before is not None and now is not None and before != now:
             problem = f"has changed: the {part} of {split_name} are not those the run began with"
             faults.append(Fault(splits[split_name].source[part], problem, fix=fix))
@@ -187,8 +190,10 @@ def allow_towers(config: Config) -> None:
 
 def _files(config: Config, prepared: Prepared, device: torch.device) -> dict[str, bytes | str]:
     """Return the files of a new run folder: name → content."""
-    data, sources = prepared.data, prepared.sources
-    towers, reviews = prepared.inputs.towers, prepared.inputs.reviews
+    data = prepared.data
+    sources = prepared.sources
+    towers = prepared.inputs.towers
+    reviews = prepared.inputs.reviews
     about = {
         "command": shlex.join(["python", "-m", "coder_core.train", *sys.argv[1:]]),
         "created": time.strftime("%Y-%m-%d %H:%M:%S %z"),

@@ -18,7 +18,9 @@ from coder_core.runs.saves import Save
 from coder_core.training.stopping import check_gradients
 
 DECAY_FACTOR = 0.1
-BERT, IMAGE_TOWER, TEXT_TOWER = "words.bert.", "regions.tower.", "words.tower."
+BERT = "words.bert."
+IMAGE_TOWER = "regions.tower."
+TEXT_TOWER = "words.tower."
 """Substrings of parameter names that identify pretrained weights."""
 SCALE = "scale."  # prefix of the names of the logits' scale and bias
 
@@ -69,7 +71,9 @@ def make_optimizer(
     used = [group for group in groups.values() if group["params"]]
     if not used:
         raise InputError(NOTHING_TRAINS)
-    lr, decay, fused = config.learning_rate, config.weight_decay, device.type in ("cpu", "cuda")
+    lr = config.learning_rate
+    decay = config.weight_decay
+    fused = device.type in ("cpu", "cuda")
     return EagerAdamW(used, lr=lr, weight_decay=decay, fused=fused)
 
 
@@ -99,7 +103,8 @@ def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
 def load_optimizer(optimizer: torch.optim.Optimizer, save: Save) -> None:
     """Restore the tensors of `optimizer_tensors` from a save. InputError: the save has unknown parameters, wrong
     shapes, or lacks a moment."""
-    parameters, file = _named_parameters(optimizer), save.path / "optimizer.safetensors"
+    parameters = _named_parameters(optimizer)
+    file = save.path / "optimizer.safetensors"
     names = list(parameters)
     state: dict[int, dict[str, Tensor]] = defaultdict(dict)
     for key, tensor in save.tensors("optimizer").items():

@@ -118,7 +118,9 @@ def _read_data(config: Config, inputs: Inputs, progress: Progress) -> tuple[Trai
     """Read the splits, and apply reviews and vague captions to the train split."""
     folder = data_folder(config.data.data, named(progress, DRAWING))
     read = read_splits(config, folder, inputs.towers, ("train", "dev"), progress=progress)
-    train, dev, faults = read.splits["train"], read.splits.get("dev"), read.faults
+    train = read.splits["train"]
+    dev = read.splits.get("dev")
+    faults = read.faults
     faults += _check_dev(config, folder, train, dev, read.names)
     reviewed = apply_reviews(train, inputs.reviews, config.data)
     faults += reviewed.faults
@@ -147,7 +149,8 @@ def _check_dev(
 
 def _words(config: Config, data: TrainingData, inputs: Inputs) -> tuple[Words, TrainingData, list[Fault]]:
     """Build the vocabulary from all train captions, then keep the configured share of the images."""
-    vocabulary, vectors = inputs.vocabulary, None
+    vocabulary = inputs.vocabulary
+    vectors = None
     notes: list[Fault] = []
     if config.has_vocabulary:
         captions = data.train.captions
@@ -164,7 +167,8 @@ def _words(config: Config, data: TrainingData, inputs: Inputs) -> tuple[Words, T
 
 def _share_of_images(config: Config, data: TrainingData) -> TrainingData:
     """Keep only the captions of the configured share of the train images."""
-    train, share = data.train, config.data.train_part
+    train = data.train
+    share = config.data.train_part
     images = part_images(train.n_images, share, config.training.seed, other=config.data.other_part)
     in_share = np.isin(train.image_of_text, images)
     if not in_share.any():
@@ -175,7 +179,8 @@ def _share_of_images(config: Config, data: TrainingData) -> TrainingData:
 
 
 def _make_batches(config: Config, data: TrainingData, words: Words) -> TrainingBatches:
-    training, dropped = config.training, config.data
+    training = config.training
+    dropped = config.data
     options: dict[str, Any] = {"batch_size": training.batch_size, "seed": training.seed}
     options |= {"drop_regions": dropped.drop_regions, "drop_words": dropped.drop_words}
     options |= {"fixed_ends": words.reader.fixed_ends, "augment": config.towers.augment}
@@ -187,14 +192,17 @@ def _find_sources(
     config: Config, data: TrainingData, words: Words, inputs: Inputs, progress: Progress
 ) -> tuple[Sources, list[Fault]]:
     """Find the concepts, load the teacher and search for neighbours."""
-    concepts, notes = inputs.concepts, list[Fault]()
+    concepts = inputs.concepts
+    notes = list[Fault]()
     if config.model.concepts > 0 and concepts is None:
         watch = named(progress, "finding concepts")
         concepts, notes = make_concepts(config, data.train.captions, progress=watch)
     teacher = read_teacher(config, words.vocabulary, data.train.feature_size, inputs.towers)
     if not config.weighting.reads_neighbours:
         return Sources(concepts, teacher), notes
-    captions, owner, space = data.train.captions, data.train.image_of_text, inputs.text_space
+    captions = data.train.captions
+    owner = data.train.image_of_text
+    space = inputs.text_space
     with parallel.first_process_first():
         neighbourhood = train_neighbourhood(config, captions, owner, space=space, progress=progress)
     return Sources(concepts, teacher, neighbourhood), [*notes, *neighbourhood.faults]

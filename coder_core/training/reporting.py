@@ -30,8 +30,11 @@ class Reporter:
     def __init__(
         self, folder: Path, console: Console, training: TrainingConfig, per_epoch: int, device: torch.device
     ) -> None:
-        self.folder, self.per_epoch, self.device = folder, per_epoch, device
-        self.steps, self.tensorboard = per_epoch * training.epochs, training.tensorboard
+        self.folder = folder
+        self.per_epoch = per_epoch
+        self.device = device
+        self.steps = per_epoch * training.epochs
+        self.tensorboard = training.tensorboard
         self.first = parallel.rank() == 0
         self.display = Display(
             console, folder.name, self.steps, per_epoch, choose_on=training.choose_on, quiet=not self.first
@@ -117,7 +120,8 @@ class EventWriter:
         try:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError as error:
-            problem, fix = "needs the package tensorboard", "pip install tensorboard"
+            problem = "needs the package tensorboard"
+            fix = "pip install tensorboard"
             raise InputError.at("--tensorboard", problem, fix=fix) from error
         self._writer = SummaryWriter(str(run / TENSORBOARD), purge_step=resume_step + 1)
 

@@ -97,14 +97,16 @@ def reviews_of_run(folder: Path, stored: Config, config: Config, about: dict[str
     """Read the reviews of a continued run from its folder, with a note if their source has changed or is unreadable.
     InputError: the run's own file is damaged, or the configuration now names a file with different verdicts."""
     if bool(stored.data.reviews) != bool(config.data.reviews):
-        fact, expected = f"is {config.data.reviews!r}", f"{stored.data.reviews!r}, as the run began"
+        fact = f"is {config.data.reviews!r}"
+        expected = f"{stored.data.reviews!r}, as the run began"
         raise InputError(Fault("--reviews", fact, expected, "start a new run"))
     if not stored.data.reviews:
         return None
     file = str(folder / FILE)
     try:
         document = json.loads(SealedFolder(folder).read(FILE))
-        rows, weights = document["verdicts"], _weights(document)
+        rows = document["verdicts"]
+        weights = _weights(document)
         lines = [Review(image, caption, verdict, "unnamed").document() for image, caption, verdict in rows]
     except (ValueError, TypeError, LookupError, RecursionError) as error:
         fault = Fault(file, f"cannot be read: {error}", "the run's own verdicts", "restore the file")
@@ -139,9 +141,11 @@ def apply_reviews(train: Split, reviews: UsedReviews | None, settings: DataConfi
     if reviews is None:
         return ReviewedTrain(train)
     names = train.image_names, train.captions, train.image_of_text, train.n_images
-    judged, keys = judge_split(reviews.verdicts, *names), image_keys(*names)
+    judged = judge_split(reviews.verdicts, *names)
+    keys = image_keys(*names)
     pairs = [(keys[image], train.captions[row]) for row, image in enumerate(train.image_of_text.tolist())]
-    weights, facts = pair_weights(pairs, reviews, settings), []
+    weights = pair_weights(pairs, reviews, settings)
+    facts = []
     confident = np.array([pair in reviews.weights for pair in pairs])
     if confident.any():
         facts.append(f"pairs weighted by confidence: {confident.sum():,}")
@@ -179,7 +183,8 @@ def apply_reviews(train: Split, reviews: UsedReviews | None, settings: DataConfi
 def pair_weights(pairs: Iterable[Pair], reviews: Reviews | UsedReviews, settings: DataConfig) -> np.ndarray:
     """Return the float32 weights of train pairs, 0 for those left out: by confidence, or else by the verdict on the pair
     or on its whole image."""
-    of_verdict, verdicts = _verdict_weights(settings), reviews.verdicts
+    of_verdict = _verdict_weights(settings)
+    verdicts = reviews.verdicts
     labels = ((pair, verdicts.get(pair, verdicts.get((pair[0], ""), "none"))) for pair in pairs)
     weights = [float(reviews.weights.get(pair, of_verdict.get(label, 1))) for pair, label in labels]
     return np.array(weights, np.float32)
@@ -195,7 +200,8 @@ def _groups(train: Split, matches: np.ndarray) -> np.ndarray:
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
-    edges, n = (train.image_of_text[matches[:, 0]], matches[:, 1]), train.n_images
+    edges = (train.image_of_text[matches[:, 0]], matches[:, 1])
+    n = train.n_images
     _, groups = connected_components(coo_array((np.ones(len(matches)), edges), shape=(n, n)), directed=False)
     _, first = np.unique(groups, return_index=True)
     return np.asarray(first[groups], dtype=np.int64)

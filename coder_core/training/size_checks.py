@@ -16,7 +16,8 @@ FITTING_WARMUP = 1 / 10
 
 def with_fitting_warmup(config: Config, steps_per_epoch: int) -> tuple[Config, list[Fault]]:
     """Cut a warm-up longer than an eighth of the run to a tenth; return the configuration and a note if it changed."""
-    steps, before = steps_per_epoch * config.training.epochs, config.training.warmup_steps
+    steps = steps_per_epoch * config.training.epochs
+    before = config.training.warmup_steps
     if before <= steps * LONGEST_WARMUP:
         return config, []
     fitting = max(1, round(steps * FITTING_WARMUP))
@@ -29,7 +30,9 @@ def with_fitting_batch(config: Config, pairs: int, of_train: int) -> tuple[Confi
     """Cut a batch larger than the pairs of --train-part, if all of train could fill it, to a quarter of them, with a note."""
     if not pairs < config.training.batch_size <= of_train:
         return config, []
-    fitting, asked = max(2, pairs // 4), config.training.batch_size  # a contrastive loss needs negatives
+    # a contrastive loss needs negatives
+    fitting = max(2, pairs // 4)
+    asked = config.training.batch_size
     fact = f"is {asked}, but --train-part leaves {pairs} pairs, so batches have {fitting}"
     fault = Fault("--batch-size", fact, severity="note")
     return replaced(config, {"batch_size": fitting}), [fault]
@@ -37,9 +40,13 @@ def with_fitting_batch(config: Config, pairs: int, of_train: int) -> tuple[Confi
 
 def check_schedule(config: Config, steps_per_epoch: int) -> list[Fault]:
     """Return a warning for each part of the schedule that would begin only after the run ends."""
-    objective, memory, boosting = config.objective, config.memory, config.boosting
-    epochs, warmup = config.training.epochs, config.training.warmup_steps
-    triplet, boosts = objective.loss == "btr-hardest", boosting.boosting != "none"
+    objective = config.objective
+    memory = config.memory
+    boosting = config.boosting
+    epochs = config.training.epochs
+    warmup = config.training.warmup_steps
+    triplet = objective.loss == "btr-hardest"
+    boosts = boosting.boosting != "none"
     has_bank = memory.bank_size > 0 and objective.weight_memory > 0
     parts = (
         ("--warmup-steps", warmup, epochs * steps_per_epoch, "the full learning rate", warmup > 0),
@@ -72,7 +79,8 @@ def check_towers(towers: RunTowers | None, tokens: Tokens, processes: int) -> li
     """Return an error if batch norm would train in several processes, a note if a tower may truncate train captions."""
     if towers is None:
         return []
-    faults, tuning = [], towers.config
+    faults = []
+    tuning = towers.config
     sides = (("image", towers.image, tuning.image_tuning), ("text", towers.text, tuning.text_tuning))
     for side, half, how in sides:
         normalised = half is not None and any(isinstance(part, BATCH_NORMS) for part in half.module.modules())

@@ -105,7 +105,8 @@ class TrainingState:
         for stem, module in (("model", self.model), *of_parts):
             load_weights(module, save.tensors(stem), str(save.path / f"{stem}.safetensors"))
         load_optimizer(self.optimizer, save)
-        file, document = str(save.path / "position.json"), save.document("position")
+        file = str(save.path / "position.json")
+        document = save.document("position")
         check_values(document, POSITION, file, least=0)
         check_values(document, {"loss_sum": NUMBER}, file, least=-LARGEST)
         with trusting(file):
@@ -118,7 +119,8 @@ def check_parts(config: Config, save: Save, build: Callable[..., Coder]) -> None
     `build` builds the run's model (see `check_size`); with `concepts=None` it builds an online branch. InputError: the
     state is too small.
     """
-    memory, width = config.memory, config.model.dimension
+    memory = config.memory
+    width = config.model.dimension
     parts = [("memory", memory.bank_size, width, "rows"), ("prototypes", memory.prototypes, width, "rows")]
     if config.boosting.online:
         with shapes_only():

@@ -180,9 +180,12 @@ def pair_weights(anchors: Anchors, config: Config, inputs: LossInputs) -> Tensor
 @torch.no_grad()
 def _weights_from_batch(anchors: Anchors, config: Config) -> Tensor:
     """Return (B,) weights by HAL, MITHUN or AMRANI, computed over the pairs of all processes as one batch."""
-    scores, ids = parallel.gather_rows(batch_scores(anchors)[0].detach()), anchors.all_image_ids
-    single, weighting = mean_vectors(anchors), config.weighting
+    scores = parallel.gather_rows(batch_scores(anchors)[0].detach())
+    ids = anchors.all_image_ids
+    single = mean_vectors(anchors)
+    weighting = config.weighting
     samples = single.all_images.detach(), single.all_texts.detach()
-    negatives, scale = ids[:, None] != ids[None, :], weighting.weight_scale * len(ids)
+    negatives = ids[:, None] != ids[None, :]
+    scale = weighting.weight_scale * len(ids)
     weights = batch_weights(weighting.sample_weights, scores, *samples, negatives, scale=scale)
     return weights[anchors.offset : anchors.offset + len(anchors.image_ids)]

@@ -35,7 +35,9 @@ class Trainer:
     def __init__(
         self, config: Config, folder: Path, prepared: Prepared, device: torch.device, console: Console
     ) -> None:
-        self.config, self.prepared, self.device = config, prepared, device
+        self.config = config
+        self.prepared = prepared
+        self.device = device
         self.model = prepared.model.to(device)
         self.parts = make_parts(config, prepared, device)
         self.per_epoch = prepared.batches.per_epoch
@@ -60,7 +62,8 @@ class Trainer:
         return self.state.position
 
     def _wrap(self) -> Any:
-        size, compiled = self.config.training.piece_size, self.config.training.compile
+        size = self.config.training.piece_size
+        compiled = self.config.training.compile
         wrapped: Any = self.model
         if size:  # inside DistributedDataParallel, which expects one forward call per step
             encoders: Any = torch.compile(wrapped) if compiled else wrapped
@@ -125,7 +128,8 @@ class Trainer:
             self._save()
 
     def _step(self, batch: Batch) -> None:
-        step, training = self.position.step, self.config.training
+        step = self.position.step
+        training = self.config.training
         batch = batch.to(self.device)
         rate = learning_rate(step, self.steps, training, self.position.reductions)
         set_rate(self.state.optimizer, rate)
@@ -133,7 +137,8 @@ class Trainer:
         for part in self.parts:
             if step % self.per_epoch == 0:
                 part.begin_epoch(step // self.per_epoch)
-        epoch, cast = step / self.per_epoch, autocast(self.device, training.precision)
+        epoch = step / self.per_epoch
+        cast = autocast(self.device, training.precision)
         inputs = self.model, batch, self.config, self.parts
         losses = compute_losses(*inputs, epoch=epoch, embed=self._embed, autocast=cast)
         check_losses(losses, batch, step)
@@ -164,13 +169,15 @@ class Trainer:
 
     def _end_epoch(self, stop: StopRequest) -> None:
         """Evaluate on dev, keep the best model, record the epoch. The state after its last step is already saved."""
-        epoch, position = self.position.step // self.per_epoch, self.position
+        epoch = self.position.step // self.per_epoch
+        position = self.position
         last = position.step >= self.steps
         due = epoch % self.config.training.evaluate_every == 0 or last
         metrics = self._evaluate(stop) if due else None
 
         def embed_train() -> SplitEmbeddings:
-            train, tokens = self.prepared.data.train, self.prepared.words.train
+            train = self.prepared.data.train
+            tokens = self.prepared.words.train
             return encode_split(self.model, train, tokens, **self._reading(stop, "clustering"))
 
         end = EpochEnd(epoch, last, embed_train)
@@ -181,12 +188,15 @@ class Trainer:
             score = parallel.broadcast_value(metrics[chosen_by], self.device)
         is_best = due and (score is None or position.best is None or score > position.best)
         if is_best:
-            position.best, position.best_step, position.without_gain = score, position.step, 0
+            position.best = score
+            position.best_step = position.step
+            position.without_gain = 0
         elif due:
             position.without_gain += 1
             position.reductions += position.without_gain % self.config.training.plateau == 0
         position.evaluated = epoch
-        loss, position.loss_sum = position.loss_sum / self.per_epoch, 0.0
+        loss = position.loss_sum / self.per_epoch
+        position.loss_sum = 0.0
         if is_best and self.first:
             self.checkpoints.save_best(self.state, epoch, metrics)
         fields: dict[str, Any] = {"epoch": epoch, "loss": loss, "best": is_best}
@@ -195,7 +205,8 @@ class Trainer:
         # Written before the save: a kill in between only repeats the line, and repeated lines count once.
         self.reporter.write_event("epoch", position, **fields)
         self._save()
-        facts, show = self._facts(reports), self.reporter.display.epoch
+        facts = self._facts(reports)
+        show = self.reporter.display.epoch
         show(epoch, metrics, position.seconds, loss, bool(is_best), facts, score=score)
         parallel.barrier()
 
@@ -203,10 +214,12 @@ class Trainer:
         return [fact for part in self.parts for fact in part.facts(reports)]
 
     def _evaluate(self, stop: StopRequest) -> dict[str, float] | None:
-        dev, tokens = self.prepared.data.dev, self.prepared.words.dev
+        dev = self.prepared.data.dev
+        tokens = self.prepared.words.dev
         if dev is None or tokens is None:
             return None
-        beta, reading = self.config.model.beta, self._reading(stop, "evaluating dev")
+        beta = self.config.model.beta
+        reading = self._reading(stop, "evaluating dev")
         sources, _ = score_split(self.model, dev, tokens, beta=beta, **reading)
         metrics = ensemble_metrics(sources, dev.image_of_text)
         if self.config.training.choose_on == "half":

@@ -60,7 +60,8 @@ def differences(table, root, reference=""):
 
 
 def planned(data, root, seed, rows=("infonce", "dcl"), **values):
-    table, overrides = TABLES["objectives"], {**OBJECTIVES, "data": str(data), **values}
+    table = TABLES["objectives"]
+    overrides = {**OBJECTIVES, "data": str(data), **values}
     return plan(table, table.choose(rows), [seed], preset="coder-flickr8k", overrides=overrides, root=root)
 
 
@@ -92,7 +93,8 @@ def test_every_row_and_seed_trains_an_ordinary_run(table):
 
 
 def test_result_tables_contain_means_spreads_and_paper_values(table):
-    mean, spread = np.mean(sums(table, "infonce")), np.std(sums(table, "infonce"), ddof=1)
+    mean = np.mean(sums(table, "infonce"))
+    spread = np.std(sums(table, "infonce"), ddof=1)
     rows = {row["row"]: row for row in csv.DictReader((table / "results.csv").open(encoding="utf-8"))}
     assert set(rows) == {"infonce", "dcl"}
     for metric in METRICS:
@@ -145,7 +147,8 @@ def interrupt(run, ended):
 
 def test_an_interrupted_table_can_be_continued(data, tmp_path, capsys):
     """The current run saves, the command prints how to continue, and running it again continues."""
-    root, ended = tmp_path / "stopped", threading.Event()
+    root = tmp_path / "stopped"
+    ended = threading.Event()
     threading.Thread(target=interrupt, args=(root / "infonce-s0", ended), daemon=True).start()
     try:
         assert main(command(data, root, "--epochs=4000")) == 3
@@ -163,7 +166,9 @@ def test_an_interrupted_table_can_be_continued(data, tmp_path, capsys):
 
 def test_training_that_outlives_its_command_is_waited_for(data, copied, tmp_path):
     """A training survives SIGKILL of its command; here a process simulates it by moving the finished run into place."""
-    run, log, go = copied / "infonce-s0", copied / "logs" / "infonce-s0.log", tmp_path / "go"
+    run = copied / "infonce-s0"
+    log = copied / "logs" / "infonce-s0.log"
+    go = tmp_path / "go"
     aside = run.rename(tmp_path / "aside")
     script = 'while [ ! -e "$2" ]; do sleep 0.1; done; mv "$0" "$1"'
     start_process(["sh", "-c", script, str(aside), str(run), str(go)], log)
@@ -175,7 +180,8 @@ def test_training_that_outlives_its_command_is_waited_for(data, copied, tmp_path
 
 
 def test_a_failed_run_is_reported_and_the_others_continue(data, tmp_path, capsys):
-    root, path = tmp_path / "failing", tmp_path / "mine.toml"
+    root = tmp_path / "failing"
+    path = tmp_path / "mine.toml"
     rows = '[[rows]]\nname = "bad"\nword-vectors = "/nowhere/glove.txt"\n[[rows]]\nname = "good"\n'
     path.write_text(rows, "utf-8")
     values = OBJECTIVES | {"bank-size": 16, "prototypes": 4, "data": data, "root": root}
@@ -216,7 +222,8 @@ def test_errors_for_invalid_requests_name_valid_ones(arguments, message, complai
 
 def test_rows_are_compared_on_shared_seeds(table, copied):
     """If they share no seed, all seeds are used."""
-    (first, second), (_, other) = sums(table, "dcl"), sums(table, "infonce")
+    (first, second) = sums(table, "dcl")
+    (_, other) = sums(table, "infonce")
     for left_out, shared in (("infonce-s0", second), ("dcl-s1", first)):
         shutil.rmtree(copied / left_out)
         against = differences("objectives", copied, "dcl")["infonce"]

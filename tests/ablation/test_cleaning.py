@@ -35,10 +35,13 @@ from tests.support.tiny_runs import changed, newest_state, printed, quiet, tiny_
 from tests.support.tiny_towers import write_tiny_clip
 from tests.support.tower_runs import tower_config
 
-COLOURS, THINGS = ("red", "blue", "green", "black", "white"), ("dog", "cat", "car", "boat", "bird")
+COLOURS = ("red", "blue", "green", "black", "white")
+THINGS = ("dog", "cat", "car", "boat", "bird")
 PLACES = "park", "lake", "hill"
 WAYS = "{} {} {}", "a {} {} in the {}", "{} {} at a {}", "one {} {} near the {}", "the {} {} and a {}"
-IMAGES, SHARE, SEED = 75, 0.2, 5
+IMAGES = 75
+SHARE = 0.2
+SEED = 5
 VALUES = {"concepts": 0, "bank_size": 0, "dimension": 16, "epochs": 10, "batch_size": 25, "warmup_steps": 4}
 VALUES |= {"text_layers": 1, "learning_rate": 3e-2, "evaluate_every": 10}
 VALUES |= {"image_dropout": 0.0, "embedding_dropout": 0.0, "wrong_captions": SHARE, "seed": SEED}
@@ -61,7 +64,8 @@ def write_told_data(folder, captions):
 def write_painted_data(folder):
     """Write 36 train and 6 dev pictures of two colours, with three captions each that name both."""
     folder.mkdir()
-    names, lines = ("red", "blue", "lime", "gold", "teal", "navy", "pink"), ["image,caption,split"]
+    names = ("red", "blue", "lime", "gold", "teal", "navy", "pink")
+    lines = ["image,caption,split"]
     scenes = np.random.default_rng(0).permutation(list(itertools.permutations(range(7), 2))).tolist()
     for number, (above, below) in enumerate(scenes):
         picture = Image.new("RGB", (32, 32), PAINTS[above])
@@ -125,7 +129,8 @@ def copied(judged, tmp_path):
 
 
 def test_cleaning_drops_most_exchanged_captions_and_few_others(copied, tmp_path):
-    config, wrong = copied, wrong_rows(5)
+    config = copied
+    wrong = wrong_rows(5)
     assert main([*command(config, tmp_path), "--no-keep-judges"]) == 0
     assert not any(folder.exists() for folder in halves(tmp_path))
     assert np.isnan(read_cleaning(tmp_path / "mine").seconds), "its judges are gone"
@@ -143,9 +148,11 @@ def test_cleaning_drops_most_exchanged_captions_and_few_others(copied, tmp_path)
 
 
 def test_judges_of_a_second_round_train_on_the_pairs_that_the_first_kept(copied, tmp_path):
-    config, wrong = copied, wrong_rows(5)
+    config = copied
+    wrong = wrong_rows(5)
     assert main([*command(config, tmp_path), "--clean-rounds=2"]) == 0
-    first, captions = tmp_path / "mine-cleaned.jsonl", []
+    first = tmp_path / "mine-cleaned.jsonl"
+    captions = []
     dropped = {review.caption for review in read_reviews(first).all}  # all captions are different
     for folder in halves(tmp_path):
         judge = read_config(folder.with_name(f"{folder.name}-2"))[0]
@@ -186,7 +193,8 @@ def test_pairs_are_weighted_by_their_probability_of_being_right(judged, tmp_path
 def test_cleaning_continues_after_one_judge_with_one_caption_per_image(tmp_path):
     values = VALUES | {"epochs": 30, "batch_size": 40, "warmup_steps": 32}
     config = tiny_config(write_told_data(tmp_path / "data", 1), "mine", **values)
-    people, again = tmp_path / "people.jsonl", command(config, tmp_path)
+    people = tmp_path / "people.jsonl"
+    again = command(config, tmp_path)
     append_review(people, Review("elsewhere.jpg", "a dog", "wrong-caption", "anna"))
     train_judges(changed(config, reviews=str(people)), tmp_path, ["half"])
     first = newest_state(tmp_path / "mine-half").fingerprint
@@ -195,7 +203,8 @@ def test_cleaning_continues_after_one_judge_with_one_caption_per_image(tmp_path)
     assert newest_state(tmp_path / "mine-half").fingerprint == first
     trained = read_config(tmp_path / "mine-other-half")[0].training
     assert (trained.batch_size, trained.warmup_steps) == (9, 12), "a quarter of 37, a tenth of 120"
-    table, wrong = cross_fitted(*map(open_run, halves(tmp_path))), wrong_rows(1)
+    table = cross_fitted(*map(open_run, halves(tmp_path)))
+    wrong = wrong_rows(1)
     assert roc_auc_score(wrong[table["caption"]], table["score"]) > 0.8
     reviews = read_reviews(tmp_path / "mine-cleaned.jsonl")
     assert [review.reviewer for review in reviews.all][:2] == ["anna", CLEANING]
@@ -231,7 +240,8 @@ def test_judges_inherit_the_runs_settings_and_second_round_names_end_in_2(judged
     first, second = (judge_runs(config, judged[0] / "new", ending) for ending in ("", "-2"))
     assert [judge.folder.name for judge in second] == ["new-half-2", "new-other-half-2"]
     for judge, other in zip(first, (False, True), strict=True):
-        data, objective = judge.config.data, judge.config.objective
+        data = judge.config.data
+        objective = judge.config.objective
         assert (data.reviews, data.train_part, data.other_part) == ("first.jsonl", 0.5, other)
         assert (objective.loss, objective.temperature) == ("infonce", 0.05), "the run's own"
         assert judge.config.training.warmup_steps == 2
@@ -239,7 +249,8 @@ def test_judges_inherit_the_runs_settings_and_second_round_names_end_in_2(judged
 
 
 def test_shared_judges_are_kept_and_used_as_they_are_and_later_reviews_by_people_win(copied, tmp_path):
-    config, people = copied, tmp_path / "people.jsonl"
+    config = copied
+    people = tmp_path / "people.jsonl"
     file = Path(without_wrong_pairs(changed(config, clean=True), tmp_path, quiet()).data.reviews)
     pair = read_reviews(file).all[0].pair
     append_review(people, Review(*pair, "label-right", "anna"))
@@ -257,7 +268,8 @@ def test_shared_judges_are_kept_and_used_as_they_are_and_later_reviews_by_people
 
 
 def test_commands_with_the_same_judges_take_turns(copied, tmp_path):
-    own, console = changed(copied, clean=True), quiet()
+    own = changed(copied, clean=True)
+    console = quiet()
     shared = replace(changed(own, clean_judges=str(tmp_path / "mine")), name="other")
     with RunLock(tmp_path / "mine", tmp_path / "logs" / "mine-cleaned.lock") as held:
         assert_refused(f"mine: .* process {os.getpid()} ", without_wrong_pairs, own, tmp_path, quiet())
@@ -274,7 +286,8 @@ def test_the_reason_of_a_failed_judge_is_named(judged, tmp_path, capsys):
 def test_copies_of_a_pair_are_left_out_only_together_and_every_file_names_its_rule(judged, tmp_path):
     pairs = [("a", "x"), ("a", "x"), ("b", "y"), ("b", "y")]
     table = pd.DataFrame({"pair": pairs, "probability": [0.9, 0.1, 0.9, 0.8], "judge": "half"})
-    tags, names = set(), ("file", "other")
+    tags = set()
+    names = ("file", "other")
     for name, left in zip(names, (table, table[:2]), strict=True):
         config = changed(judged[1], data="long" * 20 + name)
         write_reviews(tmp_path / name, left, config, quiet())
@@ -282,7 +295,8 @@ def test_copies_of_a_pair_are_left_out_only_together_and_every_file_names_its_ru
         assert (review.image, review.verdict) == (("b", "wrong-caption") if name == "file" else ("a", "none"))
         tags.add(review.tags)
     assert len(tags) == 2
-    console, people = quiet(), tmp_path / "people"
+    console = quiet()
+    people = tmp_path / "people"
     append_review(people, Review("b", "", "label-right", "anna"))
     append_review(people, Review("c", "z", "too-vague", "anna"))
     more = pd.DataFrame({"pair": [("c", "z"), ("d", "z")], "probability": [0.2, 0.9], "judge": "half"})
@@ -325,7 +339,8 @@ def test_tower_judges_drop_exchanged_captions_at_twice_the_rate_of_others(painte
     config = tower_config(painted, "mine", batch_size=12, wrong_captions=SHARE, **values)
     train_judges(config, tmp_path)
     assert main(command(config, tmp_path)) == 0
-    table, wrong = cross_fitted(*map(open_run, halves(tmp_path))), wrong_rows(3, 36)
+    table = cross_fitted(*map(open_run, halves(tmp_path)))
+    wrong = wrong_rows(3, 36)
     assert roc_auc_score(wrong[table["caption"]], table["score"]) > 0.7
     gone = left_out(tmp_path / "mine")
     assert gone[wrong].mean() > 2 * gone[~wrong].mean()

@@ -26,7 +26,8 @@ DIVERSITY += [(loss, 4096, 1.0, bank) for loss, bank in (("dcl-i", True), ("dcl"
 
 def built(table, preset=FULL):
     """Return every row's configuration; the preset coder-flickr8k gets a bank here, which it lacks."""
-    rows, flags = TABLES[table].rows, {"bank-size": 1024} if preset == SMALL else {}
+    rows = TABLES[table].rows
+    flags = {"bank-size": 1024} if preset == SMALL else {}
     return {row.name: row_config(TABLES[table], row, preset, flags, name=row.name, seed=3)[1] for row in rows}
 
 
@@ -97,7 +98,8 @@ def test_noise_table_crosses_losses_shares_and_cleanings_and_shares_judges(tmp_p
 
 
 def test_an_override_that_every_row_replaces_is_refused(tmp_path):
-    table, multiples = TABLES["components"], TABLES["clusters"]
+    table = TABLES["components"]
+    multiples = TABLES["clusters"]
     planned = partial(plan, seeds=[0], preset=SMALL, root=tmp_path)
     overrides = {"loss": "btr-sum", "epochs": 2}
     assert_refused(r"--loss btr-sum: .*--loss", planned, table, table.rows[:2], overrides=overrides)
@@ -191,7 +193,8 @@ def test_sample_weight_rows_match_the_paper():
 
 def test_a_student_row_uses_the_teacher_with_its_seed(tmp_path):
     """The table itself trains the teacher of an offline row, for every seed."""
-    table, (teacher, student) = TABLES["boosting-offline"], ("teacher-half", "am-offline-half")
+    table = TABLES["boosting-offline"]
+    (teacher, student) = ("teacher-half", "am-offline-half")
     options = {"preset": "flickr8k-boosted", "overrides": {"data": "x"}, "root": tmp_path}
     planned = partial(plan, table, seeds=(0, 4), **options)
     runs = {run.folder.name: run for run in planned(table.choose([teacher, student]))}

@@ -47,11 +47,13 @@ def test_pairs_belong_to_their_nearest_centroid_and_are_counted_once(run, offlin
 
 
 def test_agreement_matched_groups_and_log_odds_match_hand_calculation():
-    texts, owner = np.array([0, 0, 0, 1]), np.array([0, 0, 1, 1])
+    texts = np.array([0, 0, 0, 1])
+    owner = np.array([0, 0, 1, 1])
     clusters = Clusters("offline", np.eye(2), np.zeros(4, int), np.ones(4), np.array([0, 1]), texts)
     assert api.agreement(clusters, owner).tolist() == [True, True, False, True]
     assert api.chance_agreement(clusters, owner) == pytest.approx(0.75 * 0.5 + 0.25 * 0.5)
-    one, other = np.array([0, 0, 0, 1, 1, 2, 2, 2]), np.array([5, 5, 5, 0, 0, 3, 3, 0])
+    one = np.array([0, 0, 0, 1, 1, 2, 2, 2])
+    other = np.array([5, 5, 5, 0, 0, 3, 3, 0])
     assert api.matched(one, other).tolist() == [0, 0, 0, 1, 1, 2, 2, 1]
     first, second, apart = api.matched(np.array([0, 0, 0]), np.array([0, 0, 1]))
     assert first == second == 0 < apart
@@ -117,7 +119,8 @@ def test_modality_gap_score_counts_and_sample_table_match_direct_computation(a):
     whole = joint_space.score_distributions(a, "dev")
     counts = whole.positive.sum(), whole.negative.sum(), whole.images, whole.of_images
     assert counts == (70, 14 * 70 - 70, 14, 14)
-    table, owner = joint_space.samples(a, "dev"), a.image_of_text("dev")
+    table = joint_space.samples(a, "dev")
+    owner = a.image_of_text("dev")
     v, w = a.embeddings("dev")
     scores = (v @ w.T)[owner, np.arange(70)]
     best = [scores[owner == i].max() for i in range(14)]
@@ -150,7 +153,8 @@ def test_rows_of_a_sampled_split_equal_those_of_the_whole(a):
     owner = a.image_of_text("dev")
     sample = draw_sample(14, owner, points=36, scores=100)
     assert (len(sample.images), len(sample.texts)) == (6, 30)
-    whole, part = joint_space.samples(a, "dev"), joint_space.samples(a, "dev", sample=sample)
+    whole = joint_space.samples(a, "dev")
+    part = joint_space.samples(a, "dev", sample=sample)
     rows = np.concatenate([sample.images, 14 + sample.texts])
     for column in ("modality", "number", "image", "text", "rank", "similarity", "words"):
         assert part[column].tolist() == whole[column].to_numpy()[rows].tolist(), column

@@ -19,7 +19,8 @@ def view(both):
 def test_scores_searches_and_margins_use_the_mixture_of_both_branches(both, run):
     """The scores are those of eq. 8, from each branch's cosines."""
     branches, _ = two_branches(30)
-    (images, texts), instance = branches.second, branches.images @ branches.texts.T
+    (images, texts) = branches.second
+    instance = branches.images @ branches.texts.T
     scores = BETA * instance + (1 - BETA) * images @ texts.T
     similarity = both.similarity([3, 0], [9, 4, 1], split="dev")
     np.testing.assert_allclose(similarity, scores[[3, 0]][:, [9, 4, 1]], atol=1e-6)
@@ -45,7 +46,8 @@ def test_scores_searches_and_margins_use_the_mixture_of_both_branches(both, run)
 
 def test_concept_table_and_edges_match_the_graph(view):
     assert view.beta == BETA
-    table, edges = view.table(), view.edges()
+    table = view.table()
+    edges = view.edges()
     assert list(zip(table["word"], table["kind"], strict=True)) == NAMES
     assert table["count"].tolist() == [5, 3, 2, 2, 2]
     assert table["forms"][0] == "dog, dogs"

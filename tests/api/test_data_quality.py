@@ -17,7 +17,8 @@ THINGS = ("dog", "car", "boat", "tree", "house", "girl", "horse", "ball", "bridg
 
 def slow_scores(v, w, owner, spaces):
     """Return the scores of all pairs and of random pairs, computed step by step."""
-    s, texts = v @ w.T, np.arange(len(w))
+    s = v @ w.T
+    texts = np.arange(len(w))
     random = (owner + np.random.default_rng(0).integers(1, len(v), len(w))) % len(v)
 
     def level(values):
@@ -50,7 +51,8 @@ def slow_scores(v, w, owner, spaces):
 def test_suspicion_matches_a_slow_reference(per_image):
     v, w, owner = synthetic(14, noise=1.0, per_image=per_image)
     keep = np.arange(len(w)) != 1  # one image has one caption fewer than the others
-    w, owner = w[keep], owner[keep]
+    w = w[keep]
+    owner = owner[keep]
     space = np.random.default_rng(1).normal(size=(len(w), 6)).astype(np.float32)
     spaces = [w, space] if per_image > 1 else []
     own, random = data_quality.suspicion(whole_split(v, w, owner), spaces)
@@ -63,7 +65,8 @@ def exchanged(tmp_path_factory):
     captions = [f"a {THINGS[i % 10]} near a {THINGS[i // 4]} in way {k}" for i in range(40) for k in range(5)]
     runs = tmp_path_factory.mktemp("exchanged") / "runs"
     folder = write_run(runs, "demo", images=40, noise=0.8, captions=captions, pictures=False)
-    run, wrong = open_run(folder), np.arange(200) % 9 == 0
+    run = open_run(folder)
+    wrong = np.arange(200) % 9 == 0
     owner = run.image_of_text("dev").copy()
     owner[wrong] = np.roll(owner[wrong], 7)
     write_embeddings(folder, *map(np.array, run.embeddings("dev")), owner, captions=captions)
@@ -75,7 +78,8 @@ def test_exchanged_captions_are_listed_first(exchanged):
 
     folder, wrong = exchanged
     run = open_run(folder)
-    owner, table = run.image_of_text("dev"), data_quality.mismatches(run, "dev")
+    owner = run.image_of_text("dev")
+    table = data_quality.mismatches(run, "dev")
     assert (np.diff(table["score"]) <= 0).all()
     assert roc_auc_score(wrong[table["caption"]], table["score"].to_numpy()) > 0.95
     assert np.array_equal(table["image"], owner[table["caption"]])
@@ -121,7 +125,8 @@ def test_each_half_judges_only_images_it_did_not_train_on(tmp_path):
 
 def test_runs_that_are_not_halves_of_one_train_split_cannot_judge_it(tmp_path):
     (half, other), _ = write_halves(tmp_path / "runs", images=8)
-    first, runs = open_run(half), tmp_path / "others"
+    first = open_run(half)
+    runs = tmp_path / "others"
     without = changed(other, runs / "without")
     shutil.rmtree(without.path / "analysis")
     unlike = changed(other, runs / "captions", train_captions_sha256="1" * 64)

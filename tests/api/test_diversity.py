@@ -30,7 +30,8 @@ def test_spread_over_a_split_matches_the_objective(modality, tile, monkeypatch):
     for name in ("TILE_ELEMENTS", "ENTROPY_TILE") if tile else ():
         monkeypatch.setattr(maths, name, tile)
     v, w, owner = uneven()
-    s, scores = whole_split(v, w, owner).sides(modality), torch.from_numpy((v @ w.T).astype(np.float64))
+    s = whole_split(v, w, owner).sides(modality)
+    scores = torch.from_numpy((v @ w.T).astype(np.float64))
     negatives = torch.from_numpy(np.arange(len(v))[:, None] != owner[None, :])
     of_anchors = (scores, negatives) if modality == "image" else (scores.T, negatives.T)
     for epsilon in (0.02, 0.1, 1.0):
@@ -49,7 +50,8 @@ def test_spread_over_a_split_matches_the_objective(modality, tile, monkeypatch):
 def test_spread_in_batches_uses_only_negatives_of_the_batch(modality, size):
     """Images without captions are anchors too, with any caption as their partner."""
     v, w, owner = uneven(fewest=0)
-    part, captioned = whole_split(v, w, owner), np.isin(np.arange(23), owner)
+    part = whole_split(v, w, owner)
+    captioned = np.isin(np.arange(23), owner)
     settings = maths.DiversitySettings(modality, candidates="batch", batch_size=size, seed=5)
     draw = maths.draw_batches(part, settings)
     spread = maths.spread(part, settings)
@@ -85,7 +87,10 @@ def test_zero_spread_gives_the_smallest_diversity_and_weights_are_gradients():
     with pytest.raises(ValueError, match="epsilon must be > 0, got 0"):
         squash(np.ones(3), 0)
     # ∂/∂S of μ·log(1 + Σ exp((S − γ)/μ)) is the weight; a small diversity adds to it above γ only
-    similarities, mu, gamma, step = np.array([0.9, 0.3, -0.2]), 0.1, 0.3, 1e-6
+    similarities = np.array([0.9, 0.3, -0.2])
+    mu = 0.1
+    gamma = 0.3
+    step = 1e-6
 
     def loss(s):
         return float(mu * np.log1p(np.exp((s - gamma) / mu).sum()))
@@ -139,9 +144,11 @@ def test_a_sample_contains_exactly_the_captions_of_its_images(run):
 @pytest.mark.parametrize("scores", [600, None])
 def test_an_anchor_agrees_with_the_diversity_table_of_its_split_or_sample(run, modality, candidates, scores):
     """Rows keep their numbers in the split; the spread is of the sample's negatives only."""
-    sample, is_image = run.sample("dev", scores=scores) if scores else None, modality == "image"
+    sample = run.sample("dev", scores=scores) if scores else None
+    is_image = modality == "image"
     settings = {"modality": modality, "candidates": candidates, "batch_size": 6, "bank_size": 20, "seed": 2}
-    table, whole = run.diversity("dev", sample=sample, **settings), run.diversity("dev", modality=modality)
+    table = run.diversity("dev", sample=sample, **settings)
+    whole = run.diversity("dev", modality=modality)
     sides = (sample.images, sample.texts) if sample else (np.arange(30), np.arange(150))
     rows, opposite = sides if is_image else sides[::-1]
     np.testing.assert_array_equal(table["anchor"], rows)

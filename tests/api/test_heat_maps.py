@@ -38,8 +38,10 @@ def test_cosines_scorer_attention_and_overlapping_regions_by_hand():
     """One of the regions is missing in the data."""
     torch.manual_seed(0)
     v, w = (torch.nn.functional.normalize(torch.randn(1, count, 6), dim=-1) for count in (4, 5))
-    regions, words = np.insert(v[0].numpy(), 3, 0, axis=0), w[0].numpy()
-    s, attention = cosines(3 * words, regions), heat_maps.interaction_attention(3 * words, 2 * regions, 9.0)
+    regions = np.insert(v[0].numpy(), 3, 0, axis=0)
+    words = w[0].numpy()
+    s = cosines(3 * words, regions)
+    attention = heat_maps.interaction_attention(3 * words, 2 * regions, 9.0)
     np.testing.assert_allclose(np.delete(s, 3, 1), words @ v[0].numpy().T, atol=1e-6)
     assert np.isnan([s[:, 3], attention[:, 3]]).all()
     scorer = InteractionScorer(6, size=3, sharpness=9.0)
@@ -67,7 +69,8 @@ def test_heat_map_of_a_trained_run_compares_words_with_regions(base, name):
         assert heat.words == CAPTION.replace(",", "").split()
         assert heat.values.shape == (len(heat.words), 4)
         np.testing.assert_allclose(heat.boxes, boxes)
-    words, regions = run.model.word_features(CAPTION)[1], run.model.region_features(images)
+    words = run.model.word_features(CAPTION)[1]
+    regions = run.model.region_features(images)
     np.testing.assert_allclose(maps["cosine"].values, cosines(words, regions), atol=1e-5)
     if name == "words":
         np.testing.assert_allclose(maps["attention"].values.sum(1), 1, atol=1e-5)
@@ -96,7 +99,8 @@ def test_heat_maps_without_data_boxes_or_model_explain_why(base, tmp_path):
     finally:
         away.rename(base / "features")
     file = base / "features" / "dev_boxes.npy"
-    narrow, large = np.zeros((3, 4, 3), np.float32), np.full((3, 4, 4), 9, np.float32)
+    narrow = np.zeros((3, 4, 3), np.float32)
+    large = np.full((3, 4, 4), 9, np.float32)
     facts = {"(3, 4, 3)": narrow, "not shares": large, file.name: np.zeros(3, int), heat_maps.NO_FILE: None}
     for fact, content in facts.items():
         intact = file.rename(tmp_path / "intact.npy")
@@ -114,7 +118,8 @@ def test_heat_maps_without_data_boxes_or_model_explain_why(base, tmp_path):
 
 
 def test_heat_maps_of_pretrained_towers_use_patches_of_the_last_layer(base):
-    run, picture = open_run(base / "runs" / "clip"), read_picture(draw(6), "6.jpg")
+    run = open_run(base / "runs" / "clip")
+    picture = read_picture(draw(6), "6.jpg")
     assert heat_map_ways(run, "dev") == ("cosine", "tower")
     heat, same = (heat_map(run, "dev", CAPTION, image, "cosine") for image in (picture, 0))
     assert heat.words == CAPTION.replace(",", "").split()
@@ -125,8 +130,10 @@ def test_heat_maps_of_pretrained_towers_use_patches_of_the_last_layer(base):
     square = boxes((1 / 6, 0, 5 / 6, 1), 4, 4)  # the middle of 60 × 40
     np.testing.assert_allclose(heat.boxes, square, atol=1e-6)
     assert heat_map(run, "dev", CAPTION, picture, "tower").values.shape == (1, 16)
-    towers, picture = DualEncoder(str(base / "clip")), read_picture(draw(6), "6.jpg")
-    patches, vision = encode_patches(towers, picture), towers.model.vision_model
+    towers = DualEncoder(str(base / "clip"))
+    picture = read_picture(draw(6), "6.jpg")
+    patches = encode_patches(towers, picture)
+    vision = towers.model.vision_model
     pixels = torch.from_numpy(towers.prepare(picture)["pixel_values"][None])
     with torch.inference_mode():
         hidden = vision(pixel_values=pixels, output_hidden_states=True).hidden_states[-2]
@@ -137,8 +144,10 @@ def test_heat_maps_of_pretrained_towers_use_patches_of_the_last_layer(base):
             row = row + layer.mlp(layer.layer_norm2(row))
             expected = towers.model.visual_projection(vision.post_layernorm(row))
             np.testing.assert_allclose(patches.features[k], expected, atol=1e-5)
-        normed, total = layer.layer_norm1(hidden[0]), np.zeros(16)
-        queries, keys = layer.self_attn.q_proj(normed), layer.self_attn.k_proj(normed)
+        normed = layer.layer_norm1(hidden[0])
+        total = np.zeros(16)
+        queries = layer.self_attn.q_proj(normed)
+        keys = layer.self_attn.k_proj(normed)
         for part in torch.arange(queries.shape[1]).split(layer.self_attn.head_dim):
             scores = keys[:, part] @ queries[0, part] / math.sqrt(len(part))
             total += torch.softmax(scores, 0)[1:].numpy() / 2
@@ -149,8 +158,10 @@ def test_heat_maps_of_pretrained_towers_use_patches_of_the_last_layer(base):
 
 
 def test_siglip_patch_features_are_its_head_applied_to_each_patch(tmp_path):
-    towers, picture = DualEncoder(str(write_tiny_siglip(tmp_path, ["a"]))), read_picture(draw(2), "2.jpg")
-    patches, vision = encode_patches(towers, picture), towers.model.vision_model
+    towers = DualEncoder(str(write_tiny_siglip(tmp_path, ["a"])))
+    picture = read_picture(draw(2), "2.jpg")
+    patches = encode_patches(towers, picture)
+    vision = towers.model.vision_model
     prepared = towers.prepare(picture)
     with torch.inference_mode():
         tokens = vision(pixel_values=torch.from_numpy(prepared["pixel_values"][None])).last_hidden_state
@@ -194,11 +205,13 @@ def test_probes_score_pictures_outside_the_split(runs, tmp_path):
 
 
 def test_heat_maps_of_a_tower_pooled_by_the_run_use_its_patches(runs):
-    run, caption = open_run(runs / "pooled"), CAPTIONS[DEV[1]][1]
+    run = open_run(runs / "pooled")
+    caption = CAPTIONS[DEV[1]][1]
     assert heat_map_ways(run, "dev") == ("cosine",)
     picture = read_picture(draw(NAMES.index(DEV[1])), "new.jpg")
     heat, new = (heat_map(run, "dev", caption, image, "cosine") for image in (1, picture))
-    words, patches = run.model.word_features(caption)[1], run.model.patch_features(picture)[0]
+    words = run.model.word_features(caption)[1]
+    patches = run.model.patch_features(picture)[0]
     np.testing.assert_allclose(heat.values, cosines(words, patches), atol=1e-5)
     np.testing.assert_allclose(new.values, heat.values, atol=1e-5)
     pooled = patches.mean(0) / np.linalg.norm(patches.mean(0))

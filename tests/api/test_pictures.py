@@ -47,7 +47,8 @@ BOMB = png(Image.new("1", (10_000, 10_000)))
 
 def test_demo_features_are_computed_from_pictures_and_a_damaged_standard_is_named(tmp_path):
     demo = make_demo(tmp_path / "demo", images=14)
-    stored, names = np.load(demo / "dev_ims.npy"), (demo / "dev_ids.txt").read_text().split()
+    stored = np.load(demo / "dev_ims.npy")
+    names = (demo / "dev_ids.txt").read_text().split()
     folder = str(demo / "images")
     assert makes_features(folder)
     for row, name in enumerate(names):
@@ -61,7 +62,8 @@ def test_demo_features_are_computed_from_pictures_and_a_damaged_standard_is_name
 
 
 def test_a_picture_of_the_split_is_its_own_look_alike(run, tmp_path):
-    pictured, red = open_run(write_run(tmp_path / "runs", "x", images=12)), Image.new("RGB", (9, 9), "red")
+    pictured = open_run(write_run(tmp_path / "runs", "x", images=12))
+    red = Image.new("RGB", (9, 9), "red")
     for image in (0, 7):
         content = (tmp_path / "runs-pictures" / f"{image}.png").read_bytes()
         nearest = look_alike(pictured, decode(content, "mine"), split="dev")
@@ -161,7 +163,8 @@ def refusal(run, image=0):
 
 
 def test_packed_files_that_are_missing_changed_or_outside_the_folder_are_refused(copied):
-    run, tar = copied / "runs" / "tar", copied / "tar" / "dev" / "0.tar"
+    run = copied / "runs" / "tar"
+    tar = copied / "tar" / "dev" / "0.tar"
     outside = shutil.copy(tar, copied / "outside.tar")
     size = outside.stat().st_size
 
@@ -209,13 +212,15 @@ def test_packed_files_that_are_missing_changed_or_outside_the_folder_are_refused
 
 
 def test_broken_containers_and_decompression_bombs_are_named(copied, monkeypatch):
-    tar, content = copied / "tar" / "dev" / "0.tar", (copied / "tar" / "dev" / "0.tar").read_bytes()
+    tar = copied / "tar" / "dev" / "0.tar"
+    content = (copied / "tar" / "dev" / "0.tar").read_bytes()
     half = len(content) // 2
     facts = {f"{half:,} bytes; expected {len(content):,}": content[:half]}
     for fact, broken in (facts | {"cannot be decoded": bytes(len(content))}).items():
         tar.write_bytes(broken)
         assert fact in refusal(copied / "runs" / "tar")
-    run, file = copied / "runs" / "parquet", copied / "parquet" / "data" / "validation-00000-of-00001.parquet"
+    run = copied / "runs" / "parquet"
+    file = copied / "parquet" / "data" / "validation-00000-of-00001.parquet"
 
     def write(images):
         """Rewrite the file and update its size in the run."""

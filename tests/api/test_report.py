@@ -24,12 +24,15 @@ HOSTILE += ["</style><b>", "a & b"]
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
-    root, noises = tmp_path_factory.mktemp("report") / "runs", {"first": 3.0, "second": 2.0}
+    root = tmp_path_factory.mktemp("report") / "runs"
+    noises = {"first": 3.0, "second": 2.0}
     return [write_run(root, name, noise=noise, images=80) for name, noise in noises.items()]
 
 
 def test_the_report_is_one_file_with_all_changes(folders, tmp_path, capsys, complaint):
-    out, judged, reviews = tmp_path / "report.html", tmp_path / "<i>.tsv", tmp_path / "reviews.jsonl"
+    out = tmp_path / "report.html"
+    judged = tmp_path / "<i>.tsv"
+    reviews = tmp_path / "reviews.jsonl"
     first, second = map(open_run, folders)
     append_review(reviews, Review(*ReviewedSplit.of(second, "dev").pair(1, 7), "wrong-caption", "anna <b>"))
     reviews.write_text(f'{reviews.read_text()}{{"version')
@@ -37,7 +40,8 @@ def test_the_report_is_one_file_with_all_changes(folders, tmp_path, capsys, comp
     arguments = [*map(str, folders), "--split", "dev", "--out", str(out)]
     assert main([*arguments, "--reviews", str(reviews), "--positives", str(judged)]) == 0
     source = out.read_text()
-    page, sentence = html.unescape(source), gain_in_words(first, second, "dev")
+    page = html.unescape(source)
+    sentence = gain_in_words(first, second, "dev")
     printed = " ".join(capsys.readouterr().out.split())
     assert sentence[:60] in printed
     assert f"{reviews} line 2: " in printed
@@ -54,7 +58,8 @@ def test_the_report_is_one_file_with_all_changes(folders, tmp_path, capsys, comp
         [low, high] = re.findall(rf">{mean:.1f}<br>\s*<span.*?>(\S+) to (\S+)</span>", recall)[0]
         assert float(low) < mean < float(high), way
     sliced = page.partition("<h2>Slices</h2>")[2].partition("<h2>")[0]
-    cells, columns = re.findall(r"<td.*?>(.*?)</td>", sliced, re.DOTALL), slice_columns(second, "dev")
+    cells = re.findall(r"<td.*?>(.*?)</td>", sliced, re.DOTALL)
+    columns = slice_columns(second, "dev")
     table = slice_table([first, second], "dev", "t2i", 1, usual_slices(columns), columns).head(14)
     table = table.sort_values("excess", ascending=False, kind="stable")
     for column, name in ((4, "mrr_1"), (5, "ndcg10_1")):
@@ -110,7 +115,8 @@ def test_hostile_text_is_escaped_and_nothing_is_loaded(tmp_path):
 
 
 def test_runs_on_other_samples_and_missing_splits_are_refused(folders, tmp_path, complaint):
-    other, out = write_run(tmp_path, "other", images=9, pictures=False), tmp_path / "r.html"
+    other = write_run(tmp_path, "other", images=9, pictures=False)
+    out = tmp_path / "r.html"
     for arguments, fact in (
         ([str(folders[0]), str(other)], "run first"),
         ([str(folders[0]), "--split", "test"], "'test'"),
@@ -168,7 +174,8 @@ def test_a_gate_checks_all_queries_of_every_slice_with_enough(tmp_path, capsys):
 
 
 def test_invalid_gates_give_an_error_and_no_verdict(folders, tmp_path, complaint):
-    runs, out = [str(folder) for folder in folders], tmp_path / "report.html"
+    runs = [str(folder) for folder in folders]
+    out = tmp_path / "report.html"
     for arguments, fact in (
         ([*runs, "--gate", "rsum"], "--gate rsum:"),
         ([*runs, "--gate", "rsum=-1", "rsum=-2"], "--gate rsum=-2:"),

@@ -24,7 +24,8 @@ def scores_of(run, direction):
 def test_occurrences_and_hubness_match_direct_counts(run, direction, k):
     scores, match = scores_of(run, direction)
     order = np.argsort(-scores, 1)
-    count, right = np.zeros(scores.shape[1], int), np.zeros(scores.shape[1], int)
+    count = np.zeros(scores.shape[1], int)
+    right = np.zeros(scores.shape[1], int)
     for query in range(len(scores)):
         for candidate in order[query, :k]:
             count[candidate] += 1
@@ -53,7 +54,8 @@ def test_margins_match_the_full_score_matrix(run, direction):
     scores, match = scores_of(run, direction)
     table = retrieval.margins(run, "dev", direction)
     assert table["query"].tolist() == list(range(len(scores)))
-    own, wrong = np.where(match, scores, -9), np.where(match, -9, scores)
+    own = np.where(match, scores, -9)
+    wrong = np.where(match, -9, scores)
     np.testing.assert_array_equal(table["match"], own.argmax(1))
     np.testing.assert_array_equal(table["wrong"], wrong.argmax(1))
     np.testing.assert_allclose(table["margin"], own.max(1) - wrong.max(1), atol=1e-6)
@@ -103,7 +105,8 @@ def test_diversity_changes_rank_correlation_and_likely_matches_by_hand():
 
 @both_directions
 def test_likeness_is_the_largest_cosine_between_captions_of_query_and_result(run, direction):
-    vectors, owner = retrieval.text_vectors(run, "dev"), run.image_of_text("dev")
+    vectors = retrieval.text_vectors(run, "dev")
+    owner = run.image_of_text("dev")
     guesses = retrieval.likely_matches(run, "dev", direction, vectors)
     for query, results in enumerate(run.best("dev", direction)):
         own = [query] if direction == "t2i" else np.flatnonzero(owner == query)
@@ -113,7 +116,9 @@ def test_likeness_is_the_largest_cosine_between_captions_of_query_and_result(run
             assert guesses.likeness[query, column] == pytest.approx(likeness, abs=1e-6)
             same = owner[query] == result if direction == "t2i" else owner[result] == query
             assert guesses.match[query, column] == same
-    gaps, owner = open_run(run.path), np.where(owner == 2, 3, owner)  # nothing describes image 2
+    # nothing describes image 2
+    gaps = open_run(run.path)
+    owner = np.where(owner == 2, 3, owner)
     gaps.image_of_text = lambda split: owner
     if direction == "t2i":
         of_gaps = retrieval.likely_matches(gaps, "dev", direction, vectors).likeness
@@ -167,7 +172,9 @@ def test_recall_by_labels_and_by_judgements_by_hand(three, tmp_path):
     table = retrieval.judged_recall(["three"], [values]).set_index("direction")
     columns = [f"{by}_{k}" for by in ("labels", "judged") for k in (1, 5, 10)]
     columns += ["labels_mrr", "labels_ndcg10", "map_at_r", "r_precision", "judged_mrr", "judged_ndcg10"]
-    second, third = 1 / np.log2(3), 1 / 2  # discounted gains at ranks 2 and 3
+    # discounted gains at ranks 2 and 3
+    second = 1 / np.log2(3)
+    third = 1 / 2
     by_labels = [1 / 3, 1, 1, 2 / 3, 1, 1, (1 + 1 / 2 + 1 / 3) / 3, (1 + second + third) / 3]
     queries = {"i2t": np.array([0]), "t2i": np.array([2])}
     part = retrieval.judged_recall(["three"], [values], queries).set_index("direction")
@@ -194,7 +201,8 @@ def test_unfitting_judgements_are_refused_and_their_data_folder_is_found(three, 
     with pytest.raises(InputError, match=r"positives.tsv line 4: .*1.png 0.png") as raised:
         retrieval.run_judgements(three, "dev", file)
     assert not isinstance(raised.value, retrieval.OtherSplitError)
-    root, data = tmp_path / "runs", tmp_path / "data" / "flickr8k"
+    root = tmp_path / "runs"
+    data = tmp_path / "data" / "flickr8k"
     (data / "precomp").mkdir(parents=True)
     for named, folder in ((data / "precomp", data), (data, data), ("demo", root), (tmp_path, root)):
         assert data_folder(str(named), [data], root) == folder

@@ -65,7 +65,8 @@ def test_a_link_out_of_the_root_is_reported_and_not_followed(tmp_path):
 
 def test_search_matches_the_full_score_matrix(run, tmp_path):
     v, w = run.embeddings("dev")
-    owner, scores = run.image_of_text("dev"), w @ v.T
+    owner = run.image_of_text("dev")
+    scores = w @ v.T
     for number in (0, 7, 149):
         results = run.search(number, split="dev", modality="text", top=5)
         np.testing.assert_array_equal(results["candidate"], np.argsort(-scores[number])[:5])
@@ -123,7 +124,8 @@ assert 'torch' not in sys.modules
 
 
 def test_the_origin_of_a_runs_numbers_follows_from_its_folder():
-    clip, tuned = {"image_tower": "clip"}, {"text_tower": "clip", "text_tuning": "full"}
+    clip = {"image_tower": "clip"}
+    tuned = {"text_tower": "clip", "text_tuning": "full"}
     for state, documents, towers, origin in (
         ("finished", "", {}, "features"),
         ("running", "", {"image_tower": "", "text_tower": ""}, "features"),

@@ -92,7 +92,8 @@ def test_losses_of_all_pairs_are_those_of_full_batches(runs, monkeypatch):
 def test_matrices_of_a_scored_run_equal_those_of_embeddings(runs, direction, source):
     batches = [similarity.choose_samples(run, "dev", source, size=16) for run in runs]
     assert batches[0].texts.tolist() == batches[1].texts.tolist()
-    batch, loss = batches[0], Loss()
+    batch = batches[0]
+    loss = Loss()
     sides = [similarity.matrix_sides(run, "dev", batch, direction) for run in runs]
     np.testing.assert_allclose(*(similarity.spread_over(s, loss) for s in sides), atol=1e-6)
     one, other = (similarity.scaled_matrix(run, "dev", batch, direction, loss, cells=8) for run in runs)

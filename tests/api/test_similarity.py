@@ -45,7 +45,8 @@ def test_the_hardest_pairs_include_the_images_that_beat_them(run, within):
     rows = np.arange(150) if within is None else within
     batch = choose(run, "hardest", size=20, within=within)
     v, w = run.embeddings("dev")
-    scores, owner = w[rows] @ v.T, run.image_of_text("dev")[rows]
+    scores = w[rows] @ v.T
+    owner = run.image_of_text("dev")[rows]
     own = scores[np.arange(len(rows)), owner].copy()
     scores[np.arange(len(rows)), owner] = -np.inf
     worst = int((scores.max(1) - own).argmax())
@@ -56,7 +57,8 @@ def test_the_hardest_pairs_include_the_images_that_beat_them(run, within):
 
 @pytest.mark.parametrize(("within", "shape", "most"), [(None, (30, 150), 500), (WITHIN, (4, 6), 12)])
 def test_a_split_or_slice_that_is_too_large_is_sampled(run, within, shape, most, monkeypatch):
-    batch, owner = choose(run, "split", within=within), run.image_of_text("dev")
+    batch = choose(run, "split", within=within)
+    owner = run.image_of_text("dev")
     assert (len(batch.images), len(batch.texts), batch.paired) == (*shape, False)
     assert f"{shape[0]} images" in batch.about
     monkeypatch.setattr(matrix_samples, "SCORES_AT_MOST", most)
@@ -161,10 +163,12 @@ def test_blocks_are_the_means_of_their_cells(images, cells, tile, monkeypatch):
     sharp = similarity.scale(s, spread, LOSS, cells=10_000)
     monkeypatch.setattr(similarity, "TILE", tile)
     blocks = similarity.scale(s, spread, LOSS, cells=cells)
-    r, c = blocks.row_step, blocks.column_step
+    r = blocks.row_step
+    c = blocks.column_step
     assert max(blocks.similarity.shape) <= cells
     for name in ("similarity", "exponent", "change", "share"):
-        cell, block = getattr(sharp, name), getattr(blocks, name)
+        cell = getattr(sharp, name)
+        block = getattr(blocks, name)
         for i, j in np.ndindex(block.shape):
             part = cell[i * r : (i + 1) * r, j * c : (j + 1) * c]
             expected = np.nan if np.isnan(part).all() else np.nanmean(part)
@@ -188,10 +192,12 @@ def test_a_large_matrix_is_computed_in_tiles(monkeypatch):
 def test_one_pair_by_hand_and_diagonal_pairs_have_the_training_loss():
     """Anchor (1, 0) has the positive (1, 0) and negatives with cosines 0.6 and 0.0: mean 0.3, deviation 0.3."""
     v = np.array([[1.0, 0.0], [0.6, 0.8], [0.0, 1.0]], np.float32)
-    s, loss = Sides(v, v, np.arange(3), np.arange(3)), Loss(temperature=0.1, gamma=0.3, epsilon=0.1)
+    s = Sides(v, v, np.arange(3), np.arange(3))
+    loss = Loss(temperature=0.1, gamma=0.3, epsilon=0.1)
     spread = similarity.anchor_diversity(s, loss)
     pair = open_pair(s, spread, loss, 0, 1, paired=True)
-    raw, total = 1 + np.exp(-0.1 / 0.3), 1 + np.exp(3.0) + np.exp(-3.0)
+    raw = 1 + np.exp(-0.1 / 0.3)
+    total = 1 + np.exp(3.0) + np.exp(-3.0)
     numbers = {"negatives": 2, "spread": 0.3, "raw": raw, "diversity": raw / pair.largest, "plain": 3.0}
     numbers |= {"exponent": 3.0 / pair.diversity, "total_plain": total, "share_plain": np.exp(3.0) / total}
     numbers |= {"share": np.exp(pair.exponent) / pair.total, "positive": 1.0}
@@ -246,7 +252,8 @@ def test_a_block_opens_at_its_most_similar_negative(run):
     scaled = similarity.scaled_matrix(run, "dev", batch, "i2t", run.loss, cells=7)
     assert (scaled.row_step, scaled.column_step) == (5, 22)
     cell = similarity.hardest_in_cell(in_order, scaled, 1, 2)
-    rows, columns = np.arange(5, 10), np.arange(44, 66)
+    rows = np.arange(5, 10)
+    columns = np.arange(44, 66)
     part = run.similarity(rows, columns, split="dev")
     part[rows[:, None] == run.image_of_text("dev")[None, columns]] = -1
     assert part[cell[0] - 5, cell[1] - 44] == part.max()
@@ -271,7 +278,8 @@ def test_starting_values_follow_from_quantiles_of_the_similarities(tmp_path):
     """γ is between negatives and positives, μ a third of the distance between their medians."""
     run, alone = (open_run(import_clip(tmp_path / "runs", f"clip-{n}", images=n)) for n in (24, 1))
     v, w = (np.asarray(rows, np.float64) for rows in run.embeddings("dev"))
-    is_own, scores = np.arange(24)[:, None] == run.image_of_text("dev"), v @ w.T
+    is_own = np.arange(24)[:, None] == run.image_of_text("dev")
+    scores = v @ w.T
     middle, top = np.quantile(scores[~is_own], [0.5, 0.99])
     positive = np.median(scores[is_own])
     values = similarity.values_from_similarities(run, "dev")

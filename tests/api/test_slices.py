@@ -109,7 +109,8 @@ def test_recall_by_slice_matches_reference_loops(tmp_path, direction, monkeypatc
     assert recalls["label"].tolist() == [expression.upper() for expression in recalls.index]
     confirmed = (recalls["excess"] > 0).tolist()
     assert confirmed == sorted(confirmed, reverse=True)
-    owner, ranks = runs[0].image_of_text("dev"), [run.ranks("dev")[direction] for run in runs]
+    owner = runs[0].image_of_text("dev")
+    ranks = [run.ranks("dev")[direction] for run in runs]
     discovery = set(np.random.default_rng(HALVES_SEED).permutation(150)[:75].tolist())
     image_of = owner if direction == "t2i" else np.arange(150)
     half = [query for query, image in enumerate(image_of) if image not in discovery]
@@ -140,7 +141,8 @@ def test_recall_by_slice_matches_reference_loops(tmp_path, direction, monkeypatc
 
 
 def test_mrr_and_ndcg_of_a_slice_match_reference_loops(run):
-    owner, (images, texts) = run.image_of_text("dev"), run.scoring("dev")
+    owner = run.image_of_text("dev")
+    (images, texts) = run.scoring("dev")
     captions = np.arange(3, len(owner), 7)
     asked = {"i2t": np.unique(owner[captions]).tolist(), "t2i": captions.tolist()}
     expected = label_means((images.astype(float) @ texts.T).tolist(), owner.tolist(), asked=asked)
@@ -151,7 +153,8 @@ def test_mrr_and_ndcg_of_a_slice_match_reference_loops(run):
 def test_slices_of_a_large_split_are_counted_on_a_sample(tmp_path, monkeypatch):
     run = open_run(write_run(tmp_path, "run", noise=2.0, images=100, pictures=False))
     monkeypatch.setattr(table, "MOST_IMAGES", 60)
-    images, columns = slices.images_counted(run, "dev"), slices.slice_columns(run, "dev")
+    images = slices.images_counted(run, "dev")
+    columns = slices.slice_columns(run, "dev")
     assert len(set(images.tolist())) == 60
     [row] = slices.slice_table([run], "dev", "t2i", 1, [Slice("all", "length > 0", "")], columns).itertuples()
     right = (run.ranks("dev")["t2i"] < 1).reshape(100, 5)[images]
@@ -161,7 +164,8 @@ def test_slices_of_a_large_split_are_counted_on_a_sample(tmp_path, monkeypatch):
 
 
 def test_neighbours_are_the_nearest_samples_and_the_usual_slices_can_be_selected(run):
-    columns, (images, texts) = slices.slice_columns(run, "dev"), run.scoring("dev")
+    columns = slices.slice_columns(run, "dev")
+    (images, texts) = run.scoring("dev")
     nearest = np.argsort(-(texts @ texts[12]))[:51]
     assert np.flatnonzero(slices.select("12 in neighbours", columns)).tolist() == sorted(nearest)
     assert not slices.select('150 in neighbours or "dog" in neighbours', columns).any()
@@ -181,7 +185,8 @@ def test_neighbours_are_the_nearest_samples_and_the_usual_slices_can_be_selected
 def test_a_captions_concept_is_the_one_with_most_attention(tmp_path):
     words = [("run", "motion"), *((word, "object") for word in ("dog", "run", '<b>"', "x" * 600))]
     run = open_run(write_concept_run(tmp_path, "run", images=80, concepts=words))
-    columns, most = slices.slice_columns(run, "dev"), run.concepts("dev").rows("text", slice(None)).argmax(1)
+    columns = slices.slice_columns(run, "dev")
+    most = run.concepts("dev").rows("text", slice(None)).argmax(1)
     usual = [one for one in slices.usual_slices(columns) if one.kind == "concept"]
     labels = "run (motion)", "dog", "run (object)", '<b>\\"'  # the long label does not fit into an expression
     rows = {f'concept == "{label}"': most == number for number, label in enumerate(labels)}

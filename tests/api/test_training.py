@@ -80,7 +80,8 @@ def test_invalid_training_values_are_refused_and_doubtful_ones_give_warnings():
 
 
 def test_data_sets_are_found_only_in_their_roots(tmp_path):
-    inside, outside = tmp_path / "data", tmp_path / "elsewhere"
+    inside = tmp_path / "data"
+    outside = tmp_path / "elsewhere"
     for folder in ("data/one", "data/two/precomp", "data/.hidden", "elsewhere/three"):
         write_tiny_data(tmp_path / folder)
     (inside / "link").symlink_to(outside / "three")
@@ -113,7 +114,8 @@ def test_pictures_with_captions_are_offered_as_data(layout, tmp_path):
 
 
 def test_finished_runs_with_the_same_inputs_are_offered_as_teachers(tmp_path):
-    config, runs = tiny_config(tmp_path / "data", "first", epochs=1), tmp_path / "runs"
+    config = tiny_config(tmp_path / "data", "first", epochs=1)
+    runs = tmp_path / "runs"
     for name, state in {"first": "finished", "undone": "stopped"}.items():
         write_status(write_configured(runs, replace(config, name=name)), state, step=1, steps=2)
     data = DataSet("tiny", str(tmp_path / "data"))
@@ -158,10 +160,12 @@ def test_weight_table_contains_weights_and_measures_of_every_pair(tmp_path, run,
     document = {kind: {name: float(getattr(raw[name], kind)()) for name in names} for kind in ("mean", "std")}
     arrays = {f"weight_{name}": values for name, values in raw.items()}
     notes = document | {"direction": direction, "neighbours": 4}
-    weighted, hal = write_weights(tmp_path, "combined", notes, **arrays), write_weights(tmp_path, "hal", {})
+    weighted = write_weights(tmp_path, "combined", notes, **arrays)
+    hal = write_weights(tmp_path, "hal", {})
     owner = weighted.image_of_text("dev")
     for column, modality in enumerate(("image", "text")):
-        table, spread = weight_table(weighted, "dev", modality), weighted.spread("dev", modality=modality)
+        table = weight_table(weighted, "dev", modality)
+        spread = weighted.spread("dev", modality=modality)
         assert list(correlations(table)) == ["weight", "DIVERSITY", "DISCREPANCY", "CODER"]
         expected = {name.upper(): -direction * values[:, column] for name, values in raw.items()}
         expected |= {"image": owner, "weight": weighted.analysis("dev").array("sample_weight")}

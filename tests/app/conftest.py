@@ -128,7 +128,8 @@ def runs(tmp_path_factory, listener, weighted_root):
     "concepts", "more-concepts", "combined", "opposite", "holder".
     """
     root = tmp_path_factory.mktemp("browser") / "runs"
-    evil, name = payloads(listener[0]), partial(picture, listener[0])
+    evil = payloads(listener[0])
+    name = partial(picture, listener[0])
     options = {"captions": evil, "pictures": False, "images": HOSTILE}
     options["picture_names"] = [f"{name('picture')}{i}" for i in range(HOSTILE)]
     for suffix, noise, loss in (("-baseline", 3.0, "btr-hardest"), ("", 2.0, "dcl")):

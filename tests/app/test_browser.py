@@ -128,8 +128,11 @@ def lasso(visit, pane):
     """Draw a lasso, a circle over half the height of a map; return the number of selected points."""
     map_area = visit.page.locator(".st-key-joint-map .nsewdrag").nth(pane)
     map_area.scroll_into_view_if_needed()
-    box, mouse = map_area.bounding_box(), visit.page.mouse
-    x, y, radius = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2, box["height"] / 4
+    box = map_area.bounding_box()
+    mouse = visit.page.mouse
+    x = box["x"] + box["width"] / 2
+    y = box["y"] + box["height"] / 2
+    radius = box["height"] / 4
     mouse.move(x + radius, y)
     mouse.down()
     for angle in np.linspace(0, 2 * np.pi, CORNERS + 1)[1:].tolist():

@@ -51,7 +51,8 @@ def test_histograms_and_densities_count_every_value_once():
     values = {"a": np.random.default_rng(0).normal(size=500), "b": np.zeros(7), "c": np.ones(4)}
     assert [int(sum(bar.y)) for bar in charts.histogram(values, "x", "images", LIGHT).data] == [500, 7, 4]
     assert sum(charts.histogram({"c": np.ones(4)}, "x", "images", LIGHT).data[0].y) == 4
-    x, y = np.array([0.0, 0.0, 1.0, np.nan]), np.array([0.0, 0.0, 1.0, 1.0])
+    x = np.array([0.0, 0.0, 1.0, np.nan])
+    y = np.array([0.0, 0.0, 1.0, 1.0])
     counts = charts.density(x, y, "x", "y", "captions", LIGHT, diagonal=True).data[0].customdata
     assert (counts.sum(), counts[0, 0], counts[-1, -1]) == (3, 2, 1)
     assert not charts.histogram({}, "x", "images", LIGHT).data
@@ -88,7 +89,8 @@ def test_colours_have_enough_contrast(theme):
 
 
 def test_adjacent_figures_share_axes_unless_one_would_be_squeezed():
-    wide, narrow = np.linspace(0.3, 0.5, 99), np.linspace(0.11, 0.3, 99)
+    wide = np.linspace(0.3, 0.5, 99)
+    narrow = np.linspace(0.11, 0.3, 99)
     own = np.array([0.6])
     figures = charts.similarity_histograms({"a": (wide, own), "b": (narrow, own)}, 0.2, LIGHT)
     assert {chart.layout.xaxis.range for chart in figures} == {(0.11, 0.6)}
@@ -126,7 +128,8 @@ def test_hover_texts_list_the_values_of_a_chart():
     rows = charts.hover_texts(recall).iloc[[0, 6]].to_numpy().tolist()
     assert rows == [["a", "image → text, R@1: 12.3 %"], ["b <x>", "image → text, R@1: 50.0 %"]]
     nan = np.array([[0.25, np.nan], [0.5, 1.0]])
-    scale, names = charts.HeatScale(0, 1), {"unit": "S", "row_name": "rows", "column_name": "columns"}
+    scale = charts.HeatScale(0, 1)
+    names = {"unit": "S", "row_name": "rows", "column_name": "columns"}
     cells = charts.heat_map(nan, ["r0", "r1"], ["c0", "c1"], scale, LIGHT, **names)
     texts = ["r0 · c0, S = 0.2500", "r1 · c0, S = 0.5000", "r1 · c1, S = 1.0000"]
     assert charts.hover_texts(cells)["value"].tolist() == texts

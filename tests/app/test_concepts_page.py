@@ -68,7 +68,8 @@ def test_the_chosen_concept_is_in_the_graph_and_chance_attention_is_noted(root, 
     assert AT_CHANCE not in shared.texts()
     table = open_run(root / "one").concepts("dev").table().assign(read=0.0)
     weakest = int(strongest(table, "captions", "", 5)[-1])
-    run, settings = open_run(root / "one"), {"around": False, "by": "captions", "kind": "", "count": 3}
+    run = open_run(root / "one")
+    settings = {"around": False, "by": "captions", "kind": "", "count": 3}
     graph, total = concept_graph(run, "dev", weakest, **settings)
     assert (weakest in graph.nodes["concept"].tolist(), len(graph.nodes), total) == (True, 3, 5)
 

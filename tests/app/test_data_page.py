@@ -30,10 +30,13 @@ def root(tmp_path_factory):
     a caption with dev."""
     base = tmp_path_factory.mktemp("data-page")
     captions = [f"view {i} from place {k}" for i in range(10) for k in range(5)]
-    captions[7], captions[23] = "<Two> dogs on the beach", "a picture"
+    captions[7] = "<Two> dogs on the beach"
+    captions[23] = "a picture"
     for name, noise in (("demo", 1.0), ("demo-baseline", 2.0)):
         write_run(base / "runs", name, images=10, noise=noise, captions=captions)
-    pictures, data, names = base / "runs-pictures", base / "demo-data", [f"{i}.png" for i in range(10)]
+    pictures = base / "runs-pictures"
+    data = base / "demo-data"
+    names = [f"{i}.png" for i in range(10)]
     for number, name in enumerate(names):
         colours = np.random.default_rng(number).integers(0, 256, (5, 6, 3), dtype=np.uint8)
         Image.fromarray(colours).resize((160, 120), Image.Resampling.BICUBIC).save(pictures / name)

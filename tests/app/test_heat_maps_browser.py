@@ -26,7 +26,8 @@ def heat(runs):
     folder = runs.parent
     with numerics_unchanged():
         write_heat_runs(folder)
-        bare, regions = folder / "bare", folder / "parquet-regions"
+        bare = folder / "bare"
+        regions = folder / "parquet-regions"
         shutil.copytree(folder / "features", bare, ignore=shutil.ignore_patterns("*_boxes.npy"))
         (bare / "tower.json").unlink()
         train(folder, bare, "bare")
@@ -86,7 +87,8 @@ def test_selecting_a_word_highlights_its_regions(visit, heat):
     visit.reach("[?&]map=")
     expected[1] = heat_map(scored, "dev", CAPTION, 1, "attention")
     for position, known in enumerate(expected):  # the other run has cosines only
-        figure, values = drawn(visit, position), known.values[other]
+        figure = drawn(visit, position)
+        values = known.values[other]
         assert_close(figure, values)
         frame = [figure["shapes"][0][side] for side in ("x0", "y0", "x1", "y1")]
         np.testing.assert_allclose(frame, known.boxes[int(values.argmax())], atol=1e-5)
@@ -109,12 +111,14 @@ def test_hostile_texts_and_uploads_have_heat_maps(visit, heat, listener):
     assert "onerror" in visit.page.locator(".st-key-word").get_by_role("radio").all_inner_texts()
     visit.page.get_by_text(LABELS["tower"]).click()
     visit.reach("[?&]map=")
-    clip, plain = open_run(heat / "clip"), open_run(heat / "plain")
+    clip = open_run(heat / "clip")
+    plain = open_run(heat / "plain")
     best = int(clip.search(text, split="dev")["candidate"][0])
     assert_close(drawn(visit), heat_map(clip, "dev", text, best, "tower").values[0])
     visit.check()
     visit.open("retrieval?run=plain&versus=—&ask=Picture&heat=true", charts=False)
-    name, content = f"{picture(port, 'new')}.jpg", draw(NAMES.index(DEV[1]))
+    name = f"{picture(port, 'new')}.jpg"
+    content = draw(NAMES.index(DEV[1]))
     upload = {"name": name, "mimeType": "image/jpeg", "buffer": content}
     visit.page.locator("input[type=file]").set_input_files(upload)
     best = plain.search(1, split="dev", modality="image")["candidate"][0]
@@ -130,7 +134,8 @@ def test_hostile_texts_and_uploads_have_heat_maps(visit, heat, listener):
 
 def test_heat_map_of_an_anchor_without_boxes_is_a_bar_chart(visit, heat):
     visit.open("diversity?run=bare&versus=—&caption=3&heat=true")
-    figure, run = drawn(visit), open_run(heat / "bare")
+    figure = drawn(visit)
+    run = open_run(heat / "bare")
     assert figure["type"] == "bar"
     expected = heat_map(run, "dev", CAPTION, 1, "cosine")
     assert_close(figure, expected.values[expected.first_content_word()])
@@ -144,7 +149,8 @@ def test_heat_map_of_an_anchor_without_boxes_is_a_bar_chart(visit, heat):
 def test_pictures_inside_tar_and_parquet_are_shown(visit, heat):
     visit.open("retrieval?query-text=3&run=tar&versus=parquet&heat=true")
     for position, name in enumerate(("tar", "parquet")):
-        figure, known = drawn(visit, position), heat_map(open_run(heat / name), "dev", CAPTION, 1, "cosine")
+        figure = drawn(visit, position)
+        known = heat_map(open_run(heat / name), "dev", CAPTION, 1, "cosine")
         assert figure["images"][0]["source"].startswith("data:image/jpeg;base64,")
         assert_close(figure, known.values[known.words.index(picked(visit))])
     cards = visit.page.locator("[data-image]")

@@ -44,7 +44,9 @@ def test_a_job_name_cannot_leave_its_folder(name):
 
 def test_starting_a_job_removes_those_that_ended_long_ago(root):
     work = root / ".work"
-    old, recent, running = "layout-old", "layout-recent", "layout-running"
+    old = "layout-old"
+    recent = "layout-recent"
+    running = "layout-running"
     for name in (old, recent):
         jobs.start(NOTHING, name)
         until_over(name)

@@ -134,7 +134,8 @@ def test_background_commands_finish_or_are_cancelled(root, monkeypatch):
 def test_a_large_split_is_sampled(root, opened, monkeypatch):
     drawn = draw_sample(20, open_run(root / "demo").image_of_text("dev"), points=60, scores=100)
     monkeypatch.setattr(Run, "points_sample", lambda self, split, **_: drawn)
-    inside, outside = int(drawn.images[-1]), int(np.setdiff1d(np.arange(20), drawn.images)[0])
+    inside = int(drawn.images[-1])
+    outside = int(np.setdiff1d(np.arange(20), drawn.images)[0])
     app = opened(root, "joint", map="PCA", area=EVERYTHING, focus=f"image-{inside}", draw="3")
     assert app.saying(60, 120, 10, 20)
     assert app.saying(60, 60, 10, 50)

@@ -12,7 +12,8 @@ HOURGLASS = ((-1.0, -1.0), (1.0, 1.0), (1.0, -1.0), (-1.0, 1.0))
 
 def test_inside_agrees_with_winding_angles_on_an_hourglass_and_random_stars():
     rng = np.random.default_rng(0)
-    plane, shapes = rng.normal(size=(500, 2)), [np.array(HOURGLASS)]
+    plane = rng.normal(size=(500, 2))
+    shapes = [np.array(HOURGLASS)]
     for corners in (7, 60):
         angle = np.linspace(0, 2 * np.pi, corners, endpoint=False)
         shapes.append(np.c_[np.cos(angle), np.sin(angle)] * rng.uniform(0.3, 2, size=(corners, 1)))
@@ -84,7 +85,8 @@ def test_samples_are_found_by_number_file_and_words():
     queries |= {"red STAR": [0, 3], "star": [0, 1, 3, 4], "1007.JPG": [2], "star ring": []}
     queries |= {"": [], "  ": [], "(": [], ".*": []}
     text = ["a red star", "", "a box", "a red star", "one blue star", "a box"]
-    modality, rows = ["image"] * 3 + ["caption"] * 3, [0, 1, 2, 0, 1, 2]
+    modality = ["image"] * 3 + ["caption"] * 3
+    rows = [0, 1, 2, 0, 1, 2]
     table = pd.DataFrame({"modality": modality, "number": rows, "image": rows, "text": text})
     names = ["a/1005.jpg", "1006.jpg", "1007.jpg"]
     found = {query: map_selection.matching_points(table, names, query).tolist() for query in queries}

@@ -39,7 +39,9 @@ class Newcomer:
     """User who clicks on what the page shows, with a count of the clicks."""
 
     def __init__(self, visit):
-        self.visit, self.page, self.clicks = visit, visit.page, 0
+        self.visit = visit
+        self.page = visit.page
+        self.clicks = 0
 
     def click(self, target):
         target.first.click()
@@ -59,10 +61,12 @@ def verdicts(file):
 
 
 def test_a_newcomer_gets_from_a_comparison_to_training_with_verdicts(trained, browser, tmp_path):
-    file, new = trained.parent / "sets" / "tiny" / "reviews.jsonl", trained / "coder-reviewed"
+    file = trained.parent / "sets" / "tiny" / "reviews.jsonl"
+    new = trained / "coder-reviewed"
     with serve(trained, tmp_path / "log") as port:
         visit = Visit(browser, port)
-        one, page = Newcomer(visit), visit.page
+        one = Newcomer(visit)
+        page = visit.page
         visit.open("")
         visit.show(re.compile("R@sum"))
         one.click(page.locator(".st-key-broken tbody tr"))
@@ -102,7 +106,8 @@ def test_a_newcomer_gets_from_a_comparison_to_training_with_verdicts(trained, br
 
 def test_a_newcomer_gets_from_suspicious_pairs_to_training_without_them(browser, tmp_path):
     """The run leaves out the pairs that the Data page counts, by the same two judges."""
-    root, new = tmp_path / "runs", tmp_path / "runs" / "mine-other-half-cleaned"
+    root = tmp_path / "runs"
+    new = tmp_path / "runs" / "mine-other-half-cleaned"
     judges = [root / "mine-half", root / "mine-other-half"]
     data = write_told_data(tmp_path / "sets" / "told", 2)
     with numerics_unchanged():
@@ -113,7 +118,8 @@ def test_a_newcomer_gets_from_suspicious_pairs_to_training_without_them(browser,
     assert 0 < len(out) < (probability >= 0.5).sum(), "the threshold matters"
     with serve(root, tmp_path / "log") as port:
         visit = Visit(browser, port)
-        one, page = Newcomer(visit), visit.page
+        one = Newcomer(visit)
+        page = visit.page
         visit.open("data?run=mine-half&run=mine-other-half&split=train", charts=False)
         for _ in range(9):
             page.get_by_role("slider").press("ArrowRight")

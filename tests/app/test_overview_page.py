@@ -63,7 +63,9 @@ def test_similarities_of_any_number_of_runs_are_side_by_side(tmp_path, opened):
 
 
 def test_mrr_ndcg_and_metrics_by_a_qrels_file_are_shown(tmp_path, opened):
-    root, out, file = tmp_path / "runs", tmp_path / "out.json", tmp_path / "a *b* <i>.txt"
+    root = tmp_path / "runs"
+    out = tmp_path / "out.json"
+    file = tmp_path / "a *b* <i>.txt"
     runs = [str(import_run_folder(root, name, noise=noise)) for name, noise in (("a", 3.0), ("b", 2.0))]
     ids = [(f"image%20{image}#0", f"image%20{image}") for image in range(30)]
     file.write_text("".join(f"{query} 0 {document} 1\n{document} 0 {query} 1\n" for query, document in ids))
@@ -71,7 +73,8 @@ def test_mrr_ndcg_and_metrics_by_a_qrels_file_are_shown(tmp_path, opened):
     rows = json.loads(out.read_text())["runs"]
     assert main([runs[1], f"--qrels={file}", "--qrels-metrics", "MAP"]) == 0
     app = opened(root, "overview", slice="image < 9")
-    [table], [of_runs, of_slice] = app.rows("Success@10"), app.rows("i→t nDCG@10")
+    [table] = app.rows("Success@10")
+    [of_runs, of_slice] = app.rows("i→t nDCG@10")
     expected = [(way, name, "30") for way, name in product(DIRECTIONS.values(), ("a", "b"))]
     assert [(row["direction"], row["run"], row["queries"]) for row in table] == expected
     for row, (way, name) in zip(table, product(DIRECTIONS, runs), strict=True):
@@ -126,7 +129,8 @@ def test_a_view_is_saved_under_a_name_and_listed(tmp_path, opened):
 
 
 def test_an_invalid_file_of_views_is_named_and_kept(tmp_path):
-    file, addresses = tmp_path / ".views.json", ("https://x.org/?y", "javascript:1", 3)
+    file = tmp_path / ".views.json"
+    addresses = ("https://x.org/?y", "javascript:1", 3)
     for content in ("{", '["a"]', '{"": "joint?run=a"}', *(json.dumps({"a": value}) for value in addresses)):
         file.write_text(content)
         assert_refused(str(file), saved_views, tmp_path)

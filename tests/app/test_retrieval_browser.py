@@ -95,7 +95,8 @@ def test_a_click_on_any_thumbnail_opens_the_large_picture(visit, runs):
 
 def test_a_row_opens_its_sample_in_view_and_its_links_need_no_reload(visit, runs):
     visit.open(f"retrieval?{PAIR}&at=1")
-    number, panel = row_number(visit, 3), visit.page.locator(".st-key-opened")
+    number = row_number(visit, 3)
+    panel = visit.page.locator(".st-key-opened")
     visit.page.locator("tbody tr").nth(3).locator("td").last.click()
     visit.reach(f"query-text={number}(&|$)")
     visit.page.mouse.wheel(0, 800)

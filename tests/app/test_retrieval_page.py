@@ -63,11 +63,13 @@ def test_judgements_in_the_data_folder_are_shown_beside_the_labels(tmp_path, ope
     for name, noise in (("beta", 2.0), ("gamma", 3.0)):
         write_run(tmp_path, name, images=12, noise=noise)
     run = open_run(tmp_path / "gamma")
-    owner, ranks = run.image_of_text("dev"), run.ranks("dev")["t2i"]
+    owner = run.image_of_text("dev")
+    ranks = run.ranks("dev")["t2i"]
     best = np.asarray(run.analysis("dev").text_best)
     first = int(np.flatnonzero(ranks > 0)[0])
     fits = f"{owner[first]}.png#{first % 5}\t{best[first][0]}.png\n"
-    file, crowd = tmp_path / "positives.tsv", tmp_path / "CrowdFlowerAnnotations.txt"
+    file = tmp_path / "positives.tsv"
+    crowd = tmp_path / "CrowdFlowerAnnotations.txt"
     query = {"run": "beta", "versus": "gamma", "look": "Judgements"}
     app = opened(tmp_path, "retrieval", **query)
     assert "judged" not in app.keys("toggle")
@@ -144,8 +146,10 @@ def test_queries_fixed_and_broken_by_hub_correction_are_listed(roots, tmp_path, 
     correction, _ = correct_hubs(run.path, "dev", "dev", lambda name: pair)
     app = opened(tmp_path, "retrieval").change(direction=direction, look="hubs").change(k="1")
     way = DIRECTIONS[direction]
-    before, after = run.ranks("dev")[way], getattr(correction, f"{direction}_ranks")
-    fixed, broken = (before > 0) & (after == 0), (before == 0) & (after > 0)
+    before = run.ranks("dev")[way]
+    after = getattr(correction, f"{direction}_ranks")
+    fixed = (before > 0) & (after == 0)
+    broken = (before == 0) & (after > 0)
     for option, queries in (("fixed", fixed), ("broken", broken)):
         app.change(hub_queries=option)
         assert f"{correction.metrics[f'{way}_r1']:.1f} %" in app.headings()
@@ -177,7 +181,8 @@ def test_next_failure_steps_through_failed_queries_and_a_link_opens_any(roots, o
 def test_an_uploaded_picture_queries_as_its_sample_and_other_files_are_refused(roots, root, runs, opened):
     app = opened(roots[root], "retrieval", run=runs[0], versus=[*runs, "—"][1], ask="Picture")
     assert app.refusals()
-    torn, large = b"\x89PNG\r\n\x1a\n" + bytes(200), bytes(10_000_001)
+    torn = b"\x89PNG\r\n\x1a\n" + bytes(200)
+    large = bytes(10_000_001)
     for content in (b"<html><script>alert(1)</script></html>", b"", torn, large):
         [refusal] = app.upload("<b>x</b>.png", content).refusals()
         assert ("10,000,000" in refusal) == (content is large)

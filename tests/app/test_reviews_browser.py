@@ -49,7 +49,8 @@ def toast(visit, verdict):
 @pytest.fixture(scope="module")
 def judged(runs, tab):
     """File of reviews with five verdicts and one undone, entered by key in two tabs at once."""
-    anna, ben = tab, tab.another_tab()
+    anna = tab
+    ben = tab.another_tab()
     queue(anna, "anna", "Most ambiguous")
     queue(ben, "ben", "Most ambiguous")
     for done, key in enumerate("wvl", 1):
@@ -74,7 +75,8 @@ def test_hostile_tags_and_notes_are_saved_and_select_slices(judged, visit, to):
     queue(visit, "anna", "Most ambiguous")
     table = visit.page.get_by_role("table", name="pairs of reviewers")
     assert table.inner_text().split()[-2:] == ["%", "0.00"]
-    tags, note = [tag.format(to=to) for tag in TAGS], NOTE.format(to=to)
+    tags = [tag.format(to=to) for tag in TAGS]
+    note = NOTE.format(to=to)
     visit.page.get_by_role("button", name="Tags and note").click()
     visit.page.get_by_label("Note", exact=True).fill(note)
     visit.page.get_by_label("Tags, separated by commas").click()

@@ -59,7 +59,8 @@ def test_a_queue_advances_and_undo_brings_the_pair_back(file, root, opened):
     assert read_reviews(file).verdicts == {}
     assert len(file.read_text().splitlines()) == 2
     assert done(app.click("queue-wrong-caption")) == 1  # it is about the caption's own image
-    run, [review] = open_run(root / "demo"), read_reviews(file).standing
+    run = open_run(root / "demo")
+    [review] = read_reviews(file).standing
     caption = list(run.captions("dev")).index(review.caption)
     assert review.image == ReviewedSplit.of(run, "dev").keys[run.image_of_text("dev")[caption]]
 
@@ -67,7 +68,8 @@ def test_a_queue_advances_and_undo_brings_the_pair_back(file, root, opened):
 def test_a_queue_contains_only_captions_of_the_slice(root):
     [run] = list_runs(root)
     for queue in ("ambiguous", "near", "likely"):
-        every, inside = judging.queue(run, "dev", queue), np.arange(40, 90)
+        every = judging.queue(run, "dev", queue)
+        inside = np.arange(40, 90)
         sliced = judging.queue(run, "dev", queue, inside)
         assert sliced
         assert {caption for _, caption in sliced} <= set(inside.tolist())
@@ -88,7 +90,8 @@ def test_a_queue_contains_every_text_once(tmp_path):
 def missed(file, root):
     """A caption whose first result matches it, too, by two reviewers; they agree on a wrong caption of image 3."""
     run = open_run(root / "demo")
-    split, captions = ReviewedSplit.of(run, "dev"), run.captions("dev")
+    split = ReviewedSplit.of(run, "dev")
+    captions = run.captions("dev")
     missed = int(np.flatnonzero(run.ranks("dev")["t2i"] > 0)[0])
     first = int(run.analysis("dev").text_best[missed, 0])
     wrong = captions[run.captions_of("dev", 3)[0]]
@@ -122,10 +125,12 @@ def test_recall_by_verdicts_follows_the_slice(missed, file, root, opened):
         return table.set_index(["direction", "queries"])
 
     table = recall_of()
-    changed, row = table.loc[("t2i", "changed")], table.loc[("t2i", "all")]
+    changed = table.loc[("t2i", "changed")]
+    row = table.loc[("t2i", "all")]
     assert changed["count"] == 1, "the caption judged wrong has no positive left"
     assert (changed["labels_1"], changed["reviewed_1"]) == (0.0, 100.0)
-    best, own = run.best("dev", "t2i")[missed].tolist(), int(run.image_of_text("dev")[missed])
+    best = run.best("dev", "t2i")[missed].tolist()
+    own = int(run.image_of_text("dev")[missed])
     for by, matches in (("labels", [own]), ("reviewed", [own, best[0]])):
         for name, key in (("mrr", "mrr"), ("ndcg", "ndcg10")):
             expected = 100 * metric(name, 10, best, dict.fromkeys(matches, 1))
@@ -140,7 +145,8 @@ def test_recall_by_verdicts_follows_the_slice(missed, file, root, opened):
     assert [row["verdict"] for row in app.rows("tags")[0]] == ["also matches"] * 2
     captions = np.asarray(run.captions_of("dev", owner))
     assert [row["number"] for row in app.rows("R@1 labels")[0]] == ["1", str(len(captions)), "1"]
-    right, hits = (run.ranks("dev")["t2i"][captions] < 1), recall_of(captions).loc[("t2i", "all")]
+    right = run.ranks("dev")["t2i"][captions] < 1
+    hits = recall_of(captions).loc[("t2i", "all")]
     expected = (100 * right.mean(), 100 * (right | (captions == missed)).mean())
     assert (hits["labels_1"], hits["reviewed_1"]) == pytest.approx(expected)
     none = recall_of(run.captions_of("dev", 3)[:1]).loc[("t2i", "all")]  # the caption judged wrong

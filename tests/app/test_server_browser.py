@@ -31,7 +31,8 @@ def answer(port, path, host, origin="", method="GET"):
 
 
 def test_foreign_requests_are_refused_and_every_answer_forbids_frames_and_foreign_content(port):
-    address, stranger = f"127.0.0.1:{port}", f"http://127.0.0.1:{port + 1}"
+    address = f"127.0.0.1:{port}"
+    stranger = f"http://127.0.0.1:{port + 1}"
     index = (Path(streamlit.__file__).parent / "static" / "index.html").read_text()
     [script, *_] = re.findall(r"\./(static/js/[\w.-]+\.js)", index)
     requests = {(path, address): 200 for path in ("/start", f"/{script}", "/none/none.js")}

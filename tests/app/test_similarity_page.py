@@ -17,7 +17,9 @@ from tests.support.clip_runs import import_clip
 from tests.support.run_folders import write_run
 
 COLOURS = charts.tone("light")
-BLUE, VERMILION, GREY = COLOURS.runs[1], COLOURS.runs[0], COLOURS.ramp[0]
+BLUE = COLOURS.runs[1]
+VERMILION = COLOURS.runs[0]
+GREY = COLOURS.ramp[0]
 PAIR = {"similarity": 0.5, "own": False, "negatives": 63, "spread": 0.2, "raw": 1.6065, "largest": 1.8}
 PAIR |= {"diversity": 0.8925, "effective": 0.08925, "plain": 2.0, "exponent": 2.2409, "total_plain": 12.0}
 PAIR |= {"total": 15.0, "share_plain": 0.6158, "share": 0.6268, "positive": 0.7, "loss_plain": -0.282}
@@ -38,7 +40,8 @@ def test_every_batch_and_order(roots, opened):
     assert [app.value(key) for key in ("mu", "gamma", "epsilon")] == [0.1, 0.3, 0.1]
     assert app.saying("Shown with μ = 0.1, γ = 0.3, ε = 0.1, those of demo.", "demo-baseline", "eq. 4")
     assert any(row["formula"].startswith("0.02 × ") for row in app.change(mu=0.02).rows("formula")[0])
-    sources, orders = ("seed", "hardest", "split", "chosen"), ("diversity", "cluster", "drawn")
+    sources = ("seed", "hardest", "split", "chosen")
+    orders = ("diversity", "cluster", "drawn")
     for number, (source, order) in enumerate(itertools.product(sources, orders)):
         app.change(anchors=("text", "image")[number % 2], batch_of=source, order=order)
         if source == "chosen" and order == orders[0]:
@@ -131,7 +134,8 @@ def test_colours_show_the_side_of_gamma(centre, positions, colours):
 
 @pytest.mark.parametrize(("gamma", "mark"), [(0.0, "γ 0"), (0.3, "γ 0.3 →"), (-0.5, "← γ -0.5")])
 def test_the_colour_bar_marks_gamma(gamma, mark):
-    values, names = np.linspace(-0.4, 0.1, 400).reshape(20, 20), [""] * 20
+    values = np.linspace(-0.4, 0.1, 400).reshape(20, 20)
+    names = [""] * 20
     scale = charts.heat_scale([values], gamma, "γ")
     figure = charts.heat_map(values, names, names, scale, COLOURS, unit="S", row_name="", column_name="")
     bar = figure.data[0].colorbar
@@ -145,7 +149,8 @@ def test_imported_embeddings_start_from_their_own_similarities(tmp_path, opened)
     import_clip(root, "clip", images=20)
     write_run(root, "trained", images=20)
     loss = values_from_similarities(open_run(root / "clip"), "dev").loss
-    fitted, paper = (loss.temperature, loss.gamma), (0.1, 0.3)
+    fitted = (loss.temperature, loss.gamma)
+    paper = (0.1, 0.3)
     app = opened(root, "similarity", run="clip", versus="—")
     for name, expected in (("", fitted), ("paper", paper), ("clip", fitted)):
         if name:
@@ -160,7 +165,9 @@ def test_imported_embeddings_start_from_their_own_similarities(tmp_path, opened)
 
 def test_a_heat_map_labels_its_cells_and_escapes_text():
     evil = "<a href='http://127.0.0.1:9/x'>%{x}"
-    values, rows, columns = np.arange(6.0).reshape(2, 3), [evil, "b"], ["c", "d", "e"]
+    values = np.arange(6.0).reshape(2, 3)
+    rows = [evil, "b"]
+    columns = ["c", "d", "e"]
     names = {"unit": evil, "row_name": "anchors", "column_name": "images"}
     scale = charts.HeatScale(0, 5, 2, evil)
     figure = charts.heat_map(values, rows, columns, scale, COLOURS, **names, marked=(1, 2))

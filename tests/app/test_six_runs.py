@@ -107,7 +107,8 @@ def test_a_page_about_two_runs_keeps_the_others_in_links(six, opened):
 
 def test_the_overview_follows_the_slice(six, ranks, opened):
     """Slices of 32 captions and all 16 images, of one image's captions, and of none."""
-    run, base = open_run(six / "last"), open_run(six / "base")
+    run = open_run(six / "last")
+    base = open_run(six / "base")
     app = opened(six, "overview", run="base", versus="last", slice='"0" in words or "1" in words')
     words = [set(caption.replace(",", " ").split()) for caption in run.captions("dev")]
     inside = np.flatnonzero([bool(present & {"0", "1"}) for present in words])

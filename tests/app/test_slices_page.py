@@ -21,7 +21,8 @@ DOGS = '"dog" in words and not "way 0" in caption'
 @pytest.fixture(scope="module")
 def root(tmp_path_factory):
     """Two runs on 60 images with dogs or cats."""
-    folder, animals = tmp_path_factory.mktemp("slices"), ("two cats", "a dog")
+    folder = tmp_path_factory.mktemp("slices")
+    animals = ("two cats", "a dog")
     captions = [f"{animals[i % 2]} in scene {i}, way {way}" for i in range(60) for way in range(5)]
     for name, noise in (("demo-baseline", 3.0), ("demo", 1.5)):
         write_run(folder, name, noise=noise, images=60, captions=captions, pictures=False)

@@ -126,7 +126,8 @@ def test_only_interrupted_runs_can_be_resumed(root, opened, monkeypatch):
 
 
 def test_a_missing_history_and_a_linked_job_folder_are_named(root, opened):
-    run, elsewhere = write_run(root, "demo", images=6, pictures=False), root / "elsewhere"
+    run = write_run(root, "demo", images=6, pictures=False)
+    elsewhere = root / "elsewhere"
     write_status(run, "stopped", step=10, steps=30, evaluated=3)
     (run / "history.jsonl").unlink()
     elsewhere.mkdir()
@@ -175,7 +176,8 @@ def test_a_linked_preset_is_chosen_and_a_missing_model_named(root, opened, monke
 
 def test_verdicts_on_train_link_to_a_training_that_uses_them(root, opened):
     """Verdicts on dev alone lead nowhere; the link to the form has the run's configuration, the runs and the slice."""
-    data, changes = root.parent / "data" / "tiny", {"epochs": 1, "learning_rate": 3e-5, "bank_anchors": True}
+    data = root.parent / "data" / "tiny"
+    changes = {"epochs": 1, "learning_rate": 3e-5, "bank_anchors": True}
     start_run(tiny_config(data, "first", loss="dcl", **changes), root, quiet())
     shutil.copytree(root / "first", root / "again")
     splits = {split.name: split for split in data_quality.data_splits(str(data))}
@@ -280,7 +282,8 @@ def test_a_run_survives_a_crash_of_the_app(root):
 @pytest.mark.timeout(1800)
 def test_a_run_is_started_stopped_resumed_and_evaluated(root, opened):
     """A run that a link has filled in starts only after confirmation."""
-    app, run = opened(root, "train", name="mine", data="tiny", **{"demo-epochs": "3"}), root / "mine"
+    app = opened(root, "train", name="mine", data="tiny", **{"demo-epochs": "3"})
+    run = root / "mine"
     sizes = {"dimension": 8, "bank_size": 16, "batch_size": 8, "warmup_steps": 0, "word_threshold": 1}
     fill(app, epochs=4_000, threads=1, **sizes)
     assert "train-confirm" in app.click("train-start").keys("button")

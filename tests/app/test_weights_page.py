@@ -43,7 +43,8 @@ def test_weights_of_two_runs_are_shown_side_by_side(root, opened):
 def test_extreme_pairs_follow_the_weights_and_the_slice(root, opened):
     run = open_run(root / "combined")
     weights = run.analysis("dev").array("sample_weight")
-    lowest, highest = int(weights.argmin()), int(weights.argmax())
+    lowest = int(weights.argmin())
+    highest = int(weights.argmax())
     app = opened(root, "weights", run="combined", versus="—")
     for caption in (lowest, highest):
         assert f"{weights[caption]:.3f}</span>" in app.texts()

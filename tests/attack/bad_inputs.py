@@ -163,7 +163,8 @@ def caption_cases(end="_caps.txt"):
     if end != "_caps.txt":
         lines = [f"{row}.jpg" for row in range(4)]
     whole = "".join(f"{line}\n" for line in lines).encode()
-    first, rest = lines[0].encode(), whole.partition(b"\n")[2]
+    first = lines[0].encode()
+    rest = whole.partition(b"\n")[2]
 
     def replaced(odd, content, rng):
         parts = content.splitlines()

@@ -120,13 +120,15 @@ def _try(number, case, task, folder):
 def _reap(running, folder, cases):
     pid, status = os.wait()
     number = running.pop(pid)
-    notes, output = folder / f"{number}.findings", folder / f"{number}.output"
+    notes = folder / f"{number}.findings"
+    output = folder / f"{number}.output"
     lines = notes.read_text().splitlines() if notes.exists() else []
     findings = [Finding(**json.loads(line)) for line in lines]
     code = os.waitstatus_to_exitcode(status)
     if code:
         heard = output.read_bytes().decode("utf-8", "replace")[-3000:] if output.exists() else ""
-        name, door = findings[-1].case if findings else str(cases[number]), f"after door {len(findings)}"
+        name = findings[-1].case if findings else str(cases[number])
+        door = f"after door {len(findings)}"
         findings.append(Finding(name, door, "traceback", f"ended with {code}: {heard}"))
     for path in (notes, output):
         path.unlink(missing_ok=True)
@@ -173,7 +175,8 @@ def workplace():
 
 def report(campaigns, show=20):
     """Print the bad findings and the table; return the exit status."""
-    console, table = Console(width=200, highlight=False), Table("campaign", "tried", *OUTCOMES)
+    console = Console(width=200, highlight=False)
+    table = Table("campaign", "tried", *OUTCOMES)
     for campaign in campaigns:
         for finding in campaign.bad[:show]:
             text = f"{campaign.name}: {finding.case}: {finding.door}: {finding.outcome}: "

@@ -281,5 +281,6 @@ def poison(content, suffix, rng):
 
 def campaign(folder, cases=CASES, seed=0, jobs=2):
     """Draw the corruptions and try them all."""
-    drawn, attack = partial(draw, folder, cases, seed), partial(meet, base=folder)
+    drawn = partial(draw, folder, cases, seed)
+    attack = partial(meet, base=folder)
     return try_all("corruptions", folder, prepare_runs, drawn, attack, jobs)

@@ -120,7 +120,8 @@ def read_as_document(case):
 
 def draw(cases, seed):
     """Draw bad inputs, each family by its share; a case that is drawn again gets another seed."""
-    rng, total = random.Random(seed), sum(share for _, share in FAMILIES.values())
+    rng = random.Random(seed)
+    total = sum(share for _, share in FAMILIES.values())
     inputs = []
     for family, (make, share) in FAMILIES.items():
         labels = draw_again(rng, list(make()), round(cases * share / total))

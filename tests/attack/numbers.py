@@ -20,11 +20,16 @@ CASES = 300
 def drawn_problem(seed):
     """Draw image and caption embeddings with many equal rows, each caption's image, and the size of an ensemble."""
     random = np.random.default_rng(seed)
-    n, m, width = random.integers(1, 14), random.integers(1, 40), random.integers(1, 70)
-    images, texts = random.normal(size=(n, width)), random.normal(size=(m, width))
-    images, texts = images[random.integers(0, random.integers(1, n + 1), n)], texts[random.integers(0, m, m)]
+    n = random.integers(1, 14)
+    m = random.integers(1, 40)
+    width = random.integers(1, 70)
+    images = random.normal(size=(n, width))
+    texts = random.normal(size=(m, width))
+    images = images[random.integers(0, random.integers(1, n + 1), n)]
+    texts = texts[random.integers(0, m, m)]
     if random.random() < 0.3:
-        images, texts = np.sign(images), np.sign(texts)
+        images = np.sign(images)
+        texts = np.sign(texts)
     return unit(images), unit(texts), random.integers(0, n, m), int(random.integers(1, 8))
 
 

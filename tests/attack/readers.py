@@ -114,5 +114,6 @@ def meet(case, folder, listener, base):
 
 def campaign(folder, cases=CASES, seed=0, jobs=2):
     """Draw the damage and try it all."""
-    drawn, attack = partial(draw, folder, cases, seed), partial(meet, base=folder)
+    drawn = partial(draw, folder, cases, seed)
+    attack = partial(meet, base=folder)
     return try_all("readers", folder, prepare, drawn, attack, jobs)

@@ -32,7 +32,8 @@ from tests.support.tiny_runs import quiet, write_tiny_data
 from tests.support.tiny_towers import write_tiny_clip
 from tests.support.weighted_runs import weighted
 
-CASES, KILLS = 60, 3
+CASES = 60
+KILLS = 3
 SMALL = {"word_threshold": 1, "batch_size": 8, "dimension": 8, "threads": 1, "warmup_steps": 0}
 FLAGS = [f"--{name.replace('_', '-')}={value}" for name, value in SMALL.items()]
 FLAGS += ["--epochs=2", "--word-size=6", "--word-vectors=random", "--device=cpu", "--rows", "infonce", "dcl"]
@@ -123,7 +124,8 @@ def prepare(folder):
     for name, (work, *_) in COMMANDS.items():
         root = folder / f"{name}-undisturbed"
         root.mkdir()
-        counter, started = AtOperation(root, 10**9), time.monotonic()
+        counter = AtOperation(root, 10**9)
+        started = time.monotonic()
         assert work(root, folder) == 0, name
         seen = [10**9 - counter.left, time.monotonic() - started, facts(name, root)]
         (folder / f"{name}.json").write_text(json.dumps(seen))
@@ -152,7 +154,9 @@ def kill(case, work, root, rng, undisturbed):
 def attack(case, folder, listener, base):
     """Kill a command, repeat it, and compare."""
     undisturbed = json.loads((base / f"{case.command}.json").read_text())
-    rng, root, kills = random.Random(case.seed), folder / "runs", 1 if case.command in SEVERAL else KILLS
+    rng = random.Random(case.seed)
+    root = folder / "runs"
+    kills = 1 if case.command in SEVERAL else KILLS
     root.mkdir()
     work = partial(COMMANDS[case.command][0], root, base)
     for _ in range(kills):
@@ -178,5 +182,6 @@ def draw(cases, seed):
 
 def campaign(folder, cases=CASES, seed=0, jobs=2):
     """Draw the kills and try them all."""
-    drawn, tried = partial(draw, cases, seed), partial(attack, base=folder)
+    drawn = partial(draw, cases, seed)
+    tried = partial(attack, base=folder)
     return try_all("restarts", folder, prepare, drawn, tried, jobs)

@@ -29,7 +29,8 @@ def test_timed_answers_match_the_analysis(runs):
         analysis = open_analysis(folder, "dev")
         best = Searched(folder, "dev").answer(analysis.captions).best.numpy()
         scores = score_tiles(analysis.sources, analysis.image_of_text).exact(EVERY, EVERY).numpy().T
-        ordered, expected = np.take_along_axis(scores, best, axis=1), -np.sort(-scores, axis=1)
+        ordered = np.take_along_axis(scores, best, axis=1)
+        expected = -np.sort(-scores, axis=1)
         np.testing.assert_allclose(ordered, expected[:, : best.shape[1]], atol=2e-3)  # float16 parts
 
 

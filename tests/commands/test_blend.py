@@ -67,7 +67,9 @@ def test_blending_interpolates_between_zero_shot_and_trained_weights(run, towers
     assert "tuned α=0.5" in printed
     assert " best" not in printed
     original = load_file(towers_folder / "clip" / "model.safetensors")
-    tuned, ends, middle = weights(run, None), (weights(run, 0.0), weights(run, 1.0)), weights(run, 0.5)
+    tuned = weights(run, None)
+    ends = (weights(run, 0.0), weights(run, 1.0))
+    middle = weights(run, 0.5)
     assert tuned.keys() == original.keys() - {"logit_scale"}
     changed = [name for name, tensor in tuned.items() if not np.array_equal(tensor, original[name].numpy())]
     assert {name.split("_")[0] for name in changed} >= {"vision", "text"}
@@ -79,8 +81,10 @@ def test_blending_interpolates_between_zero_shot_and_trained_weights(run, towers
 
 def weights(run, alpha):
     """Return the weights of both towers by transformers' names, adapters merged; blended unless `alpha` is None."""
-    loaded, named = load_model(run), {}
-    encoders, halves = (loaded.model.regions, loaded.model.words), (loaded.towers.image, loaded.towers.text)
+    loaded = load_model(run)
+    named = {}
+    encoders = (loaded.model.regions, loaded.model.words)
+    halves = (loaded.towers.image, loaded.towers.text)
     for encoder, half, names in zip(encoders, halves, NAMES_OF, strict=True):
         assert isinstance(encoder, TunedTower)
         if alpha is not None:

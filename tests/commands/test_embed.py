@@ -66,7 +66,8 @@ def test_imported_embeddings_become_a_run_ranked_by_cosine(files, runs, capsys):
     assert all(text in printed for text in ("R@sum", "float16", "length 3 to 3"))
     analysis = open_analysis(runs / "clip", "dev", verify=True)
     assert analysis.kind == "embeddings"
-    v, w = analysis.image_embeddings, analysis.text_embeddings
+    v = analysis.image_embeddings
+    w = analysis.text_embeddings
     for rows in (v, w):
         np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1.0, atol=1e-6)
     owner = np.repeat(np.arange(IMAGES), 5)
@@ -136,7 +137,8 @@ def test_damaged_files_of_an_imported_run_are_named(files, runs):
 def test_other_splits_are_added_but_other_models_and_trained_runs_refused(files, runs, complaint):
     run = runs / "clip"
     assert run_import(files) == 0
-    before, fingerprint = contents(run), open_analysis(run, "dev").fingerprint
+    before = contents(run)
+    fingerprint = open_analysis(run, "dev").fingerprint
     np.save(files / "i.npy", np.load(files / "i.npy")[::-1])
     assert run_import(files, "--split=test") == 0
     assert open_run(run).splits == ("dev", "test")
@@ -144,7 +146,8 @@ def test_other_splits_are_added_but_other_models_and_trained_runs_refused(files,
     assert before.items() <= contents(run).items()
     assert open_analysis(run, "test").metrics["rsum"] < open_analysis(run, "dev").metrics["rsum"]
     assert [path.name for path in runs.iterdir()] == ["clip"]
-    before, of_test = contents(runs), open_analysis(run, "test").fingerprint
+    before = contents(runs)
+    of_test = open_analysis(run, "test").fingerprint
     assert "--overwrite" in complaint(run_import, files)
     assert contents(runs) == before
     assert run_import(files, "--overwrite") == 0
@@ -177,9 +180,13 @@ def test_an_invalid_destination_is_refused_before_files_are_read(flags, culprit,
 
 @pytest.mark.parametrize("counts", [[5] * IMAGES, [2, 1, 3, 1, 4, 7, 3, 5, 3, 4, 3, 6]])
 def test_ids_allow_any_number_of_captions_and_repeated_images_are_merged(files, counts):
-    images, owner = np.load(files / "i.npy"), np.repeat(np.arange(IMAGES), counts)
-    m, pairs, random = len(owner), images[owner], np.random.default_rng(0)
-    near, order = pairs + 1e-3 * random.normal(size=pairs.shape), random.permutation(m)
+    images = np.load(files / "i.npy")
+    owner = np.repeat(np.arange(IMAGES), counts)
+    m = len(owner)
+    pairs = images[owner]
+    random = np.random.default_rng(0)
+    near = pairs + 1e-3 * random.normal(size=pairs.shape)
+    order = random.permutation(m)
     np.save(files / "t.npy", random.normal(size=(m, 32)))
     write_lines(files / "c.txt", (f"caption {k}" for k in range(m)))
 
@@ -193,7 +200,8 @@ def test_ids_allow_any_number_of_captions_and_repeated_images_are_merged(files, 
     shuffled = pairs[order], owner[order]
     for rows, owners in ((images, owner), (pairs, None), (pairs, owner), (near, owner), shuffled):
         result, warnings = read(rows, owners)
-        expected, of_text = images[owner if owners is None else owners] / 3, result.image_of_text
+        expected = images[owner if owners is None else owners] / 3
+        of_text = result.image_of_text
         assert result.images[of_text] == pytest.approx(expected, abs=2e-3)
         assert (len(result.images), warnings) == (IMAGES, [])
         if owners is not None:

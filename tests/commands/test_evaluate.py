@@ -38,7 +38,8 @@ def test_evaluate_prints_a_table_and_writes_csv_json_and_an_analysis(runs, tmp_p
     sheet = tmp_path / "out.csv"
     rows = rows_of(tmp_path, runs[0], "--split", "test", "--csv", sheet)
     assert "R@sum" in printed(capsys)
-    analysis, loaded = open_analysis(runs[0], "test", verify=True), load_model(runs[0])
+    analysis = open_analysis(runs[0], "test", verify=True)
+    loaded = load_model(runs[0])
     assert rows == {str(runs[0]): analysis.metrics}
     [line] = csv.DictReader(sheet.open())
     assert (line["run"], float(line["rsum"])) == (str(runs[0]), analysis.metrics["rsum"])
@@ -87,7 +88,8 @@ def test_c_way_accuracy_of_every_run_and_warnings_on_a_small_split(runs, tmp_pat
     sheet = tmp_path / "out.csv"
     rows = rows_of(tmp_path, *runs, *["--ways", "2", "4", "500", "--ways-repeats", "4"], "--csv", sheet)
     assert "warning: t2i 500-way: " in printed(capsys)
-    one, first = open_analysis(runs[0], "dev"), rows[str(runs[0])]
+    one = open_analysis(runs[0], "dev")
+    first = rows[str(runs[0])]
     pair = EmbeddingPair(one.image_embeddings, one.text_embeddings)
     scored = score_tiles([pair], np.asarray(one.image_of_text))
     for way in ("i2t", "t2i"):
@@ -155,7 +157,8 @@ def test_hub_correction_is_a_row_beside_the_run_and_stored_for_the_app(runs, tmp
     stored = read_correction(correction_folder(runs[0], "test", analysis))
     assert stored is not None
     assert stored.metrics == rows[f"{runs[0]}, hubs corrected"]
-    owner, scores = analysis.image_of_text, analysis.image_embeddings @ analysis.text_embeddings.T
+    owner = analysis.image_of_text
+    scores = analysis.image_embeddings @ analysis.text_embeddings.T
     for way, candidates, queries, axis in (
         ("t2i", analysis.image_embeddings, train.text_embeddings, 1),
         ("i2t", analysis.text_embeddings, train.image_embeddings, 0),
@@ -171,7 +174,8 @@ def test_hub_correction_is_a_row_beside_the_run_and_stored_for_the_app(runs, tmp
 
 
 def test_an_evaluation_reads_the_pictures_of_the_run(towers_folder, tmp_path, complaint):
-    data, pictures = tmp_path / "data", tmp_path / "pictures"
+    data = tmp_path / "data"
+    pictures = tmp_path / "pictures"
     shutil.copytree(towers_folder / "data", data)
     (data / "Flicker8k_Dataset").rename(pictures)
     config = tower_config(towers_folder, epochs=1, data=str(data), pictures=str(pictures))
@@ -198,8 +202,11 @@ def test_probe_accuracy_covers_pictures_of_the_split(runs, tmp_path, capsys, com
     analysis = open_analysis(runs[0], "dev")
     n = analysis.n_images
     first = np.array([np.flatnonzero(analysis.image_of_text == image)[0] for image in range(n)])
-    v, w = analysis.image_embeddings, analysis.text_embeddings
-    files, expected, keys = [], {}, ("filename", "caption", "negative_caption")
+    v = analysis.image_embeddings
+    w = analysis.text_embeddings
+    files = []
+    expected = {}
+    keys = ("filename", "caption", "negative_caption")
     for kind, shift in (("swap_obj", 1), ("add_att", 5)):
         negatives = np.roll(first, shift)
         captions = [[analysis.captions[text] for text in texts] for texts in (first, negatives)]
@@ -224,7 +231,8 @@ def test_similarities_are_written_as_histogram_counts(runs, tmp_path):
     assert main([str(runs[0]), "--similarities", str(sheet)]) == 0
     rows = list(csv.DictReader(sheet.open()))
     one = open_analysis(runs[0], "dev")
-    n, m = len(one.image_embeddings), len(one.text_embeddings)
+    n = len(one.image_embeddings)
+    m = len(one.text_embeddings)
     assert sum(int(row["matching"]) for row in rows) == m
     assert sum(int(row["others"]) for row in rows) == n * m - m
     middle = np.array([(float(row["low"]) + float(row["high"])) / 2 for row in rows])
@@ -260,7 +268,8 @@ def test_invalid_flags_are_refused(runs, flags, culprit, complaint):
 
 
 def test_folders_that_are_not_runs_are_refused_with_the_runs_nearby(runs, complaint):
-    root, folder = runs[0].parent, str(runs[0])
+    root = runs[0].parent
+    folder = str(runs[0])
     for path, near in (
         (root, folder),
         (runs[0] / "analysis", folder),

@@ -37,7 +37,8 @@ def test_metrics_with_positives_beyond_the_labels(runs, tmp_path, capsys, compla
     assert "2 positives beyond the labels, 1 line " in text
     analysis = open_analysis(runs[0], "dev")
     owner = np.asarray(analysis.image_of_text)
-    second, first = np.flatnonzero(owner == 0)[1], np.flatnonzero(owner == 2)[0]
+    second = np.flatnonzero(owner == 0)[1]
+    first = np.flatnonzero(owner == 2)[0]
     pairs = np.concatenate([np.stack([np.arange(len(owner)), owner], 1), [[second, 3], [first, 1]]])
     scored = score_tiles([EmbeddingPair(analysis.image_embeddings, analysis.text_embeddings)], owner)
     row = rows[str(runs[0])]
@@ -83,7 +84,8 @@ def coco(tmp_path):
         content = json.loads((package / f"{name}.json").read_text())
         return {int(key): [int(value) for value in values] for key, values in content.items()}
 
-    captions_of, judged = read("original_image_to_caption"), read("eccv_caption_to_image")
+    captions_of = read("original_image_to_caption")
+    judged = read("eccv_caption_to_image")
     near = dict.fromkeys(image for of_caption in judged.values() for image in of_caption)
     images = list(dict.fromkeys([*list(read("eccv_image_to_caption"))[:20], *near]))[:40]
     captions = [caption for image in images for caption in sorted(captions_of[image])]
@@ -147,7 +149,8 @@ def test_coco_captions_are_recognised_by_stored_ids(coco, tmp_path, capsys):
     data = karpathy.write(tmp_path / "karpathy", images, {"test_ims.npy": features(40)}, dataset="coco")
     split = read_split(data, "testall")
     assert np.asarray(split.caption_ids).tolist() == ids
-    v, w = stored.image_embeddings, stored.text_embeddings[order]
+    v = stored.image_embeddings
+    w = stored.text_embeddings[order]
     for name, samples in (("test", split), ("dev", replace(split, caption_ids=None))):
         facts = describe_samples(samples, 40) | {"metrics": stored.metrics, "kind": "embeddings"}
         write_embeddings(run, v, w, split.image_of_text, name, **facts)

@@ -32,7 +32,8 @@ def test_labels_as_qrels_reproduce_the_stored_metrics_in_both_formats(runs, tmp_
     captions = [f"image {image}#{count}" for image, count in zip(owner, counts, strict=True)]
     pairs = [(caption, f"image {image}") for caption, image in zip(captions, owner, strict=True)]
     pairs += [pair[::-1] for pair in pairs]
-    trec, beir = tmp_path / "qrels.txt", tmp_path / "test.tsv"
+    trec = tmp_path / "qrels.txt"
+    beir = tmp_path / "test.tsv"
     escaped = [tuple(name.replace(" ", "%20") for name in pair) for pair in pairs]
     trec.write_text("".join(f"{query} 0  {document} 1\n" for query, document in escaped))
     lines = ["query-id\tcorpus-id\tscore", *(f"{query}\t{document}\t1" for query, document in pairs)]
@@ -51,7 +52,9 @@ def test_labels_as_qrels_reproduce_the_stored_metrics_in_both_formats(runs, tmp_
 
 
 def test_judgements_are_stored_with_every_run_and_reported(runs, tmp_path):
-    file, other, out = tmp_path / "<judges>.txt", tmp_path / "more.txt", tmp_path / "report.html"
+    file = tmp_path / "<judges>.txt"
+    other = tmp_path / "more.txt"
+    out = tmp_path / "report.html"
     file.write_text("image%200#0 0 image%200 3\nimage%201 0 image%201#0 1\n")
     other.write_text("".join(f"image%20{image} 0 image%20{image}#0 1\n" for image in range(4)))
     skip = shutil.ignore_patterns("derived")
@@ -99,7 +102,8 @@ def test_judgements_of_outdated_scores_are_not_shown(tmp_path):
 
 
 def test_a_trec_run_reads_back_exactly(runs, tmp_path):
-    file, depth = tmp_path / "run.txt", 12
+    file = tmp_path / "run.txt"
+    depth = 12
     row_of(runs[0], tmp_path, f"--run-out={file}", f"--run-depth={depth}")
     analysis = open_analysis(runs[0], "dev")
     owner = np.asarray(analysis.image_of_text)
@@ -108,7 +112,8 @@ def test_a_trec_run_reads_back_exactly(runs, tmp_path):
     listed = {}
     for line in file.read_text().splitlines():
         query, _, document, rank, score, tag = line.split(" ")
-        (side, row), (_, candidate) = ids.find(query), ids.find(document)
+        (side, row) = ids.find(query)
+        (_, candidate) = ids.find(document)
         own = scores[row, candidate] if side == "image" else scores[candidate, row]
         assert (np.float32(score), tag) == (own, "one")
         places = listed.setdefault((side, row), [])

@@ -64,7 +64,8 @@ def open_terminal():
 
 def test_an_installed_command_trains_and_saves_when_its_terminal_closes(installed, tmp_path):
     """A hang-up saves as SIGTERM does."""
-    package, run = installed / "coder_core" / "__init__.py", tmp_path / "checkpoints" / "tiny"
+    package = installed / "coder_core" / "__init__.py"
+    run = tmp_path / "checkpoints" / "tiny"
     with package.open("a") as file:
         file.write("\nprint(__file__, flush=True)\n")
     write_tiny_data(tmp_path / "data")

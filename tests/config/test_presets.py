@@ -64,7 +64,8 @@ def test_zero_shot_refers_to_embed_and_presets_use_the_readmes_clip():
 
 @pytest.mark.parametrize("name", PRINTED)
 def test_presets_have_the_papers_values(name):
-    config, expected = PRESETS[name].config, PRINTED[name]
+    config = PRESETS[name].config
+    expected = PRINTED[name]
     assert {key: settings()[key].of(config) for key in expected} == expected
     if name.startswith("coder-"):
         assert {key: settings()[key].of(config) for key in CONCEPTS} == CONCEPTS

@@ -58,7 +58,8 @@ def test_imports_leave_the_process_alone_and_user_variables_are_kept():
     assert after == before
     cache = "ONEDNN_PRIMITIVE_CACHE_CAPACITY"
     custom = {"GOMP_SPINCOUNT": "7", cache: "9"}
-    active, usual = {"OMP_WAIT_POLICY": "active"}, {"GOMP_SPINCOUNT": "1000", cache: "512"}
+    active = {"OMP_WAIT_POLICY": "active"}
+    usual = {"GOMP_SPINCOUNT": "1000", cache: "512"}
     for before, after in (({}, usual), (active, active | {cache: "512"}), (custom, custom)):
         environment = dict(before)
         tune_environment(environment)

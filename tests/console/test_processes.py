@@ -79,7 +79,8 @@ def test_jobs_run_in_the_package_folder_and_processes_can_append_output(tmp_path
     folder.start((sys.executable, "-P", "-c", program))
     assert over(folder).output.split() == ["False", "True", str(processes.PACKAGE_FOLDER)]
     program = "import os, sys; print(os.getcwd(), os.environ['EXTRA'], sys.stdin.read() == '')"
-    command, output = (sys.executable, "-c", program), tmp_path / "log"
+    command = (sys.executable, "-c", program)
+    output = tmp_path / "log"
     values = {"append": True, "folder": tmp_path, "environment": {"EXTRA": "yes"}}
     for _ in range(2):
         processes.start_process(command, output, **values).wait(20)

@@ -70,7 +70,8 @@ def test_wide_names_fold_text_wraps_and_the_largest_choices_go_first():
     assert "nothing" not in printed(table, 10)
     row = {f"{way}_{c}way": 50.0 for way in ("i2t", "t2i") for c in (5, 20)}
     table = choices_table({"demo": row | {f"{key}_interval": 1.0 for key in row}}, (5, 20, 100), "c-way")
-    wide, narrow = printed(table, 120), printed(table, 40)
+    wide = printed(table, 120)
+    narrow = printed(table, 40)
     assert (wide.count("50.0 ± 1.0"), wide.count("–")) == (4, 2)
     assert narrow.count("50.0 ± 1.0") == 2
     assert "5-way" in narrow

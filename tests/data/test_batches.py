@@ -46,7 +46,8 @@ def assert_same(first, second):
 
 
 def test_epochs_repeat_no_caption_and_chunks_cover_the_split(split):
-    batches, tokens = batches_of(split, batch_size=3), tokens_of(split)
+    batches = batches_of(split, batch_size=3)
+    tokens = tokens_of(split)
     assert batches.per_epoch == 2  # an incomplete batch is left out
     orders = []
     for epoch in range(3):
@@ -76,7 +77,8 @@ def test_epochs_repeat_no_caption_and_chunks_cover_the_split(split):
 
 
 def test_every_step_is_reproducible_and_matches_the_stream(split):
-    first, again = batches_of(split, **THINNED), batches_of(split, **THINNED)
+    first = batches_of(split, **THINNED)
+    again = batches_of(split, **THINNED)
     for step in (5, 0, 3, 2):
         assert_same(first(step), again(step))
     assert not torch.equal(first(0).text_ids, batches_of(split, **THINNED | {"seed": 4})(0).text_ids)
@@ -92,7 +94,8 @@ def test_slices_of_all_processes_form_the_whole_batch(split, parts):
     whole = batches_of(split, **THINNED)
     slices = [batches_of(split, **THINNED | {"part": part, "parts": parts}) for part in range(parts)]
     for step in range(4):
-        expected, taken = whole(step), [one(step) for one in slices]
+        expected = whole(step)
+        taken = [one(step) for one in slices]
         for name in ("regions", "region_lengths", "word_lengths", "image_ids", "text_ids"):
             joined = torch.cat([getattr(part, name) for part in taken])
             assert torch.equal(joined, getattr(expected, name)), name
@@ -106,7 +109,9 @@ def test_dropped_shares_match_their_mean_and_regions_keep_their_order(tmp_path):
     array = np.tile(np.arange(1, 21, dtype=np.float32)[None, :, None], (4, 1, 1))
     captions = [" ".join("abcdefghijklmnopqrstuvwxyz")] * 8
     batches = batches_of(split_of(tmp_path, array, captions), drop_regions=0.2, drop_words=0.2, batch_size=2)
-    left, words, unlike = [], [], 0
+    left = []
+    words = []
+    unlike = 0
     for step in range(400):
         batch = batches(step)
         regions = batch.regions[..., 0]
@@ -129,7 +134,8 @@ def test_dropping_words_keeps_their_order_and_at_least_one(split, drop, seed, st
     assert (batch.word_lengths >= 1).all()
     for row, text in enumerate(batch.text_ids.tolist()):
         whole = words_of(tokens, text)
-        kept, remaining = batch.words[row, : batch.word_lengths[row]].tolist(), iter(whole)
+        kept = batch.words[row, : batch.word_lengths[row]].tolist()
+        remaining = iter(whole)
         assert all(word in remaining for word in kept)  # a subsequence
         if ends:
             assert (kept[0], kept[-1]) == (whole[0], whole[-1])

@@ -66,7 +66,8 @@ def test_every_layout_is_recognised_and_gives_the_same_pictures(layout, tmp_path
 
 def test_check_data_reports_broken_missing_and_stray_pictures(tmp_path, capsys):
     LAYOUTS["flickr8k"](tmp_path)
-    pictures, command = tmp_path / "Flicker8k_Dataset", [str(tmp_path), "--word-threshold=1"]
+    pictures = tmp_path / "Flicker8k_Dataset"
+    command = [str(tmp_path), "--word-threshold=1"]
     (pictures / NAMES[0]).write_bytes(draw(0)[:-200])
     (pictures / NAMES[7]).unlink()
     (pictures / "stray.jpg").write_bytes(draw(0))
@@ -122,7 +123,8 @@ def add_members(file, members):
         for name, data in members.items():
             if name == "link.jpg":
                 link = tarfile.TarInfo(name)
-                link.type, link.linkname = tarfile.SYMTYPE, data.decode()
+                link.type = tarfile.SYMTYPE
+                link.linkname = data.decode()
                 content.addfile(link)
             else:
                 add_to_tar(content, name, data)
@@ -138,7 +140,9 @@ def one_zero_block(content):
     return content[: -(-len(content.rstrip(b"\0")) // 512) * 512 + 512]
 
 
-NAME, OTHER, DEV = NAMES[0], NAMES[3], NAMES[6]
+NAME = NAMES[0]
+OTHER = NAMES[3]
+DEV = NAMES[6]
 HEAD = b"file_name,text\n"
 LATIN = "csv line 2, byte 18: the byte 0xe9 is not UTF-8; expected UTF-8 text. Save the file as UTF-8 (iconv"
 FIRST, SECOND = (f'{{"image_id": 6, "id": {12 + k}, "caption": "{CAPTIONS[DEV][k]}"}}' for k in range(2))
@@ -239,7 +243,8 @@ def test_csv_quotes_are_not_part_of_captions(tmp_path):
         '"Sit", says a man, "and wait"': '"Sit", says a man, "and wait"',
     }
     LAYOUTS["kaggle"](tmp_path)
-    file, line = tmp_path / "captions.txt", f'"{NAME}","all in quotes"\n'
+    file = tmp_path / "captions.txt"
+    line = f'"{NAME}","all in quotes"\n'
     file.write_text('"image","caption"\n' + line + "".join(f"{NAME},{written}\n" for written in captions))
     [split] = read_captioned(tmp_path).splits
     assert (split.captions, split.image_names) == (["all in quotes", *captions.values()], [NAME])
@@ -281,7 +286,8 @@ def test_a_damaged_description_of_parquet_columns_is_named(tmp_path):
     """Damage each occurrence of a field's name in the file: it is read, or refused with an input error."""
     LAYOUTS["parquet"](tmp_path / "data")
     file = min((tmp_path / "data").rglob("*.parquet"))
-    content, named = file.read_bytes(), 0
+    content = file.read_bytes()
+    named = 0
     for found in re.finditer(b"bytes", content):
         file.write_bytes(content[: found.start()] + b"\xb1" + content[found.start() + 1 :])
         try:

@@ -21,7 +21,8 @@ def run_import(folder, change=("none", None)):
     for part, rows in enumerate(np.array_split(texts, 2)):
         files[f"img_emb/img_emb_{part}.npy"] = v[owner[rows]].astype(np.float16)
         files[f"text_emb/text_emb_{part}.npy"] = w[rows].astype(np.float16)
-        paths, captions = [str(pictures / NAMES[i]) for i in owner[rows]], [f"caption {row}" for row in rows]
+        paths = [str(pictures / NAMES[i]) for i in owner[rows]]
+        captions = [f"caption {row}" for row in rows]
         files[f"metadata/metadata_{part}.parquet"] = {"image_path": paths, "caption": captions}
     changed, edit = change
     files |= {name: edit and edit(content) for name, content in files.items() if name.startswith(changed)}
@@ -43,7 +44,8 @@ def test_clip_retrieval_files_become_a_run_with_one_row_per_image(tmp_path, caps
     analysis = open_analysis(tmp_path / "runs" / "run", "dev")
     owner = np.repeat(np.arange(12), 2)
     np.testing.assert_array_equal(analysis.image_of_text, owner)
-    v, w = np.asarray(analysis.image_embeddings, float), np.asarray(analysis.text_embeddings, float)
+    v = np.asarray(analysis.image_embeddings, float)
+    w = np.asarray(analysis.text_embeddings, float)
     image_ranks, text_ranks, _, _ = ranks_of(v, w, owner)
     assert analysis.metrics["rsum"] == pytest.approx(recalls(image_ranks, text_ranks)["rsum"])
     assert analysis.captions[2] == "caption 5"

@@ -123,7 +123,8 @@ def test_duplicate_pictures_are_alike_by_hash_and_by_cosine():
     for number in range(0, 40, 2):  # pairs of falling likeness in either
         hashes[number + 1] = hashes[number] ^ np.packbits(rng.permutation(64) < number)
         tiny[number + 1] = tiny[number] + number / 20 * rng.normal(size=24) * (1 if number % 4 else 0.1)
-    tiny[59], hashes[59] = 0, hashes[0]
+    tiny[59] = 0
+    hashes[59] = hashes[0]
     tiny /= np.maximum(np.linalg.norm(tiny, axis=1, keepdims=True), 1e-9)
     cosines = tiny @ tiny.T
     near = np.bitwise_count(hashes[:, None] ^ hashes).sum(-1) <= duplicates.HASH_DISTANCE

@@ -143,7 +143,8 @@ def test_features_follow_the_pixels():
     regions = region_features(cell_features(picture)[None])[0]
     assert regions.shape == (REGIONS, WIDTH)
     red = regions[:, 3]
-    left, top = regions[:, -4] * CELLS, regions[:, -3] * CELLS
+    left = regions[:, -4] * CELLS
+    top = regions[:, -3] * CELLS
     assert ((red > 0) == ((left < 4) & (top < 4))).all()
     np.testing.assert_allclose(red[0], math.sqrt(48 * 48 / 96**2), rtol=1e-5)  # share of 6 × 6 cells
 
@@ -196,7 +197,8 @@ def holds(name, a, b):
     """Return True if the relation holds, from the coordinates alone."""
     if name == "near":
         return math.dist((a.x, a.y), (b.x, b.y)) - a.radius - b.radius < 0.1 * SIDE
-    across, down = b.x - a.x, b.y - a.y
+    across = b.x - a.x
+    down = b.y - a.y
     return {"left": across, "right": -across, "above": down, "below": -down}[name] > 10
 
 
@@ -221,7 +223,8 @@ def strip_ground(scene, text):
 
 def test_every_statement_of_a_caption_is_true_of_its_picture():
     assert sum(check_relation(scene, text) for scene, text in WRITTEN) > 120
-    columns, rows = {"left": 0, "right": 2}, {"top": 0, "bottom": 2}
+    columns = {"left": 0, "right": 2}
+    rows = {"top": 0, "bottom": 2}
     numbers = {word: number for number, word in wording.NUMBERS.items()}
     for scene, text in WRITTEN:
         for ground, phrases in wording.GROUNDS.items():

@@ -118,7 +118,8 @@ def test_zero_regions_are_listed_and_a_zero_image_is_an_error(tmp_path, zero):
 @settings(max_examples=25)
 @given(data=st.data())
 def test_the_scan_matches_a_loop_over_all_regions(tmp_path_factory, data):
-    images, regions = data.draw(st.integers(1, 9)), data.draw(st.integers(1, 4))
+    images = data.draw(st.integers(1, 9))
+    regions = data.draw(st.integers(1, 4))
     array = features(images, regions, 2, data.draw(st.sampled_from(["<f2", "<f4", ">f4", "<f8"])))
     if data.draw(st.booleans()):
         array = np.asfortranarray(array)

@@ -92,7 +92,8 @@ def test_learned_vectors_group_words_of_equal_use_at_unit_scale():
     with pytest.raises(ValueError, match="at least 1"):
         learn_word_vectors(captions, vocabulary, dimension=0, seed=1)
     words = Vocabulary.build(["dog cat runs"], threshold=1)
-    counts, number = glove._cooccurrence(["dog cat runs"], words), words.number
+    counts = glove._cooccurrence(["dog cat runs"], words)
+    number = words.number
     assert [counts[number["dog"], number[word]] for word in ("dog", "cat", "runs")] == [0, 1, 0.5]
     single = Vocabulary.build(["dog", "cat"], threshold=1)  # no word beside another
     assert not learn_word_vectors(["dog", "cat"], single, dimension=4, seed=0).any()

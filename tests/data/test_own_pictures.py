@@ -100,7 +100,8 @@ def test_an_unknown_layout_gives_the_same_message_in_all_commands(tmp_path, case
 
 def test_names_match_in_any_unicode_normal_form(tmp_path):
     LAYOUTS["flickr8k"](tmp_path)
-    composed, decomposed = f"caf\u00e9{NAMES[0]}", f"cafe\u0301{NAMES[0]}"
+    composed = f"caf\u00e9{NAMES[0]}"
+    decomposed = f"cafe\u0301{NAMES[0]}"
     tokens = tmp_path / "Flickr8k.token.txt"
     for file in (tmp_path / "Flickr_8k.trainImages.txt", tokens):
         file.write_text(file.read_text().replace(NAMES[0], composed))

@@ -30,7 +30,8 @@ def test_positives_and_flickr8k_judgements_become_rows_of_the_split(tmp_path):
     (tmp_path / "positives.tsv").write_text(text)
     pairs = read_judgements(tmp_path / "positives.tsv", NAMES, OWNER).of_texts.tolist()
     assert sorted(pairs) == [[0, 0], [1, 1], [2, 0], [2, 1], [3, 2], [4, 1], [4, 2]]
-    experts, crowd = read(tmp_path, EXPERTS), read(tmp_path, CROWD)
+    experts = read(tmp_path, EXPERTS)
+    crowd = read(tmp_path, CROWD)
     assert (experts.pairs.tolist(), experts.rejected) == ([[0, 1], [2, 2]], 1)
     assert (crowd.pairs.tolist(), crowd.rejected) == ([[0, 1], [0, 2]], 1)
     deviations = [np.std([3, 3, 4]), np.nan, np.mean([np.std([1, 4, 3]), 0])]
@@ -39,7 +40,8 @@ def test_positives_and_flickr8k_judgements_become_rows_of_the_split(tmp_path):
 
 
 def test_a_name_that_two_images_share_is_refused(tmp_path):
-    path, names = tmp_path / "positives.tsv", ["x/a.jpg", "y/a.jpg", "b.jpg"]
+    path = tmp_path / "positives.tsv"
+    names = ["x/a.jpg", "y/a.jpg", "b.jpg"]
     path.write_text("a.jpg#0\tb.jpg\n")
     assert_refused(r"positives.tsv line 1", read_positives, path, names, np.array([0, 1, 2]))
     path.write_text("x/a.jpg#0\tb.jpg\n")

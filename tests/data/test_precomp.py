@@ -66,7 +66,8 @@ def test_only_newlines_end_captions_and_long_captions_are_cut(tmp_path):
 
 @pytest.mark.parametrize("name", [*FILES, "precomp", "f30k_precomp"])
 def test_links_are_followed_with_a_note_and_broken_ones_named(tmp_path, name):
-    data, elsewhere = tmp_path / "data", tmp_path / "elsewhere"
+    data = tmp_path / "data"
+    elsewhere = tmp_path / "elsewhere"
     write_split(data / ("" if name in FILES else name), ids="abcd")
     (tmp_path / "linked").symlink_to(data)
     plain = read_split(tmp_path / "linked", "train")

@@ -27,7 +27,8 @@ def review(caption="a dog", verdict="wrong-caption", *, who="anna"):
 
 
 def test_a_reviewers_last_verdict_counts_and_undo_restores_the_previous_one(tmp_path):
-    first, second = review(), review(verdict="too-vague")
+    first = review()
+    second = review(verdict="too-vague")
     path = written(tmp_path / "reviews.jsonl", first, second)
     assert read_reviews(path).verdicts == {PAIR: "too-vague"}
     append_undo(path, second.id, "anna")
@@ -42,7 +43,8 @@ def test_a_reviewers_last_verdict_counts_and_undo_restores_the_previous_one(tmp_
 
 
 def test_the_majority_of_reviewers_decides_and_the_last_breaks_ties(tmp_path):
-    path, prints = tmp_path / "r.jsonl", []
+    path = tmp_path / "r.jsonl"
+    prints = []
     for who, given, verdict in (
         ("anna", "wrong-caption", "wrong-caption"),
         ("ben", "label-right", "label-right"),
@@ -65,7 +67,8 @@ def test_a_persons_verdict_on_a_pair_or_image_overrides_the_cleaning(tmp_path):
     assert reviews.verdicts == {PAIR: "label-right", ("x.jpg", ""): "label-right"}
 
 
-CAPTIONS, OWNER = ["a dog", "a cat", "a pet"], np.array([0, 1, 1])
+CAPTIONS = ["a dog", "a cat", "a pet"]
+OWNER = np.array([0, 1, 1])
 
 
 def test_verdicts_survive_reordering_and_unnamed_images_are_known_by_captions():
@@ -96,11 +99,13 @@ def test_verdicts_survive_reordering_and_unnamed_images_are_known_by_captions():
 
 def test_every_beginning_of_a_line_is_left_out_and_the_next_line_is_intact(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "fsync", lambda _: None)
-    path, text = tmp_path / "r.jsonl", 'é\\ {cat}, ["😀"]'
+    path = tmp_path / "r.jsonl"
+    text = 'é\\ {cat}, ["😀"]'
     first, line = (json.dumps(review(caption).document()) for caption in ("a dog", text))
     for end in range(1, len(line) + 1):  # of the whole line, only the line end is missing
         path.write_text(f"{first}\n{line[:end]}")
-        cut, before = end < len(line), read_reviews(path)
+        cut = end < len(line)
+        before = read_reviews(path)
         reviews = read_reviews(written(path, review("a bird")))
         assert [fault.place for fault in before.faults] == [f"{path} line 2"] * cut
         assert reviews.faults == before.faults
@@ -152,7 +157,8 @@ def test_hostile_text_is_read_back_and_refused_reviews_are_not_written(tmp_path)
     assert not set(path.read_bytes()) & {0, 27}
     long = Review("x.jpg", "a", "none", "anna", note="x" * (module.LONGEST["note"] + 1))
     assert "key note" in refusal(append_review, path, long).faults[0].found
-    link, none = tmp_path / "link.jsonl", tmp_path / "none.jsonl"
+    link = tmp_path / "link.jsonl"
+    none = tmp_path / "none.jsonl"
     link.symlink_to(none)
     assert refusal(append_review, link, review()).faults[0].place == str(link)  # nothing goes through it
     assert refusal(read_reviews, none).faults[0].place == str(none)
@@ -181,7 +187,8 @@ def test_two_writing_processes_lose_no_review(tmp_path):
 
 
 def test_a_verdict_is_synced_to_disk(tmp_path, monkeypatch):
-    path, synced = tmp_path / "r.jsonl", []
+    path = tmp_path / "r.jsonl"
+    synced = []
     sync = os.fsync
 
     def noted(descriptor):

@@ -89,7 +89,8 @@ def test_documented_downloads_use_patterns_and_no_file_names():
 
 
 def test_the_readme_activates_the_environment_and_installs_cpu_torch_first():
-    activated, without_gpu = ". .venv/bin/activate", "--index-url https://download.pytorch.org/whl/cpu"
+    activated = ". .venv/bin/activate"
+    without_gpu = "--index-url https://download.pytorch.org/whl/cpu"
     steps = (activated, without_gpu, '    pip install ".[app]"', "python -m coder_core.embed")
     places = [README.index(step) for step in steps]
     assert places == sorted(places)
@@ -134,7 +135,8 @@ def test_the_documented_ten_lines_run_without_streamlit(tmp_path):
         "assert len(shown) == 1 and len(shown[0].data) == 2",
         "print('streamlit' in sys.modules, 'torch' in sys.modules)",
     ]
-    command, environment = [sys.executable, "-c", "\n".join(check)], {"PYTHONPATH": str(PROJECT), "PATH": ""}
+    command = [sys.executable, "-c", "\n".join(check)]
+    environment = {"PYTHONPATH": str(PROJECT), "PATH": ""}
     printed = {"capture_output": True, "text": True, "check": False}
     result = subprocess.run(command, cwd=tmp_path, env=environment, **printed)
     assert result.returncode == 0, result.stderr

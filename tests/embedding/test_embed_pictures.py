@@ -91,7 +91,8 @@ def test_embeddings_and_metrics_match_transformers(kind, prompt, models, picture
     out = capsys.readouterr().out
     assert f"{models / kind}, prompt '{prompt}'" in out
     assert (f"6 captions are longer than the {tiny_towers.LONGEST} tokens" in out) == (kind == "clip")
-    analysis, owner = open_analysis(tmp_path / "run", "train", verify=True), np.repeat(np.arange(6), 2)
+    analysis = open_analysis(tmp_path / "run", "train", verify=True)
+    owner = np.repeat(np.arange(6), 2)
     v, w = tiny_towers.embedded_by_transformers(models / kind, drawn, captions, pad=kind != "clip")
     assert np.std(v @ w.T) > 0.01  # the tiny model tells pictures apart
     np.testing.assert_allclose(analysis.image_embeddings @ analysis.text_embeddings.T, v @ w.T, atol=1e-6)
@@ -127,7 +128,8 @@ def forked(work, **environment):
 
 def die_at_block(number):
     """Let this process kill itself when it writes the block of this number."""
-    put, calls = resumable.BlockArrays.put, iter(range(1, 100))
+    put = resumable.BlockArrays.put
+    calls = iter(range(1, 100))
 
     def put_or_die(*arguments):
         if next(calls) == number:
@@ -139,7 +141,8 @@ def die_at_block(number):
 
 @pytest.mark.slow
 def test_kill_9_and_two_processes_change_no_bit(models, pictures, whole, tmp_path, monkeypatch):
-    expected, root = arrays(whole), tmp_path / "killed"
+    expected = arrays(whole)
+    root = tmp_path / "killed"
     embed_into = partial(embed_train, pictures, models / "clip")
     # every block is marked when it is written, and the process is killed before the fifth
     monkeypatch.setattr(resumable, "SECONDS", -1.0)
@@ -152,7 +155,8 @@ def test_kill_9_and_two_processes_change_no_bit(models, pictures, whole, tmp_pat
     rows = np.load(folder / "images" / "rows.npy", mmap_mode="r+")
     rows[2, -1] = -rows[2, -1]
     rows.flush()
-    decoded, blocks = [], resumable.prepared_blocks
+    decoded = []
+    blocks = resumable.prepared_blocks
     monkeypatch.setattr(resumable, "prepared_blocks", lambda *a: (decoded.append(a[2]), blocks(*a))[1])
     assert embed_into(root) == 0
     assert decoded == [[1]]
@@ -208,7 +212,8 @@ def test_a_decoding_worker_ends_if_its_command_is_killed(tmp_path):
     assert forked(die)() == -signal.SIGKILL
     worker = int((tmp_path / "pid").read_text())
     with suppress(psutil.NoSuchProcess):
-        ended, deadline = psutil.STATUS_ZOMBIE, time.monotonic() + 12
+        ended = psutil.STATUS_ZOMBIE
+        deadline = time.monotonic() + 12
         while (status := psutil.Process(worker).status()) != ended and time.monotonic() < deadline:
             time.sleep(0.1)
         os.kill(worker, signal.SIGKILL)
@@ -216,7 +221,8 @@ def test_a_decoding_worker_ends_if_its_command_is_killed(tmp_path):
 
 
 def test_broken_pictures_are_named_at_the_end_or_skipped(models, pictures, whole, tmp_path, complaint):
-    data, runs = shutil.copytree(pictures, tmp_path / "data"), tmp_path / "runs"
+    data = shutil.copytree(pictures, tmp_path / "data")
+    runs = tmp_path / "runs"
     for name in TRAIN[2:4]:
         (data / "Flicker8k_Dataset" / name).write_bytes(draw(0)[:-100])
     message = complaint(embed_train, data, models / "clip", runs)
@@ -271,7 +277,8 @@ class WideTowers:
 
 
 def test_embeddings_are_never_all_in_memory(tmp_path):
-    captions, folder = 512, tmp_path / "data" / "train"
+    captions = 512
+    folder = tmp_path / "data" / "train"
     folder.mkdir(parents=True)
     (folder / "0.jpg").write_bytes(draw(0))
     table = "".join(f"0.jpg,caption {number}\n" for number in range(captions))
@@ -287,7 +294,8 @@ def test_embeddings_are_never_all_in_memory(tmp_path):
     assert peak < captions * WIDE * 4 / 2
 
 
-TWO, NO_MODEL = "--model and --tower: ", "--model=no/such-model"
+TWO = "--model and --tower: "
+NO_MODEL = "--model=no/such-model"
 
 
 @pytest.mark.parametrize(

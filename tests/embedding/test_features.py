@@ -105,7 +105,9 @@ def test_runs_trained_on_features_encode_new_pictures(base, tmp_path):
 
 
 def test_extraction_resumes_where_it_was_interrupted(base, whole, tmp_path, monkeypatch, complaint):
-    blocks, numbers, out = resumable.prepared_blocks, list[list[int]](), tmp_path / "out"
+    blocks = resumable.prepared_blocks
+    numbers = list[list[int]]()
+    out = tmp_path / "out"
 
     def until_killed(*arguments):
         yield from itertools.islice(blocks(*arguments), 2)
@@ -132,7 +134,8 @@ def test_extraction_resumes_where_it_was_interrupted(base, whole, tmp_path, monk
 
 
 def test_broken_pictures_and_a_full_disk_are_refused(base, whole, tmp_path, monkeypatch, complaint):
-    data, out = shutil.copytree(base / "data", tmp_path / "data"), tmp_path / "out"
+    data = shutil.copytree(base / "data", tmp_path / "data")
+    out = tmp_path / "out"
     (data / "Flicker8k_Dataset" / TRAIN[1]).write_bytes(draw(0)[:-100])
     flags = ["--grid=2", "--splits", "train"]
     assert "train: 1 of 6 pictures cannot be read" in complaint(extract, base, out, *flags, data=str(data))
@@ -158,7 +161,8 @@ class Huge(Grid):
 
 
 def test_towers_without_the_requested_grid_are_refused(base, tmp_path, monkeypatch):
-    naflex, picture = write_tiny_naflex(tmp_path / "naflex", ["a"]), Image.new("RGB", (8, 8))
+    naflex = write_tiny_naflex(tmp_path / "naflex", ["a"])
+    picture = Image.new("RGB", (8, 8))
     assert "from 1 to 4, or 0 for all" in str(refusal(transformers_regions, str(base / "clip"), grid=7))
     assert "(NaFlex), which gives no fixed grid" in str(refusal(transformers_regions, str(naflex), grid=2))
     module = "region_tower_of_a_test"

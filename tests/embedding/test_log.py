@@ -27,7 +27,8 @@ def test_logged_epochs_become_a_run(tmp_path, monkeypatch):
     named = {"captions": CAPTIONS, "pictures": pictures, "config": {"lr": 0.1}}
     for epoch in (1, 2):
         images, texts = rows(epoch)
-        images, texts = images.bfloat16().requires_grad_(), texts.half()
+        images = images.bfloat16().requires_grad_()
+        texts = texts.half()
         metrics = coder_core.log_split(folder, "val", images, texts, epoch=epoch, **named)
     objectives = coder_core.__getattr__("objectives")  # an attribute before anything imports it
     assert hasattr(objectives, "CoderLoss")
@@ -51,7 +52,8 @@ def test_logged_epochs_become_a_run(tmp_path, monkeypatch):
 
 
 def test_dev_is_what_the_curves_show_and_a_repeated_epoch_replaces_all_later_ones(tmp_path):
-    run, images = tmp_path / "runs" / "mine", rows()[0]
+    run = tmp_path / "runs" / "mine"
+    images = rows()[0]
 
     def logged(split, epoch, seed):
         texts = rows(seed)[1] + seed * images.repeat_interleave(2, 0)
@@ -72,10 +74,12 @@ def test_dev_is_what_the_curves_show_and_a_repeated_epoch_replaces_all_later_one
 
 
 def test_embeddings_that_cannot_be_right_give_warnings(tmp_path):
-    n, generator = 40, torch.Generator().manual_seed(0)
+    n = 40
+    generator = torch.Generator().manual_seed(0)
     images = torch.randn(n, 16, generator=generator)
     texts = images.repeat_interleave(2, 0) + 0.1 * torch.randn(2 * n, 16, generator=generator)
-    pairs, owners = images.repeat_interleave(2, 0), torch.arange(n).repeat_interleave(2)
+    pairs = images.repeat_interleave(2, 0)
+    owners = torch.arange(n).repeat_interleave(2)
 
     def places(images, texts, **named):
         captions = [f"caption {number}" for number in range(len(texts))]

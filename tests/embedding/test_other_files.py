@@ -138,7 +138,8 @@ def test_invalid_tables_are_refused(changes, named, tmp_path):
 
 
 def test_a_table_names_pictures_that_are_elsewhere(tmp_path):
-    names, x = ["0.png", "1.png", "2.png"], tmp_path / "x"
+    names = ["0.png", "1.png", "2.png"]
+    x = tmp_path / "x"
     here, there, elsewhere = (
         [f"{folder}/{name}" for name in names] for folder in (tmp_path, x, "/elsewhere")
     )

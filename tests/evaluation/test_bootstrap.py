@@ -47,7 +47,8 @@ def test_recalls_by_hand_and_draws_without_queries_are_left_out():
 
 def test_draws_and_intervals_match_resampling_in_loops():
     """Images are drawn with their captions; intervals agree up to the randomness of the draws."""
-    ours, theirs = random_ranks(1, better=3), random_ranks(2)
+    ours = random_ranks(1, better=3)
+    theirs = random_ranks(2)
     random = np.random.default_rng(0)
     draws = [random.integers(0, 30, 30) for _ in range(1000)]
     redrawn = np.array([[loops(images.tolist(), *ranks) for ranks in (ours, theirs)] for images in draws])
@@ -64,7 +65,8 @@ def test_draws_and_intervals_match_resampling_in_loops():
 def test_differences_are_paired_and_drawing_seeds_widens_intervals():
     """Differences are paired: a run compared with itself differs by zero in every draw."""
     ranks = random_ranks(3)
-    one, another = count_hits(*ranks), count_hits(*random_ranks(8))
+    one = count_hits(*ranks)
+    another = count_hits(*random_ranks(8))
     actual = difference([one], [one])
     assert (actual.mean, actual.low, actual.high) == pytest.approx((0, 0, 0), abs=1e-9)
     assert not actual.beyond_noise
@@ -74,7 +76,8 @@ def test_differences_are_paired_and_drawing_seeds_widens_intervals():
         with pytest.raises(ValueError, match="different captions"):
             compare()
     ranks = random_ranks(4, images=200)
-    base, large = count_hits(*ranks), count_hits(*random_ranks(4, images=200, better=8))
+    base = count_hits(*ranks)
+    large = count_hits(*random_ranks(4, images=200, better=8))
     ranks[0][0] = 0
     changes = (difference([counted], [base]).beyond_noise for counted in (large, count_hits(*ranks)))
     assert list(changes) == [True, False]

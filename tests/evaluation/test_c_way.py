@@ -19,7 +19,8 @@ def small(seed=0):
     """Return twelve images and 40 shuffled captions, some images and captions equal, so that scores tie."""
     v, w, owner = correlated(12, 40, seed)
     shuffled = np.random.default_rng(seed).permutation(40)
-    w, owner = w[shuffled], owner[shuffled]
+    w = w[shuffled]
+    owner = owner[shuffled]
     w[:6] = w[0]
     v[3] = v[4]
     return score_tiles([EmbeddingPair(v, w)], owner)
@@ -27,8 +28,10 @@ def small(seed=0):
 
 def loops(scored, c, most, direction, ties, seed):
     """Return the accuracy of each repeat in percent, by loops over questions and options."""
-    (pair,), owner = scored.sources, scored.image_of_text.tolist()
-    v, w = pair.image.numpy(), pair.text.numpy()
+    (pair,) = scored.sources
+    owner = scored.image_of_text.tolist()
+    v = pair.image.numpy()
+    w = pair.text.numpy()
     by_image = sorted(range(len(w)), key=lambda j: (owner[j], j))
     questions = by_image if direction == "i2t" else list(range(len(w)))
     right = [0] * REPEATS
@@ -43,7 +46,8 @@ def loops(scored, c, most, direction, ties, seed):
         for row, drawn in enumerate(numbers):
             repeat, position = divmod(row, len(of_block))
             j = of_block[position]
-            answer, won = score(v[owner[j]], w[j]), True
+            answer = score(v[owner[j]], w[j])
+            won = True
             for number in drawn[: c - 1]:
                 other = wrong[position][number]
                 against = score(v[owner[j]], w[other]) if direction == "i2t" else score(v[other], w[j])

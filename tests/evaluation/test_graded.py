@@ -22,7 +22,9 @@ def judged(seed):
     """Draw scores (distinct for even seeds, few levels for odd ones) and grades (direction → query → document → grade);
     −1 is a document that does not exist."""
     rng = np.random.default_rng(seed)
-    n, m, levels = int(rng.integers(2, 40)), int(rng.integers(2, 300)), int(rng.integers(1, 4))
+    n = int(rng.integers(2, 40))
+    m = int(rng.integers(2, 300))
+    levels = int(rng.integers(1, 4))
     if seed % 2:
         sides = [rng.integers(0, levels, (rows, 3)).astype(np.float32) for rows in (n, m)]
     else:
@@ -115,7 +117,8 @@ def by_loops(scores, positives, way):
     of_queries = []
     for query, grades in of_query.items():
         order = order_of((scores if way == "i2t" else scores.T)[query].tolist(), grades)
-        hits, r = [candidate in grades for candidate in order], len(grades)
+        hits = [candidate in grades for candidate in order]
+        r = len(grades)
         values = {"map_at_r": sum(sum(hits[:i]) / i for i in range(1, r + 1) if hits[i - 1]) / r}
         values |= {"r_precision": sum(hits[:r]) / r}
         values |= {f"extended_{name}": metric(*of_all, order, grades) for name, of_all in measures.items()}
@@ -143,7 +146,9 @@ def test_extended_metrics_match_loops_and_ties_count_against_positives(seed):
     """The first two seeds have distinct scores. With the others, more candidates than a list holds tie with its last
     entry, among them positives beyond the labels."""
     rng = np.random.default_rng(seed)
-    n, m, levels = rng.integers(2, 40), rng.integers(2, 60), 1000 if seed < 2 else rng.integers(1, 4)
+    n = rng.integers(2, 40)
+    m = rng.integers(2, 60)
+    levels = 1000 if seed < 2 else rng.integers(1, 4)
     if seed % 2:
         sources = [ScoreMatrix(rng.integers(0, levels, (n, m)).astype(np.float32))]
     else:
@@ -154,6 +159,7 @@ def test_extended_metrics_match_loops_and_ties_count_against_positives(seed):
     positives = np.concatenate([labels, extra, extra[:5]])
     positives = positives[positives[:, 1] < max(1, n - 1)]  # the last image has none
     tiles = score_tiles(sources, owner)
-    scores, pairs = tiles.exact(EVERY, EVERY).numpy(), set(map(tuple, positives.tolist()))
+    scores = tiles.exact(EVERY, EVERY).numpy()
+    pairs = set(map(tuple, positives.tolist()))
     expected = by_loops(scores, pairs, "i2t") | by_loops(scores, pairs, "t2i")
     assert extended_metrics(tiles, positives) == pytest.approx(expected)

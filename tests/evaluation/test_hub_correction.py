@@ -27,8 +27,11 @@ def test_biases_are_means_of_the_k_largest_scores_and_correct_the_ranks():
         with pytest.raises(ValueError, match="from 1 to the 50 reference queries"):
             hub_biases(pairs, (k,))
     random = np.random.default_rng(1)
-    images, texts, owner = unit_rows(random, 40, 6), unit_rows(random, 120, 6), np.arange(120) % 40
-    image_bias, text_bias = random.random(40).astype(np.float32), random.random(120).astype(np.float32)
+    images = unit_rows(random, 40, 6)
+    texts = unit_rows(random, 120, 6)
+    owner = np.arange(120) % 40
+    image_bias = random.random(40).astype(np.float32)
+    text_bias = random.random(120).astype(np.float32)
     ranks = rank(score_tiles(corrected([EmbeddingPair(images, texts)], image_bias, text_bias), owner))
     scores = images.astype(np.float64) @ texts.T.astype(np.float64)
     by_image = rank(score_tiles([ScoreMatrix((scores - text_bias[None]).astype(np.float32))], owner))

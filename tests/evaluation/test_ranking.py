@@ -41,7 +41,8 @@ def duplicated(seed, n=20, m=60):
 def assert_agrees(images, texts, owner):
     image_above, image_level, text_above, text_level = map(np.array, brute_ranks(images, texts, owner))
     optimistic, pessimistic = (ranks(images, texts, owner, ties=t) for t in ("optimistic", "pessimistic"))
-    scored, grades = score_tiles([EmbeddingPair(images, texts)], owner), np.ones(len(texts), int)
+    scored = score_tiles([EmbeddingPair(images, texts)], owner)
+    grades = np.ones(len(texts), int)
     image, text = (np.arange(len(rows)) for rows in (images, texts))
     first = np.where(np.isin(image, owner), np.inf, pessimistic.image_ranks)
     np.minimum.at(first, owner, judged_ranks(scored, owner, text, grades, by_image=True))
@@ -106,7 +107,9 @@ def test_ranks_with_any_number_of_captions_per_image(counts, seed, repeat):
 
 def whole_numbers(width, random):
     """Draw rows of small integers, tenths of them or unit rows, with zero rows, duplicates, or all queries zero."""
-    n, m, largest = random.integers(1, 13), random.integers(1, 41), random.choice([1, 2, 9])
+    n = random.integers(1, 13)
+    m = random.integers(1, 41)
+    largest = random.choice([1, 2, 9])
     sides = (random.integers(-largest, largest + 1, (count, width)) for count in (n, m))
     images, texts = (rows * np.float32(random.choice([1, 0.1])) for rows in sides)
     for rows in (images, texts):
@@ -132,7 +135,8 @@ def test_ties_of_integer_and_zero_vectors_are_exact(width):
     for _ in range(20):
         images, texts, owner = whole_numbers(width, random)
         assert_agrees(images, texts, owner)
-        scores, lists = exact(images, texts), ranks(images, texts, owner)
+        scores = exact(images, texts)
+        lists = ranks(images, texts, owner)
         assert lists.image_best.dtype == lists.text_best.dtype == np.int32
         is_own_image = owner[None] == np.arange(len(images))[:, None]
         sides = (scores, is_own_image, lists.image_best), (scores.T, is_own_image.T, lists.text_best)
@@ -145,7 +149,9 @@ def test_candidates_of_much_larger_norm_are_compared_exactly():
     """The rounding errors of right answers do not bound those of longer candidates."""
     random = np.random.default_rng(0)
     for case in range(30):
-        n, m, width = random.integers(20, 60), random.integers(1, 200), 2 + case % 3
+        n = random.integers(20, 60)
+        m = random.integers(1, 200)
+        width = 2 + case % 3
         images = (random.integers(-9, 10, (n, width)) * np.float32(0.1)).astype(np.float32)
         texts = (random.integers(-9, 10, (m, width)) * np.float32(0.1)).astype(np.float32)
         images[: n // 3] *= np.float32(0.001)
@@ -231,7 +237,9 @@ def test_an_ensemble_of_one_run_with_itself_ranks_as_the_run(copies):
     """Scores with many ties, or all equal: the rounding of the shares must not break ties."""
     random = np.random.default_rng(copies)
     for case in range(20):
-        n, m, unit_of_scores = random.integers(1, 30), random.integers(1, 60), random.choice([0.1, 0.37, 1])
+        n = random.integers(1, 30)
+        m = random.integers(1, 60)
+        unit_of_scores = random.choice([0.1, 0.37, 1])
         scores = (random.integers(-9, 10, (n, m)) * unit_of_scores).astype(np.float32)
         if case % 4 == 0:
             scores[:] = unit_of_scores

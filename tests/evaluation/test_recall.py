@@ -74,7 +74,8 @@ def test_halves_of_a_split_share_no_image_and_omit_none(images):
 
 def test_metrics_of_a_matrix_match_its_embeddings_and_small_splits_are_refused():
     images, texts, owner = correlated(10, 30, seed=3)
-    scores, half = images.astype(np.float64) @ texts.T, EmbeddingPair(images, texts, 0.5)
+    scores = images.astype(np.float64) @ texts.T
+    half = EmbeddingPair(images, texts, 0.5)
     mixtures = [[EmbeddingPair(images, texts)], [half] * 2]
     mixtures += [[ScoreMatrix(scores)], [ScoreMatrix(scores, 0.5), half]]
     metrics = [ensemble_metrics(mixed, owner) | five_fold(mixed, owner, size=2) for mixed in mixtures]

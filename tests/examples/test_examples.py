@@ -50,10 +50,12 @@ def test_the_trainer_of_transformers(example, tmp_path):
     files = write_pictures(tmp_path)
     table = pd.DataFrame({"image": files * 2, "caption": CAPTIONS})
     clip = write_tiny_clip(tmp_path / "clip")
-    processor, model = AutoProcessor.from_pretrained(clip), CLIPModel.from_pretrained(clip)
+    processor = AutoProcessor.from_pretrained(clip)
+    model = CLIPModel.from_pretrained(clip)
 
     def collate(rows):
-        pictures, texts = [Image.open(row["image"]) for row in rows], [row["caption"] for row in rows]
+        pictures = [Image.open(row["image"]) for row in rows]
+        texts = [row["caption"] for row in rows]
         inputs = processor(pictures, texts, return_tensors="pt", padding=True, truncation=True)
         return {**inputs, "image_ids": torch.tensor([files.index(row["image"]) for row in rows])}
 
@@ -65,7 +67,8 @@ def test_the_trainer_of_transformers(example, tmp_path):
     }
     settings |= {"remove_unused_columns": False, "dataloader_drop_last": True, "save_strategy": "no"}
     arguments = TrainingArguments(str(tmp_path / "out"), use_cpu=True, **settings)
-    parts, before = example("transformers_trainer"), model.logit_scale.clone()
+    parts = example("transformers_trainer")
+    before = model.logit_scale.clone()
     trainer = parts["CoderTrainer"](model, arguments, collate, table.to_dict("records"))
     trainer.add_callback(parts["LogSplit"]("mine", "train", table, processor))
     weight = model.visual_projection.weight.clone()
@@ -79,7 +82,8 @@ def test_the_trainer_of_transformers(example, tmp_path):
 
 
 def test_the_trainer_of_sentence_transformers(example, tmp_path):
-    library, datasets = pytest.importorskip("sentence_transformers"), pytest.importorskip("datasets")
+    library = pytest.importorskip("sentence_transformers")
+    datasets = pytest.importorskip("datasets")
     files = [str(file) for file in write_pictures(tmp_path)]
     model = library.SentenceTransformer(str(write_tiny_clip(tmp_path / "clip")))
     columns = {
@@ -94,7 +98,8 @@ def test_the_trainer_of_sentence_transformers(example, tmp_path):
         "save_strategy": "no",
     }
     arguments = library.SentenceTransformerTrainingArguments(str(tmp_path / "out"), use_cpu=True, **settings)
-    parts, before = example("sentence_transformers_trainer"), model.encode(CAPTIONS)
+    parts = example("sentence_transformers_trainer")
+    before = model.encode(CAPTIONS)
     loss = parts["CoderPairs"](model, temperature=0.1)
     dataset = datasets.Dataset.from_dict(columns)
     library.SentenceTransformerTrainer(model, arguments, dataset, loss=loss).train()
@@ -122,13 +127,16 @@ def test_lightning(example, tmp_path):
         def configure_optimizers(self):
             return torch.optim.SGD(self.parameters(), lr=0.1)
 
-    generator, numbers, order = torch.Generator().manual_seed(0), torch.arange(8), torch.randperm(8)
+    generator = torch.Generator().manual_seed(0)
+    numbers = torch.arange(8)
+    order = torch.randperm(8)
     images, texts = (torch.randn(8, size, generator=generator) for size in (3, 4))
     pairs = torch.utils.data.TensorDataset(images[order // 2], texts[order], order // 2, numbers[order])
     batches = torch.utils.data.DataLoader(pairs, batch_size=4)
     outputs = ("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary")
     quiet = dict.fromkeys(outputs, False)
-    log, module = example("lightning_callback")["LogSplit"]("mine", "dev", CAPTIONS), Module()
+    log = example("lightning_callback")["LogSplit"]("mine", "dev", CAPTIONS)
+    module = Module()
     lightning.Trainer(max_epochs=2, callbacks=[log], accelerator="cpu", **quiet).fit(module, batches, batches)
     run = open_run(tmp_path / "checkpoints" / "mine")
     assert run.history["epoch"].tolist() == [1, 2]
@@ -140,13 +148,12 @@ def test_lightning(example, tmp_path):
 def test_open_clip(example, tmp_path):
     open_clip = pytest.importorskip("open_clip", exc_type=ImportError)
     tower = {"layers": 1, "width": 64, "heads": 1}
-    vision, text = (
-        {"image_size": 32, "patch_size": 8, **tower, "head_width": 64},
-        {"context_length": 8, "vocab_size": 50},
-    )
+    vision = {"image_size": 32, "patch_size": 8, **tower, "head_width": 64}
+    text = {"context_length": 8, "vocab_size": 50}
     vision.pop("heads")
     model = open_clip.CLIP(16, vision, text | tower)
-    pictures, tokens = torch.rand(8, 3, 32, 32), torch.randint(50, (8, 8))
+    pictures = torch.rand(8, 3, 32, 32)
+    tokens = torch.randint(50, (8, 8))
     parts = example("open_clip_loop")
     batches = [(pictures[:4], tokens[:4], torch.arange(4)), (pictures[4:], tokens[4:], torch.arange(4, 8))]
     assert len(set(parts["train"](model, batches, epochs=2, bank_size=6))) == 4

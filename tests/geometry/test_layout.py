@@ -90,7 +90,8 @@ def test_alignment_undoes_a_rotation_a_reflection_a_scale_and_a_shift():
         moved, disparity = onto(reference + share * rng.normal(size=(400, 2)), reference)
         assert moved.std() == pytest.approx(reference.std(), rel=1e-3)
         assert disparity == pytest.approx(share**2 / (1 + share**2), abs=0.1)
-    spot, spread = np.ones((5, 2)), np.arange(10.0).reshape(5, 2)
+    spot = np.ones((5, 2))
+    spread = np.arange(10.0).reshape(5, 2)
     moved, disparity = onto(spot, spread)
     np.testing.assert_allclose(moved, np.tile(spread.mean(0), (5, 1)))
     assert disparity == 1.0
@@ -178,7 +179,9 @@ def test_a_stratified_draw_is_random_proportional_and_complete():
 
 
 def test_planted_groups_are_clustered_and_more_clusters_than_pairs_refused(monkeypatch):
-    points, owner, seen = cloud(), np.repeat(np.arange(30), 2), []
+    points = cloud()
+    owner = np.repeat(np.arange(30), 2)
+    seen = []
     arguments = points.images, points.texts, owner
     clusters = kmeans.cluster_pairs(*arguments, ClusterSettings(3), progress=lambda *now: seen.append(now))
     labels = clusters.image_labels.reshape(10, 3)  # image i is of group i % 3

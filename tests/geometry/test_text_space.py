@@ -31,7 +31,8 @@ def test_exact_neighbours_match_all_comparisons(texts, images, count):
 @pytest.mark.parametrize("exact_below", [0, 50])
 def test_a_zero_row_has_no_neighbours(exact_below, monkeypatch):
     monkeypatch.setattr(captions, "EXACT_BELOW", exact_below)
-    vectors, zeros = random_captions(2, 40, 40)[0], [3, 17]
+    vectors = random_captions(2, 40, 40)[0]
+    zeros = [3, 17]
     vectors[zeros] = 0
     neighbours = caption_neighbours(vectors, np.arange(40), 10)
     assert (neighbours[zeros] == -1).all()

@@ -22,7 +22,8 @@ SIZE = {"dimension": 8, "word_size": 5}
 
 def batch():
     torch.manual_seed(3)
-    regions, words = torch.rand(4, 3, 6), torch.randint(2, 9, (4, 5))
+    regions = torch.rand(4, 3, 6)
+    words = torch.randint(2, 9, (4, 5))
     return regions, torch.tensor([3, 2, 3, 1]), words, torch.tensor([5, 2, 1, 4])
 
 
@@ -34,15 +35,18 @@ def built(**model):
 
 
 def test_concepts_keep_the_instance_branch_and_train_every_weight():
-    alone, both = built(), built(concepts=5)
+    alone = built()
+    both = built(concepts=5)
     instance_state = alone.state_dict()
     assert not any("concept" in name for name in instance_state)
     assert all(torch.equal(value, both.state_dict()[name]) for name, value in instance_state.items())
-    actual, with_concepts = alone(*batch()), both(*batch())
+    actual = alone(*batch())
+    with_concepts = both(*batch())
     assert (actual.concept_images, actual.concept_texts) == (None, None)
     assert torch.equal(actual.images, with_concepts.images)
     assert torch.equal(actual.texts, with_concepts.texts)
-    model, calls = built(concepts=5, gcn_layers=2).train(), []
+    model = built(concepts=5, gcn_layers=2).train()
+    calls = []
     model.concepts.network.register_forward_hook(lambda *_: calls.append(1))
     actual = model(*batch())[:4]
     assert len(calls) == 1
@@ -95,7 +99,8 @@ def test_concepts_of_captions_by_hand():
 
 def test_glove_vectors_of_concepts_fall_back_to_the_mean_of_other_forms(tmp_path):
     """A list of concepts replaces tagging."""
-    glove, listed = tmp_path / "glove.txt", tmp_path / "list.json"
+    glove = tmp_path / "glove.txt"
+    listed = tmp_path / "list.json"
     rows = {"dog": 1.0, "red": 3.0, "runs": 4.0, "running": 8.0, "zebra": 9.0}
     glove.write_text("".join(f"{word} {' '.join([str(value)] * 5)}\n" for word, value in rows.items()))
     config = config_of(DataConfig(word_vectors=str(glove)))

@@ -84,7 +84,8 @@ def test_scores_match_single_pairs_and_new_captions_score_alike(split, tokens, k
     assert (scored.scores.shape, scored.scores.dtype) == ((split.n_images, split.n_texts), np.float32)
     with evaluating(model):
         for i, j in ((0, 0), (5, 1), (split.n_images - 1, split.n_texts - 1), (5, 7)):
-            real, words = regions_of(split, i), words_of(tokens, j)
+            real = regions_of(split, i)
+            words = words_of(tokens, j)
             lengths = length(real), length(words)
             sides = model.encode_images(real, lengths[0]), model.encode_texts(words, lengths[1])
             np.testing.assert_allclose(scored.scores[i, j], model.scorer(*sides, *lengths).item(), atol=1e-5)
@@ -107,7 +108,8 @@ def test_ranks_match_the_scores_of_any_scorer(split, tokens, kind):
 @pytest.mark.parametrize("kind", [{}, KINDS[0]])
 def test_progress_counts_up_and_can_interrupt(split, tokens, kind):
     model = built(**kind).train()
-    n, m = split.n_images, split.n_texts
+    n = split.n_images
+    m = split.n_texts
     run = partial(score_pairs if kind else encode_split, model, split, tokens, device=CPU)
     seen = []
     run(progress=lambda *now: seen.append(now))
@@ -132,7 +134,8 @@ def test_bfloat16_is_off_on_cpu_unless_requested_and_is_close_to_float32(split, 
         assert rough.dtype == np.float32
         assert (rough * exact).sum(1).min() > 0.99
         assert not np.array_equal(rough, exact)
-    model, lengths = built().train(), torch.tensor([2, 2, 1, 2])
+    model = built().train()
+    lengths = torch.tensor([2, 2, 1, 2])
     with autocast(CPU, "bfloat16"):
         images, texts = model(torch.rand(4, 3, 5), lengths + 1, torch.ones(4, 2).long(), lengths)[:2]
     (images - texts).square().sum().backward()

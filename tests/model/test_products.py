@@ -26,7 +26,8 @@ def test_products_stay_float32(rows, inner, columns):
     generator = torch.Generator().manual_seed(1)
     shapes = (rows, inner), (columns, inner), (rows, columns)
     a, b, start = (torch.randn(shape, generator=generator) for shape in shapes)
-    exact, scale = a.double() @ b.double().T, a.double().abs() @ b.double().abs().T
+    exact = a.double() @ b.double().T
+    scale = a.double().abs() @ b.double().abs().T
     added = torch.addmm(start, a, b.T) - start
     for product in (a @ b.T, (b @ a.T).T, added, torch.bmm(a[None], b.T[None])[0]):
         error = ((product.double() - exact).abs() / (scale + start.double().abs())).max()
@@ -65,7 +66,8 @@ def test_rows_are_rounded_up_only_for_onednn_without_changing_results(setting, s
     lengths = torch.tensor([1, 9, 4, 9, 2, 7, 7, 3, 1, 5, 6])
     words = torch.randint(0, 40, (len(lengths), 9)) * (torch.arange(9) < lengths[:, None])
     slope = torch.randn(len(lengths), 9, size)
-    states, expected = model(words, lengths), with_torch(model, words, lengths)
+    states = model(words, lengths)
+    expected = with_torch(model, words, lengths)
     torch.testing.assert_close(states, expected, rtol=1e-5, atol=1e-6)
     leaves = list(model.parameters())
     actual, plain = (torch.autograd.grad((out * slope).sum(), leaves) for out in (states, expected))

@@ -30,7 +30,8 @@ def test_by_hand(row):
 
     The sample's deviation would be 0.141; the supplement's E[S] − E[S]² is −0.39 for the last row, without a root.
     """
-    scores, top = torch.tensor([row, [0.5, 0.5]], dtype=torch.float64), 1 + math.exp(-1)
+    scores = torch.tensor([row, [0.5, 0.5]], dtype=torch.float64)
+    top = 1 + math.exp(-1)
     raw = diversity.diversity_std(scores, everything(scores), epsilon=0.1, normalise=False)
     assert raw.tolist() == pytest.approx([top, 1.0])
     assert diversity.diversity_std(scores, everything(scores)).tolist() == pytest.approx([1.0, 1 / top])
@@ -77,7 +78,8 @@ def test_only_negatives_count_and_batch_and_bank_are_averaged_raw():
         assert torch.equal(function(scores, mask), function(spoiled, mask))
         assert function(scores.half(), mask).dtype == torch.float32
     # Raw (1, 2) and (1.5, 1): averages (1.25, 1.5), so (0.83, 1). Normalising first would give (0.75, 0.83)
-    batch, bank = torch.tensor([1.0, 2.0]), torch.tensor([1.5, 1.0])
+    batch = torch.tensor([1.0, 2.0])
+    bank = torch.tensor([1.5, 1.0])
     blend = partial(diversity.blend_raw, batch, bank)
     assert blend().tolist() == [1.25, 1.5]
     assert diversity.normalise_by_largest(blend()).tolist() == pytest.approx([1.25 / 1.5, 1.0])
@@ -91,7 +93,8 @@ def test_diversity_exceeds_one_half_and_its_maximum_is_exactly_one(seed):
     scores = random_problem(seed).scores.detach()
     mask = ~torch.eye(len(scores), dtype=torch.bool)
     for function in BOTH:
-        values, raw = function(scores, mask), function(scores, mask, normalise=False)
+        values = function(scores, mask)
+        raw = function(scores, mask, normalise=False)
         assert 0.5 < values.min() < values.max() + 1e-9
         assert values.max() == 1
         assert 1 <= raw.min() <= raw.max() < 2

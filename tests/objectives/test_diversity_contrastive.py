@@ -56,7 +56,8 @@ def batch_and_bank(problem, negatives_of, *, keep_same_image=False, **switches):
     sides = [(problem.scores, problem.scores.diagonal(), problem.ids, 0)]
     sides += [(problem.bank_scores, problem.bank_positives, problem.slot_ids, None)]
     measured = [(scores, negatives_of(problem.ids, candidates)) for scores, _, candidates, _ in sides]
-    diversity, losses = anchor_diversity(*measured, **switches), []
+    diversity = anchor_diversity(*measured, **switches)
+    losses = []
     for scores, positives, candidates, offset in sides:
         exclusions = negatives_of(problem.ids, candidates, keep_same_image, positive_offset=offset)
         losses.append(diversity_contrastive(scores, positives, exclusions, diversity=diversity))
@@ -70,8 +71,10 @@ def batch_and_bank(problem, negatives_of, *, keep_same_image=False, **switches):
 @settings(max_examples=15)
 def test_batch_and_bank_match_reference_loops(negatives_of, keep_same_image, measure, seed, bank_share):
     """The bank's columns hold no positive; the positive's score is given separately and only enters the pull."""
-    problem, switches = random_problem(seed), {"measure": measure, "bank_share": bank_share}
-    ids, positives = problem.ids.tolist(), problem.scores.diagonal().tolist()
+    problem = random_problem(seed)
+    switches = {"measure": measure, "bank_share": bank_share}
+    ids = problem.ids.tolist()
+    positives = problem.scores.diagonal().tolist()
     in_batch = reference.Side(problem.scores.tolist(), positives, ids, positive_offset=0)
     bank = problem.bank_scores, problem.bank_positives, problem.slot_ids
     in_bank = reference.Side(*(part.tolist() for part in bank))
@@ -153,8 +156,10 @@ def test_splitting_the_anchors_or_repeating_backward_changes_nothing():
 @pytest.mark.parametrize(("negative", "gains"), [(0.4, True), (0.1, False)])
 def test_low_diversity_sharpens_around_the_margin(negative, gains):
     """A negative's gradient is its weight: above γ = 0.3 it grows as the diversity falls."""
-    scores, diversity = torch.full((2, 1), negative, requires_grad=True), torch.tensor([0.5, 1])
-    positives, mask = torch.full((2,), 0.5), torch.ones(2, 1) > 0
+    scores = torch.full((2, 1), negative, requires_grad=True)
+    diversity = torch.tensor([0.5, 1])
+    positives = torch.full((2,), 0.5)
+    mask = torch.ones(2, 1) > 0
     loss = diversity_contrastive(scores, positives, mask, diversity=diversity)
     low, high = torch.autograd.grad(loss.sum(), scores)[0].flatten().tolist()
     assert (low > high) == gains

@@ -91,7 +91,8 @@ for scale, clamp in product(("one", "temperature"), ("clamp", "relu")):
     pull = {"positive_scale": scale, "positive_clamp": clamp}
     LOSSES[f"dcl-{scale}-{clamp}"] = alone(dcl, dcl_loop, temperature=0.2, margin=0.3, **pull)
 every_loss = pytest.mark.parametrize("name", LOSSES)
-seeds, margins = st.integers(0, 10_000), st.floats(0.01, 1)
+seeds = st.integers(0, 10_000)
+margins = st.floats(0.01, 1)
 
 
 def two_branches(seed):
@@ -195,7 +196,8 @@ def test_arguments_of_other_sizes_are_refused(name, changed):
             fast(Direction(*target), tuple(teacher[:2]), **switches)
 
 
-FOUR, TAUGHT = [0.5, 0.6, 0.4, 0.1], [0.4, 0.3, 0.2, 0.3]
+FOUR = [0.5, 0.6, 0.4, 0.1]
+TAUGHT = [0.4, 0.3, 0.2, 0.3]
 FIRST = [1 / (1 + math.exp(-lead)) for lead in (0.2, 0.4)]  # chance that the positive comes first
 LEADS = [(chance, 1 - chance) for chance in FIRST]
 SIGMOID_START = {"scale": 10, "bias": -10}

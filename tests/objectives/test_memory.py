@@ -82,14 +82,16 @@ def entries_in_order(bank):
 def keys(first, count):
     """Return numbered keys: image key (i, 0), text key (i, 1), id i."""
     number = torch.arange(first, first + count, dtype=torch.float32)
-    images, texts = torch.stack([number, number * 0], 1), torch.stack([number, number * 0 + 1], 1)
+    images = torch.stack([number, number * 0], 1)
+    texts = torch.stack([number, number * 0 + 1], 1)
     return images, texts, torch.arange(first, first + count)
 
 
 @settings(max_examples=40)
 @given(size=st.integers(1, 9), batches=st.lists(st.integers(0, 25), max_size=12))
 def test_batches_of_any_size_wrap_around_as_in_a_queue(size, batches):
-    bank, ring = memory.CoupledBank(size, 2), deque(maxlen=size)
+    bank = memory.CoupledBank(size, 2)
+    ring = deque(maxlen=size)
     seen = 0
     for count in batches:
         images, texts, ids = keys(seen, count)

@@ -49,7 +49,8 @@ def matrices(images, texts):
 def test_losses_match_the_mean_of_loops_over_pairs_and_directions(name):
     module, loop = PLAIN[name]
     images, texts = embeddings()
-    ways, mask = matrices(images, texts), negatives(IDS, IDS)
+    ways = matrices(images, texts)
+    mask = negatives(IDS, IDS)
     expected = [sum(loop(kept(rows[i], mask[i]), rows[i][i]) for rows in ways) for i in range(BATCH)]
     assert module(images, texts, IMAGE_IDS).item() == pytest.approx(sum(expected) / BATCH)
     weights = torch.arange(BATCH, dtype=torch.float64)
@@ -105,13 +106,15 @@ def test_a_fixed_temperature_is_exact_and_a_second_derivative_is_refused():
 @pytest.mark.parametrize("with_keys", [False, True])
 def test_coder_uses_the_bank_before_its_own_keys_enter(diversity, with_keys):
     module = CoderLoss(0.2, 0.1, diversity, bank_size=13, dimension=WIDTH, weight_bank=0.5).double()
-    queue, queue_ids = [torch.zeros(0, WIDTH, dtype=torch.float64)] * 2, []
+    queue = [torch.zeros(0, WIDTH, dtype=torch.float64)] * 2
+    queue_ids = []
     for number in range(3):
         batch = embeddings(number)
         keys = embeddings(number + 10) if with_keys else batch
         given = {"image_keys": keys[0], "text_keys": keys[1]} if with_keys else {}
         actual = module(*batch, IMAGE_IDS, **given)
-        partners, switches = normalise(keys), {"kind": diversity, "temperature": 0.2, "margin": 0.1}
+        partners = normalise(keys)
+        switches = {"kind": diversity, "temperature": 0.2, "margin": 0.1}
         sums = step.coupled(normalise(batch), partners, queue, IDS, queue_ids, **switches)
         assert actual.item() == pytest.approx((3.0 * sums[0] + 0.5 * sums[1]) / BATCH, rel=1e-5)
         queue = [torch.cat([old, new])[-13:] for old, new in zip(queue, partners, strict=True)]
@@ -132,12 +135,14 @@ def test_a_bank_permits_backward_is_saved_and_stays_fixed_in_evaluation():
 
 
 def test_boosting_matches_loops_and_trains_only_the_student():
-    student, teacher = embeddings(1).requires_grad_(), embeddings(2).requires_grad_()
+    student = embeddings(1).requires_grad_()
+    teacher = embeddings(2).requires_grad_()
     taught = {"teacher_images": teacher[0], "teacher_texts": teacher[1]}
     value = BoostingLoss("rm", margin=0.3)(*student, IMAGE_IDS, **taught)
     value.backward()
     assert teacher.grad is None
-    switches, expected = {"margin": 0.3, "split": 0.5, "is_soft": False}, 0.0
+    switches = {"margin": 0.3, "split": 0.5, "is_soft": False}
+    expected = 0.0
     for rows, taught in zip(matrices(*student.detach()), matrices(*teacher.detach()), strict=True):
         for i, mask in enumerate(negatives(IDS, IDS)):
             own = kept(rows[i], mask), kept(taught[i], mask), rows[i][i], taught[i][i]
@@ -146,10 +151,12 @@ def test_boosting_matches_loops_and_trains_only_the_student():
 
 
 def test_prototypes_classify_both_modalities_after_the_first_pass():
-    module, numbers = PrototypeLoss(3, WIDTH, 2 * BATCH, temperature=0.5), torch.arange(BATCH)
+    module = PrototypeLoss(3, WIDTH, 2 * BATCH, temperature=0.5)
+    numbers = torch.arange(BATCH)
     for number in range(2):
         assert module(*embeddings(number).float(), numbers + number * BATCH).item() == 0
-    centroids, batch = module.clusters.centroids.clone(), embeddings(2).float()
+    centroids = module.clusters.centroids.clone()
+    batch = embeddings(2).float()
     value = module(*batch, numbers)
     images, texts = (normalise(rows).tolist() for rows in batch)
     expected = 0.0
@@ -179,7 +186,8 @@ def test_neighbour_weights_match_loops_over_the_previous_embeddings(kind, modali
     module.begin_epoch(1)
     again.load_state_dict(module.state_dict())
     rows = normalise(images)[1::2][OWNER].tolist(), normalise(texts).tolist()  # each image's last row
-    pairs, settings = torch.tensor([7, 2, 11, 0]), {"shares": (2.0, 3.0), "modalities": modalities}
+    pairs = torch.tensor([7, 2, 11, 0])
+    settings = {"shares": (2.0, 3.0), "modalities": modalities}
     expected = reference.batch_weights(kind, *rows, NEAR, pairs.tolist(), scale=16.0, **settings)
     for weights in (module.eval(), again):
         values = weights(*embeddings(5)[:, :4], pairs)

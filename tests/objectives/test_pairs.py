@@ -36,7 +36,8 @@ def test_same_image_negatives_by_hand(queries, candidates, switches, expected):
 
 @given(query_ids=IDS, slots=SLOTS)
 def test_masks_and_lists_match_reference_loops(query_ids, slots):
-    queries, candidates = torch.tensor(query_ids), torch.tensor(slots)
+    queries = torch.tensor(query_ids)
+    candidates = torch.tensor(slots)
     scores = torch.zeros(len(query_ids), len(slots))
     for keep_same_image, offset in ((False, 0), (True, None), (True, 0), (True, 1)):
         switches = {"keep_same_image": keep_same_image, "positive_offset": offset}
@@ -57,7 +58,8 @@ def test_directions_and_hardest_negatives_by_hand():
         assert torch.equal(direction.scores, expected)
         assert torch.equal(direction.positive_scores, scores.diagonal())
         assert direction.negatives.tolist() == [[False, True], [True, False]]
-    scores, ids = torch.arange(8.0).reshape(2, 4), torch.tensor([5, 6])
+    scores = torch.arange(8.0).reshape(2, 4)
+    ids = torch.tensor([5, 6])
     direction = pairs.in_batch_direction(scores, ids, torch.tensor([1, 2, 5, 6]), positive_offset=2)
     assert direction.positive_scores.tolist() == [2.0, 7.0]
     assert direction.negatives.tolist() == [[True, True, False, True], [True, True, True, False]]

@@ -173,7 +173,8 @@ def test_matching_recovers_the_numbers_of_a_renumbered_clustering(exact, monkeyp
 
 def test_prototype_classification_by_hand():
     """Logits (log 3, 0): the first prototype has probability 3/4, at a temperature of one half 9/10."""
-    rows, classifier = torch.tensor([[1.0, 0.0]]), torch.tensor([[math.log(3), 5.0], [0.0, -2.0]])
+    rows = torch.tensor([[1.0, 0.0]])
+    classifier = torch.tensor([[math.log(3), 5.0], [0.0, -2.0]])
     for temperature, label, expected in ((1.0, 0, 4 / 3), (1.0, 1, 4), (0.5, 0, 10 / 9)):
         logits = prototype_logits(rows, classifier, temperature=temperature)
         assert prototype_guided(logits, torch.tensor([label])).item() == pytest.approx(math.log(expected))
@@ -186,7 +187,8 @@ def test_both_modalities_match_reference_loops(seed, pairs, count):
     classifier = torch.randn(count, 4, generator=generator, dtype=torch.float64)
     labels = torch.randint(count, (pairs,), generator=generator)
     actual = sum(prototype_guided(prototype_logits(side, classifier), labels) for side in (images, texts))
-    rows, loop = classifier.tolist(), reference.cross_entropy
+    rows = classifier.tolist()
+    loop = reference.cross_entropy
     triples = zip(images.tolist(), texts.tolist(), labels.tolist(), strict=True)
     expected = [loop(image, rows, label) + loop(text, rows, label) for image, text, label in triples]
     assert actual.tolist() == pytest.approx(expected, rel=1e-10)

@@ -139,7 +139,8 @@ def test_weights_directions_and_shares_by_hand():
         level = combined_weights("combined", LEVELS, LEVELS, direction=0, modalities=modalities)
         assert level.tolist() == pytest.approx([1.0] * 3)
     # Exponents −(3·0.2 + 2·0.7) = −2 and −(3·0.4 + 2·0.1) = −1.4 of images and captions alike
-    diversity, discrepancy = torch.tensor([[0.2] * 2, [0.4] * 2]), torch.tensor([[0.7] * 2, [0.1] * 2])
+    diversity = torch.tensor([[0.2] * 2, [0.4] * 2])
+    discrepancy = torch.tensor([[0.7] * 2, [0.1] * 2])
     actual = combined_weights("combined", diversity, discrepancy, shares=(3, 2), scale=0.5, modalities="text")
     torch.testing.assert_close(actual, torch.tensor([-2.0, -1.4]).softmax(0))
 
@@ -154,7 +155,9 @@ def batch(seed, size):
 @given(seed=st.integers(0, 10_000), size=st.integers(4, 12), scale=st.floats(0.5, 100))
 def test_hal_mithun_and_amrani_weights_match_loops_and_sum_to_lambda(seed, size, scale):
     images, captions, ids = batch(seed, size)
-    scores, names, negatives = images @ captions.T, ids.tolist(), ids[:, None] != ids
+    scores = images @ captions.T
+    names = ids.tolist()
+    negatives = ids[:, None] != ids
     sides = (images @ images.T).tolist(), (captions @ captions.T).tolist()
     hal = source.HAL_SHARPNESS, source.HAL_THRESHOLD
     loops = {
@@ -178,7 +181,8 @@ def test_rank_hub_and_density_weights_by_hand():
     """Three pairs. The first image ranks its caption last, also behind one with the same score; the other
     images and all captions rank their match first."""
     scores = torch.tensor([[0.1, 0.1, 0.3], [0.0, 0.9, 0.1], [0.0, 0.1, 0.9]])
-    first, last = 1 + 1 / 3, 2.0
+    first = 1 + 1 / 3
+    last = 2.0
     raw = torch.tensor([(last + first) / 2, first, first])
     torch.testing.assert_close(source.rank_weights(scores, others(3), scale=3.0), 3 * raw / raw.sum())
     # Caption 2 is near every image; scores far from zero give finite weights
@@ -189,7 +193,8 @@ def test_rank_hub_and_density_weights_by_hand():
     far = source.hub_weights(torch.full((3, 3), 50.0), others(3), scale=3.0)
     assert far.tolist() == pytest.approx([1.0] * 3)
     # Pairs 0 and 1 agree in image and caption, 2 and 3 in their images only
-    images, captions = torch.eye(4), torch.eye(4)
+    images = torch.eye(4)
+    captions = torch.eye(4)
     for side, i, j in ((images, 0, 1), (captions, 0, 1), (images, 2, 3)):
         side[i, j] = side[j, i] = 0.9
     actual = source.density_weights(images, captions, others(4), scale=4.0)

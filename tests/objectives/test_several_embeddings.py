@@ -24,7 +24,8 @@ def test_head_diversity_matches_loops(seed, heads):
 
 def test_head_diversity_by_hand_and_its_gradients():
     """Orthogonal heads cost nothing whatever their length; three equal ones √6 / 9; the sign does not matter."""
-    orthogonal, equal = torch.diag(torch.tensor([1.0, 2.0, 3.0])), torch.ones(3, 3)
+    orthogonal = torch.diag(torch.tensor([1.0, 2.0, 3.0]))
+    equal = torch.ones(3, 3)
     opposite = equal * torch.tensor([[1.0], [-1.0], [1.0]])
     actual = head_diversity(torch.stack([orthogonal, equal, opposite, torch.zeros(3, 3)]))
     torch.testing.assert_close(actual, torch.tensor([0.0, 6**0.5 / 9, 6**0.5 / 9, 0.0]))
@@ -32,9 +33,12 @@ def test_head_diversity_by_hand_and_its_gradients():
     both = samples(3).requires_grad_()
     assert torch.autograd.gradcheck(lambda sides: head_diversity(sides[0]), both)
     assert torch.autograd.gradcheck(lambda sides: mean_discrepancy(*sides, *sides), both)
-    heads, images = torch.eye(3).unsqueeze(0).requires_grad_(), torch.ones(40, 3, 4).requires_grad_()
+    heads = torch.eye(3).unsqueeze(0).requires_grad_()
+    images = torch.ones(40, 3, 4).requires_grad_()
     head_diversity(heads).sum().backward()
-    units, texts = normalise(images), torch.ones(40, 3, 4)  # enough rows for the distance by a product
+    # enough rows for the distance by a product
+    units = normalise(images)
+    texts = torch.ones(40, 3, 4)
     mean_discrepancy(units, texts, units, texts).mean().backward()
     for gradient in (heads.grad, images.grad):
         assert gradient.isfinite().all()

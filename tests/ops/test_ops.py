@@ -64,7 +64,8 @@ def test_mean_of_parts_gives_the_mean_cosine_between_parts():
     torch.manual_seed(2)
     first, second = ops.normalise(torch.randn(2, 3, 4, 5, dtype=torch.float64))
     lengths = torch.tensor([4, 1, 2])
-    means, of_second = ops.mean_of_parts(first, lengths), ops.mean_of_parts(second)
+    means = ops.mean_of_parts(first, lengths)
+    of_second = ops.mean_of_parts(second)
     for i, j in itertools.product(range(3), range(3)):
         cosines = [float(a @ b) for a in first[i, : lengths[i]] for b in second[j]]
         assert (means[i] @ of_second[j]).item() == pytest.approx(sum(cosines) / len(cosines))

@@ -41,7 +41,8 @@ def rank_weights(scores, ids, scale):
 
 def density_weights(images, captions, ids, scale, count):
     """λ·softmax of the mean similarity to the `count` nearest other pairs, the lower one of both modalities."""
-    size, density = len(ids), []
+    size = len(ids)
+    density = []
     for i in range(size):
         near = (min(images[i][j], captions[i][j]) for j in range(size) if ids[j] != ids[i])
         near = sorted(near, reverse=True)[:count]

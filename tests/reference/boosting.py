@@ -21,7 +21,8 @@ def loss(form, target, teacher, positive, teacher_positive, *, margin, split, is
         return max(0.0, gamma + (teacher_positive - a) - (positive - t))
 
     def absolute(t, a):
-        first, second = split * margin, margin - split * margin
+        first = split * margin
+        second = margin - split * margin
         gamma1 = soft(teacher_positive, first, 1.0) if is_soft else first
         gamma2 = soft_rising(a, second) if is_soft else second
         return max(0.0, gamma1 + teacher_positive - positive) + max(0.0, gamma2 + t - a)

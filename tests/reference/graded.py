@@ -43,7 +43,8 @@ def metric(name, k, order, grades):
         return sum(gain > 0 for gain in top) / relevant
     if name == "success":
         return float(any(top))
-    found, total = 0, 0.0
+    found = 0
+    total = 0.0
     for place, gain in enumerate(gains):
         if gain:
             found += 1

@@ -49,7 +49,8 @@ def batch_weights(kind, images, texts, near, pairs, *, shares=(1.0, 1.0), gamma=
 
 def npairs_hinge(scores, ids, alpha, margin):
     """Eq. 1: weighted hinges of both directions over all negatives, over 2N²."""
-    total, count = 0.0, len(scores)
+    total = 0.0
+    count = len(scores)
     for i in range(count):
         for j in range(count):
             if ids[i] != ids[j]:

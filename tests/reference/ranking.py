@@ -11,13 +11,15 @@ def score(image, text):
 def brute_ranks(images, texts, owner):
     """Count wrong candidates above and level with the best match of images (above −1: no caption), then of captions."""
     scores = [[score(image, text) for text in texts] for image in images]
-    image_above, image_level = [], []
+    image_above = []
+    image_level = []
     for i in range(len(images)):
         right = [scores[i][j] for j in range(len(texts)) if owner[j] == i]
         wrong = [scores[i][j] for j in range(len(texts)) if owner[j] != i]
         image_above.append(sum(value > max(right) for value in wrong) if right else -1)
         image_level.append(sum(value == max(right) for value in wrong) if right else 0)
-    text_above, text_level = [], []
+    text_above = []
+    text_level = []
     for j in range(len(texts)):
         wrong = [scores[i][j] for i in range(len(images)) if i != owner[j]]
         text_above.append(sum(value > scores[owner[j]][j] for value in wrong))
@@ -27,7 +29,8 @@ def brute_ranks(images, texts, owner):
 
 def every_score(pairings):
     """Return the (n, m) float64 scores of a mixture of embeddings, one pair at a time."""
-    images, texts = len(pairings[0][0]), len(pairings[0][1])
+    images = len(pairings[0][0])
+    texts = len(pairings[0][1])
     scores = np.zeros((images, texts))
     for i in range(images):
         for j in range(texts):

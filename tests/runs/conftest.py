@@ -22,7 +22,8 @@ NOBODY = 65534
 def fill_analysis(run, split="test", value=0.0, **changes):
     """Write an analysis of 3 images and 5 captions; `changes` replace or add arguments of `write_analysis`."""
     random = np.random.default_rng(0)
-    v, w = random.normal(size=(3, 4)) + value, random.normal(size=(5, 4)) + value
+    v = random.normal(size=(3, 4)) + value
+    w = random.normal(size=(5, 4)) + value
     arguments = {"captions": ["a ring", "a red ring", "äöü\u2028x", "", "stars"], "fingerprint": "abc"}
     arguments |= {"metrics": {"rsum": np.float64(321.5)}}
     return write_embeddings(run, v, w, np.array([0, 0, 1, 2, 2]), split, **arguments | changes)

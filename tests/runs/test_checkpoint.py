@@ -26,7 +26,9 @@ def test_tensors_and_documents_are_read_back(tmp_path):
     store = SaveStore(tmp_path / "state", keep=1)
     assert store.newest() is None
     shared = torch.arange(12.0).view(3, 4)
-    bytes_, scalar, empty = torch.arange(5, dtype=torch.uint8), torch.tensor(3), torch.empty(0, 2)
+    bytes_ = torch.arange(5, dtype=torch.uint8)
+    scalar = torch.tensor(3)
+    empty = torch.empty(0, 2)
     tensors = {
         "model": {"a": shared, "b": shared, "column": shared[:, 1], "turned": shared.T},
         "rest": {"bytes": bytes_, "scalar": scalar, "empty": empty},
@@ -68,7 +70,8 @@ def test_superseded_saves_are_removed_and_only_saves_are_pruned(tmp_path):
 
 
 def test_nothing_is_saved_after_a_run_was_moved(tmp_path):
-    store, moved = SaveStore(tmp_path / "run" / "state", keep=2), tmp_path / "moved"
+    store = SaveStore(tmp_path / "run" / "state", keep=2)
+    moved = tmp_path / "moved"
     (tmp_path / "run").mkdir()
     save_step(store, 20)
     store.folder.parent.rename(moved)
@@ -79,7 +82,8 @@ def test_nothing_is_saved_after_a_run_was_moved(tmp_path):
 
 
 def test_a_save_is_replaced_by_name_and_one_set_aside_is_restored(tmp_path):
-    store, other = SaveStore(tmp_path / "state", keep=2), SaveStore(tmp_path / "other", keep=2)
+    store = SaveStore(tmp_path / "state", keep=2)
+    other = SaveStore(tmp_path / "other", keep=2)
     save_step(store, 20)
     save_step(other, 20)
     first = store.newest().fingerprint

@@ -36,13 +36,15 @@ def folder_of(run, other=None):
 @pytest.fixture
 def counted(monkeypatch):
     """List with one item for every layout that is computed."""
-    layouts, lay_out = [], deriving.lay_out
+    layouts = []
+    lay_out = deriving.lay_out
     monkeypatch.setattr(deriving, "lay_out", lambda *a, **b: layouts.append(1) or lay_out(*a, **b))
     return layouts
 
 
 def test_results_are_cached_by_both_runs_and_their_parameters(tmp_path, counted):
-    a, b = analysed(tmp_path, "a"), analysed(tmp_path, "b", seed=1)
+    a = analysed(tmp_path, "a")
+    b = analysed(tmp_path, "b", seed=1)
     first = deriving.make_layouts([a], "dev", PCA)
     both = deriving.make_layouts([a, b], "dev", PCA)
     again = deriving.make_layouts([a, b], "dev", PCA)
@@ -77,9 +79,11 @@ def test_a_damaged_result_is_named_and_computed_again(tmp_path, counted, file):
 
 
 def test_results_under_another_name_and_runs_on_other_samples_are_refused(tmp_path):
-    a, b = analysed(tmp_path, "a"), analysed(tmp_path, "b", seed=1)
+    a = analysed(tmp_path, "a")
+    b = analysed(tmp_path, "b", seed=1)
     c = analysed(tmp_path, "c", caption="another")
-    made, other = deriving.make_layouts([a], "dev", PCA)[0][0], folder_of(b)
+    made = deriving.make_layouts([a], "dev", PCA)[0][0]
+    other = folder_of(b)
     other.path.parent.mkdir(parents=True)
     made.path.rename(other.path)
     assert_refused("do not match its name", deriving.read_layout, other)
@@ -102,7 +106,8 @@ def test_a_new_analysis_removes_stale_results(tmp_path):
 
 
 def test_commands_write_progress_and_invalid_progress_files_are_ignored(tmp_path, capsys):
-    a, b = analysed(tmp_path, "a"), analysed(tmp_path, "b", seed=1)
+    a = analysed(tmp_path, "a")
+    b = analysed(tmp_path, "b", seed=1)
     file = tmp_path / "progress.json"
     assert project.main([str(a), str(b), "--method", "pca", "--progress", str(file)]) == 0
     assert read_progress(file) == JobProgress(1.0, "finished", "finished")

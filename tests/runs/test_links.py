@@ -22,7 +22,8 @@ def test_links_pipes_and_other_special_files_stop_every_writer(tmp_path, subject
     """Every place gets one kind and two doors; `make attack` tries every kind at every place, at all doors."""
     monkeypatch.setenv("CODER_CHECKPOINTS", "")  # the doors of jobs set it
     listener = SimpleNamespace(hear=lambda call: (call(), "".join(capsys.readouterr())))
-    whole, kinds = SUBJECTS[subject], cycle(MADE)
+    whole = SUBJECTS[subject]
+    kinds = cycle(MADE)
     for number, place in enumerate(whole.places[: len(PLACES)]):
         turns = set(islice(cycle(whole.doors), number, number + 2))
         doors = {name: door for name, door in whole.doors.items() if name in turns}
@@ -41,7 +42,8 @@ def run(tmp_path):
 
 def test_small_files_are_never_written_through_links(run, tmp_path):
     """The last line of defence, should a link appear after the check."""
-    outside, folder = tmp_path / "outside", tmp_path / "folder"
+    outside = tmp_path / "outside"
+    folder = tmp_path / "folder"
     folder.mkdir()
     before = digest(outside)
     for name in (".tmp-status.json", "status.json", "history.jsonl", ".tmp-job.json"):

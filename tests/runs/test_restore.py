@@ -66,7 +66,9 @@ def test_a_stored_run_is_listed_opened_and_evaluated_again(stored, name):
     seen = [(a.manifest["version"], a.fingerprint, sorted(a.arrays)) for a in (before, after)]
     assert seen[0] == seen[1]
     for array in before.arrays:
-        new, old, tolerance = after.array(array), before.array(array), 1e-3 if "attention" in array else 2e-5
+        new = after.array(array)
+        old = before.array(array)
+        tolerance = 1e-3 if "attention" in array else 2e-5
         assert new.dtype == old.dtype
         np.testing.assert_allclose(new, old, atol=tolerance)
     loaded = load_model(stored / name)

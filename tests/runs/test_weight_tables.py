@@ -52,7 +52,8 @@ def arrays(folder, *names):
 
 def test_scores_and_weights_of_a_split_match_reference_loops(run, data):
     split = read_split(data, "dev")
-    embeddings, scores = ("image_embeddings", "text_embeddings"), ("weight_diversity", "weight_discrepancy")
+    embeddings = ("image_embeddings", "text_embeddings")
+    scores = ("weight_diversity", "weight_discrepancy")
     folder = run / "analysis" / "dev"
     images, texts, diversity, discrepancy, weights = arrays(folder, *embeddings, *scores, "sample_weight")
     config, _ = read_config(run)
@@ -98,7 +99,8 @@ def test_evaluating_another_split_reports_the_search_for_neighbours(run, data):
 
 def test_tables_of_batch_weights_of_the_random_control_and_of_no_weighting(data, run):
     """18 captions of dev in two batches of 9."""
-    split, config = read_split(data, "dev"), load_model(run).config
+    split = read_split(data, "dev")
+    config = load_model(run).config
     known = SplitEmbeddings(*arrays(run / "analysis" / "dev", "image_embeddings", "text_embeddings"))
     tables, documents = weight_tables(run, changed(config, sample_weights="mithun"), known, split)
     order = np.random.default_rng(0).permutation(len(split.captions))
@@ -153,7 +155,8 @@ def test_analyses_with_concepts_have_version_2_and_others_version_1(tmp_path):
 @pytest.mark.parametrize("beta", [0.0, 0.3, 1.0])
 def test_concatenated_branches_score_as_the_mixture(beta):
     branches, _ = two_branches(6)
-    first, second = (branches.images, branches.texts), branches.second
+    first = (branches.images, branches.texts)
+    second = branches.second
     v, w = (mixed_embeddings(*rows, beta) for rows in zip(first, second, strict=True))
     expected = beta * first[0] @ first[1].T + (1 - beta) * second[0] @ second[1].T
     np.testing.assert_allclose(v @ w.T, expected, atol=1e-6)
@@ -222,7 +225,8 @@ def test_cluster_tables_by_hand():
 
 def test_cluster_tables_come_from_the_best_save_or_else_the_state(whole):
     names = {name for name in TABLES if name.startswith("cluster_")}
-    analysis, prototypes = open_analysis(whole, "dev"), read_prototypes(whole, load_model(whole).fingerprint)
+    analysis = open_analysis(whole, "dev")
+    prototypes = read_prototypes(whole, load_model(whole).fingerprint)
     assert set(analysis.arrays) >= names
     texts = torch.from_numpy(analysis.text_embeddings.copy())
     pairs = normalise(torch.from_numpy(analysis.image_embeddings[analysis.image_of_text]) + texts)

@@ -42,7 +42,8 @@ def scores(model, batch):
         texts = model.encode_texts(batch.words, batch.word_lengths)
     if images.ndim == 2:
         return (images.double() @ texts.double().T).tolist()
-    rows, local = [], model.scorer.local
+    rows = []
+    local = model.scorer.local
     for i, r in enumerate(batch.region_lengths.tolist()):
         image = images[i : i + 1, :r] if local else images[i : i + 1]
         row = []

@@ -16,7 +16,8 @@ def clip_like(images, *, noise, seed):
     themes, own, words = (rng.normal(size=(rows, DIMENSION)) / np.sqrt(DIMENSION) for rows in counts)
     v = 0.8 * themes[np.arange(images) % THEMES] + 0.6 * own
     w = 0.45 * np.repeat(v, CAPTIONS_PER_IMAGE, axis=0) + noise * words
-    v[:, 0], w[:, 0] = CONE, -CONE
+    v[:, 0] = CONE
+    w[:, 0] = -CONE
     return v.astype(np.float32), w.astype(np.float32)
 
 

@@ -23,8 +23,12 @@ from coder_core.training.step import compute_losses
 from tests.support import loss_modules
 from tests.support.tiny_runs import STILL, changed, tiny_config
 
-STEPS, MORE_STEPS = 3, {"prototypes": 10}  # prototypes exist from the sixth step on
-RATE, TOWER_RATE = 0.05, 1e-3  # towers: a larger rate would amplify rounding differences from step to step
+# prototypes exist from the sixth step on
+STEPS = 3
+MORE_STEPS = {"prototypes": 10}
+# towers: a larger rate would amplify rounding differences from step to step
+RATE = 0.05
+TOWER_RATE = 1e-3
 SCORED_AT = 2  # an epoch begins before this step: parts compute weights from the embeddings so far
 TRIPLET = {"loss": "btr-sum", "weight_instance": 0.1}
 NPAIRS = {"loss": "npairs-hinge", "npairs_margin": 0.5}
@@ -105,7 +109,8 @@ def trained(config, steps=STEPS, rate=RATE):
         for part in parts:
             if step == SCORED_AT:
                 part.begin_epoch(1)
-        batch, epoch = prepared.batches(step), step / prepared.batches.per_epoch
+        batch = prepared.batches(step)
+        epoch = step / prepared.batches.per_epoch
         losses = compute_losses(model, batch, config, parts, epoch=epoch, embed=embed)
         losses.total.backward()
         assert len(reductions) in (0, step + 1)  # one bucket of gradients, reduced once a step
@@ -148,7 +153,9 @@ def norm_gradients():
     out = norm(rows_of_share)
     (out * weight[share]).square().sum().backward()
     whole = torch.zeros(3, 8, 4)
-    whole[0, share], whole[1, share], whole[2, 0] = out.detach(), rows_of_share.grad, norm.weight.grad
+    whole[0, share] = out.detach()
+    whole[1, share] = rows_of_share.grad
+    whole[2, 0] = norm.weight.grad
     results = {"norm rows": parallel.mean(whole) * parallel.world_size()}
     return results | {f"norm {name}": value.clone() for name, value in norm.named_buffers()}
 

@@ -46,8 +46,10 @@ def train(config, folder, device, *, stop_during):
 
 def main(folder, name):
     """Train every kind on both devices, without dropout, whose random numbers depend on the device."""
-    folder, device = Path(folder), register() if name == "second" else torch.device(name)
-    data, bert = write_tiny_data(folder / "data", images=8), write_tiny_bert(folder / "bert", WORDS, 0.0)
+    folder = Path(folder)
+    device = register() if name == "second" else torch.device(name)
+    data = write_tiny_data(folder / "data", images=8)
+    bert = write_tiny_bert(folder / "bert", WORDS, 0.0)
     usual = STILL | {"epochs": 2, "bank_size": 0, "bert": str(bert)} | dict.fromkeys(PRECISIONS, "float32")
     results = {}
     for loss, values in KINDS.items():

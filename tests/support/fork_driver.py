@@ -23,10 +23,13 @@ from coder_core.training.launch import StoppedError, start_run
 from tests.console.test_processes import until
 from tests.support.tiny_runs import quiet, tiny_config
 
-RANDOM_KILLS, SAVE_KILLS = 8, 4
+RANDOM_KILLS = 8
+SAVE_KILLS = 4
 LATEST_KILL = 0.8  # random kills come within this share of an undisturbed run's processor time
 STEPS_OF_A_SAVE = 30  # file operations of a save and of pruning, at one of which a child kills itself
-EPOCHS, EARLY = 4, 8  # a run takes five steps an epoch; a signal comes after the step EARLY
+# a run takes five steps an epoch; a signal comes after the step EARLY
+EPOCHS = 4
+EARLY = 8
 SIGNALLED_AT = 10  # file operation of a save at which a signal comes
 
 
@@ -34,7 +37,9 @@ class AtOperation:
     """Audit hook that acts, by default dies, at this process's nth file operation on paths that start with `mark`."""
 
     def __init__(self, mark, nth, act=lambda: os.kill(os.getpid(), signal.SIGKILL)):
-        self.mark, self.left, self.act = str(mark), nth, act
+        self.mark = str(mark)
+        self.left = nth
+        self.act = act
         sys.addaudithook(self)
 
     def __call__(self, event, arguments):
@@ -101,7 +106,8 @@ def kills(data, root, *, anywhere=RANDOM_KILLS, in_saves=SAVE_KILLS, seed=0):
     random.seed(seed)
     plan = ["random"] * anywhere + ["save"] * in_saves
     random.shuffle(plan)
-    reports, number = [], 0
+    reports = []
+    number = 0
     _, whole, usage = os.wait4(child(lambda: train(data, root, "whole")), 0)
     longest = LATEST_KILL * (usage.ru_utime + usage.ru_stime)
     while plan:

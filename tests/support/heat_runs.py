@@ -12,7 +12,8 @@ def write_heat_runs(folder):
     """Write data/, features/, clip/ (the model) and runs/ with "plain", "words" (interaction scorer) and "clip"."""
     write_tiny_clip(folder / "clip")
     LAYOUTS["flickr8k"](folder / "data")
-    out, model = folder / "features", f"--model={folder / 'clip'}"
+    out = folder / "features"
+    model = f"--model={folder / 'clip'}"
     assert features([str(folder / "data"), f"--out={out}", model, "--workers=0", "--grid=2"]) == 0
     train(folder, out, "plain")
     train(folder, out, "words", loss="btr-hardest", scorer="interaction", interaction_size=8)

@@ -25,7 +25,8 @@ def begin(like, folder):
 def prepared_again(folder):
     """Return the trainer's inputs, configuration and prepared data, for a run that has begun."""
     config, _ = read_config(folder)
-    vocabulary, concepts = read_vocabulary(folder, config), read_concepts(folder, config)
+    vocabulary = read_vocabulary(folder, config)
+    concepts = read_concepts(folder, config)
     inputs = Inputs(vocabulary, concepts, towers=open_towers(config), reviews=named_reviews(config))
     return config, prepare(config, inputs)
 

@@ -5,7 +5,9 @@ import torch
 from coder_core.objectives import NeighbourWeights, modules
 from coder_core.ops import parallel
 
-BATCH, STEPS, WIDTH = 8, 3, 6
+BATCH = 8
+STEPS = 3
+WIDTH = 6
 IMAGE_IDS = torch.tensor([0, 0, 1, 2, 3, 4, 4, 5])
 
 
@@ -22,13 +24,15 @@ def made():
         "dcl-i": modules.CoderLoss(temperature=0.2, diversity=None, weight_batch=1.0),
     }
     calls = {name: (module, module) for name, module in plain.items()}
-    boosting, prototypes = modules.BoostingLoss("rm-am"), modules.PrototypeLoss(3, WIDTH, BATCH)
+    boosting = modules.BoostingLoss("rm-am")
+    prototypes = modules.PrototypeLoss(3, WIDTH, BATCH)
 
     def boosted(images, texts, ids):
         return boosting(images, texts, ids, teacher_images=texts + 0.3, teacher_texts=images)
 
     calls["boosting"] = boosting, boosted
-    weights, hinge = modules.SampleWeights("hal"), modules.TripletLoss(hardest=False)
+    weights = modules.SampleWeights("hal")
+    hinge = modules.TripletLoss(hardest=False)
 
     def weighted(images, texts, ids):
         return hinge(images, texts, ids, weights=weights(images, texts, ids))

@@ -120,7 +120,8 @@ def imagefolder(root):
 
 def parquet(root):
     (root / "data").mkdir(parents=True)
-    train, dev = OF_SPLIT["train"], OF_SPLIT["dev"]
+    train = OF_SPLIT["train"]
+    dev = OF_SPLIT["dev"]
     files = {"train-00000-of-00002": train[:3], "train-00001-of-00002": train[3:]}
     for file, names in (files | {"validation-00000-of-00001": dev}).items():
         images = [{"bytes": draw(NAMES.index(name)), "path": name} for name in names]

@@ -36,7 +36,8 @@ class _Module(backend_registration._DummyBackendModule):
 def register():
     """Register the device in this process and return it."""
     backend_registration._setup_privateuseone_for_python_backend(NAME, _Module())
-    everything, aten = torch.library.Library("_", "IMPL"), torch.library.Library("aten", "IMPL")
+    everything = torch.library.Library("_", "IMPL")
+    aten = torch.library.Library("aten", "IMPL")
     _libraries.extend((everything, aten))
     everything.fallback(_run, _KEY)
     for operation in _operations_of_every_device():
@@ -144,9 +145,12 @@ def _gru_cell(from_input, from_state, state, *biases):
     from_input, from_state, state = map(_real, (from_input, from_state, state))
     of_input, of_state = [None if bias is None else _real(bias) for bias in biases] or (None, None)
     if of_input is not None and of_state is not None:
-        from_input, from_state = from_input + of_input, from_state + of_state
-    (input_r, input_z, input_n), (state_r, state_z, state_n) = from_input.chunk(3, 1), from_state.chunk(3, 1)
-    reset, update = torch.sigmoid(input_r + state_r), torch.sigmoid(input_z + state_z)
+        from_input = from_input + of_input
+        from_state = from_state + of_state
+    (input_r, input_z, input_n) = from_input.chunk(3, 1)
+    (state_r, state_z, state_n) = from_state.chunk(3, 1)
+    reset = torch.sigmoid(input_r + state_r)
+    update = torch.sigmoid(input_z + state_z)
     new = torch.tanh(input_n + reset * state_n)
     workspace = torch.cat([reset, update, new, state, state_n], 1)
     return _wrap((1 - update) * new + update * state), _wrap(workspace)
@@ -166,7 +170,8 @@ def _gru_cell_backward(grad, workspace, has_bias):
 
 def _pad_packed(data, sizes, batch_first, value, total):
     """Pad by index: PyTorch's own version writes into views, whose strides this device does not keep."""
-    longest, most = max(len(sizes), total), int(sizes[0])
+    longest = max(len(sizes), total)
+    most = int(sizes[0])
     lengths = (sizes[:, None] > torch.arange(most)).sum(0)
     index = torch.full((longest, most), len(data))
     starts = (sizes.cumsum(0) - sizes).tolist()

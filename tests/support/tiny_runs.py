@@ -99,7 +99,8 @@ def events(folder, kind=""):
 def assert_same_run(actual, expected):
     """Assert that two runs have the same newest state and best save bit for bit, and the same events."""
     assert newest_state(actual).name == newest_state(expected).name
-    ours, theirs = state_tensors(actual), state_tensors(expected)
+    ours = state_tensors(actual)
+    theirs = state_tensors(expected)
     assert ours.keys() == theirs.keys()
     assert [name for name in ours if not torch.equal(ours[name], theirs[name])] == []
     assert position(actual) == position(expected)

@@ -2,7 +2,9 @@
 
 import torch
 
-SIZE, WIDTH, LONGEST = 32, 32, 16
+SIZE = 32
+WIDTH = 32
+LONGEST = 16
 _LAYERS = {"hidden_size": WIDTH, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
 TEXT = _LAYERS | {"max_position_embeddings": LONGEST}
 VISION = _LAYERS | {"patch_size": 8}
@@ -17,7 +19,8 @@ def write_tiny_clip(folder, *, seed=0, space=24):
     vocabulary = {token: number for number, token in enumerate(tokens)}
     special = {"bos_token_id": 0, "eos_token_id": 1, "pad_token_id": 1, "vocab_size": len(vocabulary)}
     torch.manual_seed(seed)
-    text, vision = TEXT | special, VISION | {"image_size": SIZE}
+    text = TEXT | special
+    vision = VISION | {"image_size": SIZE}
     config = CLIPConfig(text_config=text, vision_config=vision, projection_dim=space)
     _spread(CLIPModel(config)).save_pretrained(folder)
     CLIPTokenizer(vocab=vocabulary, merges=[], model_max_length=LONGEST).save_pretrained(folder)

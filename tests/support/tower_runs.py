@@ -44,7 +44,8 @@ def write_pictures_of_any_shape(folder):
 def tower_config(folder, name="tuned", *, model="clip", **values):
     """Return a configuration that trains all weights of both towers in their own space: "clip" or "siglip" from
     `write_towers_and_data`, or "naflex" with its pictures from `write_pictures_of_any_shape`."""
-    tower, data = str(folder / model), str(folder / ("shapes" if model == "naflex" else "data"))
+    tower = str(folder / model)
+    data = str(folder / ("shapes" if model == "naflex" else "data"))
     settings = {"data": data, "image_tower": tower, "text_tower": tower, "projection": "none"}
     settings |= dict.fromkeys(("image_tuning", "text_tuning"), "full")
     settings |= dict.fromkeys(("image_pooling", "text_pooling"), "tower")

@@ -67,8 +67,10 @@ class Visit:
         self.context = context or new_context(browser)
         self.page = self.context.new_page()
         self.port = port
-        self.waits, self.dark = 0, False
-        self.errors, self.foreign = [], []
+        self.waits = 0
+        self.dark = False
+        self.errors = []
+        self.foreign = []
         self.page.on("console", self._on_console)
         self.page.on("pageerror", lambda error: self.errors.append(str(error)))
         self.page.on("request", self._on_request)
@@ -197,7 +199,8 @@ class Visit:
     def read_from_disk(self, file):
         """Open an HTML file, assert that it requests nothing, logs nothing and draws all pictures; return its text."""
         page = self.context.new_page()
-        requests, errors = [], []
+        requests = []
+        errors = []
         page.on("request", lambda request: requests.append(request.url))
         page.on("console", lambda message: errors.append(message.text))
         page.goto(file.as_uri())

@@ -4,7 +4,8 @@ from coder_core.training.launch import start_run
 from tests.support.tiny_runs import STILL, quiet, tiny_config, write_tiny_data
 
 KINDS = {"combined": "combined", "opposite": "diversity", "hal": "hal"}
-COUNT, SCALE = 4, 4.0
+COUNT = 4
+SCALE = 4.0
 
 
 def weighted(data, name="tiny", *, dropout=True, bank=0, **values):

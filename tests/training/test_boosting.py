@@ -27,7 +27,9 @@ STEPS = 15
 FORMS = ("rs", "rm", "as", "am")
 AVERAGED = {"rs-as": ["rs", "as"], "rm-am": ["rm", "am"]}
 IMITATIONS = ("dr", "rkd", "dml", "dino", "dino-reversed")
-NAMES, EARLIER = ("branch-1 ", "branch-2 ", ""), {1: (0,), 2: (0, 1)}  # of online branches
+# of online branches
+NAMES = ("branch-1 ", "branch-2 ", "")
+EARLIER = {1: (0,), 2: (0, 1)}
 
 
 @pytest.mark.parametrize(
@@ -45,8 +47,10 @@ def test_boosting_is_added_to_any_loss_as_a_sum_over_the_batch(data, form, value
     config = boosted(data, dropout=False, boosting=form, **usual | values)
     prepared, boosting = started(config)
     batch = prepared.batches(0)
-    plain, actual = take(prepared, None, config, batch), take(prepared, boosting, config, batch)
-    ids, sides = batch.image_ids.tolist(), (scores(prepared.model, batch), scores(boosting.branch, batch))
+    plain = take(prepared, None, config, batch)
+    actual = take(prepared, boosting, config, batch)
+    ids = batch.image_ids.tolist()
+    sides = (scores(prepared.model, batch), scores(boosting.branch, batch))
     numbers = {"margin": 0.4, "split": 0.3, "temperatures": (0.3, 0.2)}
     halves = [by_loops(one, *sides, ids, **numbers) for one in AVERAGED.get(form, [form])]
     expected = sum(halves) / len(halves)
@@ -73,7 +77,8 @@ def test_boosting_and_its_switches_take_effect_only_after_its_start(data):
     config = boosted(data, dropout=False, boosting_start_epoch=6.0)  # `take` is at epoch 5
     prepared, boosting = started(config)
     batch = prepared.batches(0)
-    waiting, plain = take(prepared, boosting, config, batch), take(prepared, None, config, batch)
+    waiting = take(prepared, boosting, config, batch)
+    plain = take(prepared, None, config, batch)
     assert torch.equal(waiting.total, plain.total)
     assert waiting.parts == plain.parts
     assert "boosting-am" in take(prepared, boosting, changed(config, boosting_start_epoch=0.0), batch).parts
@@ -88,7 +93,8 @@ def test_the_teacher_has_no_dropout_or_gradient_and_draws_no_random_numbers(data
     prepared, boosting = started(config)
     batch = prepared.batches(0)
     assert torch.equal(boosting.encode(batch)[0].images, boosting.encode(batch)[0].images)
-    plain, actual = take(prepared, None, config, batch), take(prepared, boosting, config, batch)
+    plain = take(prepared, None, config, batch)
+    actual = take(prepared, boosting, config, batch)
     assert actual.parts["btr-sum"] == plain.parts["btr-sum"]
     (actual.total - plain.total).backward()
     assert all(parameter.grad is None for parameter in boosting.parameters())
@@ -167,7 +173,8 @@ def test_an_offline_target_starts_from_the_teacher_or_from_scratch(data, finishe
 def test_a_part_of_the_train_images_keeps_the_vocabulary_of_all(data, finished):
     """So a teacher with less data knows the words of its student."""
     settings = ((1.0, 1, False), (0.5, 1, False), (0.25, 1, False), (0.5, 2, False), (0.25, 1, True))
-    keys, student = ("train_part", "seed", "other_part"), offline(data, finished)
+    keys = ("train_part", "seed", "other_part")
+    student = offline(data, finished)
     parts = [prepare(changed(student, **dict(zip(keys, values, strict=True)))) for values in settings]
     whole, half, *others = parts
     images = [set(each.data.train.image_of_text.tolist()) for each in (whole, half, *others)]

@@ -50,8 +50,10 @@ def test_the_concept_loss_is_one_symmetric_dcl_over_the_batch(data, loss, divers
     prepared = prepare(config)
     losses = first_losses(prepared, config)
     alone = first_losses(prepared, changed(config, weight_concept=0.0))
-    batch, values = prepared.batches(0), {"kind": diversity, "temperature": 0.2, "margin": 0.3}
-    rows, ids = embed(prepared.model, batch)[2:4], batch.image_ids.tolist()
+    batch = prepared.batches(0)
+    values = {"kind": diversity, "temperature": 0.2, "margin": 0.3}
+    rows = embed(prepared.model, batch)[2:4]
+    ids = batch.image_ids.tolist()
     expected = reference.coupled(rows, None, None, ids, [], **values)[0] / len(ids)
     assert losses.parts["dcl-concept"].item() == pytest.approx(expected, rel=1e-4)
     assert losses.total.item() - alone.total.item() == pytest.approx(0.5 * expected, rel=1e-3)
@@ -62,7 +64,8 @@ def test_the_bank_leaves_the_concept_loss_alone_and_the_twin_skips_the_branch(da
     config = concept_config(data, **STILL)
     prepared, memory = with_memory(config)
     without = first_losses(prepared, config).parts["dcl-concept"]
-    batch, parts = prepared.batches(0), [memory, ConceptLoss()]
+    batch = prepared.batches(0)
+    parts = [memory, ConceptLoss()]
     for _ in range(2):
         actual = compute_losses(prepared.model, batch, config, parts, epoch=5.0)
         memory.after_step(prepared.model, 0)
@@ -106,7 +109,8 @@ def test_a_deleted_concept_list_does_not_stop_a_resume(data, tmp_path):
 
 
 def test_dev_and_analysis_are_ranked_by_the_mixture(whole, data):
-    loaded, dev = load_model(whole), read_split(data, "dev")
+    loaded = load_model(whole)
+    dev = read_split(data, "dev")
     tokens = loaded.reader.encode(dev.captions)
     actual = encode_split(loaded.model, dev, tokens, device=loaded.device, attention=True)
     np.testing.assert_allclose(actual.image_attention.astype(np.float32).sum(1), 1, atol=1e-2)

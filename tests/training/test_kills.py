@@ -28,7 +28,8 @@ def whole(memory_folder):
 
 def test_no_kill_loses_a_run(driven, memory_folder, whole):
     """Every run resumes from its newest save and ends as an uninterrupted one does."""
-    folder, entries = memory_folder / "runs" / "kills", driven["kills"]["kills"]
+    folder = memory_folder / "runs" / "kills"
+    entries = driven["kills"]["kills"]
     assert (driven["kills"]["last"], driven["kills"]["whole"]) == (0, 0)
     assert len(entries) == RANDOM_KILLS + SAVE_KILLS
     assert {entry["code"] for entry in entries} == {-9}
@@ -66,7 +67,8 @@ def test_signals_save_and_exit(driven, memory_folder, whole):
 def test_feature_files_that_shrink_are_named(driven, memory_folder, whole):
     """Touching a mapped page beyond the end of its file would kill the process."""
     for entry in driven["shrinks"]:
-        run, status = memory_folder / "runs" / "shrinks" / entry["name"], entry["status"]
+        run = memory_folder / "runs" / "shrinks" / entry["name"]
+        status = entry["status"]
         assert (entry["code"], status["state"]) == (1, "failed")
         file = memory_folder / "data" / f"{entry['name']}_ims.npy"
         assert f"{file}: became shorter while it was read: it has 0 bytes; expected" in status["message"]

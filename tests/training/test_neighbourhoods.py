@@ -29,7 +29,8 @@ def filled(config, epoch=1):
     """Fill the cache with a random embedding of every sample and begin an epoch."""
     prepared, part = begun(config)
     torch.manual_seed(3)
-    images, texts = len(part.cache.images), len(part.cache.texts)
+    images = len(part.cache.images)
+    texts = len(part.cache.texts)
     for start in range(0, texts, BATCH):
         text_ids = torch.arange(start, min(start + BATCH, texts))
         rows = torch.nn.functional.normalize(torch.randn(2, len(text_ids), config.model.dimension), dim=-1)
@@ -170,7 +171,8 @@ def test_within_modality_losses_match_reference_loops(data):
     batch = prepared.batches(1)
     losses = take(prepared, part, config, batch)
     images, texts, *_ = embed(prepared.model, batch)
-    ids, pairs = batch.image_ids.tolist(), batch.text_ids.tolist()
+    ids = batch.image_ids.tolist()
+    pairs = batch.text_ids.tolist()
     sides = {"within-image": (images, part.cache.images[part.image_of_text].double())}
     sides["within-text"] = texts, part.cache.texts.double()
     for name, (rows, cached) in sides.items():

@@ -49,7 +49,8 @@ COSINE = [0.5 * (1 + math.cos(math.pi * step / 8)) for step in range(8)]
     ],
 )
 def test_learning_rate_schedules_by_hand(values, expected):
-    config, steps = TrainingConfig(learning_rate=1.0, **values), len(expected)
+    config = TrainingConfig(learning_rate=1.0, **values)
+    steps = len(expected)
     plateaus = [step // 3 for step in range(steps)]  # only that schedule reads them
     rates = [optim.learning_rate(step, steps, config, plateaus[step]) for step in range(steps)]
     assert rates == pytest.approx(expected)
@@ -159,7 +160,8 @@ def fail(folder, config, prepared, *, spoil=None, value=0.0):
 def test_nonfinite_features_stop_training_and_name_step_and_image(begun, value):
     """The scan of the files is bypassed, as if a disk failed during training."""
     folder, config, prepared = begun
-    step, image = 6, int(prepared.batches(6).image_ids[3])
+    step = 6
+    image = int(prepared.batches(6).image_ids[3])
     features = np.array(prepared.data.train.features)
     features[image] = value
     split = replace(prepared.data.train, features=features)
@@ -190,6 +192,7 @@ def test_an_infinite_gradient_stops_before_the_update(begun):
     assert re.match(rf"step 5: the gradient of regions\.linear\.weight is .*captions {named} ", message)
     saved = newest_state(folder)
     assert saved.name == "5"
-    ours, weights = dict(trainer.model.named_parameters()), saved.tensors("model")
+    ours = dict(trainer.model.named_parameters())
+    weights = saved.tensors("model")
     assert all(torch.equal(ours[name], weights[name]) for name in ours)
     assert torch.equal(trainer.parts[0].bank.images, saved.tensors("memory")["bank.images"])

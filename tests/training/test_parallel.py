@@ -19,7 +19,8 @@ from tests.support.processes import reported_by, run_two
 from tests.support.tiny_runs import STILL, events, newest_state, position, quiet, tiny_config
 from tests.support.tower_runs import write_pictures_of_any_shape
 
-PER_EPOCH, TOLERANCE = 5, 1e-5
+PER_EPOCH = 5
+TOLERANCE = 1e-5
 NEEDS_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
 REFUSALS = {"cuda": "Expected all tensors to be on", "second": "aten::add: a CPU tensor of shape (2,)"}
 ROUGH_TOLERANCE = 2**-8  # of keys whose factors were rounded to bfloat16
@@ -53,7 +54,8 @@ def together(data, towers, tmp_path_factory):
 def test_losses_gradients_twin_and_banks_of_two_processes_equal_one(case, one, together):
     """Towers are equal up to rounding relative to the largest value, which depends on the processor (3e-5 seen)."""
     two, _, _ = together
-    names, of_towers = [name for name in one if name.startswith(f"{case} ")], case.startswith("towers ")
+    names = [name for name in one if name.startswith(f"{case} ")]
+    of_towers = case.startswith("towers ")
     assert [name for name in names if name not in two] == []
     part, least = ("regions.tower", 8) if of_towers else ("", 20 * STEPS)
     assert sum(f"gradient {part}" in name for name in names) >= least
@@ -93,7 +95,8 @@ def test_the_command_in_two_processes_trains_clusters_and_saves(together, data, 
     _, run, outputs = together
     alone = start_run(pair_config(data), tmp_path, quiet())
     assert position(run)["step"] == 3 * PER_EPOCH
-    ours, theirs = events(run, "epoch"), events(alone, "epoch")
+    ours = events(run, "epoch")
+    theirs = events(alone, "epoch")
     expected = [event["loss"] for event in theirs[:2]]
     assert [event["loss"] for event in ours[:2]] == pytest.approx(expected, rel=1e-3)
     assert "kept" in ours[1]["prototypes"]

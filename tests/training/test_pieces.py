@@ -40,7 +40,8 @@ def assert_same(actual, expected):
 @pytest.mark.parametrize("case", OFTEN)
 def test_pieces_have_the_losses_gradients_and_memories_of_the_whole_batch(data, case):
     """Prototypes exist from the sixth step on."""
-    config, steps = still(data, **OFTEN[case]), 7 if case == "coder" else 3
+    config = still(data, **OFTEN[case])
+    steps = 7 if case == "coder" else 3
     expected = trained(config, steps)
     assert ("6 gradient prototypes.classifier" in expected) == (case == "coder")
     assert_same(trained(changed(config, **PIECES), steps), expected)
@@ -73,7 +74,8 @@ def test_pieces_are_encoded_twice_may_change_size_and_refuse_batch_norm(data, tm
     assert sizes == [3, 3, 2]
     losses.total.backward()
     assert sizes == [3, 3, 2, 2, 3, 3]  # the last piece's backward pass comes first
-    config, console = changed(tiny_config(data, epochs=1), **PIECES), quiet()
+    config = changed(tiny_config(data, epochs=1), **PIECES)
+    console = quiet()
     continue_run(start_run(config, tmp_path, quiet()), changed(config, piece_size=4), console)
     assert "is 4, was 3" in printed(console)
     [fault] = problems(still(data, piece_size=3, image_layers=2))

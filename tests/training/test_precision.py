@@ -52,7 +52,8 @@ def test_bfloat16_support_of_the_processor_is_detected():
 
 @pytest.mark.parametrize("around", [nullcontext, in_bfloat16])
 def test_no_grad_autocast_overrides_any_surrounding_autocast(around):
-    a, b = torch.randn(3, 4), torch.randn(4, 5)
+    a = torch.randn(3, 4)
+    b = torch.randn(4, 5)
     with around():
         before = (a @ b).dtype
         with no_grad_autocast("float32", CPU):
@@ -65,7 +66,8 @@ def test_no_grad_autocast_overrides_any_surrounding_autocast(around):
 @pytest.mark.parametrize("values", MODELS)
 def test_bfloat16_keys_are_close_unit_vectors_and_nothing_else_is_rounded(data, values):
     """In-batch losses, twin and, with an empty bank, gradients are the same to the last bit."""
-    keys, unrounded = [], []
+    keys = []
+    unrounded = []
     for precision in ("float32", "bfloat16"):
         config = tiny_config(data, **STILL | {"bank_size": 16, "twin_precision": precision} | values)
         prepared, memory = with_memory(config)
@@ -116,7 +118,8 @@ def test_a_gru_without_gradients_multiplies_in_bfloat16_and_adds_in_float32(laye
 def test_a_gru_with_gradients_stays_float32_under_autocast():
     torch.manual_seed(0)
     encoder = RecurrentWords(50, 20, 32)
-    words, lengths = torch.randint(2, 50, (3, 6)), torch.tensor([6, 2, 4])
+    words = torch.randint(2, 50, (3, 6))
+    lengths = torch.tensor([6, 2, 4])
     words = words.masked_fill(torch.arange(6) >= lengths[:, None], 0)
     results = []
     for around in (nullcontext(), in_bfloat16()):
@@ -131,7 +134,8 @@ def test_a_gru_with_gradients_stays_float32_under_autocast():
 
 def test_pooling_ranks_in_float32_and_regions_are_rounded_once():
     torch.manual_seed(0)
-    pooling, lengths = GeneralisedPooling(), torch.tensor([5, 3])
+    pooling = GeneralisedPooling()
+    lengths = torch.tensor([5, 3])
     features = torch.randn(2, 5, 6)
     with torch.no_grad(), in_bfloat16():
         assert torch.equal(pooling.weights(lengths, 5), pooling.weights(lengths, 5).float())

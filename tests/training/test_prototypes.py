@@ -15,7 +15,8 @@ from tests.support.precomp_folders import assert_refused
 from tests.support.steps import embed
 from tests.support.tiny_runs import STILL, changed, events, printed, quiet, tiny_config
 
-PER_EPOCH, PROTOTYPES = 5, 6
+PER_EPOCH = 5
+PROTOTYPES = 6
 
 
 def prototype_config(data, **values):
@@ -30,7 +31,8 @@ def step(prepared, prototypes, config, number):
 
 def begun(config, steps=0):
     """Return data, model and prototypes after some steps, and the losses of the last of these."""
-    prepared, losses = prepare(config), None
+    prepared = prepare(config)
+    losses = None
     prototypes = make_prototypes(config, prepared)
     for number in range(steps):
         losses = step(prepared, prototypes, config, number)
@@ -106,7 +108,8 @@ def test_the_prototype_report_by_hand():
 
 def test_the_history_and_the_screen_report_the_prototypes(data, tmp_path):
     """The run has a twin, banks, and full clusterings after epochs 1 and 2."""
-    config, console = tiny_config(data, prototypes=PROTOTYPES, prototype_recluster=1), quiet()
+    config = tiny_config(data, prototypes=PROTOTYPES, prototype_recluster=1)
+    console = quiet()
     run = start_run(config, tmp_path, console)
     by_epoch = {event["epoch"]: event.get("prototypes") for event in events(run, "epoch")}
     assert by_epoch[1] is None  # the first pass only seeds

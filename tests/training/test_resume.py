@@ -29,7 +29,8 @@ from tests.support.precomp_folders import assert_refused
 from tests.support.run_folders import flip
 from tests.support.tiny_runs import changed
 
-PER_EPOCH, STEPS = 5, 15
+PER_EPOCH = 5
+STEPS = 15
 SHORT = {"batch_size": 20, "bank_size": 20}  # two steps an epoch
 
 
@@ -160,7 +161,8 @@ def test_a_state_of_other_sizes_is_refused_by_name_and_shape(whole, data, tmp_pa
 def test_another_precision_is_reported_and_the_data_may_move(whole, data, tmp_path):
     stopped = stop_during(whole, tmp_path / "tiny", 12)
     config, about = read_config(stopped)
-    moved, console = shutil.copytree(data, tmp_path / "moved"), tiny.quiet()
+    moved = shutil.copytree(data, tmp_path / "moved")
+    console = tiny.quiet()
     twin = "float32" if about["twin_precision"] == "bfloat16" else "bfloat16"
     continue_run(stopped, changed(config, threads=2, twin_precision=twin, data=str(moved)), console)
     assert "CPU threads: is 2, was 1" in tiny.printed(console)
@@ -207,7 +209,8 @@ def test_any_changed_number_word_or_split_is_refused_with_its_file(tmp_path, who
 def test_a_damaged_state_is_named_and_the_one_before_continued(whole, tmp_path, file):
     again = Path(shutil.copytree(whole, tmp_path / "tiny"))
     older, newer = SaveStore(again / "state", keep=2).names()
-    damaged, console = again / "state" / newer / file, tiny.quiet()
+    damaged = again / "state" / newer / file
+    console = tiny.quiet()
     flip(damaged)
     continue_run(again, None, console)
     assert str(damaged) in tiny.printed(console)

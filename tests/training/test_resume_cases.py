@@ -114,7 +114,8 @@ def test_stopped_and_continued_equals_never_stopped(case, step, tmp_path, monkey
 
 def assert_stored(run, in_state, beside_best):
     """Assert that the parts are in the state, and that the best model is only the target, with tables for readers."""
-    state, best = tiny_runs.newest_state(run), best_save(run)
+    state = tiny_runs.newest_state(run)
+    best = best_save(run)
     files = {f"{stem}.safetensors" for stem in ("model", "optimizer", *in_state)}
     assert set(state.manifest["files"]) == files | {"position.json", "circumstances.json"}
     files = {f"{stem}.safetensors" for stem in ("model", *beside_best)}

@@ -109,7 +109,8 @@ def test_every_use_of_reviews_can_be_switched_off(train, data, reviews):
 
 
 def test_verdicts_of_clean_on_pairs_that_train_lacks_are_a_warning(train, data, tmp_path):
-    config, pairs = reviewed(data, tmp_path / "r.jsonl"), judge(train, (0, 0, "none"), (1, 0, "none"))
+    config = reviewed(data, tmp_path / "r.jsonl")
+    pairs = judge(train, (0, 0, "none"), (1, 0, "none"))
     for image, caption in (*pairs, ("x.jpg", "edited")):
         append_review(tmp_path / "r.jsonl", Review(image, caption, "wrong-caption", CLEANING))
     warning = apply_reviews(train, named_reviews(config), config.data).faults[-1]
@@ -121,7 +122,8 @@ def test_a_review_weight_multiplies_only_the_loss_of_its_pair(train, data, tmp_p
     verdicts = judge(train, *((row, row // 2, "too-vague") for row in range(8)))
     vague = written(tmp_path / "vague.jsonl", verdicts)
     config = reviewed(data, vague, bank_size=0, vague_weight=0.25, **STILL)
-    reviewed_run, plain = prepared(config), prepare(config)
+    reviewed_run = prepared(config)
+    plain = prepare(config)
     batches = (reviewed_run.batches(step) for step in range(20))
     batch = next(batch for batch in batches if 0 < (batch.text_ids < 8).sum() < 8)
     torch.testing.assert_close(reviewed_run.model.state_dict(), plain.model.state_dict(), rtol=0, atol=0)
@@ -158,7 +160,8 @@ def test_a_resumed_run_keeps_its_first_verdicts(data, reviews, tmp_path):
     assert f"--reviews {source}: has new verdicts" in printed(console)
     assert_same_run(stopped, whole)
 
-    stored, grown = read_config(stopped)[0], shutil.copy(source, tmp_path / "other.jsonl")
+    stored = read_config(stopped)[0]
+    grown = shutil.copy(source, tmp_path / "other.jsonl")
     for file in ("none.jsonl", grown, ""):
         with pytest.raises(InputError, match=str(file) or r"--reviews: is ''; expected '.*reviews.jsonl'"):
             continue_run(stopped, changed(stored, reviews=str(file)), quiet())

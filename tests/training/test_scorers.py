@@ -54,7 +54,8 @@ def test_the_regularisers_of_several_embeddings_are_added(data, loss):
     config = scored(data, "several", loss=loss, weight_heads=0.3, weight_mmd=0.2, **STILL)
     prepared = prepare(config)
     (part,) = make_parts(config, prepared, torch.device("cpu"))
-    model, batch = prepared.model.train(), prepared.batches(0)
+    model = prepared.model.train()
+    batch = prepared.batches(0)
     plain = compute_losses(model, batch, config, epoch=5.0)
     actual = compute_losses(model, batch, config, [part], epoch=5.0)
     with torch.no_grad():
@@ -62,7 +63,8 @@ def test_the_regularisers_of_several_embeddings_are_added(data, loss):
             "images": (model.regions, batch.regions, batch.region_lengths, model.image_pooling),
             "texts": (model.words, batch.words, batch.word_lengths, model.text_pooling),
         }
-        alike, rows = 0.0, []
+        alike = 0.0
+        rows = []
         for encode, inputs, lengths, pooling in sides.values():
             embeddings, heads = pooling.with_residuals(encode(inputs, lengths), lengths)
             alike += sum(several.head_diversity(one) for one in heads.tolist()) / len(heads)

@@ -80,12 +80,15 @@ def test_three_steps_match_a_loop_over_anchors(data, diversity, bank_anchors):
     prepared, memory = with_memory(config)
     for step in range(3):
         batch = prepared.batches(step)
-        slots, ids = memory.bank.count, batch.image_ids.tolist()
+        slots = memory.bank.count
+        ids = batch.image_ids.tolist()
         ring = [side[:slots].clone().double() for side in (memory.bank.images, memory.bank.texts)]
         ring_ids = memory.bank.image_ids[:slots].tolist()
         losses = take(prepared, memory, config, batch)
-        queries, keys = embed(prepared.model, batch), embed(memory.twin, batch)
-        switches, of_entries = {"temperature": 0.2, "margin": 0.3}, 0.0
+        queries = embed(prepared.model, batch)
+        keys = embed(memory.twin, batch)
+        switches = {"temperature": 0.2, "margin": 0.3}
+        of_entries = 0.0
         sums = reference.coupled(queries, keys, ring, ids, ring_ids, kind=diversity, **switches)
         in_batch, in_banks = (total / 8 for total in sums)
         for way in (0, 1) if slots and bank_anchors else ():
@@ -141,7 +144,8 @@ def unit_rows(generator):
 def test_gradients_of_both_branches_through_batch_bank_and_diversity(measure):
     """Checked by finite differences, with the largest raw value of each direction; DCL_I has no diversity."""
     generator = torch.Generator().manual_seed(0)
-    ids, bank = torch.tensor([0, 1, 1, 2]), CoupledBank(6, 3).double()
+    ids = torch.tensor([0, 1, 1, 2])
+    bank = CoupledBank(6, 3).double()
     bank.enqueue(unit_rows(generator), unit_rows(generator), ids + 1)
     keys = Keys(unit_rows(generator), unit_rows(generator), bank)
 
@@ -241,7 +245,8 @@ def test_the_scale_and_the_bias_learn_without_weight_decay(data, tmp_path, loss)
 
 def test_waiting_for_data_counts_as_training_time(data, tmp_path, monkeypatch):
     config = tiny_config(data, epochs=1)
-    prepared, now = prepare(config), [0.0]
+    prepared = prepare(config)
+    now = [0.0]
     whole = prepared.batches.stream
 
     def slow(start, stop):

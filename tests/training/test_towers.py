@@ -121,7 +121,8 @@ def test_patches_of_pictures_of_any_shape_become_regions(flexible, tmp_path):
     config = changed(read_config(flexible)[0], **frozen, **pooled)
     run = start_run(config, tmp_path, quiet())
     assert losses(run)[-1] < losses(run)[0]
-    loaded, analysis = load_model(run), open_analysis(run, "dev")
+    loaded = load_model(run)
+    analysis = open_analysis(run, "dev")
     image_tower = loaded.towers.image
     for row, (name, grid) in enumerate(zip(analysis.image_names, ((2, 8), (3, 5), (4, 4)), strict=True)):
         picture = Image.open(Path(config.data.data) / "Flicker8k_Dataset" / name).convert("RGB")
@@ -135,7 +136,8 @@ def test_patches_of_pictures_of_any_shape_become_regions(flexible, tmp_path):
 def test_full_tuning_lowers_the_loss_and_other_splits_can_be_evaluated(full):
     assert losses(full)[-1] < losses(full)[0]
     assert evaluate([str(full), "--split", "test"]) == 0
-    analysis, loaded = open_analysis(full, "test"), load_model(full)
+    analysis = open_analysis(full, "test")
+    loaded = load_model(full)
     assert analysis.image_embeddings.shape == (3, 24)
     texts = loaded.encode_text(list(analysis.captions))
     np.testing.assert_allclose(texts, analysis.text_embeddings, atol=1e-5)
@@ -164,7 +166,8 @@ def test_only_adapters_and_heads_are_stored_and_frozen_weights_unchanged(towers_
     assert {"regions.linear.weight", "words.linear.weight"} <= stored.keys()
     assert any(".lora_B." in name and bool(stored[name].any()) for name in of_towers)  # they learned
     assert not [name for name in newest_state(tuned).tensors("memory") if ".base_layer." in name]
-    noted, towers = json.loads((tuned / "towers.json").read_text()), everything.towers
+    noted = json.loads((tuned / "towers.json").read_text())
+    towers = everything.towers
     models = {"image": towers.image_tower, "text": towers.text_tower}
     assert {side: entry["model"] for side, entry in noted.items()} == models
     assert all(len(entry["fingerprint"]) == 64 for entry in noted.values())

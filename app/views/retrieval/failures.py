@@ -52,7 +52,8 @@ class Queries:
         if not len(rows):
             cards.empty(fact, "Show others, or choose another number of results.")
             return np.zeros(0, dtype=np.int64)
-        numbers, values = rows["query"].to_numpy(), rows.drop(columns="query")
+        numbers = rows["query"].to_numpy()
+        values = rows.drop(columns="query")
         target = f"query-{self.modality}"
         return sample_table(self.choice, self.modality, numbers, values, columns, words, target, file, **more)
 
@@ -66,7 +67,8 @@ def share_metric(label: str, number: int, total: int, term: str, colour: str = "
 
 
 def compare_runs(shown: Queries) -> np.ndarray:
-    choice, direction = shown.choice, shown.direction
+    choice = shown.choice
+    direction = shown.direction
     first, second = choice.runs
     changes = ask_both(retrieval.compare, first, second, choice.split, at=shown.at)
     changes = changes[changes["direction"] == direction].drop(columns="direction")
@@ -106,7 +108,8 @@ def compare_runs(shown: Queries) -> np.ndarray:
 
 def ranks_of_runs(shown: Queries) -> np.ndarray:
     """Draw the ranks of the true matches, for one run or more than two, and their queries; return the queries."""
-    choice, several = shown.choice, shown.choice.second is not None
+    choice = shown.choice
+    several = shown.choice.second is not None
     ranks = {name: ranks[shown.direction] + 1 for name, ranks in choice.ask_each(Run.ranks).items()}
     names = list(ranks)
     table = pd.DataFrame(ranks).rename_axis("query").reset_index()
@@ -168,9 +171,11 @@ def choose_answered(shown: Queries, table: pd.DataFrame) -> Filter:
 def count_answers(shown: Queries, table: pd.DataFrame) -> None:
     """Count the queries that all, some or none of several runs answer, and report whether gains may be noise."""
     right = table[[run.name for run in shown.choice.runs]].to_numpy() <= shown.at
-    every, none = int(right.all(1).sum()), int((~right.any(1)).sum())
+    every = int(right.all(1).sum())
+    none = int((~right.any(1)).sum())
     numbers = {"by all": every, "by some": len(table) - every - none, "by none": none}
-    total, term = len(table), "answered by"
+    total = len(table)
+    term = "answered by"
     cards.metrics(share_metric(f"answered {by}", number, total, term) for by, number in numbers.items())
     note_gains(shown, {"answers alone": [f"{number:,}" for number in right[right.sum(1) == 1].sum(0)]})
 
@@ -188,7 +193,8 @@ def figure_and_table(choice: Choice) -> Sequence[DeltaGenerator]:
 
 def only_right(shown: Queries, queries: pd.DataFrame) -> pd.DataFrame:
     """Return the queries or, if asked for, those with an unlabelled match: a likely one, or one by the judgements."""
-    queries, source = only_guessed(shown, queries), source_of(shown.choice)
+    queries = only_guessed(shown, queries)
+    source = source_of(shown.choice)
     label = f"Only judged right in {cards.literal(shown.choice.last.name)}"
     if source is None or not switch(label, "judged", "judged"):
         return queries
@@ -199,10 +205,12 @@ def only_right(shown: Queries, queries: pd.DataFrame) -> pd.DataFrame:
 
 def only_guessed(shown: Queries, queries: pd.DataFrame) -> pd.DataFrame:
     """Return the queries or, if asked for, those with a likely unlabelled match in the last run."""
-    choice, at = shown.choice, shown.at
+    choice = shown.choice
+    at = shown.at
     if not switch(f"Only probably right in {cards.literal(choice.last.name)}", "likely", "likely"):
         return queries
-    recalls, inside = [], choice.samples(shown.modality)
+    recalls = []
+    inside = choice.samples(shown.modality)
     for run in choice.runs:
         guesses = likely_matches(run, choice.split, shown.direction)
         if guesses is None:
@@ -211,7 +219,8 @@ def only_guessed(shown: Queries, queries: pd.DataFrame) -> pd.DataFrame:
         labelled, likely = guesses.recall(at, queries=inside)
         recalls.append(f"{run.name} {labelled:.1f} % by the labels, {likely:.1f} % with likely matches")
     assert guesses is not None
-    of, sampled = "", guesses.queries
+    of = ""
+    sampled = guesses.queries
     if sampled is not None:
         unit = f"{len(sampled):,} of {len(guesses.ranks):,} {UNITS[shown.modality]}"
         of = f" from a random sample of {unit}, to which the table is limited"
@@ -235,8 +244,11 @@ def in_band(ranks: np.ndarray, band: str) -> np.ndarray:
 
 def near_misses(shown: Queries) -> np.ndarray:
     """Draw queries whose match loses, or wins, by a small margin; return their order."""
-    choice, direction, last = shown.choice, shown.direction, shown.choice.last
-    samples, tables = choice.ask_each(Run.sample), {}
+    choice = shown.choice
+    direction = shown.direction
+    last = shown.choice.last
+    samples = choice.ask_each(Run.sample)
+    tables = {}
     for run in choice.runs:
         table = ask(retrieval.margins, run, choice.split, direction, sample=samples[run.name])
         tables[run.name] = table[choice.inside(shown.modality, table["query"])]
@@ -258,7 +270,8 @@ def near_misses(shown: Queries) -> np.ndarray:
     def open_margin(bar: tuple[int, int]) -> None:
         distance = (table["margin"] - float(figure.data[bar[0]].x[bar[1]])).abs().to_numpy()
         nearest = table.iloc[int(np.nanargmin(distance))]
-        side, number = "lost" if nearest["rank"] > 1 else "held", int(nearest["query"])
+        side = "lost" if nearest["rank"] > 1 else "held"
+        number = int(nearest["query"])
         st.session_state.update({"calls": side, "words": "", f"query-{shown.modality}": number})
 
     bins = len(figure.data[0].x) if len(figure.data) else 0
@@ -279,7 +292,8 @@ def near_misses(shown: Queries) -> np.ndarray:
 
 def unlabelled_matches(shown: Queries, source: judging.Source) -> np.ndarray:
     """Draw recall by the judgements, and the last run's failures that are matches by them; return their order."""
-    choice, last = shown.choice, shown.choice.last
+    choice = shown.choice
+    last = shown.choice.last
     show_recall(choice, source)
     how = cards.HOW_TO_READ["judged right"].format(at=shown.at)
     cards.heading(f"Failures of {last.name} that the judges call right", how)

@@ -23,7 +23,8 @@ Tables = Mapping[str, pd.DataFrame]  # run → occurrences of every candidate
 
 def show_hubs(shown: Queries) -> np.ndarray:
     """Draw candidates that rank high for too many queries, and those that retrieve them wrongly; return the latter."""
-    choice, direction = shown.choice, shown.direction
+    choice = shown.choice
+    direction = shown.direction
     k = int(choose_one("Among the first", dict(reversed(FIRST.items())), "k", cards.tip("occurrences")))
     tables = choice.ask_each(retrieval.occurrences, direction, k=k, queries=choice.samples(shown.modality))
     counts = {name: table["count"].to_numpy() for name, table in tables.items()}
@@ -74,9 +75,11 @@ def _hub_table(shown: Queries, kind: Modality, target: str, tables: Tables, k: i
     columns = shown.columns("queries", ",d", {choice.last.name: "count"}, "occurrences")
     columns["wrong"] = Column("of them wrongly", ",d", "hub")
     columns |= shown.columns("queries", ",d", beside, "occurrences")
-    numbers, values = table["candidate"].to_numpy(), table.drop(columns="candidate")
+    numbers = table["candidate"].to_numpy()
+    values = table.drop(columns="candidate")
     whole = replace(choice, slice="")  # a slice chooses the queries, not the hubs
-    words, file = search_words(f"{target}-words"), f"hubs-{choice.split}-{shown.direction}-{k}"
+    words = search_words(f"{target}-words")
+    file = f"hubs-{choice.split}-{shown.direction}-{k}"
     order = sample_table(whole, kind, numbers, values, columns, words, target, file, height=360)
     largest = int((order if len(order) else numbers)[0])
     hub = whole_number("Hub", 0, choice.ask(Run.count, kind) - 1, largest, target, 190)
@@ -86,7 +89,9 @@ def _hub_table(shown: Queries, kind: Modality, target: str, tables: Tables, k: i
 
 def _corrected(shown: Queries, k: int, correction: retrieval.HubCorrection, kind: str) -> np.ndarray:
     """Draw the queries whose answer enters ("fixed") or leaves the first k with the correction for hubs."""
-    choice, direction, name = shown.choice, shown.direction, shown.choice.last.name
+    choice = shown.choice
+    direction = shown.direction
+    name = shown.choice.last.name
     table = choice.ask(retrieval.corrected_queries, direction, correction, k)
     table = table[choice.inside(shown.modality, table["query"])]
     gained = int(table["fixed"].sum())
@@ -99,7 +104,8 @@ def _corrected(shown: Queries, k: int, correction: retrieval.HubCorrection, kind
     numbers = {"alpha": alpha, "neighbours": neighbours, "gained": gained, "lost": len(table) - gained}
     how = cards.HOW_TO_READ["hub correction"].format(**numbers, chosen_on=correction.chosen_on)
     cards.heading(f"R@{k} {raw:.1f} % → {after:.1f} % with scores corrected for hubs", how)
-    recall, row = f"{direction}_r{k}", f"of {name} with the correction"
+    recall = f"{direction}_r{k}"
+    row = f"of {name} with the correction"
     cards.note(choice.ask(questions.gain_of_ranks, recall, corrected, row, choice.captions))
     queries = table[table["fixed"] == (kind == "fixed")].drop(columns="fixed")
     file = f"hub-correction-{kind}-{choice.split}-{direction}-{k}"

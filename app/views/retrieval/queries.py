@@ -113,7 +113,9 @@ def show_results(
             likely = _likely(choice, run, modality, query) - by_judges
         items = []
         for result in candidates.to_dict("records"):
-            number, rank, score = int(result["candidate"]), int(result["place"]), float(result["score"])
+            number = int(result["candidate"])
+            rank = int(result["place"])
+            score = float(result["score"])
             marks: dict[str, Any] = {"match": bool(result["match"]), "judged": number in by_judges}
             marks |= {"notes": (LIKELY,) if number in likely else (), "pictured": modality == "text"}
             marks["review"] = review_menu(choice, modality, query, number)
@@ -138,7 +140,8 @@ def review_menu(choice: Choice, modality: Modality, query: int | None, candidate
 
 def query_with_text(choice: Choice) -> None:
     """Rank the split's pictures by a sentence; imported runs answer the sentences saved with them."""
-    example, icon = "a dog runs through shallow water", ":material/search:"
+    example = "a dog runs through shallow water"
+    icon = ":material/search:"
     query = str(st.text_input("Text query", **bound("text"), placeholder=example, icon=icon) or "").strip()
     saved = [query for queries in choice.ask_each(Run.saved_queries).values() for query in queries]
     if saved:
@@ -159,7 +162,8 @@ def _saved_queries(saved: list[str], query: str) -> None:
     if not len(rows):
         cards.empty("No saved query contains all of these words.", "Use fewer words, or clear the field.")
         return
-    table, columns = pd.DataFrame({"query": [saved[row] for row in rows]}), {"query": Column("query")}
+    table = pd.DataFrame({"query": [saved[row] for row in rows]})
+    columns = {"query": Column("query")}
     current = saved.index(query) if query in saved else -1
     names = ("saved-queries", "saved queries")
     rows_table(table, columns, rows, *names, current, lambda row: put("text", saved[row]), height=240)
@@ -210,7 +214,8 @@ def _captions_of(choice: Choice, run: RunSummary, content: bytes) -> pd.DataFram
         ask(heat_maps.load_encoders, run, split, pictures=True)
         return ask(questions.search_picture, run, split, content, RESULTS)
     kind = "imported" if run.imported else "features" if ask(Run.scores, run, split) is None else "scores"
-    similar, reason = ask(questions.look_alike, run, split, content), cards.HOW_TO_READ[f"picture of {kind}"]
+    similar = ask(questions.look_alike, run, split, content)
+    reason = cards.HOW_TO_READ[f"picture of {kind}"]
     nearest = cards.HOW_TO_READ["picture nearly equal"].format(similar=similar, alike=retrieval.ALIKE)
     if similar.likeness < retrieval.ALIKE:
         fix = f"{reason} No picture of the split is nearly equal to yours: {nearest}."

@@ -13,7 +13,8 @@ from app.components.words import RSUM_COLUMNS, curve_label, curves, latest, step
 from app.training import NOT_STARTED
 from app.views.training.form import show_form
 
-EVERY, RESULTS = "2s", "See its results"
+EVERY = "2s"
+RESULTS = "See its results"
 STOPPED_EARLY = "was stopped before its first step"
 ENDED_BADLY = ("failed", "interrupted", "damaged", "unknown")
 
@@ -107,9 +108,11 @@ def _without_run(entry: training.TrainingRun) -> None:
         cards.note(f"{progress.phase.capitalize() or 'Reading the data and building the model'} …")
         button("Stop", "train-stop", "stop", jobs.stop, entry.job_name)
     else:
-        fact, fix = "did not start", "The output below says why. Change the values and start again."
+        fact = "did not start"
+        fix = "The output below says why. Change the values and start again."
         if jobs.was_stopped(entry.job_name):
-            fact, fix = STOPPED_EARLY, "Dismiss it, then start it again; judges already trained are kept."
+            fact = STOPPED_EARLY
+            fix = "Dismiss it, then start it again; judges already trained are kept."
         cards.empty(f"{entry.name} {fact}.", fix)
         button("Dismiss", "train-dismiss", "", _dismiss, entry)
     _output(entry, expanded=True)
@@ -128,7 +131,8 @@ def offer_evaluation(run: RunSummary, split: str) -> None:
 
     @st.fragment(run_every=EVERY if started else None)
     def watch() -> None:
-        job, entry = training.evaluation(run, split), find(run.name)
+        job = training.evaluation(run, split)
+        entry = find(run.name)
         if bool(job) != bool(started) or (entry and entry.run and split in entry.run.splits):
             st.rerun()
         if job is not None and job.running:

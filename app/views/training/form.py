@@ -19,7 +19,10 @@ from app.components.controls import button, pick
 from app.training import NOT_STARTED, starting
 
 METHODS = ("boosting", "weighting")  # sections with their own fields
-SCENARIO, OFFLINE, START, WEIGHTS = "boosting_scenario", "offline", "boosting_start", "sample_weights"
+SCENARIO = "boosting_scenario"
+OFFLINE = "offline"
+START = "boosting_start"
+WEIGHTS = "sample_weights"
 USUAL = ("epochs", "batch_size", "learning_rate", "seed")
 FIELDS = {"preset", "data", "name", "set", "set-boosting", "set-weighting"}
 FIELDS |= {"teacher", "use-reviews", "reviewed", "judges"}
@@ -66,7 +69,8 @@ class Form:
     def choose(self, key: str, option: starting.Option | None = None) -> None:
         """Draw the widget of one value. Its key contains the preset, so that each preset starts with its own values."""
         option = option or self.options[key]
-        label, of_preset = words(key), f"{self.preset}-{key}"
+        label = words(key)
+        of_preset = f"{self.preset}-{key}"
         more: dict[str, Any] = {"help": option.about or None}
         if option.kind == "switch":
             self.values[key] = st.toggle(label, bool(option.value), **more, **bound(of_preset))
@@ -132,7 +136,8 @@ def _begin_form() -> Form:
         presets = starting.presets(data)
         names = list(presets)
         preset = pick("Preset", names, "preset", 240, index=names.index("demo") if "demo" in names else 0)
-        free, longest = training.free_name(preset), starting.LONGEST_NAME
+        free = training.free_name(preset)
+        longest = starting.LONGEST_NAME
         name = st.text_input("Run name", max_chars=longest, placeholder=free, **bound("name"), width=240)
     if linked_preset in starting.presets() and linked_preset not in presets:
         needed = starting.wanted_data(linked_preset)

@@ -101,7 +101,8 @@ def judge(first: Run, last: Run, split: str, gate: Gate) -> Verdict:
     ]
     of_slices = list(_slice_checks(first, last, split, gate))
     if gate.slices is not None and not of_slices:
-        fact, fix = f"no slice of {split} has {gate.queries:,} or more queries", "lower --gate-queries"
+        fact = f"no slice of {split} has {gate.queries:,} or more queries"
+        fix = "lower --gate-queries"
         raise InputError.at("--gate-slices", fact, fix=fix)
     return Verdict(first.name, last.name, split, [*checks, *of_slices])
 

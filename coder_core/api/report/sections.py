@@ -27,7 +27,9 @@ from coder_core.evaluation.graded import RECALL_AT, label_values
 
 PICTURE_SIZE = 220  # pixels of the longer side
 EXAMPLES = 6  # per kind of failure
-SLICES, CLUSTERS, AMBIGUOUS = 14, 12, 12
+SLICES = 14
+CLUSTERS = 12
+AMBIGUOUS = 12
 BANDS = (1, 5, 10, 50)  # ranks up to these make a band; the last is open
 LABELS = ("1", "2–5", "6–10", "11–50", "over 50")
 
@@ -64,7 +66,8 @@ def gather(
     """Gather the report on one or several runs of the same samples; the last is the one under review. InputError: a run
     lacks the split, the samples differ, or a source of judgements cannot be read. `positives`: sources of judgements
     beyond the labels, see `run_judgements`. `verdict`: from `judge`, shown first."""
-    first, last = runs[0], runs[-1]
+    first = runs[0]
+    last = runs[-1]
     several = len(runs) > 1
     changes = comparison.compare(first, last, split) if several else None
     gains = [comparison.gain_in_words(first, run, split) for run in runs[1:]]
@@ -134,9 +137,12 @@ def _data(run: Run, split: str) -> dict[str, str]:
 def _recalls(runs: Sequence[Run], split: str) -> list[tuple[str, Any]]:
     """Return two tables, with (mean, low, high) for each number: origin and R@sum of each run; R@K, MRR and nDCG@10 of
     each direction and run."""
-    sums, rows, columns = [], [], [*(f"R@{k}" for k in RECALL_AT), "MRR", "nDCG@10"]
+    sums = []
+    rows = []
+    columns = [*(f"R@{k}" for k in RECALL_AT), "MRR", "nDCG@10"]
     for run in runs:
-        ranks, owner = run.ranks(split), run.image_of_text(split)
+        ranks = run.ranks(split)
+        owner = run.image_of_text(split)
         *recalls, total = map(tuple, recall_intervals(count_hits(ranks["i2t"], ranks["t2i"], owner)).tolist())
         sums.append({"run": run.name, "origin": ORIGINS[numbers_from(run.summary)], "R@sum": total})
         for way, values in label_values(run.analysis(split), owner).items():
@@ -162,7 +168,8 @@ def _judged(runs: Sequence[Run], split: str, source: str | Path) -> Section:
 
 
 def _graded(runs: Sequence[Run], split: str) -> Iterator[Section]:
-    evaluations, faults = {}, []
+    evaluations = {}
+    faults = []
     for run in runs:
         try:
             evaluations[run.name] = judged.graded_evaluations(run, split)
@@ -191,7 +198,9 @@ def _moved(first: Run, last: Run, split: str, changes: pd.DataFrame) -> list[tup
 
 def _failures(run: Run, split: str, changes: pd.DataFrame | None) -> Iterator[tuple[str, Any]]:
     """Yield headings and examples of every kind of failure."""
-    captions, owner, names = run.captions(split), run.image_of_text(split), run.image_names(split)
+    captions = run.captions(split)
+    owner = run.image_of_text(split)
+    names = run.image_names(split)
     table = margins(run, split, "t2i", sample=run.sample(split)).set_index("query")
     rows: dict[int, dict[str, float]] = table.to_dict("index")  # type: ignore[assignment]
     missed = table[table["rank"] > 1]
@@ -216,8 +225,10 @@ def _failures(run: Run, split: str, changes: pd.DataFrame | None) -> Iterator[tu
         return "" if content is None else f"data:image/jpeg;base64,{base64.b64encode(content).decode()}"
 
     def example(query: int) -> dict[str, str]:
-        row, image = rows[query], int(owner[query])
-        wrong, before = int(row["wrong"]), "" if ranks_before is None else f"{ranks_before[query]:,} → "
+        row = rows[query]
+        image = int(owner[query])
+        wrong = int(row["wrong"])
+        before = "" if ranks_before is None else f"{ranks_before[query]:,} → "
         fact = f"rank {before}{int(row['rank']):,} · similarity {row['match_score']:.3f}, "
         fact += f"wrong image {row['wrong_score']:.3f}"
         own = {"caption": captions[query], "own": names[image], "picture": picture(image)}

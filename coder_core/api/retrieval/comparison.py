@@ -57,7 +57,8 @@ def same_samples(run_a: Run, run_b: Run, split: str) -> bool:
 
 def outcomes(ranks_a: Array, ranks_b: Array, at: int = 1) -> Array:
     """Return "fixed" where only the second run has a true match among the first `at`, and so on; ranks count from 0."""
-    right_a, right_b = np.asarray(ranks_a) < at, np.asarray(ranks_b) < at
+    right_a = np.asarray(ranks_a) < at
+    right_b = np.asarray(ranks_b) < at
     cases = [~right_a & right_b, right_a & ~right_b, ~right_a & ~right_b]
     return np.select(cases, OUTCOMES[:3], default=OUTCOMES[3])
 
@@ -66,9 +67,11 @@ def rank_changes(ranks_a: Ranks, ranks_b: Ranks, at: int = 1) -> pd.DataFrame:
     """Compute `compare` from ranks: "i2t" (n,), "t2i" (m,) from 0; −1, an image without captions, is not a query."""
     parts = []
     for direction in DIRECTIONS:
-        a, b = np.asarray(ranks_a[direction]), np.asarray(ranks_b[direction])
+        a = np.asarray(ranks_a[direction])
+        b = np.asarray(ranks_b[direction])
         query = np.flatnonzero((a >= 0) & (b >= 0))
-        a, b = a[query], b[query]
+        a = a[query]
+        b = b[query]
         columns = {"direction": direction, "query": query, "rank_a": a + 1, "rank_b": b + 1, "change": a - b}
         parts.append(pd.DataFrame({**columns, "outcome": outcomes(a, b, at)}))
     return pd.concat(parts, ignore_index=True)

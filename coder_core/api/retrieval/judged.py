@@ -72,12 +72,16 @@ def judged_values(run: Run, split: str, judgements: Judgements) -> pd.DataFrame:
     from coder_core.evaluation.extended import extended_values
     from coder_core.evaluation.tiles import score_tiles
 
-    owner, ranks, pairs = run.image_of_text(split), run.ranks(split), judgements.of_texts
-    scores, labels = score_tiles(run.analysis(split).sources, owner), owner[pairs[:, 0]] == pairs[:, 1]
+    owner = run.image_of_text(split)
+    ranks = run.ranks(split)
+    pairs = judgements.of_texts
+    scores = score_tiles(run.analysis(split).sources, owner)
+    labels = owner[pairs[:, 0]] == pairs[:, 1]
     alone = np.bincount(pairs[:, 0], minlength=len(owner)) == 1
     alone &= np.bincount(pairs[labels, 0], minlength=len(owner)) == 1
     judged = extended_values(scores, pairs[~alone[pairs[:, 0]]], judgements.of_images)
-    tables, by_labels = [], label_values(run.analysis(split), owner)
+    tables = []
+    by_labels = label_values(run.analysis(split), owner)
     # The metrics of captions with their label as the only positive, most of a split, follow from the ranks
     within = [ranks["t2i"] < k for k in (1, 1, *RECALL_AT)]
     judged["t2i"][alone] = np.column_stack([*within, by_labels["t2i"]])[alone]
@@ -136,7 +140,8 @@ def probe_run(
     probe: kind, picture, score, negative (score of the wrong caption), right (True if score is above negative; a tie is
     wrong)."""
     keys = [picture_key(name) for name in run.image_names(split)]
-    rows, count = {key: row for row, key in enumerate(keys)}, Counter(keys)
+    rows = {key: row for row, key in enumerate(keys)}
+    count = Counter(keys)
     folder = pictures or run.analysis(split).picture_folder
     groups: dict[str, list[Probe]] = {}
     for probe in probes:

@@ -61,7 +61,8 @@ def occurrences(
     """
     best = run.best(split, direction)[:, :k]
     candidates = run.count(split, "image" if direction == "t2i" else "text")
-    query, rows = np.flatnonzero(run.ranks(split)[direction] >= 0), np.arange(candidates)
+    query = np.flatnonzero(run.ranks(split)[direction] >= 0)
+    rows = np.arange(candidates)
     if sample is not None:
         query = np.intersect1d(query, sample.queries(direction))
         rows = sample.images if direction == "t2i" else sample.texts
@@ -124,17 +125,20 @@ def margins(run: Run, split: str, direction: Direction, *, sample: Sample | None
 
     Return one row per query (of `sample`, if given) with a match: query, match, wrong (the two candidates),
     match_score, wrong_score, margin (below 0: the wrong one ranks above the match), rank (from 1)."""
-    s, best = run.sides(split, QUERIES[direction]), run.best(split, direction)
+    s = run.sides(split, QUERIES[direction])
+    best = run.best(split, direction)
     ranks = run.ranks(split)[direction]
     _, anchor, candidate = s.own_pairs()
     counted = ranks[anchor] >= 0
     if sample is not None:
         counted &= np.isin(anchor, sample.queries(direction))
-    anchor, candidate = anchor[counted], candidate[counted]
+    anchor = anchor[counted]
+    candidate = candidate[counted]
     score = s.pairs(anchor, candidate)
     best_first = np.lexsort((-score, anchor))
     queries, first = np.unique(anchor[best_first], return_index=True)
-    match, match_score = candidate[best_first[first]], score[best_first[first]]
+    match = candidate[best_first[first]]
+    match_score = score[best_first[first]]
     own_image = s.anchor_images[queries]
     foreign = s.candidate_images[best[queries]] != own_image[:, None]
     wrong = best[queries, foreign.argmax(1)].astype(np.int64)
@@ -144,7 +148,8 @@ def margins(run: Run, split: str, direction: Direction, *, sample: Sample | None
     columns = {"query": queries, "match": match, "wrong": wrong, "match_score": match_score}
     table = pd.DataFrame(columns)[wrong >= 0].reset_index(drop=True)
     wrong_score = s.pairs(table["query"].to_numpy(), table["wrong"].to_numpy())
-    margin, rank = table["match_score"] - wrong_score, ranks[table["query"]] + 1
+    margin = table["match_score"] - wrong_score
+    rank = ranks[table["query"]] + 1
     return table.assign(wrong_score=wrong_score, margin=margin, rank=rank)
 
 
@@ -218,7 +223,8 @@ class LikelyMatches:
 def text_vectors(run: Run, split: str) -> Array | TfidfSpace | None:
     """Return (m, S) unit rows of the split's captions in the guesses' space or, for a split too large to compute whole,
     the space, fitted to a sample of the captions; None if they share hardly any word."""
-    captions, sample = run.captions(split), run.sample(split)
+    captions = run.captions(split)
+    sample = run.sample(split)
     if sample is None:
         return geometry.caption_vectors(captions)
     return geometry.caption_space([captions[row] for row in sample.texts])
@@ -230,13 +236,17 @@ def likely_matches(
     """Guess which of the (at most ten) best results that the analysis keeps of every query are matches. `vectors`: from
     `text_vectors`; of a space, only the captions that are compared are encoded. `queries`: numbers of the queries to
     guess about; None for all."""
-    captions, texts, best = run.captions(split), direction == "t2i", run.best(split, direction)
+    captions = run.captions(split)
+    texts = direction == "t2i"
+    best = run.best(split, direction)
     captions_of = captions_by_image(run.image_of_text(split), run.count(split, "image"))
     numbers = np.arange(len(best)) if queries is None else np.asarray(queries)
-    likeness, match = np.full(best.shape, -1, np.float32), np.zeros(best.shape, bool)
+    likeness = np.full(best.shape, -1, np.float32)
+    match = np.zeros(best.shape, bool)
     size = vectors.shape[1] if isinstance(vectors, np.ndarray) else geometry.SPACE_SIZE
     for part in slices(len(numbers), TILE_ELEMENTS // max(1, size * captions_of.shape[1])):
-        rows, results = numbers[part], best[numbers[part]]
+        rows = numbers[part]
+        results = best[numbers[part]]
         of_query = rows[:, None] if texts else captions_of[rows]
         of_result = captions_of[results] if texts else results[:, :, None]
         if isinstance(vectors, np.ndarray):

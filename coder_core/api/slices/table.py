@@ -25,7 +25,8 @@ _USUAL = tomllib.loads(Path(__file__).with_name("usual.toml").read_text("utf-8")
 KINDS = {kind: frozenset(words.split()) for kind, words in _USUAL["kinds"].items()}
 TENTHS = 10
 ORDINALS = ("lowest", "2nd", "3rd", *(f"{n}th" for n in range(4, TENTHS)), "highest")
-NEIGHBOURS, IMAGE_NEIGHBOURS = 50, 10
+NEIGHBOURS = 50
+IMAGE_NEIGHBOURS = 10
 LEAST_QUERIES = 20  # fewest queries, in either half, of a slice that is listed
 MOST_IMAGES = 10_000
 MOST_WORDS = 400  # most frequent words, and concepts, with a slice
@@ -44,7 +45,8 @@ def slice_columns(run: Run, split: str, *, tags: Mapping[int, Sequence[str]] | N
         texts: caption. labels: concept (of a run with a concept branch: the one with the caption's highest attention,
         the first of equal ones, whether or not the caption contains its word).
     """
-    captions, owner = run.captions(split), run.image_of_text(split)
+    captions = run.captions(split)
+    owner = run.image_of_text(split)
     tokens = [tokenise(caption) for caption in captions]
     numbers = {
         "length": np.array([len(words) for words in tokens]),
@@ -78,7 +80,9 @@ class _Neighbours(Mapping[str, Array]):
     nearest to it. `vectors`: (k, D) unit rows of the samples. `sample_of_text`: (m,) the sample of every caption."""
 
     def __init__(self, vectors: Array, count: int, sample_of_text: Array) -> None:
-        self._vectors, self._count, self._sample_of_text = vectors, count, sample_of_text
+        self._vectors = vectors
+        self._count = count
+        self._sample_of_text = sample_of_text
 
     def __getitem__(self, number: str) -> Array:
         if not number.isdecimal() or int(number) >= len(self._vectors):
@@ -167,7 +171,8 @@ def slice_table(
     rows = np.flatnonzero(halves[0] & halves[1])
     expected, excess = (_excess(counts, hits[-1], half)[rows] for half in (discovery, ~discovery))
     order = np.lexsort((-expected, excess <= 0))
-    rows, reported = rows[order], [table[:, ~discovery] for table in (counts, *hits)]
+    rows = rows[order]
+    reported = [table[:, ~discovery] for table in (counts, *hits)]
     queries = reported[0][rows].sum(1)
     frame = pd.DataFrame([slices[row] for row in rows.tolist()], columns=list(Slice._fields))
     share = 100 * queries / max(reported[0][-1].sum(), 1)
@@ -211,7 +216,8 @@ def _answered(
     """Return the number of images counted, and (slices + 1, images) arrays whose last row is the whole split: the
     queries of every slice and image; for each run those it answers; and, computed lazily, for each run the sums of
     reciprocal rank and of nDCG@10."""
-    images, owner = images_counted(runs[0], split), runs[0].image_of_text(split)
+    images = images_counted(runs[0], split)
+    owner = runs[0].image_of_text(split)
     members, queries, query_image = _members(runs[0], split, direction, slices, columns, images)
     every = sparse.vstack([members, sparse.csr_array(np.ones((1, len(queries))))])
     per_image = _one_hot(query_image, len(images))
@@ -228,7 +234,8 @@ def _answered(
 
 def slice_metrics(run: Run, split: str, captions: Array) -> Metrics:
     """Compute R@K, MRR, nDCG@10, MedR, MeanR and R@sum over a slice's captions, at least one, and their images."""
-    ranks, owner = run.ranks(split), run.image_of_text(split)
+    ranks = run.ranks(split)
+    owner = run.image_of_text(split)
     of_ranks = query_metrics(ranks["i2t"][np.unique(owner[captions])], ranks["t2i"][captions])
     return of_ranks | label_metrics(run.analysis(split), owner, captions)
 

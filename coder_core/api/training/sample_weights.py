@@ -14,7 +14,10 @@ from coder_core.api.sides import Modality
 from coder_core.console.documents import check_values, trusting
 from coder_core.console.faults import InputError
 
-WEIGHT, DIVERSITY, DISCREPANCY, CODER = "weight", "DIVERSITY", "DISCREPANCY", "CODER"
+WEIGHT = "weight"
+DIVERSITY = "DIVERSITY"
+DISCREPANCY = "DISCREPANCY"
+CODER = "CODER"
 _ARRAYS = {DIVERSITY: "weight_diversity", DISCREPANCY: "weight_discrepancy"}
 
 
@@ -41,7 +44,8 @@ def weighting(run: Run, split: str) -> Weighting:
         raise InputError.at(f"run {run.name}", "was trained without sample weights", fix=fix)
     document = _document(run, split)
     with trusting(f"{run.analysis(split).path}/weighting.json"):
-        means, deviations = document.get("mean", {}), document.get("std", {})
+        means = document.get("mean", {})
+        deviations = document.get("std", {})
         names = [name for name in _ARRAYS if name.lower() in means]
         rows = [(name, float(means[name.lower()]), float(deviations[name.lower()])) for name in names]
         return Weighting(
@@ -58,7 +62,8 @@ def weight_table(run: Run, split: str, modality: Modality) -> pd.DataFrame:
     image, from 1), CODER (standard deviation of the similarities to all negatives, eq. 3), and, for weights with
     neighbours, DIVERSITY and DISCREPANCY, which are larger for wider neighbourhoods, whatever Γ the run was trained
     with. `modality` is that of DIVERSITY, DISCREPANCY and CODER."""
-    analysis, owner = run.analysis(split), run.image_of_text(split)
+    analysis = run.analysis(split)
+    owner = run.image_of_text(split)
     spread = run.spread(split, modality=modality)
     columns = {
         "text": np.arange(len(owner)),

@@ -215,7 +215,8 @@ def arguments(
             raise InputError.at(f"the setting {key!r}"[:80], "cannot be changed in the app")
         choices = offered[key].choices
         if choices and value not in choices:
-            problem, expected = f"is {str(value)[:40]!r}", f"one of {', '.join(choices)}"
+            problem = f"is {str(value)[:40]!r}"
+            expected = f"one of {', '.join(choices)}"
             raise InputError.at(settings()[key].flag, problem, expected)
     start = with_settings(find_preset(preset), {"data": data.path})
     files = {"boosting_teacher": teacher.path if teacher else "", "reviews": str(reviews) if reviews else ""}

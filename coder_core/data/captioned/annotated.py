@@ -18,7 +18,8 @@ from coder_core.data.lines import count_cases, holds_half_character, parse_json,
 
 PICTURE_FOLDERS = ("images", "flickr30k-images", "Images", "")  # beside precomp and Karpathy's files
 SPLIT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
-CAPTIONS, IDS = "_caps.txt", "_ids.txt"
+CAPTIONS = "_caps.txt"
+IDS = "_ids.txt"
 ID_MAPPING = "id_mapping.json"
 MAPPING = "a JSON object, id: file name"
 COCO_FILE = re.compile(r"captions_(train|val|test|dev)(\d*).*\.json")
@@ -108,7 +109,9 @@ class JsonValues:
     """Values of a parsed JSON file. A value that is missing or of another type adds a fault that names its key."""
 
     def __init__(self, path: Path, faults: list[Fault]) -> None:
-        self.path, self.faults, self.count = path, faults, 0
+        self.path = path
+        self.faults = faults
+        self.count = 0
 
     def fault(self, where: str, problem: str, expected: str = "") -> None:
         """Add a fault, unless there are many already."""
@@ -200,7 +203,8 @@ def _refuse_constant(name: str) -> None:
 class _KarpathyImages(JsonValues):
     def __init__(self, path: Path, faults: list[Fault]) -> None:
         super().__init__(path, faults)
-        self.imgids, self.sentids = Once("imgid", faults), Once("sentid", faults)
+        self.imgids = Once("imgid", faults)
+        self.sentids = Once("sentid", faults)
 
     def image(self, item: Any, where: str) -> AnnotatedImage | None:
         """Check an image of the list; None without a valid number, name and split."""
@@ -232,7 +236,8 @@ class _KarpathyImages(JsonValues):
             return ""
         if not raw.strip():
             self.fault(f"{where}.raw", "the caption is empty", "a caption")
-        sentid, owner = item.get("sentid"), item.get("imgid", imgid)
+        sentid = item.get("sentid")
+        owner = item.get("imgid", imgid)
         if type(sentid) is int:
             self.sentids.add(sentid, where, f"{self.path}: {where}.sentid")
         elif sentid is not None:

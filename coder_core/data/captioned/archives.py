@@ -233,7 +233,8 @@ def _samples(file: Path, faults: list[Fault]) -> Iterator[_Sample]:
                 if member.isdir() or is_hidden or not _is_sound(member, file, faults):
                     continue
                 stem, dot, ending = path.name.partition(".")
-                key, ending = (path.parent / stem).as_posix(), f"{dot}{ending}".lower()
+                key = (path.parent / stem).as_posix()
+                ending = f"{dot}{ending}".lower()
                 if key != sample.key:
                     if sample.key:
                         yield sample

@@ -84,7 +84,8 @@ def check_pictures(split: CaptionedSplit, progress: Progress = silent) -> tuple[
     if identity and (contents := _read(cached, len(split.rows))) is not None:
         return contents, {}
 
-    contents, broken = list[str](), dict[int, str]()
+    contents = list[str]()
+    broken = dict[int, str]()
     for image, (digest, reason) in enumerate(each_picture(split, _decode, progress)):
         contents.append(digest)
         if reason:
@@ -105,7 +106,8 @@ def _decode(content: bytes | str) -> tuple[str, str]:
 
 def _identity(split: CaptionedSplit) -> str:
     """Return a key of the files' names, sizes and times of change; "" just after a change."""
-    digest, newest = hashlib.sha256(repr(VERSION).encode()), 0
+    digest = hashlib.sha256(repr(VERSION).encode())
+    newest = 0
     for image, row in enumerate(split.rows.tolist()):
         size, changed = split.positions.state(row)
         newest = max(newest, changed)

@@ -47,7 +47,8 @@ def _prepare(
     split: CaptionedSplit, images: Sequence[int], prepare: Callable[[int, Image], Any]
 ) -> tuple[list[Any], dict[int, str]]:
     """Call `prepare` with index in `images` and picture. Return the results, and image → why it could not be read."""
-    prepared, broken = [], {}
+    prepared = []
+    broken = {}
     for index, image in enumerate(images):
         try:
             prepared.append(prepare(index, read_picture(split.read(image), "the picture")))

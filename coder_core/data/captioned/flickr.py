@@ -52,7 +52,8 @@ def _tokens_source(files: list[Path]) -> dict[str, str]:
 
 
 def _tokens(files: list[Path], root: Path, faults: list[Fault]) -> Iterator[Record]:
-    file, lists = files[0], _lists(files[0])
+    file = files[0]
+    lists = _lists(files[0])
     splits: dict[str, list[str]] = {}
     for split, names in lists:
         for _, image in numbered_lines(names, "picture name", faults):
@@ -100,7 +101,8 @@ def _kaggle(files: list[Path], root: Path, faults: list[Fault]) -> Iterator[Reco
         line = re.sub(r",\s*\d+\s*,", ",", written, count=1) if numbered else written
         name, caption = _name_and_caption(line)
         if OPEN_QUOTE.fullmatch(line.partition(",")[2]):
-            problem, fix = "the caption opens a quote that its line does not close", "close it"
+            problem = "the caption opens a quote that its line does not close"
+            fix = "close it"
             faults.append(Fault(where, problem, "a caption on one line", fix))
         elif _is_picture(name):
             yield Record(name.strip(), caption, where)

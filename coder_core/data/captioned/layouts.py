@@ -19,7 +19,9 @@ FEATURES = ("*_ims.npy", "ims.npy", "features.npy")
 FORMATS = tuple(layout.name for layout in LAYOUTS)
 MOST_FILES = 100_000  # listed for an error
 DEEPEST = 2  # folders below the data folder
-TABLES_NAMED, COLUMNS_NAMED, LONGEST_NAME = 3, 12, 80
+TABLES_NAMED = 3
+COLUMNS_NAMED = 12
+LONGEST_NAME = 80
 PACKED_ENDINGS = (".tar.gz", ".tgz", ".zip")
 ARROW = (  # save_to_disk writes one folder per split
     'write each split as Parquet: python -c "from datasets import load_from_disk; '
@@ -50,13 +52,15 @@ def find_layout(path: Path, reading: ReadingArguments, faults: list[Fault]) -> L
     """Find the named layout, or with "auto" recognise it and add a note that names it; InputError if none fits."""
     if not path.exists():
         raise InputError.at(path, "there is no such file or folder", "a data set", "check the path")
-    name, columns = reading.format, (reading.image_column, reading.caption_column)
+    name = reading.format
+    columns = (reading.image_column, reading.caption_column)
     if any(columns) and name in ("auto", "table"):
         if not (layout := table_layout(*columns)).recognise(path):
             raise unrecognised(path, f"has no table with the columns {' and '.join(filter(None, columns))}")
         return layout
     if any(columns):
-        flags, problem = "--image-column and --caption-column", f"cannot be used with --format {name}"
+        flags = "--image-column and --caption-column"
+        problem = f"cannot be used with --format {name}"
         raise InputError.at(flags, problem, "--format table", "leave out these flags or --format")
     if name != "auto":
         layout = next(layout for layout in LAYOUTS if layout.name == name)
@@ -76,7 +80,8 @@ def find_layout(path: Path, reading: ReadingArguments, faults: list[Fault]) -> L
 
 def unrecognised(path: Path, problem: str = "is in no known layout") -> InputError:
     """Build the error for a path in no known layout: what the path contains, and how to fix it."""
-    files, tables = _files(path), dict[str, Table]()
+    files = _files(path)
+    tables = dict[str, Table]()
 
     def of(*endings: str) -> list[str]:
         return [file for file in files if file.lower().endswith(endings)]
@@ -84,7 +89,10 @@ def unrecognised(path: Path, problem: str = "is in no known layout") -> InputErr
     for file in of(*SUFFIXES)[:TABLES_NAMED]:
         table = read_head(folder_of(path) / file)
         tables |= {file: table} if table.titles or not file.endswith(".json") else {}
-    pictures, others, packed, texts = of(*ENDINGS), of(*OTHER_ENDINGS), of(*PACKED_ENDINGS), of(".txt")
+    pictures = of(*ENDINGS)
+    others = of(*OTHER_ENDINGS)
+    packed = of(*PACKED_ENDINGS)
+    texts = of(".txt")
     named = [("pictures", pictures), ("files of other picture formats", others), ("archives", packed)]
     named += [(".txt files", texts), (".json files", of(".json"))]
     found = [f"{len(some):,} {what} ({shown(some[0])})" for what, some in named if some]
@@ -94,7 +102,8 @@ def unrecognised(path: Path, problem: str = "is in no known layout") -> InputErr
         found.insert(0, f"{len(arrow):,} Arrow files of save_to_disk ({shown(arrow[0])})")
     layout, fix = _advice(pictures, others, packed, texts, tables)
     if arrow:
-        layout, fix = "parquet", ARROW.format((folder_of(path) / arrow[0]).parent)
+        layout = "parquet"
+        fix = ARROW.format((folder_of(path) / arrow[0]).parent)
     held = ", ".join(found) or "no pictures, captions or features"
     expected = f"{LOOKS[layout][0]} ({layout}) or another layout of docs/data.md" if layout else READ
     return InputError.at(path, f"{problem}: it contains {held}", expected, fix)

@@ -139,7 +139,9 @@ class ParquetRows(_Packed):
         try:
             if self._group != (file, group) or row < self._first:
                 self._batches = self._open(file, group, self.place(image))
-                self._group, self._first, self._batch = (file, group), 0, ()
+                self._group = (file, group)
+                self._first = 0
+                self._batch = ()
             while row >= self._first + len(self._batch):
                 self._first += len(self._batch)
                 column = next(self._batches).column(0)
@@ -255,7 +257,8 @@ class PackedPictures:
         """Return a picture's file. InputError: its container is missing, outside the folder or of another size, or the
         picture cannot be read."""
         number = int(self.store.positions[image, 0])
-        size, present = self.sizes[number], self._state(image)[0]
+        size = self.sizes[number]
+        present = self._state(image)[0]
         if present != size:
             problem = f"has {present:,} bytes" if present else "there is no such file"
             fix = "restore it, or embed or evaluate the data again"
@@ -292,12 +295,14 @@ def open_packed(
     `names` are for messages. InputError: another version, or invalid values."""
     kinds = {"version": int, "kind": str, "folder": str, "files": list}
     check_values(document, kinds, where)
-    version, kind = document.get("version"), document.get("kind")
+    version = document.get("version")
+    kind = document.get("kind")
     if version != VERSION or kind not in KINDS or not kinds.keys() <= document.keys():
         problem = f"records packed pictures of version {version!r:.20}, kind {kind!r:.20}"
         expected = f"version {VERSION}, kind {' or '.join(KINDS)}"
         raise InputError.at(where, problem, expected, "restore the file, or use the version that wrote it")
-    folder, restore = Path(document["folder"]), "restore the file"
+    folder = Path(document["folder"])
+    restore = "restore the file"
     if not folder.is_absolute():
         raise InputError.at(f"{where} key folder", f"is {shown(str(folder))}", "an absolute path", restore)
     for entry in document["files"]:

@@ -119,7 +119,8 @@ def read_captioned(
     Missing pictures are left out with `reading.skip_broken`; otherwise they are errors among the faults. `pictures`:
     the folder of the picture files, if it is not beside the captions. `only`: look for missing pictures in this split.
     """
-    path, reading = Path(path), reading or ReadingArguments()
+    path = Path(path)
+    reading = reading or ReadingArguments()
     names = [*check_name(path.absolute()), *check_name(Path(pictures) if pictures else None)]
     stop_on_errors([*names, *_check_shares(reading)])
     faults: list[Fault] = []
@@ -135,8 +136,10 @@ def read_captioned(
     stop_on_errors(faults)
     positions = _positions(path, layout, files, images, pictures)
     source |= {"pictures": str(positions.folder)} if positions.folder else {}
-    owners, ids = np.array(images.owners, np.int64), id_array(images.caption_ids)
-    rows, split_of_image = np.arange(len(images.names)), np.array(images.splits)
+    owners = np.array(images.owners, np.int64)
+    ids = id_array(images.caption_ids)
+    rows = np.arange(len(images.names))
+    split_of_image = np.array(images.splits)
     every = CaptionedSplit("", images.names, images.captions, owners, positions, rows, source, ids)
     in_order = sorted(set(images.splits), key=lambda name: (FIRST.get(name, 3), name))
     splits = [replace(every.keep(split_of_image == name), name=name) for name in in_order]
@@ -151,10 +154,12 @@ def read_captioned(
 
 
 def _check_shares(reading: ReadingArguments) -> list[Fault]:
-    dev, test = reading.dev_share, reading.test_share
+    dev = reading.dev_share
+    test = reading.test_share
     if 0 <= dev <= 1 and 0 <= test <= 1 and dev + test <= 1:
         return []
-    flags, expected = "--dev-share and --test-share", "from 0 to 1, together at most 1"
+    flags = "--dev-share and --test-share"
+    expected = "from 0 to 1, together at most 1"
     return [Fault(flags, f"are {dev:g} and {test:g}", expected, "make them smaller")]
 
 
@@ -174,7 +179,8 @@ def _collect(
     records: Iterable[Record], where: str, reading: ReadingArguments, faults: list[Fault], *, packed: bool
 ) -> _Images:
     """Group records into images with captions; records that cannot be used are counted and named."""
-    images, empty = _Images(), list[str]()
+    images = _Images()
+    empty = list[str]()
     number: dict[tuple[str, str], int] = {}  # (split, name) → image
     bare_names: set[tuple[str, str]] = set()
     unusable: dict[tuple[str, str, str], list[str]] = {}  # problem, expected, fix → rows
@@ -208,7 +214,8 @@ def _collect(
     faults += count_cases(where, "images have no caption and are left out", bare)
     keys = np.fromiter(map(hash, zip(images.owners, images.captions, strict=True)), np.int64)
     if 10 * (repeats := len(keys) - len(np.unique(keys))) > len(keys):  # too many for chance
-        fact, fix = f"{repeats:,} captions repeat another one of their image", "remove the copies"
+        fact = f"{repeats:,} captions repeat another one of their image"
+        fix = "remove the copies"
         faults.append(Fault(where, fact, "every caption once", fix, "warning"))
     if dealt:
         shares = f"{reading.test_share:.0%} as test and {reading.dev_share:.0%} as dev"

@@ -13,7 +13,9 @@ PICTURE_LIKENESS = 0.88
 """Two pictures are near-duplicates if at most 14 of 64 bits of their hashes differ and the correlation of their tiny
 images is at least this. Flickr8k's 7,000 train and dev pictures have five such pairs: one copy and four bursts."""
 SPELLED_ALIKE = 80.0  # of 100, least similarity of a word and a possible misspelling of it
-SHORTEST_WORD, FEWEST_WORDS, MOST_WORDS = 4, 3, 100
+SHORTEST_WORD = 4
+FEWEST_WORDS = 3
+MOST_WORDS = 100
 MOST_WORDS_COMPARED = 1_000  # at one position of otherwise equal captions
 
 WORD = re.compile(r"\w+(?:['’-]\w+)*")
@@ -57,7 +59,8 @@ def duplicate_pictures(hashes: np.ndarray, tiny: np.ndarray) -> Groups:
     limits, _, neighbours = index.range_search(np.ascontiguousarray(hashes[rows]), HASH_DISTANCE + 1)
     first = np.repeat(np.arange(len(rows)), (limits[1:] - limits[:-1]).astype(np.int64))
     once = first < neighbours
-    first, second = rows[first[once]], rows[neighbours[once]]
+    first = rows[first[once]]
+    second = rows[neighbours[once]]
     likeness = np.zeros(len(first), np.float32)
     for start in range(0, len(first), 4_096):
         part = slice(start, start + 4_096)

@@ -142,8 +142,11 @@ def check_content(splits: Sequence[CaptionedSplit], *, progress: Progress = sile
 
 def _check(splits: Sequence[CaptionedSplit], progress: Progress) -> ContentReport:
     pictured = [split for split in splits if has_pictures(split)]
-    total, done = max(1, sum(len(split.rows) for split in pictured)), 0.0
-    bad, hashes, tiny = list[Finding](), [], []
+    total = max(1, sum(len(split.rows) for split in pictured))
+    done = 0.0
+    bad = list[Finding]()
+    hashes = []
+    tiny = []
     for split in pictured:
         phase = f"checking the pictures of {split.name}"
         end = done + PICTURES_SHARE * len(split.rows) / total

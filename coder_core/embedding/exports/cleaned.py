@@ -116,7 +116,8 @@ def _splits(data: Path) -> Iterator[tuple[str, list[str] | None, list[str], np.n
             split = read_split(data, name, check_values=False)
             yield name, split.image_names, split.captions, split.image_of_text, FeatureRows(split.features)
         return
-    faults, records = list[Fault](), dict[str, list[Record]]()
+    faults = list[Fault]()
+    records = dict[str, list[Record]]()
     for record in PRECOMP.records(files, folder_of(data), faults):
         records.setdefault(record.split, []).append(record)
     stop_on_errors(faults)
@@ -127,7 +128,8 @@ def _splits(data: Path) -> Iterator[tuple[str, list[str] | None, list[str], np.n
 
 def _write_lines(data: Path, layout: Layout, corrections: Corrections, out: Path, cleaning: Cleaning) -> None:
     """Write the file of captions without the excluded lines, with added lines at the end; copy the lists of images."""
-    faults, verdicts = list[Fault](), corrections.reviews.verdicts
+    faults = list[Fault]()
+    verdicts = corrections.reviews.verdicts
     files = layout.find(data)
     source = layout.source(files)
     file = Path(source["captions"])

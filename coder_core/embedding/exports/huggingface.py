@@ -32,7 +32,8 @@ def check_run(run: Path) -> tuple[Config, dict[str, Any]]:
     parts that such a model lacks; the first is named."""
     check_trained(run, FIX)
     config, notes = read_config(run)
-    towers, model = config.towers, config.model
+    towers = config.towers
+    model = config.model
     own_pooling = {model.image_pooling, model.text_pooling} != {"tower"}
     reasons = {
         "does not have a pretrained tower on both sides": not towers.both,
@@ -100,7 +101,9 @@ def _of_two_models(run: Path, image: VisionModule, text: TextModule) -> Any:
     from transformers import MODEL_MAPPING, VisionTextDualEncoderConfig, VisionTextDualEncoderModel
 
     for tower, side in ((image, "image"), (text, "text")):
-        kind, last, hidden = type(tower.model).__name__, tower.projection, int(tower.model.config.hidden_size)
+        kind = type(tower.model).__name__
+        last = tower.projection
+        hidden = int(tower.model.config.hidden_size)
         reason = ""
         if getattr(MODEL_MAPPING.get(type(tower.model.config), None), "__name__", "") != kind:
             reason = "cannot be opened on its own"
@@ -140,7 +143,8 @@ def _card(
     run: Path, config: Config, notes: dict[str, Any], sides: list[dict[str, Any]], padded_to: int, split: str
 ) -> str:
     """Format the model card: origin, data and metrics. `padded_to`: tokens that texts are padded to; 0 uses a mask."""
-    towers, name = config.towers, run.resolve().name
+    towers = config.towers
+    name = run.resolve().name
     models = " and ".join(dict.fromkeys(f"{side['model']} ({side['type']})" for side in sides))
     texts = f"padded to {padded_to} tokens, without a mask" if padded_to else "with their mask"
     lines = [

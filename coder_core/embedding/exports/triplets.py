@@ -62,10 +62,12 @@ class Matches:
     """Candidates that may match an image or caption although they are not labelled; `counts`: reason → their number."""
 
     def __init__(self, analysis: Analysis, judged: JudgedSplit, groups: Sequence[np.ndarray]) -> None:
-        self._owner, n = np.asarray(analysis.image_of_text), analysis.n_images
+        self._owner = np.asarray(analysis.image_of_text)
+        n = analysis.n_images
         self._captions_of = captions_by_image(self._owner, n)
         self._pictures, self._texts = groups
-        self._reviewed, self._images = judged.matches @ np.array([n, 1]), n
+        self._reviewed = judged.matches @ np.array([n, 1])
+        self._images = n
         sample = np.random.default_rng(0).permutation(analysis.n_texts)[:FITTED]
         captions = analysis.captions
         space = caption_space([captions[row] for row in np.sort(sample)])
@@ -78,7 +80,8 @@ class Matches:
         alike = self._pictures[images] == self._pictures[self._owner[texts]]
         alike |= ((self._texts[own] == self._texts[texts, None]) & (own >= 0)).any(1)
         reviewed = ~alike & np.isin(texts * self._images + images, self._reviewed)
-        likely, rest = np.zeros(len(images), bool), np.flatnonzero(~alike & ~reviewed)
+        likely = np.zeros(len(images), bool)
+        rest = np.flatnonzero(~alike & ~reviewed)
         if self._vectors is not None:
             for part in slices(len(rest), ELEMENTS // (own.shape[1] * self._vectors.shape[1])):
                 rows = rest[part]
@@ -105,14 +108,16 @@ def write_triplets(
     if analysis.packed_pictures is not None:
         fix = "unpack the pictures, and import or embed the folder"
         raise InputError.at(run, "has its pictures in archives", "picture files that rows can refer to", fix)
-    names, owner = list(analysis.image_names), np.asarray(analysis.image_of_text)
+    names = list(analysis.image_names)
+    owner = np.asarray(analysis.image_of_text)
     content = check_content([split_of_run(opened, split)], progress=named(progress, "looking for duplicates"))
     groups = [
         _groups(content.duplicate_pictures, len(names)),
         _groups(content.duplicate_captions, len(owner)),
     ]
     judged = judge_split(reviews.verdicts, names, analysis.captions, owner, len(names))
-    matches, tiles = Matches(analysis, judged, groups), score_tiles(analysis.sources, owner)
+    matches = Matches(analysis, judged, groups)
+    tiles = score_tiles(analysis.sources, owner)
     pairs = np.flatnonzero(judged.labels != "wrong-caption")
     pictures = analysis.picture_folder
     files = [str(Path(pictures) / name) if pictures else name for name in names]
@@ -149,12 +154,15 @@ def _mined(
     tiles: ScoreTiles, pairs: np.ndarray, matches: Matches, mining: Mining, by_image: bool, progress: Progress
 ) -> Iterator[np.ndarray]:
     """Yield blocks of (rows, 2 + k) int64: anchor, positive and its negatives, hardest first."""
-    owner, own = tiles.image_of_text.numpy(), tiles.own.numpy()
+    owner = tiles.image_of_text.numpy()
+    own = tiles.own.numpy()
     most = int(np.bincount(owner).max()) if by_image else 1
     anchors, positives = (owner[pairs], pairs) if by_image else (pairs, owner[pairs])
     order = np.argsort(anchors, kind="stable")
-    queries, random = np.unique(anchors), np.random.default_rng((mining.seed, by_image))
-    (first, last), k = mining.ranks, mining.negatives
+    queries = np.unique(anchors)
+    random = np.random.default_rng((mining.seed, by_image))
+    (first, last) = mining.ranks
+    k = mining.negatives
     for part in slices(len(queries), QUERIES):
         some = queries[part]
         best, scores = best_lists(tiles, last + most, by_image=by_image, asking=torch.from_numpy(some))

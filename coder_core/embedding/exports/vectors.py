@@ -32,7 +32,9 @@ def read_vectors(run: Path, split: str) -> Vectors:
     """Read the vectors of a split: its embeddings or, for a run with a concept branch, both branches in one vector.
     InputError: the split has no intact analysis, or its model scores pair by pair and has no such vectors."""
     analysis = open_analysis(run, split)
-    images, texts, concepts = analysis.image_embeddings, analysis.text_embeddings, analysis.concepts
+    images = analysis.image_embeddings
+    texts = analysis.text_embeddings
+    concepts = analysis.concepts
     if concepts is not None:
         images = mixed_embeddings(images, concepts.image_embeddings, concepts.beta)
         texts = mixed_embeddings(texts, concepts.text_embeddings, concepts.beta)
@@ -53,7 +55,8 @@ def write_parquet(vectors: Vectors, folder: Path, progress: Progress) -> None:
     names = np.array(analysis.image_names, dtype=object)
     files = np.array([str(Path(pictures) / name) if pictures else "" for name in names], dtype=object)
     owner = np.asarray(analysis.image_of_text, dtype=np.int64)
-    n, m = len(vectors.images), len(vectors.texts)
+    n = len(vectors.images)
+    m = len(vectors.texts)
     images = {"id": np.arange(n), "name": names, "file": files}
     captions = {"id": np.arange(m), "image_id": owner, "caption": np.array(analysis.captions, dtype=object)}
     captions |= {"name": names[owner], "file": files[owner]}

@@ -84,7 +84,8 @@ class ConceptBranch(nn.Module):
         dimension = network.weights[-1].shape[1]
         self.image_weight = nn.Parameter(nn.init.xavier_uniform_(torch.empty(dimension, dimension)))
         self.text_weight = nn.Parameter(nn.init.xavier_uniform_(torch.empty(dimension, dimension)))
-        self.smoothing, self.unit_queries = smoothing, unit_queries
+        self.smoothing = smoothing
+        self.unit_queries = unit_queries
 
     @property
     def count(self) -> int:

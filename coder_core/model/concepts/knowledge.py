@@ -17,7 +17,9 @@ from coder_core.model.concepts.lemmas import Kind
 from coder_core.model.concepts.vocabulary import KINDS, Concept, ConceptVocabulary, Source
 
 GraphNorm = Literal["columns", "rows-columns", "cvse"]
-RESCALE_BASE, RESCALE_SHIFT = 5.0, 0.02  # CVSE: P → 5^(P − 0.02) − 5^(−0.02)
+# CVSE: P → 5^(P − 0.02) − 5^(−0.02)
+RESCALE_BASE = 5.0
+RESCALE_SHIFT = 0.02
 
 
 def count_together(captions: Sequence[Sequence[int]], concepts: int) -> tuple[np.ndarray, np.ndarray]:
@@ -78,7 +80,8 @@ def _inverse_root(degree: np.ndarray) -> np.ndarray:
 
 
 FORMAT = "coder-concepts-1"
-NAMES, ARRAYS = "concepts.json", "concepts.safetensors"
+NAMES = "concepts.json"
+ARRAYS = "concepts.safetensors"
 
 
 @dataclass(frozen=True)
@@ -120,7 +123,8 @@ class Concepts:
             tensors = load(arrays)
         except (ValueError, RecursionError, SafetensorError) as error:
             raise InputError.at(file, f"cannot be read: {error}", f'the format "{FORMAT}"') from None
-        count, size = len(vocabulary), (0, *getattr(tensors.get("vectors"), "shape", ()))[-1]
+        count = len(vocabulary)
+        size = (0, *getattr(tensors.get("vectors"), "shape", ()))[-1]
         expected = {"together": f"int64{[count] * 2}", "occurrences": f"int64[{count}]"}
         expected["vectors"] = f"float32{[count, size]}"
         actual = {name: f"{array.dtype}{list(array.shape)}" for name, array in sorted(tensors.items())}

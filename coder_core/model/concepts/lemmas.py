@@ -22,7 +22,8 @@ def _irregular(kind: str) -> dict[str, str]:
     return {form: base for base, *forms in map(str.split, lines) for form in forms}
 
 
-IRREGULAR_NOUNS, IRREGULAR_VERBS = _irregular("nouns"), _irregular("verbs")
+IRREGULAR_NOUNS = _irregular("nouns")
+IRREGULAR_VERBS = _irregular("verbs")
 STOP_WORDS = frozenset(Path(__file__).with_name("stop_words.txt").read_text("utf-8").split())
 
 

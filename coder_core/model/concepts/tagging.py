@@ -13,7 +13,8 @@ Tagger = Literal["textblob", "spacy", "nltk"]
 Captions = Sequence[Sequence[str]]
 SPACY_MODEL = "en_core_web_sm"
 CAPTIONS_AT_ONCE = 1000
-DETERMINERS, PAST = frozenset({"DT", "PRP$"}), frozenset({"VBD", "VBN"})
+DETERMINERS = frozenset({"DT", "PRP$"})
+PAST = frozenset({"VBD", "VBN"})
 
 
 def tag_captions(
@@ -33,7 +34,8 @@ def in_context(words: Sequence[str], tags: Sequence[str]) -> list[str]:
     """Correct three lexicon mistakes: verb tags in "a spotted dog", "a red blossom on …" and "left of a dog"."""
     corrected = list(tags)
     for i, (word, tag) in enumerate(zip(words, tags, strict=True)):
-        before, after = corrected[i - 1] if i else "", tags[i + 1] if i + 1 < len(tags) else ""
+        before = corrected[i - 1] if i else ""
+        after = tags[i + 1] if i + 1 < len(tags) else ""
         described = before in DETERMINERS or (before == "JJ" and bool(DETERMINERS & {*corrected[:i]}))
         if word == "left" and tag in PAST:
             corrected[i] = tag if after in DETERMINERS else "NN"

@@ -55,7 +55,8 @@ class ConceptVocabulary:
 
     def read(self, captions: Iterable[Sequence[str]]) -> list[list[int]]:
         """Return the concept numbers of each caption with repeats: those of single words in order, then of phrases."""
-        number, longest = self.number, _longest(self.number)
+        number = self.number
+        longest = _longest(self.number)
         phrases = (_phrases(caption, longest) for caption in captions)
         return [[number[form] for form in of_caption if form in number] for of_caption in phrases]
 

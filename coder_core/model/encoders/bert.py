@@ -31,7 +31,8 @@ def load_tokeniser(name: str, *, download: bool = True) -> Tokeniser:
     from transformers import AutoConfig, AutoTokenizer
 
     source, options = _source(name, download)
-    settings, tokenizer = _load(AutoConfig, source, options), _load(AutoTokenizer, source, options)
+    settings = _load(AutoConfig, source, options)
+    tokenizer = _load(AutoTokenizer, source, options)
     if settings.model_type != "bert":
         raise InputError.at(f"--bert {name}", f"is of type {settings.model_type!r}", "'bert'")
     if len(tokenizer) > settings.vocab_size:

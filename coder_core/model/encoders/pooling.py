@@ -115,7 +115,8 @@ def _sum_by_sample(
     ranked = features.new_empty(batch, channels, longest) if keep_values else None
     order_type = torch.uint8 if longest <= 256 else torch.int32
     order = torch.empty(batch, channels, longest, dtype=order_type) if keep_order else None
-    positions, position_bits = torch.arange(longest), (1 << longest.bit_length()) - 1
+    positions = torch.arange(longest)
+    position_bits = (1 << longest.bit_length()) - 1
     padded = positions >= lengths[:, None, None]
     is_padded = bool(padded.any())
 
@@ -146,7 +147,8 @@ def _unrank_by_sample(gradient: Tensor, weights: Tensor, order: Tensor) -> Tenso
     to_features = gradient.new_empty(batch, longest, channels)
 
     def unrank(part: slice) -> None:
-        slopes, rank_weights = gradient[part].mT, weights[part]
+        slopes = gradient[part].mT
+        rank_weights = weights[part]
         # With one row of weights this is an outer product, for which bmm is slower.
         to_ranked = slopes * rank_weights if slopes.shape[-1] == 1 else torch.bmm(slopes, rank_weights)
         by_channel = torch.empty_like(to_ranked).scatter_(-1, order[part].long(), to_ranked)

@@ -24,7 +24,9 @@ from coder_core.model.encoders.dropout import Dropout
 from coder_core.model.products import factor_type, rounded_rows
 
 PADDING = 16  # unused floats after each row of a weight: rows a power of two apart conflict in the cache
-STEP_ROWS, TABLE_ROWS = 8, 64  # units of `rounded_rows`, for a step's sequences and a batch's words
+# units of `rounded_rows`, for a step's sequences and a batch's words
+STEP_ROWS = 8
+TABLE_ROWS = 64
 
 
 class RecurrentWords(nn.Module):
@@ -89,13 +91,15 @@ class Packing:
 def pack(lengths: Tensor, longest: int) -> Packing:
     """Compute the packing of sequences with these lengths, all at least 1."""
     order = torch.argsort(lengths, descending=True, stable=True)
-    lengths, first = lengths[order].unsqueeze(1), order.unsqueeze(1) * longest
+    lengths = lengths[order].unsqueeze(1)
+    first = order.unsqueeze(1) * longest
     step = torch.arange(longest)
     forward, backward = (
         pack_padded_sequence(first + words, lengths.squeeze(1), batch_first=True)
         for words in (step, lengths - 1 - step)
     )
-    words, steps = torch.stack([forward.data, backward.data]), forward.batch_sizes
+    words = torch.stack([forward.data, backward.data])
+    steps = forward.batch_sizes
     count = words.shape[1]
     rows = torch.full((2, len(order) * longest), count).scatter_(1, words, torch.arange(count).expand(2, -1))
     previous = torch.arange(len(order), count) - steps[:-1].repeat_interleave(steps[1:])
@@ -143,7 +147,8 @@ class _PackedGRU(torch.autograd.Function):
         gates, hidden = _run(table, rows, packing.steps, for_backward, parameters)
         if for_backward:
             ctx.save_for_backward(table, rows, gates, hidden, *parameters)
-        ctx.packing, ctx.average = packing, average
+        ctx.packing = packing
+        ctx.average = average
         if not average:
             return torch.stack([hidden[k].index_select(0, packing.rows[k]) for k in (0, 1)])
         backward = torch.cat([packing.rows[1][packing.words[0]], packing.rows.new_tensor([rows.shape[1]])])
@@ -155,7 +160,8 @@ class _PackedGRU(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         table, rows, gates, hidden, *parameters = ctx.saved_tensors
         packing: Packing = ctx.packing
-        size, count = parameters[1].shape[1], rows.shape[1]
+        size = parameters[1].shape[1]
+        count = rows.shape[1]
         to_hidden = gradient.new_empty(2, count, size)
         for k in (0, 1):
             direction = gradient if ctx.average else gradient[k]
@@ -173,13 +179,15 @@ def _run(
 ) -> tuple[Tensor, Tensor]:
     """Return gates (2, N, 4H), or a buffer for a single step if no backward pass follows, and states (2, N + 1, H), the
     last of them zero; both have spare rows at the end."""
-    size, count = parameters[1].shape[1], rows.shape[1]
+    size = parameters[1].shape[1]
+    count = rows.shape[1]
     factors = table.dtype if for_backward else factor_type(table)
     # A step's product may overwrite rows of the next step, which are written afterwards, and these spare rows.
     gates = table.new_empty(2, (count if for_backward else steps[0]) + STEP_ROWS, 4 * size)
     hidden = table.new_empty(2, count + 1 + STEP_ROWS, size)
     hidden[:, count] = 0  # read at padded positions
-    projected, recurrent = [], []
+    projected = []
+    recurrent = []
     for k in (0, 1):
         w_in, w_hidden, b_in, b_hidden = parameters[4 * k : 4 * k + 4]
         projected.append(_project(table, w_in, b_in, b_hidden, factors))
@@ -187,8 +195,10 @@ def _run(
     state = table.new_zeros(2, steps[0], size)
     start = previous = 0
     for t, running in enumerate(steps):
-        packed, first = slice(start, start + running), start if for_backward else 0
-        step_gates, height = gates[:, first : first + running], rounded_rows(running, STEP_ROWS)
+        packed = slice(start, start + running)
+        first = start if for_backward else 0
+        step_gates = gates[:, first : first + running]
+        height = rounded_rows(running, STEP_ROWS)
         for k in (0, 1):
             torch.index_select(projected[k], 0, rows[k, packed], out=step_gates[k])
             if t > 0:
@@ -243,11 +253,14 @@ def _run_back(
         parts = [*values[:, :count].split(size, dim=-1), values[:, :count, size : 3 * size]]
         return [part.split(steps, dim=1) for part in parts]
 
-    (c, r, z, n, rz), (to_c, to_r, to_z, to_n, to_rz) = by_gate(gates), by_gate(to_gates)
-    states, to_states = hidden[:, :count].split(steps, dim=1), to_hidden.split(steps, dim=1)
+    (c, r, z, n, rz) = by_gate(gates)
+    (to_c, to_r, to_z, to_n, to_rz) = by_gate(to_gates)
+    states = hidden[:, :count].split(steps, dim=1)
+    to_states = to_hidden.split(steps, dim=1)
     start = count
     for t in reversed(range(len(steps))):
-        to_state, start = to_states[t], start - steps[t]
+        to_state = to_states[t]
+        start = start - steps[t]
         torch.addcmul(to_state, to_state, z[t], value=-1, out=to_n[t])
         torch.ops.aten.tanh_backward.grad_input(to_n[t], n[t], grad_input=to_n[t])
         torch.mul(to_n[t], r[t], out=to_c[t])
@@ -281,7 +294,9 @@ def _gradients(
     parameters: list[Tensor],
 ) -> tuple[Tensor | None, ...]:
     """Return the gradients of `_PackedGRU`'s inputs: the table, four constants (None), and the eight parameters."""
-    size, first, count = hidden.shape[-1], packing.steps[0], rows.shape[1]
+    size = hidden.shape[-1]
+    first = packing.steps[0]
+    count = rows.shape[1]
     to_table = torch.zeros_like(table) if for_table else None
     to_parameters: list[Tensor] = []
     previous = _rounded_up(packing.previous)  # gradients after the last word are zero

@@ -56,12 +56,14 @@ class RegionEncoder(nn.Module):
         one_mask: bool = False,
     ) -> None:
         super().__init__()
-        self.rms, self.one_mask = rms, one_mask
+        self.rms = rms
+        self.one_mask = one_mask
         self.linear = nn.Linear(feature_size, dimension)
         nn.init.xavier_uniform_(self.linear.weight)
         nn.init.zeros_(self.linear.bias)
         self.dropout = Dropout(dropout)
-        hidden, width = list[nn.Module](), feature_size
+        hidden = list[nn.Module]()
+        width = feature_size
         for _ in range(layers - 1):
             hidden += [nn.Linear(width, dimension // 2), RegionBatchNorm(dimension // 2), nn.ReLU()]
             width = dimension // 2

@@ -54,12 +54,14 @@ class DualEncoder:
         fix = "restore the model this run was made with"
         noted: dict[str, Any] = {"revision": revision, "expected": expected}
         loaded = load_pretrained(name, where=where, fix=fix, methods=METHODS, **noted)
-        self.device, self.prompt = torch.device(device), prompt
+        self.device = torch.device(device)
+        self.prompt = prompt
         self.half = self.device.type == "cuda" and precision == "bfloat16"
         self.model = loaded.model.to(self.device)
         self.preparation = loaded.preparation
         self.prepare: Callable[[Image], Any] = loaded.preparation
-        self._tokeniser, self._padded_whole = loaded.tokeniser, loaded.padded_whole
+        self._tokeniser = loaded.tokeniser
+        self._padded_whole = loaded.padded_whole
         self.about: dict[str, Any] = loaded.about | {
             "prompt": prompt,
             "precision": "bfloat16" if self.half else "float32",
@@ -77,7 +79,8 @@ class DualEncoder:
     def encode_texts(self, texts: Sequence[str]) -> tuple[np.ndarray, int]:
         """Encode B texts in the prompt as (B, D) float32 unit rows; also return how many were truncated."""
         texts = self._tokeniser.cased(fill_prompt(self.prompt, texts))
-        longest, tokenizer = self._tokeniser.longest, self._tokeniser.tokenizer
+        longest = self._tokeniser.longest
+        tokenizer = self._tokeniser.tokenizer
         lengths = [len(ids) for ids in tokenizer(texts, verbose=False)["input_ids"]]
         padding = "max_length" if self._padded_whole else "longest"
         tokens = tokenizer(texts, padding=padding, truncation=True, max_length=longest, return_tensors="pt")

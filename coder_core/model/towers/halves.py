@@ -84,7 +84,8 @@ class OwnTokeniser:
     """Tokeniser by a user's object: its method `tokenise` and, optionally, its attribute `words`, the number of ids."""
 
     def __init__(self, user: Any) -> None:
-        self._tokenise, self._words = user.tokenise, int(getattr(user, "words", 0)) or 1
+        self._tokenise = user.tokenise
+        self._words = int(getattr(user, "words", 0)) or 1
 
     def __len__(self) -> int:
         return self._words
@@ -118,12 +119,16 @@ class VisionModule(nn.Module):
         self, model: Any, projection: nn.Module | None, late_norm: bool, choice: TowerChoice
     ) -> None:
         super().__init__()
-        self.model, self.projection = model, projection
-        self.late_norm, self.pooled, self.where = late_norm, choice.pooled, choice.where
+        self.model = model
+        self.projection = projection
+        self.late_norm = late_norm
+        self.pooled = choice.pooled
+        self.where = choice.where
 
     def forward(self, pixels: Tensor, lengths: Tensor) -> Tensor:
         if pixels.ndim == 3:
-            mask, shapes = (pixels[..., -1] > 0).long(), pixels[:, 0, -2:].long()
+            mask = (pixels[..., -1] > 0).long()
+            shapes = pixels[:, 0, -2:].long()
             patches = pixels[..., :-2]
             output = self.model(pixel_values=patches, pixel_attention_mask=mask, spatial_shapes=shapes)
             features = _pooled(output, self.where) if self.pooled else output.last_hidden_state
@@ -151,8 +156,13 @@ class TextModule(nn.Module):
         padded_left: bool = False,
     ) -> None:
         super().__init__()
-        self.model, self.projection, self.padded_to, self.pad = model, projection, padded_to, pad
-        self.padded_left, self.pooled, self.where = padded_left, choice.pooled, choice.where
+        self.model = model
+        self.projection = projection
+        self.padded_to = padded_to
+        self.pad = pad
+        self.padded_left = padded_left
+        self.pooled = choice.pooled
+        self.where = choice.where
         self.by_head = choice.projected and not choice.pooled and _head(model) is not None
 
     @property
@@ -191,7 +201,9 @@ class OwnModule(nn.Module):
 
     def __init__(self, module: nn.Module, where: str, *, lengths: bool = False) -> None:
         super().__init__()
-        self.module, self.where, self.reads_lengths = module, where, lengths
+        self.module = module
+        self.where = where
+        self.reads_lengths = lengths
 
     def forward(self, samples: Tensor, lengths: Tensor) -> Tensor:
         features: Tensor = self.module(samples, lengths) if self.reads_lengths else self.module(samples)
@@ -231,7 +243,8 @@ def load_halves(
 
 
 def _image_half(choice: TowerChoice, loaded: Pretrained) -> ImageHalf:
-    whole, preparation = loaded.model, loaded.preparation
+    whole = loaded.model
+    preparation = loaded.preparation
     model = getattr(whole, "vision_model", whole)
     if getattr(model, "main_input_name", "") != "pixel_values":
         problem = f"is a {type(whole).__name__}, which does not take pictures"
@@ -257,7 +270,8 @@ def _image_half(choice: TowerChoice, loaded: Pretrained) -> ImageHalf:
 
 
 def _text_half(choice: TowerChoice, loaded: Pretrained) -> TextHalf:
-    whole, tokenise = loaded.model, loaded.tokeniser
+    whole = loaded.model
+    tokenise = loaded.tokeniser
     model = getattr(whole, "text_model", whole)
     if getattr(model, "main_input_name", "") != "input_ids":
         raise InputError.at(choice.where, f"is a {type(whole).__name__}, which does not take texts", "", WRAP)
@@ -265,7 +279,8 @@ def _text_half(choice: TowerChoice, loaded: Pretrained) -> TextHalf:
     if not isinstance(projection, nn.Module) or not (choice.pooled or choice.projected):
         projection = None
     padded_to = tokenise.longest if loaded.padded_whole else 0
-    pad, left = tokenise.tokenizer.pad_token_id or 0, tokenise.tokenizer.padding_side == "left"
+    pad = tokenise.tokenizer.pad_token_id or 0
+    left = tokenise.tokenizer.padding_side == "left"
     module = TextModule(model, projection, padded_to, pad, choice, left).eval()
     about = loaded.about | {"longest": tokenise.longest, "lower_case": tokenise.lower_case}
     return TextHalf(about, module, tokenise, module.size)
@@ -292,7 +307,8 @@ def _own_image_half(choice: TowerChoice) -> ImageHalf:
 def _own_text_half(choice: TowerChoice) -> TextHalf:
     gives = "(texts), which returns a list of ids for each text"
     user, description = _load_own(choice, "text_tower", "tokenise", gives)
-    module, tokenise = OwnModule(user.text_tower, choice.where, lengths=True).eval(), OwnTokeniser(user)
+    module = OwnModule(user.text_tower, choice.where, lengths=True).eval()
+    tokenise = OwnTokeniser(user)
     ids = tokenise(["a"])[0]
     with torch.no_grad():
         size = module(torch.tensor([ids]), torch.tensor([len(ids)])).shape[-1]

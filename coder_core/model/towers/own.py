@@ -75,7 +75,8 @@ class OwnTowers:
         self, name: str, *, prompt: str = PLAIN_PROMPT, expected: str = "", texts: bool = True
     ) -> None:
         check_prompt(prompt)
-        where, fix = f"--tower {name}", "restore the towers this run was made with"
+        where = f"--tower {name}"
+        fix = "restore the towers this run was made with"
         self._tower, about = load_own(name, where, expected, fix)
         needed = METHODS[: 1 + texts]
         lacking = [method for method in needed if not callable(getattr(self._tower, method, None))]
@@ -87,7 +88,8 @@ class OwnTowers:
         self.prepare: Callable[[Image], Any] = prepare if callable(prepare) else _unchanged
         self.grid: tuple[int, int] | None = getattr(self._tower, "grid", None)
         self.view: Callable[[int, int], View] = getattr(self._tower, "view", None) or _whole
-        self.device, self.prompt = torch.device("cpu"), prompt
+        self.device = torch.device("cpu")
+        self.prompt = prompt
         self.about: dict[str, Any] = about | {"prompt": prompt}
 
     def encode_pictures(self, prepared: Sequence[Any]) -> np.ndarray:
@@ -115,7 +117,8 @@ def local_rows(output: Tensor, count: int, kind: str, where: str) -> Tensor:
     """Return the output of a user's encoder for `count` samples, (B, F) or (B, L, F), as (B, L, F). InputError: it
     has another shape."""
     if output.ndim not in (2, 3) or len(output) != count:
-        problem, fix = f"returns shape {tuple(output.shape)} for {count} {kind}", "docs/training.md, Towers"
+        problem = f"returns shape {tuple(output.shape)} for {count} {kind}"
+        fix = "docs/training.md, Towers"
         raise InputError.at(where, problem, "(B, L, F) or (B, F)", fix)
     return output if output.ndim == 3 else output[:, None]
 

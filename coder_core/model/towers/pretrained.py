@@ -22,7 +22,9 @@ from coder_core.console.faults import InputError
 from coder_core.console.plain_files import DOCUMENT, plain_fault
 from coder_core.files.manifest import file_sha256
 
-TRANSFORMERS, OWN = "transformers", "own"  # values of the key "kind" of `about`
+# values of the key "kind" of `about`
+TRANSFORMERS = "transformers"
+OWN = "own"
 FILES = ("*.safetensors", "*.json", "*.txt", "*.model")
 NEEDED = "a folder of save_pretrained, or the name of a downloaded model"
 ELSEWHERE = (
@@ -58,14 +60,16 @@ class Preparation:
 
     def view(self, width: float, height: float) -> View:
         """Return the view of a picture of this size: its centre if the processor crops it, otherwise the whole."""
-        crop, size = self.settings.get("crop_size"), self.settings.get("size") or {}
+        crop = self.settings.get("crop_size")
+        size = self.settings.get("size") or {}
         if not self.settings.get("do_center_crop") or not isinstance(crop, dict):
             return WHOLE
         if self.settings.get("do_resize"):
             scale = (size.get("shortest_edge") or 0) / min(width, height)
             resized = (width * scale, height * scale)
             width, height = resized if scale else (size.get("width", width), size.get("height", height))
-        wide, high = min(1.0, crop["width"] / width), min(1.0, crop["height"] / height)
+        wide = min(1.0, crop["width"] / width)
+        high = min(1.0, crop["height"] / height)
         return (1 - wide) / 2, (1 - high) / 2, (1 + wide) / 2, (1 + high) / 2
 
 
@@ -125,7 +129,8 @@ class Pretrained:
         """Image processor. InputError: the folder has none, or the model rejects the pictures it prepares."""
         preparation = Preparation(load_processor(self.folder, self.where))
         model = getattr(self.model, "vision_model", self.model)
-        inputs, name = preparation(PROBE), getattr(model, "main_input_name", "")
+        inputs = preparation(PROBE)
+        name = getattr(model, "main_input_name", "")
         if set(inputs) == {name} == {"pixel_values"}:  # not a text model, not NaFlex
             _try_vision(model, inputs["pixel_values"], self.where)
         return preparation
@@ -138,7 +143,8 @@ class Pretrained:
         settings = getattr(self.model.config, "text_config", self.model.config)
         limits = getattr(settings, "max_position_embeddings", None), tokenizer.model_max_length
         sound = [limit for limit in limits if isinstance(limit, int) and 0 < limit < 1 << 20]
-        longest, known = min(sound, default=LONGEST_UNKNOWN), getattr(settings, "vocab_size", None) or 0
+        longest = min(sound, default=LONGEST_UNKNOWN)
+        known = getattr(settings, "vocab_size", None) or 0
         return Tokeniser(tokenizer, longest, lower_case, known, self.where)
 
     @property
@@ -233,7 +239,8 @@ def read_settings(folder: Path) -> dict[str, Any]:
         if status and not stat.S_ISREG(status.st_mode) and not stat.S_ISDIR(status.st_mode):
             raise InputError(plain_fault(file, status.st_mode))
         if status and any(map(file.match, FILES[1:])) and status.st_size > DOCUMENT:
-            problem, expected = f"has {status.st_size:,} bytes", f"at most {DOCUMENT:,}"
+            problem = f"has {status.st_size:,} bytes"
+            expected = f"at most {DOCUMENT:,}"
             raise InputError.at(file, problem, expected, "download it again")
     settings = _read_json(folder / "config.json")
     _check_settings(settings, folder / "config.json")
@@ -342,7 +349,8 @@ def quiet() -> Iterator[None]:
     """Hide progress bars and advice while transformers loads."""
     from transformers.utils import logging
 
-    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    level = logging.get_verbosity()
+    bars = logging.is_progress_bar_enabled()
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     try:

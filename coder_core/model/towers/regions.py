@@ -33,7 +33,8 @@ class PreparedRegions(NamedTuple):
 def boxes(view: View, rows: int, columns: int) -> np.ndarray:
     """Return (rows · columns, 4) float32: left, top, right, bottom of every cell as shares of the picture's sides."""
     left, top, right, bottom = view
-    x, y = np.linspace(left, right, columns + 1), np.linspace(top, bottom, rows + 1)
+    x = np.linspace(left, right, columns + 1)
+    y = np.linspace(top, bottom, rows + 1)
     cells = [(x[c], y[r], x[c + 1], y[r + 1]) for r in range(rows) for c in range(columns)]
     return np.array(cells, dtype=np.float32)
 
@@ -52,13 +53,16 @@ class RegionTower:
         features: Callable[[Sequence[Any]], Tensor],
         grid: int,
     ) -> None:
-        self.device, self._features, self._grid = device, features, 0
+        self.device = device
+        self._features = features
+        self._grid = 0
         self.prepare: Callable[[Image.Image], PreparedRegions] = partial(_prepare, prepare, view)
         _, rows, columns, size = self._compute([self.prepare(PROBE)]).shape
         if grid > min(rows, columns) or grid < 0:
             problem = f"is {grid}; the tower gives {rows} × {columns} cells"
             raise InputError.at("--grid", problem, f"from 1 to {min(rows, columns)}, or 0 for all")
-        self._grid, self.size = grid, int(size)
+        self._grid = grid
+        self.size = int(size)
         self.rows, self.columns = (grid, grid) if grid else (int(rows), int(columns))
         self.about = about | {"grid": grid, "rows": self.rows, "columns": self.columns, "size": self.size}
 
@@ -112,7 +116,8 @@ def transformers_regions(
     ResNet …). Arguments and errors as for `DualEncoder` and `RegionTower`."""
     fix = "restore the model the features were made with"
     loaded = load_pretrained(name, where=where, revision=revision, expected=expected, fix=fix)
-    target, prepare = torch.device(device), loaded.preparation
+    target = torch.device(device)
+    prepare = loaded.preparation
     model = getattr(loaded.model, "vision_model", loaded.model).to(target)
     if set(prepare(PROBE)) != {"pixel_values"}:
         problem = "reads pictures of any shape (NaFlex), which gives no fixed grid"
@@ -140,7 +145,8 @@ def picture_grid(model: Any, pixels: Tensor, late_norm: bool, where: str) -> Ten
     if output.ndim != 3 or len(sides) != 2:
         problem = f"gives shape {tuple(output.shape)}"
         raise InputError.at(where, problem, "patch tokens or a feature map", WRAP)
-    rows, columns = pixels.shape[-2] // sides[0], pixels.shape[-1] // sides[1]
+    rows = pixels.shape[-2] // sides[0]
+    columns = pixels.shape[-1] // sides[1]
     special = output.shape[1] - rows * columns
     if special < 0:
         problem = f"gives {output.shape[1]} tokens for {rows} × {columns} patches"
@@ -195,7 +201,8 @@ def encode_patches(towers: DualEncoder | OwnTowers, picture: Image.Image) -> Pat
         is_grid = rows * columns == len(features)
         view = towers.view(*picture.size)
         return Patches(_array(features), boxes(view, rows, columns) if is_grid else None)
-    where, vision = str(towers.about["model"]), getattr(towers.model, "vision_model", None)
+    where = str(towers.about["model"])
+    vision = getattr(towers.model, "vision_model", None)
     side: Any = getattr(getattr(vision, "embeddings", None), "patch_size", None)
     if set(inputs) != {"pixel_values"} or side is None:
         raise InputError.at(where, "gives no fixed grid of patches", "a model of fixed size", JOINT)
@@ -208,7 +215,8 @@ def encode_patches(towers: DualEncoder | OwnTowers, picture: Image.Image) -> Pat
             features, attention = _with_class_token(vision, projection, pixels)
         else:
             raise InputError.at(where, "does not define how its patches enter the joint space", "", JOINT)
-    rows, columns = pixels.shape[-2] // side, pixels.shape[-1] // side
+    rows = pixels.shape[-2] // side
+    columns = pixels.shape[-1] // side
     if len(features) != rows * columns:
         problem = f"gives {len(features)} patches for {rows} × {columns} cells"
         raise InputError.at(where, problem, "one patch per cell", JOINT)
@@ -220,7 +228,8 @@ def _with_class_token(vision: Any, projection: nn.Module, pixels: Tensor) -> tup
     """Return (L, D) features and (L,) attention of a tower that embeds by a class token; recompute its last layer."""
     with _eager(vision):
         output = vision(pixel_values=pixels, output_attentions=True, output_hidden_states=True)
-    layer, tokens = vision.encoder.layers[-1], output.hidden_states[-2][0]
+    layer = vision.encoder.layers[-1]
+    tokens = output.hidden_states[-2][0]
     tokens = tokens + layer.self_attn.out_proj(layer.self_attn.v_proj(layer.layer_norm1(tokens)))
     tokens = tokens + layer.mlp(layer.layer_norm2(tokens))
     return projection(vision.post_layernorm(tokens[1:])), output.attentions[-1][0, :, 0, 1:].mean(0)

@@ -36,7 +36,8 @@ class TunedTower(nn.Module):
         self.tuning = tuning
         if tuning == "lora" and config is not None:
             _add_adapters(tower, config, where)
-        self.tower, self.linear = tower, linear
+        self.tower = tower
+        self.linear = linear
         self.shared = frozenset(
             f"tower.{name}"
             for name, _ in _named_tensors(tower)

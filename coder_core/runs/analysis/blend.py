@@ -40,7 +40,8 @@ def blend_rows(
     run; everything else stays as trained. The model ends at α = 1. Nothing is written.
     """
     assert loaded.towers is not None
-    settings, model = loaded.towers.config, loaded.model
+    settings = loaded.towers.config
+    model = loaded.model
     _check_originals(folder, "image", loaded.towers.image, settings.image_tuning)
     _check_originals(folder, "text", loaded.towers.text, settings.text_tuning)
     pairs = (model.regions, loaded.towers.image), (model.words, loaded.towers.text)

@@ -41,8 +41,10 @@ def cluster_tables(
     """Assign a split's samples to the prototypes of `read_prototypes`: the arrays `cluster_…` of `tables.TABLES`. A
     pair's label is the centroid nearest to a caption with its image, stored with the cosine to it. Text and image
     labels are the classifier's for either alone, by the concept branch, or by the instance branch without one."""
-    centroids, classifier = prototypes["centroids"], prototypes["classifier"]
-    images, texts = torch.from_numpy(embeddings.images), torch.from_numpy(embeddings.texts)
+    centroids = prototypes["centroids"]
+    classifier = prototypes["classifier"]
+    images = torch.from_numpy(embeddings.images)
+    texts = torch.from_numpy(embeddings.texts)
     pairs = normalise(images[torch.from_numpy(image_of_text)] + texts)
     labels, cosines = _largest(pairs, centroids)
     if embeddings.second is not None:

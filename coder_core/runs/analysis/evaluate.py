@@ -32,9 +32,12 @@ def score(loaded: LoadedModel, split: Split, *, progress: Progress = silent) -> 
     """Encode or score a split with a run's model. InputError: its features have another size than in training."""
     if split.feature_size != loaded.feature_size:
         found = f"have {split.feature_size} numbers per region"
-        expected, fix = f"{loaded.feature_size}, as in training", "use features of the same network"
+        expected = f"{loaded.feature_size}, as in training"
+        fix = "use features of the same network"
         raise InputError.at(f"{split.name} features", found, expected, fix)
-    tokens, beta, device = loaded.reader.encode(split.captions), loaded.config.model.beta, loaded.device
+    tokens = loaded.reader.encode(split.captions)
+    beta = loaded.config.model.beta
+    device = loaded.device
     return score_split(
         loaded.model, split, tokens, beta=beta, device=device, progress=progress, attention=True
     )
@@ -104,7 +107,8 @@ def _tables(
     if loaded.concepts is not None and loaded.model.concepts is not None:
         graph = loaded.model.concepts.network.graph.cpu().numpy()
         concept_arrays, concept_documents = concept_tables(encoded, loaded.concepts, graph)
-        arrays, documents = arrays | concept_arrays, documents | concept_documents
+        arrays = arrays | concept_arrays
+        documents = documents | concept_documents
     prototypes = read_prototypes(folder, loaded.fingerprint) if loaded.config.memory.prototypes else None
     if prototypes is not None:
         arrays |= cluster_tables(encoded, split.image_of_text, prototypes)

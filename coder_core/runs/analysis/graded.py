@@ -31,7 +31,8 @@ def add_graded_metrics(
     notes: dict[str, Fault] = {}
     names = [name.lower() for name in metrics]
     for row in rows:
-        samples, scores = row.split, row.scores
+        samples = row.split
+        scores = row.scores
         owner = samples.image_of_text
         ids = SampleIds(samples.image_names, owner, samples.caption_ids)
         qrels = read_qrels(file, ids, f"{samples.image_names[0]}#0")

@@ -93,12 +93,12 @@ def import_run(
 def metric_warnings(embeddings: Embeddings, metrics: Metrics) -> list[Fault]:
     """Return warnings about metrics that suggest wrong files: equal images and texts, many ties, or R@1 no better than
     chance (in both directions, from 20 images)."""
-    n, m, faults = len(embeddings.images), len(embeddings.texts), list[Fault]()
+    n = len(embeddings.images)
+    m = len(embeddings.texts)
+    faults = list[Fault]()
     if np.array_equal(embeddings.images, embeddings.texts):
-        problem, fix = (
-            "are the same numbers: every caption matches itself",
-            "check that neither was given twice",
-        )
+        problem = "are the same numbers: every caption matches itself"
+        fix = "check that neither was given twice"
         faults.append(Fault("images and texts", problem, "different numbers", fix, "warning"))
     if (ties := metrics.get("t2i_ties", 0)) >= MANY_TIES:
         problem = f"{ties:.0f}% of the captions score another image exactly as high as their own"

@@ -51,7 +51,8 @@ class Analysis(sealed.SealedFolder):
 
     def __init__(self, path: Path, *, verify: bool = False) -> None:
         super().__init__(path)
-        manifest, where = self.manifest, str(self.path / MANIFEST)
+        manifest = self.manifest
+        where = str(self.path / MANIFEST)
         if type(manifest.get("version")) is not int or manifest["version"] not in tables.VERSIONS:
             fix = "evaluate the run again, or use the version that wrote it"
             expected = f"version {' or '.join(map(str, tables.VERSIONS))}"
@@ -63,16 +64,20 @@ class Analysis(sealed.SealedFolder):
         self._arrays = {name: super(Analysis, self).array(name) for name in manifest["arrays"]}
         tables.check_tables(self._arrays, tables.required_tables(manifest["version"]), str(self.path))
         _check_contents(self._arrays, str(self.path))
-        self.kind, self.split = str(manifest["kind"]), str(manifest["split"])
+        self.kind = str(manifest["kind"])
+        self.split = str(manifest["split"])
         self.fingerprint = str(manifest["fingerprint"])
         self.metrics: dict[str, float] = dict(manifest["metrics"])
         self.arrays = list(self._arrays)
         self.image_of_text = self._arrays["image_of_text"]
         self.caption_ids = self._arrays.get(tables.CAPTION_IDS)
-        self.image_ranks, self.text_ranks = self._arrays["image_ranks"], self._arrays["text_ranks"]
-        self.image_best, self.text_best = self._arrays["image_best"], self._arrays["text_best"]
+        self.image_ranks = self._arrays["image_ranks"]
+        self.text_ranks = self._arrays["text_ranks"]
+        self.image_best = self._arrays["image_best"]
+        self.text_best = self._arrays["text_best"]
         self.scores = self.array(tables.SCORES) if manifest["version"] == tables.VERSION_SCORED else None
-        self.n_images, self.n_texts = len(self.image_ranks), len(self.image_of_text)
+        self.n_images = len(self.image_ranks)
+        self.n_texts = len(self.image_of_text)
 
     def array(self, name: str) -> np.ndarray:
         """Return a table by name (InputError: it does not exist)."""
@@ -101,7 +106,8 @@ class Analysis(sealed.SealedFolder):
         """Tables of the concept branch; None if the model had none."""
         if self.manifest["version"] != tables.VERSION_MIXED:
             return None
-        document, beta = self.document(CONCEPTS), self.manifest.get("beta")
+        document = self.document(CONCEPTS)
+        beta = self.manifest.get("beta")
         return read_concept_tables(self._arrays, document, beta, str(self.path))
 
     @property
@@ -159,7 +165,8 @@ class Analysis(sealed.SealedFolder):
             return None
         from coder_core.data.captioned.positions import open_packed  # imports Arrow
 
-        positions, where = self.array(tables.PICTURE_POSITIONS), f"{self.path / 'images.json'} key packed"
+        positions = self.array(tables.PICTURE_POSITIONS)
+        where = f"{self.path / 'images.json'} key packed"
         return open_packed(self._images["packed"], positions, self._images["names"], where)
 
     @property
@@ -175,7 +182,8 @@ def open_analysis(run_folder: Path, split: str, *, verify: bool = False) -> Anal
     folder = tables.split_folder(run_folder, split)
     if not atomic.locate(folder).is_dir():
         check_run(run_folder)
-        fix, others = how_to_add(run_folder, split), tables.list_splits(run_folder)
+        fix = how_to_add(run_folder, split)
+        others = tables.list_splits(run_folder)
         raise InputError.at(folder, "does not exist", f"one of {', '.join(others)}" if others else "", fix)
     return _read_steadily(folder, lambda: Analysis(folder, verify=verify))
 
@@ -243,7 +251,8 @@ def check_manifest(manifest: Mapping[str, Any], place: str) -> None:
 def _check_contents(arrays: Mapping[str, np.ndarray], place: str) -> None:
     """Check that ranks and numbers of samples are in range, and that embeddings and scores are finite. InputError:
     names the first file and row with another value."""
-    images, texts = len(arrays["image_ranks"]), len(arrays["image_of_text"])
+    images = len(arrays["image_ranks"])
+    texts = len(arrays["image_of_text"])
     ranges = {"image_of_text": (0, images), "image_ranks": (-1, texts), "text_ranks": (0, images)}
     ranges |= {"image_best": (0, texts), "text_best": (0, images)}
     finite = {name for name in tables.TABLES if name == tables.SCORES or name.endswith("embeddings")}

@@ -147,7 +147,8 @@ def read_data(
 
 def ensemble(rows: Sequence[RunRow], ties: Ties) -> RunRow:
     """Return the mean of the runs' scores as a row (InputError: the runs were evaluated on different captions)."""
-    first, share = rows[0], 1 / len(rows)
+    first = rows[0]
+    share = 1 / len(rows)
     for row in rows:
         if row.split.captions != first.split.captions:
             fix = "evaluate them one by one, or name one --data for all"
@@ -200,7 +201,8 @@ def add_extended_metrics(rows: Sequence[RunRow], source: Path) -> list[Fault]:
     file of positives, or one of `COCO_JUDGEMENTS`."""
     notes: dict[str, Fault] = {}
     for row in rows:
-        samples, scores = row.split, row.scores
+        samples = row.split
+        scores = row.scores
         judgements = read_judgements(source, samples.image_names, samples.image_of_text, samples.caption_ids)
         row.metrics |= extended_metrics(scores, judgements.of_texts, judgements.of_images)
         notes[judgements.fact] = Fault(judgements.source, judgements.fact, severity="note")
@@ -230,7 +232,8 @@ def add_reviewed_metrics(rows: Sequence[RunRow], reviews: Reviews, file: Path) -
     """Add the metrics on reviewed labels to those of every row; return notes on the file's contents."""
     notes: dict[str, Fault] = {}
     for row in rows:
-        split, owner = row.split, row.split.image_of_text
+        split = row.split
+        owner = row.split.image_of_text
         judged = judge_split(reviews.verdicts, split.image_names, split.captions, owner, split.n_images)
         if reviews.verdicts and judged.elsewhere == len(reviews.verdicts):
             fact = "contains no verdict on a caption and an image of this split"
@@ -249,7 +252,9 @@ def add_c_way_accuracy(
     """Add c-way accuracies to the metrics of every row; return warnings about options that a split is too small for."""
     warnings: dict[str, Fault] = {}
     for row in rows:
-        owner, images, scores = row.split.image_of_text, row.split.n_images, row.scores
+        owner = row.split.image_of_text
+        images = row.split.n_images
+        scores = row.scores
         for way in DIRECTIONS:
             faults = option_faults(options, owner, images, way, repeats)
             warnings |= {fault.place: replace(fault, severity="warning") for fault in faults}

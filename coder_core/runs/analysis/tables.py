@@ -24,7 +24,8 @@ DOCUMENT_IMPORTED = "imported"  # sources of such an analysis
 DOCUMENT_TOWERS = "towers"  # its towers, if they can embed new texts and pictures
 CAPTION_IDS = "caption_ids"
 PICTURE_POSITIONS = "picture_positions"
-QUERIES, DOCUMENT_QUERIES = "query_embeddings", "queries"
+QUERIES = "query_embeddings"
+DOCUMENT_QUERIES = "queries"
 DOCUMENT_REGIONS = "regions"  # picture tower of the region features that a run was evaluated on
 DOCUMENT_TUNED = "tuned"  # pretrained towers that a run started from; its saves have only what changed
 PART_NAME = re.compile(r"[a-z0-9_]+")
@@ -51,7 +52,8 @@ def check_tables(
     `sizes`: letter → known size. InputError: names the first array that is missing or has another shape or dtype."""
     bound = {str(number): number for number in range(4)} | dict(sizes or {})
     for name, (shape, dtype) in TABLES.items():
-        file, letters = f"{place}/{name}.npy", shape.split()
+        file = f"{place}/{name}.npy"
+        letters = shape.split()
         if name not in arrays:
             if name in required:
                 raise InputError.at(file, "is missing", f"an array of shape ({', '.join(letters)})")

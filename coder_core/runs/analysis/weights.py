@@ -46,15 +46,18 @@ def weight_tables(
     (−1 if Γ is 0), over all N² neighbours of neighbours. Documents: `weighting`, with mean and standard deviation of
     the raw scores without Γ, as in the paper's table 1.
     """
-    weighting, batch_size = config.weighting, config.training.batch_size
-    kind, scale = weighting.sample_weights, weighting.weight_scale
+    weighting = config.weighting
+    batch_size = config.training.batch_size
+    kind = weighting.sample_weights
+    scale = weighting.weight_scale
     if kind == "none":
         return {}, {}
     document: dict[str, Any] = {"sample_weights": kind, "scale": scale, "lambda": scale * batch_size}
     if kind not in OF_NEIGHBOURHOODS:
         in_batches = _in_batches(kind, known, split.image_of_text, batch_size)
         return {"sample_weight": in_batches}, {DOCUMENT: document}
-    space, count = run_text_space(folder, config), weighting.neighbours
+    space = run_text_space(folder, config)
+    count = weighting.neighbours
     neighbours = split_neighbours(space, split.captions, split.image_of_text, count, progress=progress)
     raw = _raw(known, split.image_of_text, torch.from_numpy(neighbours).long())
     diversity = raw["diversity"]

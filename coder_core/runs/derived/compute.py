@@ -38,7 +38,8 @@ def read_layout(folder: DerivedFolder) -> Layout | None:
     """Read a stored layout; None if it does not exist (InputError: it is damaged)."""
 
     def build(arrays: dict[str, Any], manifest: dict[str, Any]) -> Layout:
-        shares, disparity = manifest["facts"].get("shares"), manifest["facts"].get("disparity")
+        shares = manifest["facts"].get("shares")
+        disparity = manifest["facts"].get("disparity")
         disparity = None if disparity is None else float(disparity)
         shares = (float(shares[0]), float(shares[1])) if shares else None
         return Layout(arrays["plane"], tuple(map(str, manifest["notes"])), disparity, shares)

@@ -36,7 +36,8 @@ def read_graded(run: Path, split: str, analysis: Analysis) -> list[GradedEvaluat
     """Read the metrics by every file, sorted by name. InputError: some are damaged; evaluating again replaces them."""
 
     def build(_: dict[str, Any], manifest: dict[str, Any]) -> GradedEvaluation:
-        facts, metrics = manifest["facts"], manifest["facts"]["metrics"]
+        facts = manifest["facts"]
+        metrics = manifest["facts"]["metrics"]
         check_values(metrics, dict.fromkeys(metrics, NUMBER), f"{folder.path} key metrics")
         rows: dict[str, dict[str, Any]] = {}
         for way in ("i2t", "t2i"):

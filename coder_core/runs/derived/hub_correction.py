@@ -42,7 +42,8 @@ def read_correction(folder: DerivedFolder) -> HubCorrection | None:
         facts = manifest["facts"]
         strengths = {way: (int(k), float(alpha)) for way, (k, alpha) in facts["strengths"].items()}
         metrics = {str(name): float(value) for name, value in facts["metrics"].items()}
-        ranks, chosen_on = {name: arrays[name] for name in RANKS}, str(facts["chosen_on"])
+        ranks = {name: arrays[name] for name in RANKS}
+        chosen_on = str(facts["chosen_on"])
         return HubCorrection(**ranks, chosen_on=chosen_on, strengths=strengths, metrics=metrics)
 
     return read_as(folder, build)
@@ -90,6 +91,7 @@ def correct_hubs(
 def _embeddings(run: Path, sources: Sequence[Source]) -> list[EmbeddingPair]:
     pairs = [source for source in sources if isinstance(source, EmbeddingPair)]
     if len(pairs) < len(sources):
-        problem, fix = f"scores pair by pair: {FLAG} needs embeddings", f"evaluate it without {FLAG}"
+        problem = f"scores pair by pair: {FLAG} needs embeddings"
+        fix = f"evaluate it without {FLAG}"
         raise InputError.at(run, problem, "a run with one embedding of every image and caption", fix)
     return pairs

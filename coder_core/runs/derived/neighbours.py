@@ -90,7 +90,8 @@ def same_neighbours(neighbourhood: Neighbourhood, config: Config, about: Mapping
     """Return a warning if a continued run's neighbours differ from those in `about`; InputError for another model."""
     now = neighbourhood.about(config)
     if now.get(MODEL_KEY) != about.get(MODEL_KEY):
-        where, fix = f"--text-space {config.weighting.text_space}", "give the folder the run was started with"
+        where = f"--text-space {config.weighting.text_space}"
+        fix = "give the folder the run was started with"
         raise InputError.at(where, "is not the model that the run began with", fix=fix)
     if now[NEIGHBOURS_KEY] == about.get(NEIGHBOURS_KEY):
         return []

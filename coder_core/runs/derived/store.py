@@ -91,7 +91,8 @@ def read_as(
     Computing it again replaces it."""
     if not atomic.locate(folder.path).is_dir():
         return None
-    stored, where = sealed.SealedFolder(folder.path), str(folder.path / MANIFEST)
+    stored = sealed.SealedFolder(folder.path)
+    where = str(folder.path / MANIFEST)
     stored.check()
     manifest = stored.manifest
     expected = {"key": folder.key, **folder.about}

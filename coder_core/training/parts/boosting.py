@@ -75,14 +75,18 @@ class BoostingTeacher(Boosting):
         super().__init__()
         self.branch = branch.requires_grad_(False)
         self.branch = self.branch.eval() if momentum is None else normalise_by_batch(self.branch)
-        self.steps, self.momentum, self.precision, self.piece_size = steps, momentum, precision, piece_size
+        self.steps = steps
+        self.momentum = momentum
+        self.precision = precision
+        self.piece_size = piece_size
         self.state_file = "anchor" if momentum is not None else None
 
     @torch.no_grad()
     def encode(self, batch: Batch) -> list[Anchors]:
         """Encode the batch with the teacher and gather the pairs of all processes; one element."""
         lengths = Lengths(batch.region_lengths, batch.word_lengths)
-        branch, size = self.branch, self.piece_size
+        branch = self.branch
+        size = self.piece_size
         with no_grad_autocast(self.precision, batch.regions.device):
             images = encode_in_pieces(branch.encode_images, size, batch.regions, lengths.images)
             texts = encode_in_pieces(branch.encode_texts, size, batch.words, lengths.texts)
@@ -116,7 +120,8 @@ class OnlineBranches(Boosting):
             assert isinstance(branch, Coder)
             inputs = batch.regions, lengths.images, batch.words, lengths.texts
             embedded = encode_in_pieces(branch, self.piece_size, *inputs)
-            images, texts = embedded.images, embedded.texts
+            images = embedded.images
+            texts = embedded.texts
             pairs.append(gather_anchors(images, texts, batch.image_groups, branch.scorer, lengths))
         return pairs
 
@@ -137,7 +142,8 @@ def boosted(losses: Losses, target: Anchors, teachers: Sequence[Anchors], config
     """Add the loss against the teachers, always summed over the batch, regardless of the main loss."""
     if not teachers:
         return losses
-    boosting, same_image = config.boosting, config.objective.same_image_negatives
+    boosting = config.boosting
+    same_image = config.objective.same_image_negatives
     loss = teacher_loss(
         boosting.boosting,
         margin=boosting.boosting_margin,
@@ -196,7 +202,8 @@ def _difference(
     words: Vocabulary | None,
     feature_size: int,
 ) -> str:
-    of_teacher, of_run = teacher.config.model, config.model
+    of_teacher = teacher.config.model
+    of_run = config.model
     if of_teacher.text_encoder != of_run.text_encoder:
         return f"reads captions with {of_teacher.text_encoder}, but this run reads them with {of_run.text_encoder}"
     if of_run.text_encoder == "bert" and of_teacher.bert != of_run.bert:
@@ -217,7 +224,8 @@ def start_from_teacher(config: Config, model: Coder, teacher: LoadedModel) -> No
     fix = "give the [model] settings of the teacher's config.toml, or --boosting-start scratch"
     different = Fault("--boosting-start", fact, "the same model settings in both", fix)
     flag = f"--boosting-teacher {config.boosting.boosting_teacher}"
-    before, now = teacher.config.model.region_norm, config.model.region_norm
+    before = teacher.config.model.region_norm
+    now = config.model.region_norm
     if before != now:  # the shapes would fit, but the weights would mean something else
         raise InputError([different, Fault(flag, f"has --region-norm {before}, but this run has {now}")])
     try:

@@ -111,7 +111,8 @@ class ConceptLoss(Part):
 
     def add_losses(self, losses: Losses, step: Step) -> Losses:
         """Add L_DCL^C, even at weight 0: DistributedDataParallel waits for a gradient of every parameter."""
-        embedded, objective = step.embedded, step.config.objective
+        embedded = step.embedded
+        objective = step.config.objective
         assert embedded.concept_images is not None
         assert embedded.concept_texts is not None
         anchors = gather_anchors(embedded.concept_images, embedded.concept_texts, step.batch.image_groups)
@@ -127,9 +128,12 @@ class EmbeddingRegularisers(Part):
 
     def add_losses(self, losses: Losses, step: Step) -> Losses:
         """Add the regularisers that have a weight."""
-        objective, pairs, embedded = step.config.objective, step.anchors, step.embedded
+        objective = step.config.objective
+        pairs = step.anchors
+        embedded = step.embedded
         summed = len(pairs.all_images) if objective.loss in SUMMED else 1
-        images, texts = embedded.image_heads, embedded.text_heads
+        images = embedded.image_heads
+        texts = embedded.text_heads
         if objective.weight_heads > 0 and images is not None and texts is not None:
             heads = head_diversity(images) + head_diversity(texts)
             losses = losses.plus("heads", heads, objective.weight_heads * summed)
@@ -147,7 +151,8 @@ class MomentumMemory(Part):
 
     def __init__(self, config: Config, model: Coder, precision: str = "float32") -> None:
         super().__init__()
-        self.precision, self.piece_size = precision, config.training.piece_size
+        self.precision = precision
+        self.piece_size = config.training.piece_size
         self.momentum = config.memory.momentum
         self.twin = momentum_encoder(model, dropout=config.memory.twin_dropout)  # saved states use this name
         self.bank = CoupledBank(config.memory.bank_size, config.model.dimension)
@@ -162,7 +167,8 @@ class MomentumMemory(Part):
         """Update the momentum encoder, then encode this process's pairs: (B, D) image and text keys. Only the instance
         branch has keys (eq. 6), although the update also covers the concept branch."""
         update_momentum(self.twin, model, self.momentum)
-        twin, size = self.twin, self.piece_size
+        twin = self.twin
+        size = self.piece_size
         with no_grad_autocast(self.precision, batch.regions.device):
             images = encode_in_pieces(twin.encode_images, size, batch.regions, batch.region_lengths)
             texts = encode_in_pieces(twin.encode_texts, size, batch.words, batch.word_lengths)
@@ -190,7 +196,8 @@ def make_memory(config: Config, prepared: Prepared) -> MomentumMemory | None:
 
 def make_neighbourhoods(config: Config, prepared: Prepared) -> Neighbourhoods | None:
     """Create the neighbourhoods; None if the configuration needs no neighbours."""
-    neighbourhood, train = prepared.sources.neighbourhood, prepared.data.train
+    neighbourhood = prepared.sources.neighbourhood
+    train = prepared.data.train
     if neighbourhood is None:
         return None
     return Neighbourhoods(config, neighbourhood.neighbours, train.image_of_text, train.n_images)
@@ -198,7 +205,9 @@ def make_neighbourhoods(config: Config, prepared: Prepared) -> Neighbourhoods | 
 
 def make_boosting(config: Config, prepared: Prepared) -> Boosting | None:
     """Create the other branches of boosting; None without boosting. A moving average starts as a copy of the model."""
-    boosting, piece_size, teacher = config.boosting, config.training.piece_size, prepared.sources.teacher
+    boosting = config.boosting
+    piece_size = config.training.piece_size
+    teacher = prepared.sources.teacher
     if boosting.boosting == "none":
         return None
     if boosting.online:

@@ -74,7 +74,8 @@ class Neighbourhoods(NeighbourWeights, Part):
         The paper draws one neighbour and encodes it with the batch. Here its embedding comes from the last epoch, which
         saves a second forward pass but gives the neighbour no gradient. The first epoch has no such losses.
         """
-        pairs, text_ids = mean_vectors(step.anchors), step.batch.text_ids
+        pairs = mean_vectors(step.anchors)
+        text_ids = step.batch.text_ids
         all_text_ids = parallel.gather_rows(text_ids)
         all_images = self.image_of_text[all_text_ids]
         self._pending = pairs.all_images.detach(), pairs.all_texts.detach(), all_images, all_text_ids

@@ -38,8 +38,11 @@ class PrototypeClassification(Part):
 
     def __init__(self, config: Config, image_of_text: np.ndarray, pass_pairs: int) -> None:
         super().__init__()
-        count, dimension, self.seed = config.memory.prototypes, config.model.dimension, config.training.seed
-        self.image_of_text, self.recluster_every = image_of_text, config.memory.prototype_recluster
+        count = config.memory.prototypes
+        dimension = config.model.dimension
+        self.seed = config.training.seed
+        self.image_of_text = image_of_text
+        self.recluster_every = config.memory.prototype_recluster
         self.temperature = config.objective.prototype_temperature
         self.clusters = Prototypes(count, dimension, len(image_of_text), pass_pairs)
         self.classifier = nn.Parameter(torch.empty(count, dimension))
@@ -69,7 +72,8 @@ class PrototypeClassification(Part):
         `instance`: v^I and w^I, (B, D) unit rows, which are clustered. `classified`: v^C and w^C, (B, D),
         which are classified."""
         local = pair_vectors(*instance)
-        vectors, text_ids = parallel.gather_rows(local), parallel.gather_rows(text_ids)
+        vectors = parallel.gather_rows(local)
+        text_ids = parallel.gather_rows(text_ids)
         if not self.clusters.ready:
             self._pending = vectors, text_ids, None, None
             return None
@@ -126,7 +130,8 @@ class PrototypeClassification(Part):
 
     def end_epoch(self, end: EpochEnd) -> dict[str, Any]:
         """Return the statistics of the pass; if due, recluster all pairs on rank 0."""
-        statistics, every = self.statistics(self.tally), self.recluster_every
+        statistics = self.statistics(self.tally)
+        every = self.recluster_every
         if every and end.epoch % every == 0 and self.clusters.ready and not end.last:
             if parallel.rank() == 0:
                 embedded = end.embed_train()
@@ -143,7 +148,8 @@ class PrototypeClassification(Part):
         sequence = np.random.SeedSequence((self.seed, RECLUSTER_STREAM, int(self.clusters.seen)))
         seed = sequence.generate_state(1)[0]
         centroids = recluster(vectors.numpy(), self.clusters.centroids.cpu().numpy(), seed=int(seed) % 2**31)
-        device, before = self.clusters.centroids.device, self.clusters.labels.clone()
+        device = self.clusters.centroids.device
+        before = self.clusters.labels.clone()
         self.clusters.replace(torch.from_numpy(centroids).to(device), vectors.to(device))
         labelled = before != NO_LABEL
         same = (before == self.clusters.labels)[labelled].double()
@@ -184,7 +190,8 @@ def recluster(vectors: np.ndarray, centroids: np.ndarray, *, seed: int) -> np.nd
         model.train(vectors, init_centroids=start)
         candidates.append(np.asarray(model.centroids, dtype=np.float32))
     best = max(candidates, key=lambda means: mean_cosine(vectors, means))
-    before, after = nearest_centroid(vectors, centroids), nearest_centroid(vectors, best)
+    before = nearest_centroid(vectors, centroids)
+    after = nearest_centroid(vectors, best)
     return best[match_clusters(before, after, len(centroids))]
 
 

@@ -37,7 +37,8 @@ def test_cleaned_precomp_data_omits_wrong_captions_and_adds_matches(tmp_path, mo
     command = export(data, tmp_path, *verdicts)
     assert main(command) == 0
     assert re.findall(r": (\d+)", " ".join(capsys.readouterr().out.split())) == ["2", "1", "1", "1"]
-    cleaned, before = read_split(tmp_path / "clean", "train"), read_split(data, "train")
+    cleaned = read_split(tmp_path / "clean", "train")
+    before = read_split(data, "train")
     assert cleaned.captions == [*captions[2:], "first of a.jpg"]
     assert cleaned.image_names == ["b.jpg", "c.jpg"]
     assert cleaned.image_of_text.tolist() == [0, 0, 1, 1, 1]
@@ -73,8 +74,10 @@ def test_training_on_cleaned_data_equals_training_with_reviews(data, tmp_path):
 def test_captions_without_features_are_cleaned(tmp_path, write):
     data = tmp_path / "data"
     write(data)
-    first, other = NAMES[0], NAMES[1]
-    wrong, match = (first, CAPTIONS[first][0], "wrong-caption"), (other, CAPTIONS[first][1], "also-matches")
+    first = NAMES[0]
+    other = NAMES[1]
+    wrong = (first, CAPTIONS[first][0], "wrong-caption")
+    match = (other, CAPTIONS[first][1], "also-matches")
     before = read_captioned(data).splits
     assert main(export(data, tmp_path, wrong, match, (other, "no such caption", "duplicate"))) == 0
     pictures = next(data.rglob(first)).parent

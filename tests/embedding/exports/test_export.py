@@ -28,7 +28,8 @@ def folder(request, tmp_path_factory):
 def test_a_faiss_index_ranks_as_the_run(folder, tmp_path):
     import faiss
 
-    analysis, (v, w) = open_analysis(folder, "dev"), open_run(folder).scoring("dev")
+    analysis = open_analysis(folder, "dev")
+    (v, w) = open_run(folder).scoring("dev")
     sides = {"images": (w, v, analysis.image_names), "captions": (v, w, analysis.captions)}
     for rows, (queries, candidates, names) in sides.items():
         file = tmp_path / f"{rows}.faiss"
@@ -51,7 +52,8 @@ def test_a_faiss_index_ranks_as_the_run(folder, tmp_path):
 
 def test_parquet_contains_ids_captions_names_and_embeddings(folder, tmp_path, monkeypatch):
     monkeypatch.setattr(vectors, "ROWS", 7)  # several groups of rows
-    analysis, (v, w) = open_analysis(folder, "dev"), open_run(folder).scoring("dev")
+    analysis = open_analysis(folder, "dev")
+    (v, w) = open_run(folder).scoring("dev")
     assert export([str(folder), "--to", "parquet", str(tmp_path / "out")]) == 0
     tables = [pq.read_table(tmp_path / "out" / f"{name}.parquet") for name in ("images", "captions")]
     images, captions = tables

@@ -43,9 +43,11 @@ def test_the_exported_folder_gives_the_same_embeddings_through_transformers(towe
     if siglip:
         write_pictures_of_any_shape(towers_folder)
     config = tower_config(towers_folder, epochs=1, learning_rate=1e-2, **values)
-    run, out = start_run(config, tmp_path / "runs", quiet()), tmp_path / "out"
+    run = start_run(config, tmp_path / "runs", quiet())
+    out = tmp_path / "out"
     assert export([str(run), "--to", "huggingface", str(out)]) == 0
-    plain, analysis = AutoModel.from_pretrained(out, use_safetensors=True), open_analysis(run, "dev")
+    plain = AutoModel.from_pretrained(out, use_safetensors=True)
+    analysis = open_analysis(run, "dev")
     folder = Path(config.data.data) / "Flicker8k_Dataset"
     assert_embeds(out, [Image.open(folder / name) for name in analysis.image_names], analysis, pad=siglip)
     before = AutoModel.from_pretrained(config.towers.image_tower)
@@ -66,13 +68,15 @@ def test_the_exported_folder_gives_the_same_embeddings_through_transformers(towe
 def test_towers_of_two_models_become_one_dual_encoder(towers_folder, tmp_path):
     clip = write_tiny_clip(towers_folder / "wide", seed=1, space=WIDTH)
     naflex = write_tiny_naflex(towers_folder / "naflex", WORDS)
-    siglip, values = towers_folder / "siglip", {"image_tuning": "lora", "learning_rate": 1e-2}
+    siglip = towers_folder / "siglip"
+    values = {"image_tuning": "lora", "learning_rate": 1e-2}
 
     def two_models(image, text):
         towers = {"image_tower": str(image), "text_tower": str(text)}
         return tower_config(towers_folder, "two", epochs=1, **towers, **values)
 
-    run, out = start_run(two_models(siglip, clip), tmp_path, quiet()), tmp_path / "out"
+    run = start_run(two_models(siglip, clip), tmp_path, quiet())
+    out = tmp_path / "out"
     assert export([str(run), "--to", "huggingface", str(out)]) == 0
     analysis = open_analysis(run, "dev")
     pictures = [Image.open(io.BytesIO(draw(NAMES.index(name)))) for name in analysis.image_names]

@@ -15,7 +15,8 @@ from coder_core.export import main as export
 from coder_core.geometry.captions import caption_vectors
 from tests.support.run_folders import unit, write_embeddings, write_run
 
-IMAGES, EACH = 25, 2
+IMAGES = 25
+EACH = 2
 VERBS = ("runs", "waits", "shines", "rolls", "falls")
 WORDS = [f"{noun} {verb}" for noun in ("dog", "cat", "car", "boat", "tree") for verb in VERBS]
 CAPTIONS = [f"a {WORDS[image]} number{number}" for image in range(IMAGES) for number in range(EACH)]
@@ -28,7 +29,8 @@ def mined(tmp_path_factory):
     """Folder of a run, its reviews, the run, and a mask (images, captions) of possible negatives, by loops."""
     root = tmp_path_factory.mktemp("triplets")
     folder = write_run(root / "runs", "run", images=IMAGES, per_image=EACH, captions=CAPTIONS, noise=2.0)
-    run, reviews = open_run(folder), root / "reviews.jsonl"
+    run = open_run(folder)
+    reviews = root / "reviews.jsonl"
     pictures = run.analysis("dev").picture_folder
     names = run.image_names("dev")
     with open(f"{pictures}/{names[5]}", "rb") as copied, open(f"{pictures}/{names[9]}", "wb") as replaced:
@@ -37,7 +39,8 @@ def mined(tmp_path_factory):
     append_review(reviews, Review(*split.pair(2, 0), "also-matches", "anna"))
     append_review(reviews, Review(*split.pair(4, 4 * EACH), "wrong-caption", "anna"))
     reviews.write_text(f'{reviews.read_text()}{{"version')
-    owner, vectors = run.image_of_text("dev"), caption_vectors(CAPTIONS)
+    owner = run.image_of_text("dev")
+    vectors = caption_vectors(CAPTIONS)
     usable = np.ones((IMAGES, len(owner)), bool)
     for image in range(IMAGES):
         for text in range(len(owner)):
@@ -74,18 +77,21 @@ def test_negatives_come_from_ranks_and_exclude_matches(mined, tmp_path, monkeypa
     assert f"{reviews} line 3: " in printed
     assert "--pictures" not in printed
     report = json.loads((tmp_path / "out" / "triplets.json").read_text())
-    owner, (v, w) = run.image_of_text("dev"), run.scoring("dev")
+    owner = run.image_of_text("dev")
+    (v, w) = run.scoring("dev")
     scores = v @ w.T
     for way, name in (("t2i", "text_to_image"), ("i2t", "image_to_text")):
         table = pq.read_table(tmp_path / "out" / f"{name}.parquet")
         assert table.column_names == ["anchor", "positive", *(f"negative_{j}" for j in range(1, k + 1))]
         rows = numbered(mined, zip(*(column.to_pylist() for column in table.columns), strict=True), way)
-        written, expected = set(), set()
+        written = set()
+        expected = set()
         for text in np.flatnonzero(np.arange(len(owner)) != 4 * EACH).tolist():  # its label is judged wrong
             image = int(owner[text])
             anchor, positive = (text, image) if way == "t2i" else (image, text)
             query = (slice(None), text) if way == "t2i" else image
-            of_query, fits = scores[query], usable[query]
+            of_query = scores[query]
+            fits = usable[query]
             foreign = np.arange(IMAGES) != image if way == "t2i" else owner != image
             order = [c for c in np.argsort(-of_query).tolist() if foreign[c]][ranks[0] - 1 : ranks[1]]
             most = np.inf if margin is None else scores[image, text] - margin

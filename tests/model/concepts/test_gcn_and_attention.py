@@ -19,11 +19,14 @@ QUERIES = draw(3, 8, seed=12).float()
 
 def test_convolution_and_attention_by_hand():
     """Â X = (3, 2); times −1 is (−3, −2), of which the activation keeps a fifth; times 2 is (6, 4)."""
-    graph, nodes = torch.tensor([[1.0, 1.0], [0.0, 1.0]]), torch.tensor([[1.0], [2.0]])
+    graph = torch.tensor([[1.0, 1.0], [0.0, 1.0]])
+    nodes = torch.tensor([[1.0], [2.0]])
     actual = graph_convolution(graph, nodes, torch.tensor([[-1.0, 2.0]]))
     torch.testing.assert_close(actual, torch.tensor([[-0.6, 6.0], [-0.4, 4.0]]))
     # q W y = (0.1, 0): λ 10 makes softmax(1, 0) = (0.731, 0.269), λ 1 softmax(0.1, 0)
-    nodes, query, weight = torch.eye(2), torch.tensor([[0.1, 0.0]]), torch.eye(2)
+    nodes = torch.eye(2)
+    query = torch.tensor([[0.1, 0.0]])
+    weight = torch.eye(2)
     sharp = attend(query, nodes, weight, smoothing=10.0)
     torch.testing.assert_close(sharp.attention, torch.tensor([[0.7310586, 0.2689414]]))
     assert sharp.attention[0, 0] > attend(query, nodes, weight, smoothing=1.0).attention[0, 0]
@@ -40,7 +43,8 @@ def test_convolution_and_attention_by_hand():
 )
 def test_the_network_matches_loops_and_returns_unit_rows(layers, narrow, hidden, slopes):
     """Two layers as in CVSE: half the width in the hidden layer, no activation after the last."""
-    graph, vectors = draw(5, 5, seed=1).abs(), draw(5, 4, seed=2)
+    graph = draw(5, 5, seed=1).abs()
+    vectors = draw(5, 4, seed=2)
     network = ConceptGraphNetwork(graph, vectors, 6, layers=layers, narrow=narrow).double()
     nodes = vectors.tolist()
     for weight, slope in zip(network.weights, slopes, strict=True):
@@ -53,7 +57,9 @@ def test_the_network_matches_loops_and_returns_unit_rows(layers, narrow, hidden,
 
 @pytest.mark.parametrize("smoothing", [1.0, 10.0])
 def test_attention_matches_reference_loops(smoothing):
-    queries, nodes, weight = draw(3, 4, seed=3), draw(6, 5, seed=4), draw(4, 5, seed=5)
+    queries = draw(3, 4, seed=3)
+    nodes = draw(6, 5, seed=4)
+    weight = draw(4, 5, seed=5)
     actual = attend(queries, nodes, weight, smoothing=smoothing)
     for row, query in enumerate(queries.tolist()):
         expected = reference.attention(query, nodes.tolist(), weight.tolist(), smoothing)
@@ -63,10 +69,13 @@ def test_attention_matches_reference_loops(smoothing):
 
 
 def test_gradients():
-    graph, vectors = draw(4, 4, seed=6).abs(), draw(4, 3, seed=7)
-    weight, square = draw(3, 5, seed=8).requires_grad_(), draw(2, 5, seed=9).requires_grad_()
+    graph = draw(4, 4, seed=6).abs()
+    vectors = draw(4, 3, seed=7)
+    weight = draw(3, 5, seed=8).requires_grad_()
+    square = draw(2, 5, seed=9).requires_grad_()
     assert torch.autograd.gradcheck(partial(graph_convolution, graph), (vectors.requires_grad_(), weight))
-    queries, nodes = draw(3, 2, seed=10).requires_grad_(), draw(4, 5, seed=11).requires_grad_()
+    queries = draw(3, 2, seed=10).requires_grad_()
+    nodes = draw(4, 5, seed=11).requires_grad_()
     assert torch.autograd.gradcheck(partial(attend, smoothing=2.0), (queries, nodes, square))
 
 

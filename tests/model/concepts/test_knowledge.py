@@ -11,7 +11,9 @@ from coder_core.model.concepts.vocabulary import Concept, ConceptVocabulary
 from tests.reference import concepts as reference
 from tests.support.precomp_folders import assert_refused
 
-DOG, BALL, RED = 0, 1, 2
+DOG = 0
+BALL = 1
+RED = 2
 ONE_WAY = np.array([[0, 1, 0], [1, 0, 0], [1, 0, 0]], dtype=float)
 """Concepts 0 and 1 point at each other, 2 points at 0 and nothing at 2: columns have degrees (2, 1, 0)."""
 ROOT = 1 / np.sqrt(2)
@@ -29,7 +31,9 @@ def test_counts_probabilities_and_the_rescaled_threshold_by_hand():
     assert together.tolist() == [[0, 1, 1], [1, 0, 0], [1, 0, 0]]
     assert occurrences.tolist() == [2, 2, 1]
     # P_ij = B_ij / N_i is P(C_j | C_i): a guitar always with a man, a man seldom with a guitar, no zebra
-    man, guitar, zebra = 0, 1, 2
+    man = 0
+    guitar = 1
+    zebra = 2
     counts = knowledge.count_together([[man, guitar], [man], [man], [man]], 3)
     probability = knowledge.conditional(*counts)
     assert (probability[guitar, man], probability[man, guitar]) == (1.0, 0.25)

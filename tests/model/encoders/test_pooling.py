@@ -58,7 +58,8 @@ def test_by_hand():
 def test_gpo_matches_a_loop_and_its_weights_depend_only_on_length():
     expected = torch.tensor([reference.position_code(position, 32) for position in range(40)])
     torch.testing.assert_close(pooling.position_codes(40, 32), expected, atol=1e-5, rtol=0)
-    pool, features = gpo(), random_features()
+    pool = gpo()
+    features = random_features()
     actual = pool(features, LENGTHS)
     for row, length in enumerate(LENGTHS.tolist()):
         expected = reference.pooled(features[row, :length].tolist(), weights_in_float64(pool, length))
@@ -78,8 +79,10 @@ def test_gpo_matches_a_loop_and_its_weights_depend_only_on_length():
 
 
 def test_pvse_matches_loops_and_its_weights_sum_to_one():
-    pool, features = pvse().double(), random_features(dtype=torch.float64)
-    embeddings, weights = pool(features, LENGTHS), pool.attention(features, LENGTHS)
+    pool = pvse().double()
+    features = random_features(dtype=torch.float64)
+    embeddings = pool(features, LENGTHS)
+    weights = pool.attention(features, LENGTHS)
     layers = (pool.hidden.weight, pool.heads.weight, pool.residual.weight, pool.residual.bias)
     parameters = [parameter.tolist() for parameter in (*layers, pool.norm.weight, pool.norm.bias)]
     for row, length in enumerate(LENGTHS.tolist()):
@@ -94,7 +97,8 @@ def test_pvse_matches_loops_and_its_weights_sum_to_one():
 @pytest.mark.parametrize("garbage", [1e3, -1e3, 0.0])
 def test_padding_of_any_length_never_leaks(make, garbage):
     """It changes no values, and padded positions get no gradient."""
-    pool, clean = make(), random_features().requires_grad_()
+    pool = make()
+    clean = random_features().requires_grad_()
     beyond = (torch.arange(5) >= LENGTHS[:, None]).unsqueeze(-1)
     dirty = clean.detach().masked_fill(beyond, garbage).requires_grad_()
     assert torch.equal(pool(clean, LENGTHS), pool(dirty, LENGTHS))
@@ -110,12 +114,14 @@ def test_padding_of_any_length_never_leaks(make, garbage):
 )
 def test_gpo_in_parts_and_threads_matches_the_plain_sum(longest, channels, threads):
     """Also beyond 256 positions, which no longer fit into a byte."""
-    pool, generator = gpo(), torch.Generator().manual_seed(6)
+    pool = gpo()
+    generator = torch.Generator().manual_seed(6)
     features = torch.randn(33, longest, channels, generator=generator).requires_grad_()
     lengths = torch.randint(1, longest + 1, (33,), generator=generator)
     slope = torch.randn(33, channels, generator=generator)
     torch.set_num_threads(threads)  # `own_threads` restores them
-    weights, actual = pool.weights(lengths, longest).double().unsqueeze(1), pool(features, lengths)
+    weights = pool.weights(lengths, longest).double().unsqueeze(1)
+    actual = pool(features, lengths)
     expected = pooling.sorted_sum(features.double(), lengths, weights).squeeze(1)
     leaves = [features, *pool.parameters()]
     gradients, plain = (torch.autograd.grad((out * slope).sum(), leaves) for out in (actual, expected))
@@ -149,10 +155,12 @@ def test_pooling_together_equals_pooling_separately(second, dtype):
 @EVERY
 def test_gradients(make):
     """The GRU and the linear layer of GPO learn, too."""
-    pool, features = make().double(), random_features(dtype=torch.float64)
+    pool = make().double()
+    features = random_features(dtype=torch.float64)
     assert torch.autograd.gradcheck(lambda rows: pool(rows, LENGTHS[:2]), features[:2].requires_grad_())
     if make is gpo:
-        pool, features = gpo(2).double(), random_features(channels=2, dtype=torch.float64)
+        pool = gpo(2).double()
+        features = random_features(channels=2, dtype=torch.float64)
         names, weights = zip(*pool.named_parameters(), strict=True)
 
         def pooled(*moved):

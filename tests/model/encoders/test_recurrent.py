@@ -22,7 +22,9 @@ def encoder(layers=1, dtype=torch.float64, dimension=5):
 
 def with_torch(encoder, words, lengths):
     """Return the states by the plain definition: pack, nn.GRU, pad, average the directions."""
-    vectors, longest, size = encoder.vectors(words), words.shape[1], encoder.gru.hidden_size
+    vectors = encoder.vectors(words)
+    longest = words.shape[1]
+    size = encoder.gru.hidden_size
     packed = nn.utils.rnn.pack_padded_sequence(vectors, lengths, batch_first=True, enforce_sorted=False)
     states = encoder.gru(packed)[0]
     hidden, _ = nn.utils.rnn.pad_packed_sequence(states, batch_first=True, total_length=longest)
@@ -34,7 +36,8 @@ def with_torch(encoder, words, lengths):
     "lengths", [LENGTHS, torch.ones(3, dtype=torch.long), torch.tensor([1]), torch.full((4,), 3)]
 )
 def test_the_gru_equals_pytorchs_in_values_and_gradients(layers, lengths):
-    words, model = words_of(lengths), encoder(layers)
+    words = words_of(lengths)
+    model = encoder(layers)
     weight = torch.randn(len(lengths), words.shape[1], 5, generator=torch.Generator().manual_seed(2)).double()
     states = model(words, lengths)
     torch.testing.assert_close(states, with_torch(model, words, lengths))
@@ -54,7 +57,8 @@ def test_the_gru_equals_pytorchs_in_float32_at_a_real_size():
 
 
 def test_padded_positions_are_zero_and_padding_is_never_read():
-    words, model = words_of(LENGTHS), encoder()
+    words = words_of(LENGTHS)
+    model = encoder()
     beyond = torch.arange(6) >= LENGTHS[:, None]
     states = model(words, LENGTHS)
     assert not states[beyond].any()
@@ -67,7 +71,8 @@ def test_padded_positions_are_zero_and_padding_is_never_read():
 @pytest.mark.parametrize("layers", [1, 2])
 def test_values_without_gradients_are_equal_and_words_drop_only_in_training(layers):
     """Nothing is kept for a backward pass then, as in the momentum encoder, whose weights take no gradients."""
-    words, model = words_of(LENGTHS), encoder(layers, torch.float32)
+    words = words_of(LENGTHS)
+    model = encoder(layers, torch.float32)
     expected = model(words, LENGTHS).detach()
     with torch.no_grad():
         assert torch.equal(model(words, LENGTHS), expected)

@@ -15,7 +15,8 @@ def test_any_number_of_layers_works_and_two_match_the_formula(layers):
     encoder = RegionEncoder(6, 8, layers=layers).double()
     assert sum(isinstance(module, nn.Linear) for module in encoder.mlp) == layers
     regions = torch.randn(3, 4, 6, dtype=torch.float64)
-    actual, rows = encoder(regions), regions.reshape(12, 6)
+    actual = encoder(regions)
+    rows = regions.reshape(12, 6)
     assert encoder(regions[:, :1]).shape == (3, 1, 8)
     if layers == 2:
         first, norm, _, second = encoder.mlp
@@ -26,7 +27,8 @@ def test_any_number_of_layers_works_and_two_match_the_formula(layers):
 
 
 def test_batch_norm_equals_pytorchs_and_rms_scaling_removes_length():
-    norm, builtin = RegionBatchNorm(5), nn.BatchNorm1d(5)
+    norm = RegionBatchNorm(5)
+    builtin = nn.BatchNorm1d(5)
     for _ in range(3):
         rows = torch.randn(7, 5)
         assert torch.equal(norm(rows), builtin(rows))
@@ -34,7 +36,8 @@ def test_batch_norm_equals_pytorchs_and_rms_scaling_removes_length():
         assert torch.equal(norm.state_dict()[name], value)
     assert torch.equal(norm.eval()(rows), builtin.eval()(rows))
     torch.manual_seed(0)
-    plain, scaled = RegionEncoder(6, 8).double().eval(), RegionEncoder(6, 8, rms=True).double().eval()
+    plain = RegionEncoder(6, 8).double().eval()
+    scaled = RegionEncoder(6, 8, rms=True).double().eval()
     scaled.load_state_dict(plain.state_dict())
     regions = torch.randn(3, 4, 6, dtype=torch.float64)
     by_hand = torch.stack([row / (sum(x * x for x in row) / 6) ** 0.5 for row in regions.reshape(12, 6)])
@@ -51,7 +54,8 @@ def test_padding_changes_neither_embeddings_nor_batch_statistics(dropout):
     torch.manual_seed(0)
     plain, padded = (RegionEncoder(6, 8, dropout=dropout).double() for _ in range(2))
     padded.load_state_dict(plain.state_dict())
-    rows, lengths = torch.randn(9, 6, dtype=torch.float64), torch.tensor([4, 2, 3])
+    rows = torch.randn(9, 6, dtype=torch.float64)
+    lengths = torch.tensor([4, 2, 3])
     regions = torch.zeros(3, 5, 6, dtype=torch.float64)
     real = torch.arange(5) < lengths[:, None]
     regions[real] = rows

@@ -29,9 +29,11 @@ def scorer(size):
 
 def test_the_best_pair_by_hand_and_by_loops():
     """Embeddings (1, 0) and (0, 1) of an image, (0.6, 0.8) and (−1, 0) of a caption: the largest product is 0.8."""
-    image, text = torch.tensor([[[1.0, 0.0], [0.0, 1.0]]]), torch.tensor([[[0.6, 0.8], [-1.0, 0.0]]])
+    image = torch.tensor([[[1.0, 0.0], [0.0, 1.0]]])
+    text = torch.tensor([[[0.6, 0.8], [-1.0, 0.0]]])
     assert PVSEScorer()(image, text).tolist() == [[pytest.approx(0.8)]]
-    images, texts = samples(5, 3, 6, 0)[0], samples(7, 3, 6, 1)[0]
+    images = samples(5, 3, 6, 0)[0]
+    texts = samples(7, 3, 6, 1)[0]
     expected = [[reference.best_pair(image, text) for text in texts.tolist()] for image in images.tolist()]
     torch.testing.assert_close(PVSEScorer()(images, texts), torch.tensor(expected, dtype=torch.float64))
     assert torch.equal(PVSEScorer()(images[:, :1], texts[:, :1]), CosineScorer()(images[:, 0], texts[:, 0]))
@@ -41,7 +43,8 @@ def test_the_best_pair_by_hand_and_by_loops():
 def test_the_interaction_matches_loops_in_blocks_of_any_size(block, monkeypatch):
     monkeypatch.setattr(scoring, "ROWS", 2 if block < 1000 else 64)
     monkeypatch.setattr(scoring, "BLOCK", block)
-    (images, image_lengths), (texts, text_lengths) = samples(5, 4, 6, 0), samples(7, 5, 6, 1)
+    (images, image_lengths) = samples(5, 4, 6, 0)
+    (texts, text_lengths) = samples(7, 5, 6, 1)
     model = scorer(6)
     weights = model.align.weight.tolist(), model.align.bias.tolist(), model.score.weight[0].tolist()
     sides = zip(images, image_lengths, strict=True), zip(texts, text_lengths, strict=True)
@@ -56,7 +59,8 @@ def test_the_interaction_matches_loops_in_blocks_of_any_size(block, monkeypatch)
 
 def test_gradients(monkeypatch):
     """Derivatives by samples and by parameters, through blocks that are recomputed in the backward pass."""
-    (images, image_lengths), (texts, text_lengths) = samples(2, 2, 3, 6), samples(2, 3, 3, 7)
+    (images, image_lengths) = samples(2, 2, 3, 6)
+    (texts, text_lengths) = samples(2, 3, 3, 7)
     inputs = images.requires_grad_(), texts.requires_grad_()
     assert torch.autograd.gradcheck(PVSEScorer(), inputs)
     monkeypatch.setattr(scoring, "BLOCK", 1)
@@ -72,8 +76,10 @@ def test_gradients(monkeypatch):
 
 
 def test_padding_is_ignored_and_unmatched_words_attend_uniformly():
-    (images, image_lengths), (texts, text_lengths) = samples(4, 4, 6, 8), samples(5, 4, 6, 9)
-    images, texts = images.requires_grad_(), texts.requires_grad_()
+    (images, image_lengths) = samples(4, 4, 6, 8)
+    (texts, text_lengths) = samples(5, 4, 6, 9)
+    images = images.requires_grad_()
+    texts = texts.requires_grad_()
     scorer(6)(images, texts, image_lengths, text_lengths).sum().backward()
     for side, lengths in ((images, image_lengths), (texts, text_lengths)):
         beyond = torch.arange(4) >= lengths.unsqueeze(1)

@@ -31,7 +31,8 @@ CAPTIONS = ["a red dog runs", "one blue star and a blue ring", "the dog sits"]
 class NormalisedTower(torch.nn.Module):
     def __init__(self):
         super().__init__()
-        self.norm, self.linear = torch.nn.BatchNorm1d(3), torch.nn.Linear(3, 4)
+        self.norm = torch.nn.BatchNorm1d(3)
+        self.linear = torch.nn.Linear(3, 4)
 
     def forward(self, rows, lengths):
         return self.linear(self.norm(rows))[:, None]
@@ -42,7 +43,8 @@ class NormalisedTower(torch.nn.Module):
 def test_a_momentum_encoder_leaves_the_statistics_of_an_untrained_tower_unchanged(tuning, dropout):
     """Its copies share them, and no save has them."""
     model = TunedTower(NormalisedTower().eval(), torch.nn.Linear(4, 2), tuning, TowersConfig()).train()
-    rows, lengths = torch.randn(8, 3) + 5, torch.ones(8)
+    rows = torch.randn(8, 3) + 5
+    lengths = torch.ones(8)
     before = model.eval()(rows, lengths)
     momentum_encoder(model.train(), dropout=dropout)(rows, lengths)
     torch.testing.assert_close(model.eval()(rows, lengths), before, rtol=0, atol=0)
@@ -151,7 +153,8 @@ def test_text_only_models_and_other_fingerprints_are_refused(clip, tmp_path):
 
 
 def test_models_in_the_cache_are_found_by_name_revision_and_commit(clip, tmp_path, monkeypatch):
-    commit, cached = "0123456789abcdef0123456789abcdef01234567", tmp_path / "models--tiny--clip"
+    commit = "0123456789abcdef0123456789abcdef01234567"
+    cached = tmp_path / "models--tiny--clip"
     shutil.copytree(clip, cached / "snapshots" / commit)
     (cached / "refs").mkdir()
     (cached / "refs" / "main").write_text(commit)
@@ -233,7 +236,8 @@ def test_custom_towers_are_mean_pooled_and_invalid_ones_refused(tmp_path, monkey
     module = "own_towers_of_a_test"
     (tmp_path / f"{module}.py").write_text(OWN)
     monkeypatch.syspath_prepend(str(tmp_path))
-    towers, wrong = OwnTowers(f"{module}:Towers", prompt="x {}"), OwnTowers(f"{module}:Wrong")
+    towers = OwnTowers(f"{module}:Towers", prompt="x {}")
+    wrong = OwnTowers(f"{module}:Wrong")
     picture = Image.new("RGB", (8, 4), (255, 0, 0))
     np.testing.assert_allclose(towers.encode_pictures([towers.prepare(picture)] * 2), [[1, 0, 0]] * 2)
     rows, cut = towers.encode_texts(["ab"])  # one word of padding is left out of the mean
@@ -273,7 +277,8 @@ def test_sentence_embeddings_are_the_mean_of_word_pieces(model):
     from transformers import AutoModel, AutoTokenizer
 
     space = sentence_space(str(model))
-    tokenizer, network = AutoTokenizer.from_pretrained(model), AutoModel.from_pretrained(model).eval()
+    tokenizer = AutoTokenizer.from_pretrained(model)
+    network = AutoModel.from_pretrained(model).eval()
     for caption, row in zip(CAPTIONS, space.encode(CAPTIONS), strict=True):
         states = network(**tokenizer(caption, return_tensors="pt")).last_hidden_state
         mean = states[0].detach().numpy().mean(0)
