@@ -1,11 +1,11 @@
-"""Diversity of a run's anchors and its effect on the weights of their negatives, in NumPy. CODER eq. 3 and 4.
+"""Diversity of a run's anchors and its effect on the weights of their negatives. CODER eq. 3 and 4.
 
 From top to bottom: the spread of an anchor's similarities over its negatives, which may be a whole split, a random
-batch or a random bank; from spreads to diversities; from diversities to weights; details of one anchor. `squash` and
-`sharpness` are those of training (`coder_core.ops.diversity_scaling`).
+batch or a random bank; from spreads to diversities; from diversities to weights; details of one anchor. The formulas
+are those of training (`coder_core.ops.diversity_scaling`), applied to NumPy arrays.
 
-A matrix of all similarities of a split would not fit in memory: the standard deviation over a whole split comes from
-the candidates' covariance, entropy from tiles.
+A matrix of all similarities of a split would not fit in memory, so they are computed in tiles. Standard deviations over
+a split of embeddings need no similarities at all: they follow from the covariance of the candidates.
 """
 
 from dataclasses import dataclass
@@ -17,14 +17,13 @@ import pandas as pd
 from coder_core.api.sampling import SplitPart
 from coder_core.api.sides import TILE_ELEMENTS, Array, Modality, Sides, slices
 from coder_core.evaluation.sources import column_sums
-from coder_core.ops.diversity_scaling import normalise_by_largest, sharpness, squash
+from coder_core.ops.diversity_scaling import Measure, normalise_by_largest, sharpness, spread, squash
 
-Measure = Literal["std", "entropy"]
 Candidates = Literal["split", "batch", "bank"]
 
 BANK_SIZE = 4_096  # CODER's bank on Flickr30K, section 4.2
-ENTROPY_TILE = 2_097_152  # 8 MiB: entropy passes over a tile several times, so it should stay in the cache
-SAFE_EXPONENT = 40.0  # e⁴⁰ times a million candidates is far below float32's largest number
+NONE_EXCLUDED = (np.empty(0, np.int64), np.empty(0, np.int64))  # rows and columns
+TILE = 2_097_152  # 8 MiB: entropy passes over a tile several times, so it should stay in the cache
 
 
 @dataclass(frozen=True)
@@ -65,20 +64,24 @@ class DiversitySettings:
         return self.modality, self.function, self.candidates, *drawn[self.candidates], temperature
 
 
-def std_over_split(s: Sides) -> Array:
-    """Return the population standard deviation of every anchor's similarities to ALL its negatives, (Q,) float64.
+def spread_over(s: Sides, measure: Measure, temperature: float) -> Array:
+    """Return (Q,) float64 standard deviation, or entropy in bits, of every anchor's similarities to ALL its negatives.
+    ValueError: the entropy's temperature is not positive."""
+    if measure == "std" and s.scores is None:
+        return std_from_covariance(s)
+    spreads = np.zeros(len(s.anchors))
+    for rows, tile, own in s.tiles(TILE):
+        scores = tile.astype(np.float64) if measure == "std" else tile
+        spreads[rows] = spread(scores, own, measure, temperature)
+    return spreads
+
+
+def std_from_covariance(s: Sides) -> Array:
+    """Return the population standard deviation of every anchor's similarities to its negatives, (Q,) float64.
 
     With c̄ the mean candidate and Σ their covariance, an anchor's similarities have variance aᵀΣa over all candidates;
-    its own candidates are then removed. This is exact and takes O((Q + C)·D²), without a similarity matrix. If scores
-    are stored, they are read tile by tile instead.
+    its own candidates are then removed. This is exact and takes O((Q + C)·D²), without a similarity matrix.
     """
-    if s.scores is not None:
-        spread = np.zeros(len(s.anchors))
-        for part, tile, own in s.tiles(TILE_ELEMENTS):
-            negatives = np.ones(tile.shape, dtype=bool)
-            negatives[own] = False
-            spread[part] = masked_spread(tile.astype(np.float64), negatives, "std", 1.0)
-        return spread
     count, width = s.candidates.shape
     rows = TILE_ELEMENTS // width
     centre = column_sums(s.candidates) / max(count, 1)
@@ -105,41 +108,6 @@ def _own_moments(s: Sides, centre: Array) -> tuple[Array, Array, Array]:
         value[part] = np.einsum("pd,pd->p", s.anchors[anchor[part]], centred, dtype=np.float64)
     total, squares = (np.bincount(anchor, values, minlength=len(s.anchors)) for values in (value, value**2))
     return count, total, squares
-
-
-def masked_spread(scores: Array, negatives: Array, measure: Measure, temperature: float) -> Array:
-    """Return the standard deviation, or entropy in bits, of scores (Q, C) where `negatives` (Q, C) is True; else 0."""
-    if measure == "std":
-        count = np.maximum(negatives.sum(1), 1)
-        mean = np.where(negatives, scores, 0.0).sum(1) / count
-        return np.asarray(np.sqrt((np.where(negatives, scores - mean[:, None], 0.0) ** 2).sum(1) / count))
-    from scipy.special import entr, softmax
-
-    share = softmax(np.where(negatives, scores / temperature, np.finfo(np.float64).min), axis=1)
-    return np.asarray(entr(np.where(negatives, share, 0.0)).sum(1) / np.log(2.0))
-
-
-def entropy_over_split(s: Sides, temperature: float) -> Array:
-    """Return the entropy in bits of softmax(S / τ) over all negatives, (Q,) float64, computed tile by tile; supplement
-    eq. 16. ValueError: temperature is not positive."""
-    if not temperature > 0:
-        raise ValueError(f"temperature must be > 0, got {temperature}")
-    entropy = np.zeros(len(s.anchors))
-    scale = np.float32(1.0 / temperature)
-    for rows, tile, own in s.tiles(ENTROPY_TILE):
-        tile *= scale
-        tile[own] = -np.inf
-        if scale > SAFE_EXPONENT:  # entropy does not change with a shift; small exponents need none
-            largest = tile.max(1, initial=-np.inf, keepdims=True)
-            tile -= np.where(np.isfinite(largest), largest, 0.0)
-        weights = np.exp(tile)
-        tile[own] = 0.0  # 0 · ∞ is not 0
-        mass = weights.sum(1).astype(np.float64)
-        alone = mass == 0  # no negative at all
-        mass[alone] = 1.0
-        nats = np.log(mass) - np.einsum("qc,qc->q", weights, tile) / mass
-        entropy[rows] = np.where(alone, 0.0, nats)
-    return entropy / np.log(2.0)
 
 
 @dataclass(frozen=True)
@@ -192,27 +160,30 @@ def draw_bank(part: SplitPart, settings: DiversitySettings) -> Array:
     return pairs if settings.modality == "image" else part.owner[pairs]
 
 
-def spread(part: SplitPart, settings: DiversitySettings) -> Array:
+def anchor_spreads(part: SplitPart, settings: DiversitySettings) -> Array:
     """Return (Q,) float64 standard deviation, or entropy in bits, of every anchor's similarities to its negatives."""
+    measure = settings.function
+    temperature = settings.temperature
     draw = draw_batches(part, settings)
     if draw is None:
         sides = part.sides(settings.modality)
         if settings.candidates == "bank":
             sides = sides.among(draw_bank(part, settings))
-        if settings.function == "std":
-            return std_over_split(sides)
-        return entropy_over_split(sides, settings.temperature)
-    spread = np.zeros(len(draw.pair_image))
+        return spread_over(sides, measure, temperature)
+
+    spreads = np.zeros(len(draw.pair_image))
     for number, batch in enumerate(draw.batches):
         images = draw.pair_image[batch]
         texts = draw.pair_text[batch]
         scores = part.similarities(images, texts).astype(np.float64)
-        scores = scores if settings.modality == "image" else scores.T
-        negatives = images[:, None] != part.owner[texts]
-        spreads = masked_spread(scores, negatives, settings.function, settings.temperature)
-        judged = draw.batch_of[batch] == number
-        spread[batch[judged]] = spreads[judged]
-    return spread
+        own = images[:, None] == part.owner[texts]
+        if settings.modality == "text":
+            scores = scores.T
+            own = own.T
+        in_batch = spread(scores, own.nonzero(), measure, temperature)
+        counted = draw.batch_of[batch] == number
+        spreads[batch[counted]] = in_batch[counted]
+    return spreads
 
 
 def normalise(raw: Array, draw: Draw | None = None) -> Array:
@@ -296,12 +267,12 @@ def open_anchor(
     candidates = candidates[~own[candidates]]
     similarities = split.row(number, candidates)
     if position >= 0:
-        spread = float(spreads[position])
+        own_spread = float(spreads[position])
     else:
-        every = np.ones((1, len(similarities)), bool)
-        spread = float(masked_spread(similarities[None], every, settings.function, settings.temperature)[0])
+        row = similarities[None].astype(np.float64)
+        own_spread = float(spread(row, NONE_EXCLUDED, settings.function, settings.temperature)[0])
     largest = (spreads if batch is None else spreads[batch]).max()
-    raw, largest_raw = squash(np.array([spread, largest]), loss.epsilon).tolist()
+    raw, largest_raw = squash(np.array([own_spread, largest]), loss.epsilon).tolist()
     diversity = min(raw / largest_raw, 1.0)
     effective = loss.temperature * diversity
     return Anchor(
@@ -310,7 +281,7 @@ def open_anchor(
         candidates=candidates,
         similarities=similarities,
         positives=split.row(number, np.flatnonzero(own)),
-        spread=spread,
+        spread=own_spread,
         raw=raw,
         diversity=diversity,
         temperature=effective,

@@ -14,7 +14,8 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
-from coder_core.api.diversity import Loss, entropy_over_split, normalise, shares, std_over_split
+from coder_core.api.diversity import Loss, normalise, shares
+from coder_core.api.diversity import spread_over as spread_over_sides
 from coder_core.api.matrix_samples import MatrixSamples, Source, choose_samples
 from coder_core.api.run import Run
 from coder_core.api.sides import Array, Direction, Sides
@@ -60,7 +61,7 @@ class Scaled:
 
 def spread_over(s: Sides, loss: Loss) -> Array:
     """Return (Q,) standard deviation, or entropy in bits, of each anchor over the negatives in `s`; ignores μ, γ, ε."""
-    return std_over_split(s) if loss.function == "std" else entropy_over_split(s, loss.entropy_temperature)
+    return spread_over_sides(s, loss.function, loss.entropy_temperature)
 
 
 def anchor_diversity(s: Sides, loss: Loss, spread: Array | None = None) -> AnchorDiversity:

@@ -244,7 +244,7 @@ class StoredRun:
         fields = DiversitySettings(**settings)
         key = (split, sample.key if sample else None, *fields.key)
         if key not in self._spreads:
-            self._spreads[key] = diversity.spread(self.compared(split, sample), fields)
+            self._spreads[key] = diversity.anchor_spreads(self.compared(split, sample), fields)
         return self._spreads[key]
 
     def diversity(

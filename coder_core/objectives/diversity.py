@@ -10,19 +10,17 @@ computed as E[(S − E[S])²] to avoid cancellation.
 The result can carry a gradient; CODER treats it as a weight, so detach it before use unless you want one.
 """
 
-import math
 from collections.abc import Callable
-from functools import partial
-from typing import Literal
 
 import torch
 from torch import Tensor
 
 from coder_core.objectives.pairs import Negatives, as_list
+from coder_core.ops import diversity_scaling
+from coder_core.ops.diversity_scaling import Measure as Measure
 from coder_core.ops.diversity_scaling import normalise_by_largest as normalise_by_largest
+from coder_core.ops.diversity_scaling import spread
 from coder_core.ops.diversity_scaling import squash as squash
-
-Measure = Literal["std", "entropy"]
 
 
 def diversity_std(
@@ -111,12 +109,9 @@ def anchor_diversity(
     tensor([1.0000, 0.8446])
     """
 
-    if measure not in ("std", "entropy"):
-        raise ValueError(f'measure must be "std" or "entropy", got {measure!r}')
-    spread = deviation if measure == "std" else partial(entropy, temperature=entropy_temperature)
-
     def raw(scores: Tensor, negatives: Negatives) -> Tensor:
-        return squash(spread(scores, negatives), epsilon)
+        scores, excluded = as_list(scores, negatives)
+        return squash(spread(scores, excluded, measure, entropy_temperature), epsilon)
 
     with torch.set_grad_enabled(gradient and torch.is_grad_enabled()):
         blended = raw(*batch)
@@ -131,17 +126,10 @@ def anchor_diversity(
 def deviation(scores: Tensor, negatives: Negatives) -> Tensor:
     """Return (Q,) sqrt(E[(S − E[S])²]) over each anchor's negatives; 0, with a zero gradient, without negatives.
 
-    The few other entries are handled as a list, because each mask or `where` costs a pass over the bank's scores.
-
     >>> deviation(torch.tensor([[0.1, 0.3, 0.9]]), torch.tensor([[True, True, False]]))
     tensor([0.1000])
     """
-    scores, exclusions = as_list(scores, negatives)
-    count = exclusions.counts(scores).clamp_min(1).to(scores.dtype)
-    total = scores.sum(dim=1).index_add(0, exclusions.rows, scores[exclusions], alpha=-1)
-    centred = scores - (total / count)[:, None]
-    centred[exclusions] = 0.0
-    return torch.linalg.vector_norm(centred, dim=1) / count.sqrt()
+    return diversity_scaling.deviation(*as_list(scores, negatives))
 
 
 def entropy(scores: Tensor, negatives: Negatives, *, temperature: float = 1.0) -> Tensor:
@@ -153,16 +141,8 @@ def entropy(scores: Tensor, negatives: Negatives, *, temperature: float = 1.0) -
     >>> entropy(torch.zeros(1, 4), torch.ones(1, 4, dtype=torch.bool))
     tensor([2.])
     """
-    if not temperature > 0:
-        raise ValueError(f"temperature must be > 0, got {temperature}")
-    scores, exclusions = as_list(scores, negatives)
-    mask = exclusions.mask(scores)
-    # The lowest finite number instead of -inf keeps a row without negatives free of NaN.
-    logits = scores / temperature
-    logits = torch.where(mask, logits, torch.finfo(logits.dtype).min)
-    log_share = torch.log_softmax(logits, dim=1)
-    terms = torch.where(mask, log_share.exp() * log_share, 0.0)
-    return -terms.sum(dim=1) / math.log(2)
+    scores, excluded = as_list(scores, negatives)
+    return diversity_scaling.entropy(scores, excluded, temperature)
 
 
 def blend_raw(

@@ -1,12 +1,14 @@
-"""From a spread to an anchor's temperature, CODER eq. 3 and 4, for NumPy arrays (the app) and torch tensors (training).
+"""From scores to an anchor's temperature, CODER eq. 3 and 4, for NumPy arrays (the app) and torch tensors (training).
 
-spread -> squash -> raw in [1, 2) -> normalise_by_largest -> diversity in (0.5, 1] -> sharpness 1 / (μ·div)
+scores -> spread (deviation or entropy) -> squash -> raw in [1, 2) -> normalise_by_largest -> diversity in (0.5, 1]
+-> sharpness 1 / (μ·div)
 """
 
 from __future__ import annotations
 
+import math
 import sys
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 
 import numpy as np
 
@@ -15,8 +17,101 @@ if TYPE_CHECKING:
 
 Numbers = TypeVar("Numbers", np.ndarray, "Tensor")
 NumbersOrOne = TypeVar("NumbersOrOne", float, np.ndarray, "Tensor")
+Measure = Literal["std", "entropy"]
 
 LARGEST_EXPONENT = 100.0  # 1 + exp(-100) equals 1 in both float32 and float64
+
+
+def spread(
+    scores: Numbers, excluded: tuple[Any, Any], measure: Measure = "std", temperature: float = 1.0
+) -> Numbers:
+    """Measure the spread of each anchor's scores over its negatives, by `deviation` or by `entropy`.
+
+    Args:
+        scores: (Q, C) of any finite values, float32 or float64.
+        excluded: rows (P,) and columns (P,) of the entries that are not negatives, each listed once. A list, because
+            nearly every entry is a negative and a mask would cost a pass over the scores.
+        measure: "std" or "entropy".
+        temperature: τ of the entropy's softmax.
+
+    Returns:
+        (Q,) >= 0, a standard deviation, or an entropy in bits.
+
+    Raises:
+        ValueError: an unknown measure, or a temperature that is not positive.
+
+    >>> spread(np.array([[0.1, 0.3, 0.9]]), (np.array([0]), np.array([2])), "entropy")
+    array([0.99282243])
+    """
+    if measure not in get_args(Measure):
+        raise ValueError(f'measure must be "std" or "entropy", got {measure!r}')
+    if measure == "std":
+        return deviation(scores, excluded)
+    return entropy(scores, excluded, temperature)
+
+
+def deviation(scores: Numbers, excluded: tuple[Any, Any]) -> Numbers:
+    """Return (Q,) sqrt(E[(S − E[S])²]) over each anchor's negatives; 0, with a zero gradient, for an anchor without any.
+    CODER eq. 3. Arguments as for `spread`.
+
+    >>> deviation(np.array([[0.1, 0.3, 0.9]]), (np.array([0]), np.array([2]))).round(4)
+    array([0.1])
+    """
+    library = _library(scores)
+    rows, columns = excluded
+    negatives = scores.shape[1] - library.bincount(rows, minlength=len(scores))
+    count = library.asarray(negatives.clip(1), dtype=scores.dtype)
+    mean = _subtract_at(scores.sum(1), rows, scores[rows, columns]) / count
+    centred = scores - mean[:, None]
+    centred[rows, columns] = 0.0
+    length: Numbers = library.linalg.vector_norm(centred, axis=1)
+    return length / library.sqrt(count)
+
+
+def entropy(scores: Numbers, excluded: tuple[Any, Any], temperature: float = 1.0) -> Numbers:
+    """Return (Q,) −Σ P log2 P in bits, where P is the softmax of S / τ over each anchor's negatives; 0 for an anchor
+    without any. CODER supplement eq. 16. Arguments and errors as for `spread`.
+
+    With x = S / τ and Z = Σ exp(x), it is log Z − Σ x · exp(x) / Z, which needs one exponential per entry.
+
+    >>> entropy(np.zeros((1, 5)), (np.array([0]), np.array([2])))
+    array([2.])
+    """
+    if not temperature > 0:
+        raise ValueError(f"temperature must be > 0, got {temperature}")
+    library = _library(scores)
+    if not scores.shape[1]:
+        return scores.sum(1)
+    logits = scores * (1.0 / temperature)
+    logits[excluded[0], excluded[1]] = -math.inf
+    largest = library.amax(logits, 1)[:, None]
+    logits = logits - library.where(library.isfinite(largest), largest, 0.0)
+    weights = library.exp(logits)
+    logits[excluded[0], excluded[1]] = 0.0  # 0 · −∞ is not 0
+    total = _sum_in_float64(weights)
+    mass = library.where(total == 0, 1.0, total)
+    mean = library.einsum("qc,qc->q", weights, logits) / mass
+    nats: Numbers = library.log(mass) - mean
+    return nats / math.log(2.0)
+
+
+def _library(values: Any) -> Any:
+    """Return numpy or torch. A tensor implies that torch is imported; the app works without it."""
+    return np if isinstance(values, np.ndarray) else sys.modules["torch"]
+
+
+def _subtract_at(totals: Numbers, rows: Any, values: Numbers) -> Numbers:
+    """Subtract (P,) values from the (Q,) totals of their rows."""
+    if isinstance(totals, np.ndarray):
+        np.subtract.at(totals, rows, values)
+        return totals
+    return totals.index_add(0, rows, values, alpha=-1)
+
+
+def _sum_in_float64(weights: Numbers) -> Numbers:
+    """Return (Q,) sums of the rows, in NumPy as float64: at τ = 1, entropies of a split differ in the fourth digit."""
+    total = weights.sum(1)
+    return total.astype(np.float64) if isinstance(total, np.ndarray) else total
 
 
 def squash(spread: Numbers, epsilon: float) -> Numbers:
@@ -35,8 +130,7 @@ def squash(spread: Numbers, epsilon: float) -> Numbers:
     """
     if not epsilon > 0:
         raise ValueError(f"epsilon must be > 0, got {epsilon}")
-    # A tensor implies that torch is imported; the app works without it.
-    library: Any = np if isinstance(spread, np.ndarray) else sys.modules["torch"]
+    library = _library(spread)
     vanishes = spread <= epsilon / LARGEST_EXPONENT
     exponent = -epsilon / library.where(vanishes, epsilon, spread)
     raw: Numbers = 1.0 + library.where(vanishes, 0.0, library.exp(exponent))

@@ -1,4 +1,4 @@
-"""The api's NumPy diversity against the objectives' torch diversity and against loops; samples, banks, opened anchors."""
+"""Diversity of a run in NumPy against the objectives in torch and against loops; samples, banks, opened anchors."""
 
 from dataclasses import replace
 
@@ -27,7 +27,7 @@ def uneven(images=23, seed=3, fewest=1):
 @both_modalities
 @pytest.mark.parametrize("tile", [70, None])
 def test_spread_over_a_split_matches_the_objective(modality, tile, monkeypatch):
-    for name in ("TILE_ELEMENTS", "ENTROPY_TILE") if tile else ():
+    for name in ("TILE_ELEMENTS", "TILE") if tile else ():
         monkeypatch.setattr(maths, name, tile)
     v, w, owner = uneven()
     s = whole_split(v, w, owner).sides(modality)
@@ -35,14 +35,14 @@ def test_spread_over_a_split_matches_the_objective(modality, tile, monkeypatch):
     negatives = torch.from_numpy(np.arange(len(v))[:, None] != owner[None, :])
     of_anchors = (scores, negatives) if modality == "image" else (scores.T, negatives.T)
     for epsilon in (0.02, 0.1, 1.0):
-        diversity = maths.normalise(squash(maths.std_over_split(s), epsilon))
+        diversity = maths.normalise(squash(maths.spread_over(s, "std", 1.0), epsilon))
         expected = objectives.diversity_std(*of_anchors, epsilon=epsilon)
         np.testing.assert_allclose(diversity, expected.numpy(), atol=2e-6)
         assert diversity.max() == 1.0
         assert diversity.min() > 0.5
     for temperature in (0.02, 1.0):
         expected = objectives.entropy(*of_anchors, temperature=temperature)
-        np.testing.assert_allclose(maths.entropy_over_split(s, temperature), expected.numpy(), atol=2e-5)
+        np.testing.assert_allclose(maths.spread_over(s, "entropy", temperature), expected.numpy(), atol=2e-5)
 
 
 @both_modalities
@@ -54,7 +54,7 @@ def test_spread_in_batches_uses_only_negatives_of_the_batch(modality, size):
     captioned = np.isin(np.arange(23), owner)
     settings = maths.DiversitySettings(modality, candidates="batch", batch_size=size, seed=5)
     draw = maths.draw_batches(part, settings)
-    spread = maths.spread(part, settings)
+    spread = maths.anchor_spreads(part, settings)
     assert ((owner[draw.pair_text] == draw.pair_image) == captioned[draw.pair_image]).all()
     assert captioned.sum() < 23
     anchors, candidates = (v, w[draw.pair_text]) if modality == "image" else (w, v[draw.pair_image])
@@ -81,7 +81,7 @@ def test_zero_spread_gives_the_smallest_diversity_and_weights_are_gradients():
         maths.DiversitySettings("images")
     assert squash(np.array([0.0]), 0.1)[0] == 1.0
     v, w, owner = synthetic(40, noise=1.0)
-    spread = maths.std_over_split(whole_split(v, w, owner).sides("text"))
+    spread = maths.spread_over(whole_split(v, w, owner).sides("text"), "std", 1.0)
     vague = np.arange(len(w)) % 5 == 4
     assert spread[vague].max() < spread[~vague].min()
     with pytest.raises(ValueError, match="epsilon must be > 0, got 0"):
@@ -113,7 +113,7 @@ def test_bank_spread_uses_a_random_subset_of_pairs(run, modality, size):
     settings = maths.DiversitySettings(modality, candidates="bank", bank_size=size, seed=4)
     pairs = maths.draw_bank(run.part("dev"), replace(settings, modality="image"))
     assert len(set(pairs.tolist())) == min(size, len(w))
-    spread = maths.spread(run.part("dev"), settings)
+    spread = maths.anchor_spreads(run.part("dev"), settings)
     for number in (0, 13):
         image = number if modality == "image" else owner[number]
         negatives = [p for p in pairs.tolist() if owner[p] != image]
