@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from coder_core.config.objective import Loss
-from coder_core.config.setting import described, setting
+from coder_core.config.setting import setting, with_help
 
 OTHER_DEV_NAMES = ("val", "valid", "validation")
 _PictureFolder = Literal[
@@ -15,88 +15,168 @@ Format = Literal["auto", "precomp", "karpathy", _PictureFolder, "parquet", "webd
 
 
 @dataclass(frozen=True)
-@described
+@with_help
 class ReadingArguments:
     """Pictures with captions, in any of the usual layouts (docs/data.md, section 9)."""
 
-    format: Format = setting("auto")
-    """Layout of pictures with captions; auto recognises it and prints which it is and why."""
-    image_column: str = setting("")
-    """Column of a CSV, TSV, JSON-lines or Parquet table that names the pictures; guessed if empty."""
-    caption_column: str = setting("")  # Column of such a table with the captions; guessed if empty.
-    dev_share: float = setting(0.1, "[0, 1]")
-    """Share of the images assigned to dev, by a hash of each image's name, if pictures with captions have no
-    splits."""
-    test_share: float = setting(0.1, "[0, 1]")  # Share assigned to test by the same hash; the rest is train.
-    split_seed: int = setting(0, "[0, 2_147_483_648)")  # Seed of the hash that assigns images to splits.
-    skip_broken: bool = setting(False)
-    """Leave out pictures that are missing or broken, with their captions, instead of stopping."""
+    format: Format = setting(
+        "auto", "Layout of pictures with captions; auto recognises it and prints which it is and why."
+    )
+    image_column: str = setting(
+        "", "Column of a CSV, TSV, JSON-lines or Parquet table that names the pictures; guessed if empty."
+    )
+    caption_column: str = setting("", "Column of such a table with the captions; guessed if empty.")
+    dev_share: float = setting(
+        0.1,
+        "Share of the images assigned to dev, by a hash of each image's name, if pictures with captions "
+        "have no splits.",
+        ge=0,
+        le=1,
+    )
+    test_share: float = setting(
+        0.1, "Share assigned to test by the same hash; the rest is train.", ge=0, le=1
+    )
+    split_seed: int = setting(0, "Seed of the hash that assigns images to splits.", ge=0, le=2_147_483_647)
+    skip_broken: bool = setting(
+        False, "Leave out pictures that are missing or broken, with their captions, instead of stopping."
+    )
 
 
 @dataclass(frozen=True)
-@described
+@with_help
 class DataConfig(ReadingArguments):
     """Source of images and captions, and what training drops at random."""
 
-    data: str = setting("")
-    """Folder with {split}_ims.npy and {split}_caps.txt, or a Karpathy dataset_*.json; "demo" is the built-in set. With
-    an image tower: pictures with captions in any layout (docs/data.md, section 9)."""
-    pictures: str = setting("")
-    """Folder with the picture files, which the app shows and an image tower reads. Optional."""
-    word_threshold: int = setting(4, "[1, inf)")
-    """A word enters the vocabulary if it occurs at least this often in the train captions (vsepp, vse_infty: 4)."""
-    word_vectors: str = setting("random", suggestions=("random", "learned"))
-    """Initial vectors: "random", "learned" (PPMI and truncated SVD of the captions), or the path of a GloVe text file."""
-    drop_regions: float = setting(0.2, "[0, 0.5]")
-    """Share of an image's regions left out, on average, in training (vse_infty: 0.2)."""
-    drop_words: float = setting(0.2, "[0, 1)")
-    """Share of a caption's words left out in training; at least one stays (vse_infty: 0.2)."""
-    train_part: float = setting(1.0, "(0, 1]")
-    """Share of the train images, drawn by the seed, that the run learns from; the vocabulary comes from all. For
-    experiments with less data (ablate boosting-offline), and for two runs that judge each other's pairs (docs/data.md,
-    section 6)."""
-    other_part: bool = setting(False)  # Learn from the images that train-part leaves out instead.
-    vague_captions: float = setting(0.0, "[0, 1]")
-    """Share of the train captions made vague: coarse words for nouns, or little more than a noun. For experiments on
-    ambiguity (ablate ambiguity); dev and test stay as they are."""
-    wrong_captions: float = setting(0.0, "[0, 1]")
-    """Share of the train captions exchanged among images, drawn by the seed. For experiments on wrong captions (ablate
-    noise); dev and test stay as they are."""
-    omit_wrong: bool = setting(False)
-    """Leave the exchanged captions out: the best that a search for wrong captions could achieve (ablate noise)."""
-    reviews: str = setting("")
-    """File of verdicts on pairs of train (docs/data.md, section 12); dev and test stay as they are."""
-    wrong_weight: float = setting(0.0, "[0, 1]")
-    """Weight of pairs reviewed as wrong-caption; 0: left out, 1: as if unjudged."""
-    vague_weight: float = setting(0.5, "[0, 1]")
-    """Weight of pairs reviewed as too-vague; at 0.5 the model still learns from them, but less."""
-    duplicate_weight: float = setting(1.0, "[0, 1]")
-    """Weight of pairs reviewed as duplicate; 1, as usual in the field, counts them fully."""
-    also_matches: bool = setting(True)
-    """Also train on pairs reviewed as also-matches, and use no caption of either image as a negative of the other
-    image."""
+    data: str = setting(
+        "",
+        'Folder with {split}_ims.npy and {split}_caps.txt, or a Karpathy dataset_*.json; "demo" is the '
+        "built-in set. With an image tower: pictures with captions in any layout (docs/data.md, section "
+        "9).",
+        may_change=True,
+    )
+    pictures: str = setting(
+        "",
+        "Folder with the picture files, which the app shows and an image tower reads. Optional.",
+        may_change=True,
+    )
+    word_threshold: int = setting(
+        4,
+        "A word enters the vocabulary if it occurs at least this often in the train captions (vsepp, "
+        "vse_infty: 4).",
+        ge=1,
+    )
+    word_vectors: str = setting(
+        "random",
+        'Initial vectors: "random", "learned" (PPMI and truncated SVD of the captions), or the path of a '
+        "GloVe text file.",
+        suggestions=("random", "learned"),
+    )
+    drop_regions: float = setting(
+        0.2, "Share of an image's regions left out, on average, in training (vse_infty: 0.2).", ge=0, le=0.5
+    )
+    drop_words: float = setting(
+        0.2,
+        "Share of a caption's words left out in training; at least one stays (vse_infty: 0.2).",
+        ge=0,
+        lt=1,
+    )
+    train_part: float = setting(
+        1.0,
+        "Share of the train images, drawn by the seed, that the run learns from; the vocabulary comes "
+        "from all. For experiments with less data (ablate boosting-offline), and for two runs that judge "
+        "each other's pairs (docs/data.md, section 6).",
+        gt=0,
+        le=1,
+    )
+    other_part: bool = setting(False, "Learn from the images that train-part leaves out instead.")
+    vague_captions: float = setting(
+        0.0,
+        "Share of the train captions made vague: coarse words for nouns, or little more than a noun. For "
+        "experiments on ambiguity (ablate ambiguity); dev and test stay as they are.",
+        ge=0,
+        le=1,
+    )
+    wrong_captions: float = setting(
+        0.0,
+        "Share of the train captions exchanged among images, drawn by the seed. For experiments on wrong "
+        "captions (ablate noise); dev and test stay as they are.",
+        ge=0,
+        le=1,
+    )
+    omit_wrong: bool = setting(
+        False,
+        "Leave the exchanged captions out: the best that a search for wrong captions could achieve "
+        "(ablate noise).",
+    )
+    reviews: str = setting(
+        "",
+        "File of verdicts on pairs of train (docs/data.md, section 12); dev and test stay as they are.",
+        may_change=True,
+    )
+    wrong_weight: float = setting(
+        0.0, "Weight of pairs reviewed as wrong-caption; 0: left out, 1: as if unjudged.", ge=0, le=1
+    )
+    vague_weight: float = setting(
+        0.5,
+        "Weight of pairs reviewed as too-vague; at 0.5 the model still learns from them, but less.",
+        ge=0,
+        le=1,
+    )
+    duplicate_weight: float = setting(
+        1.0, "Weight of pairs reviewed as duplicate; 1, as usual in the field, counts them fully.", ge=0, le=1
+    )
+    also_matches: bool = setting(
+        True,
+        "Also train on pairs reviewed as also-matches, and use no caption of either image as a negative "
+        "of the other image.",
+    )
 
 
 @dataclass(frozen=True)
-@described
+@with_help
 class CleaningConfig:
     """Judge the train pairs, and train without those that probably belong to another image."""
 
-    clean: bool = setting(False)
-    """Train two judges on complementary halves of the train images first. Each judges the other's pairs, and those that
-    probably belong to another image are left out (docs/training.md, Wrong captions)."""
-    clean_by: Literal["halves", "small-loss"] = setting("halves")
-    """Judges: two runs on complementary halves, or one run on all pairs for a quarter of the epochs and a mixture of
-    two Gaussians over its losses (small-loss selection: DivideMix, Li et al. 2020; NCR, Huang et al. 2021)."""
-    clean_loss: Loss = setting("infonce")  # Loss of the judges, which have no banks, concepts or prototypes.
-    clean_above: float = setting(0.5, "(0, 1]")
-    """Leave out pairs whose estimated probability of belonging to another image is at least this."""
-    clean_weigh: bool = setting(False)
-    """Weigh suspicious pairs by the estimated probability that they belong to their image, instead of leaving them out."""
-    clean_rounds: int = setting(1, "[1, 5]")
-    """Number of rounds; in each further round, the judges train on the pairs kept by the last one and judge all again."""
-    clean_judges: str = setting("")
-    """Path of another cleaned run, whose judges and reviews this run shares; or A:B, two finished runs trained on
-    complementary halves, which then judge; empty: the run trains its own judges."""
-    keep_judges: bool = setting(True)
-    """Keep the judges' runs, which the app's Data page needs to list the pairs; their reviews are kept in any case."""
+    clean: bool = setting(
+        False,
+        "Train two judges on complementary halves of the train images first. Each judges the other's "
+        "pairs, and those that probably belong to another image are left out (docs/training.md, Wrong "
+        "captions).",
+    )
+    clean_by: Literal["halves", "small-loss"] = setting(
+        "halves",
+        "Judges: two runs on complementary halves, or one run on all pairs for a quarter of the epochs "
+        "and a mixture of two Gaussians over its losses (small-loss selection: DivideMix, Li et al. 2020; "
+        "NCR, Huang et al. 2021).",
+    )
+    clean_loss: Loss = setting("infonce", "Loss of the judges, which have no banks, concepts or prototypes.")
+    clean_above: float = setting(
+        0.5,
+        "Leave out pairs whose estimated probability of belonging to another image is at least this.",
+        gt=0,
+        le=1,
+    )
+    clean_weigh: bool = setting(
+        False,
+        "Weigh suspicious pairs by the estimated probability that they belong to their image, instead of "
+        "leaving them out.",
+    )
+    clean_rounds: int = setting(
+        1,
+        "Number of rounds; in each further round, the judges train on the pairs kept by the last one and "
+        "judge all again.",
+        ge=1,
+        le=5,
+    )
+    clean_judges: str = setting(
+        "",
+        "Path of another cleaned run, whose judges and reviews this run shares; or A:B, two finished runs "
+        "trained on complementary halves, which then judge; empty: the run trains its own judges.",
+        may_change=True,
+    )
+    keep_judges: bool = setting(
+        True,
+        "Keep the judges' runs, which the app's Data page needs to list the pairs; their reviews are kept "
+        "in any case.",
+        may_change=True,
+    )

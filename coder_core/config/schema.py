@@ -5,43 +5,30 @@ The command line, the form in the app, config.toml and the ablations' grids are 
 """
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache
-from typing import Any, TypeVar, get_type_hints
+from typing import Annotated, Any, TypeVar, get_type_hints
+
+from typing_extensions import Doc
 
 from coder_core.config.data import CleaningConfig, DataConfig
 from coder_core.config.model import ModelConfig, TowersConfig
 from coder_core.config.objective import BoostingConfig, MemoryConfig, ObjectiveConfig, WeightingConfig
-from coder_core.config.setting import Setting, described, setting, setting_of, spelt_as_flag
+from coder_core.config.setting import Setting, settings_of, spelt_as_flag
 from coder_core.config.training import TrainingConfig
 from coder_core.console.documents import shown
-from coder_core.console.faults import Fault, InputError, stop_on_errors
+from coder_core.console.faults import Fault, stop_on_errors
 
 Arguments = TypeVar("Arguments")
 RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")  # still a file name with what is added to it
-_CHANGEABLE = {
-    "data": ("data", "pictures", "reviews"),
-    "towers": ("image_tower", "text_tower", "revision", "workers"),
-    "model": ("concept_list",),
-    "boosting": ("boosting_teacher",),
-    "weighting": ("text_space",),
-    "cleaning": ("clean_judges", "keep_judges"),
-    "training": (
-        *("device", "threads", "precision", "twin_precision", "compile", "save_every"),
-        *("gradient_checkpointing", "piece_size"),
-    ),
-}
-MAY_CHANGE = {f"{section}.{key}" for section, keys in _CHANGEABLE.items() for key in keys}
-"""Settings that may change when a run is continued."""
 
 
 @dataclass(frozen=True)
-@described
 class Config:
     """All settings of a run."""
 
-    name: str = setting("")  # Name of the run's folder; empty: the preset's name.
+    name: Annotated[str, Doc("Name of the run's folder; empty: the preset's name.")] = ""
     data: DataConfig = field(default_factory=DataConfig)
     model: ModelConfig = field(default_factory=ModelConfig)
     towers: TowersConfig = field(default_factory=TowersConfig)
@@ -58,15 +45,18 @@ class Config:
         return self.model.text_encoder == "bigru" and not self.towers.text_tower
 
 
+SECTIONS = {key: section for key, section in get_type_hints(Config).items() if key != "name"}
+
+
 @cache
 def settings() -> dict[str, Setting]:
     """Return every setting by its key, section by section. The run's name is not a setting."""
-    sections = {key: hint for key, hint in get_type_hints(Config).items() if key != "name"}
-    return {
-        declared.name: setting_of(section, declared, get_type_hints(cls)[declared.name])
-        for section, cls in sections.items()
-        for declared in fields(cls)
-    }
+    known = (setting for name, section in SECTIONS.items() for setting in settings_of(section, name))
+    return {setting.key: setting for setting in known}
+
+
+MAY_CHANGE = {setting.path for setting in settings().values() if setting.may_change}
+"""Settings that may change when a run is continued: "training.threads" …"""
 
 
 def find_setting(name: str) -> Setting | None:
@@ -126,41 +116,62 @@ def to_document(config: Config) -> dict[str, Any]:
 
 def differences(before: Config, after: Config) -> dict[str, tuple[object, object]]:
     """Return dotted key → (value before, value after) of all values that differ, except the name."""
-    values = {f"{one.section}.{one.key}": (one.of(before), one.of(after)) for one in settings().values()}
+    values = {one.path: (one.of(before), one.of(after)) for one in settings().values()}
     return {key: (old, new) for key, (old, new) in values.items() if old != new}
 
 
 def from_document(document: Mapping[str, Any], origin: str = "config.toml") -> Config:
-    """Read the tables that `to_document` made; missing keys take their defaults. InputError: all unknown keys, wrong
-    types and values outside their range of a table."""
-    sections = get_type_hints(Config)
-    _refuse_unknown(document, sections, origin)
+    """Read the tables that `to_document` made; missing keys take their defaults. InputError: names everything in the
+    tables that `read_document` does not understand."""
+    config, faults = read_document(document, origin)
+    stop_on_errors(faults)
+    return config
+
+
+def read_document(document: Mapping[str, Any], origin: str = "config.toml") -> tuple[Config, list[Fault]]:
+    """Read what this version understands of a configuration, which a newer version or a fork may have written.
+
+    Returns the configuration, with defaults for the rest, and a fault for each unknown section and key and for each
+    value that its setting does not allow.
+    """
     values: dict[str, Any] = {}
-    for section, value in document.items():
-        kind = str if section == "name" else dict
-        if not isinstance(value, kind):
-            expected = f"a value of type {kind.__name__}"
-            raise InputError.at(f"{origin} [{section}]", f"is {shown(value)}", expected)
-        if isinstance(value, dict):
-            values[section] = _section(sections[section], section, value, f"{origin} [{section}]")
+    faults: list[Fault] = []
+    name = document.get("name", "")
+    if not isinstance(name, str):
+        faults.append(Fault(f"{origin} key name", f"is {shown(name)}", "text"))
+        name = ""
+    for section, table in document.items():
+        if section == "name":
+            continue
+        if section not in SECTIONS:
+            faults.append(_unknown(f"{origin} key {section}", ["name", *SECTIONS]))
+        elif not isinstance(table, dict):
+            faults.append(Fault(f"{origin} [{section}]", f"is {shown(table)}", "a table"))
         else:
-            values[section] = value
-    return Config(**values)
+            values |= _read_section(section, table, f"{origin} [{section}]", faults)
+    return replaced(Config(name), values), faults
 
 
-def _section(cls: type, section: str, table: Mapping[str, Any], origin: str) -> Any:
+def _read_section(section: str, table: Mapping[str, Any], origin: str, faults: list[Fault]) -> dict[str, Any]:
+    """Return the allowed values of a section's settings, and add a fault for each other entry."""
     known = {key: setting for key, setting in settings().items() if setting.section == section}
-    _refuse_unknown(table, sorted(known), origin)
-    values = {key: known[key].read(value) for key, value in table.items()}
-    faults = (known[key].fault(value, f"{origin} key {key}") for key, value in values.items())
-    stop_on_errors(filter(None, faults))
-    return cls(**values)
+    values: dict[str, Any] = {}
+    for key, written in table.items():
+        if key not in known:
+            faults.append(_unknown(f"{origin} key {key}", sorted(known)))
+            continue
+        value = known[key].read(written)
+        fault = known[key].fault(value, f"{origin} key {key}")
+        if fault is None:
+            values[key] = value
+        else:
+            faults.append(fault)
+    return values
 
 
-def _refuse_unknown(table: Mapping[str, Any], known: Collection[str], origin: str) -> None:
-    expected = f"one of {', '.join(known)}"
-    unknown = sorted(set(table) - set(known))
-    stop_on_errors(Fault(f"{origin} key {key}", "is not known", expected) for key in unknown)
+def _unknown(where: str, known: Iterable[str]) -> Fault:
+    fix = "correct it, or use the version of CODER Lab that wrote it"
+    return Fault(where, "is not known to this version", f"one of {', '.join(known)}", fix)
 
 
 def parse(arguments: Sequence[str], default: Arguments, *, prog: str, description: str) -> Arguments:

@@ -1,9 +1,9 @@
 """Settings of layouts and of offline clusters, which are also flags of the commands."""
 
-from dataclasses import dataclass, fields
-from typing import Any, Literal, get_type_hints
+from dataclasses import dataclass
+from typing import Any, Literal
 
-from coder_core.config.setting import described, setting, setting_of
+from coder_core.config.setting import setting, settings_of, with_help
 from coder_core.console.faults import stop_on_errors
 
 Method = Literal["umap", "tsne", "pca"]
@@ -14,27 +14,27 @@ class _Checked:
     """Settings that check their ranges. InputError: names the settings out of range."""
 
     def __post_init__(self) -> None:
-        hints = get_type_hints(type(self))
-        declared = [setting_of("", field, hints[field.name]) for field in fields(self)]  # type: ignore[arg-type]
-        faults = (setting.fault(setting.read(getattr(self, setting.key))) for setting in declared)
+        faults = (known.fault(known.read(getattr(self, known.key))) for known in settings_of(self))
         stop_on_errors(filter(None, faults))
 
 
 @dataclass(frozen=True)
-@described
+@with_help
 class LayoutSettings(_Checked):
     """Settings of a layout. All distances are cosine distances."""
 
-    method: Method = setting("umap")  # umap, tsne (at most 6,000 points) or pca.
-    neighbours: int = setting(15, "[2, inf)")
-    """UMAP: size of a neighbourhood; a larger one shows less detail."""
-    min_distance: float = setting(0.1, "[0, 1]")
-    """UMAP: smallest distance between points; 0 gives dense clumps."""
-    perplexity: float = setting(30.0, "[1, inf)")
-    """t-SNE: size of a neighbourhood; at most a third of the points."""
-    seed: int = setting(0, "[0, 4_294_967_296)")  # Random seed.
-    modalities: Modalities = setting("both")
-    """both, images or captions alone, or both centred on the mean of their modality, which closes the modality gap."""
+    method: Method = setting("umap", "umap, tsne (at most 6,000 points) or pca.")
+    neighbours: int = setting(15, "UMAP: size of a neighbourhood; a larger one shows less detail.", ge=2)
+    min_distance: float = setting(
+        0.1, "UMAP: smallest distance between points; 0 gives dense clumps.", ge=0, le=1
+    )
+    perplexity: float = setting(30.0, "t-SNE: size of a neighbourhood; at most a third of the points.", ge=1)
+    seed: int = setting(0, "Random seed.", ge=0, le=4_294_967_295)
+    modalities: Modalities = setting(
+        "both",
+        "both, images or captions alone, or both centred on the mean of their modality, which closes the "
+        "modality gap.",
+    )
 
     def parameters(self) -> dict[str, Any]:
         """Return the settings that the method uses. They identify results, so other changes recompute nothing."""
@@ -46,12 +46,12 @@ class LayoutSettings(_Checked):
 
 
 @dataclass(frozen=True)
-@described
+@with_help
 class ClusterSettings(_Checked):
     """K clusters by k-means."""
 
-    clusters: int = setting(50, "[2, inf)")  # Number of clusters.
-    seed: int = setting(0, "[0, 2_147_483_648)")  # Random seed of the initial centroids.
+    clusters: int = setting(50, "Number of clusters.", ge=2)
+    seed: int = setting(0, "Random seed of the initial centroids.", ge=0, le=2_147_483_647)
 
     def parameters(self) -> dict[str, Any]:
         """Return the settings that identify results."""

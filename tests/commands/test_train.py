@@ -83,7 +83,7 @@ def test_a_preset_trains_with_overridden_values(data, tmp_path, capsys, complain
 @pytest.mark.parametrize(
     ("arguments", "culprit"),
     [
-        (["--temperature=0"], "--temperature: is 0; expected a value above 0"),
+        (["--temperature=0"], "--temperature: is 0; expected a number above 0"),
         (["--bank-size=4"], "batch of 8"),
         (["--name=../up"], "--name: is '../up'"),
         ([f"--name={300 * 'a'}"], "200"),
