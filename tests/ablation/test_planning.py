@@ -158,7 +158,7 @@ def test_a_grid_file_lists_rows_or_values_to_cross(tmp_path):
         ("", r"mine.toml: .*\[grid\]"),
         ("[grid]\ntemperature = 0.1", "mine.toml grid: .*0.05, 0.1"),
         ("[grid]\ntemprature = [0.1]", "temprature: .*setting"),
-        ("[grid]\ntemperature = ['hot']", "temperature: is 'hot'.*float"),
+        ("[grid]\ntemperature = ['hot']", "temperature: is 'hot'.*number"),
         ('[[rows]]\nname = "a"\n[[rows]]\nname = "a"', "row 'a': .*repeated"),
         ('[[rows]]\nname = "../a"', "row '../a': .*200"),
         ('other = 1\n[[rows]]\nname = "a"', "key other: "),
