@@ -66,8 +66,8 @@ def test_invalid_training_values_are_refused_and_doubtful_ones_give_warnings():
         ("bank_size", 8, "--bank-size: is 8"),
         ("learning_rate", float("nan"), "--learning-rate"),
         ("loss", "mse", "btr-sum"),
-        ("epochs", "3", "type int"),
-        ("epochs", True, "type int"),
+        ("epochs", "3", "a whole number"),
+        ("epochs", True, "a whole number"),
         ("pictures", "/etc", "'pictures'"),
         ("word_vectors", "/etc/passwd", "random, learned"),
     ):
