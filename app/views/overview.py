@@ -57,6 +57,10 @@ SEPARATION = {"run": Column("run"), **MEANS, "MD": RECALLS["MD"]}
 
 def show(choice: Choice) -> None:
     cards.faults(run_faults())
+    for run in choice.runs:
+        if run.unknown:
+            parts = "; ".join(run.unknown)
+            cards.note(cards.HOW_TO_READ["unknown configuration"].format(run=run.name, parts=parts))
     shown = [run.name for run in choice.runs]
     unevaluated = [run for run in all_runs() if run.name in choice.names and run.name not in shown]
     runs = [choice.first, *choice.between, *unevaluated, *choice.runs[1:][-1:]]

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from coder_core.api.diversity import Loss
-from coder_core.config.schema import from_document
+from coder_core.config.schema import find_setting, read_document, to_document
 from coder_core.console.documents import check_values
 from coder_core.console.faults import Fault, InputError
 from coder_core.files.atomic import folder_names, locate
@@ -46,7 +46,11 @@ class RunSummary:
     # "left out": a link that leaves the folder
     state: str
     fault: str = ""  # why a run cannot be opened; "" otherwise
-    config: Mapping[str, Any] = field(default_factory=dict)  # the tables of config.toml; {} if unreadable
+    config: Mapping[str, Any] = field(
+        default_factory=dict
+    )  # the tables of config.toml, complete; {} if unreadable
+    # what this version does not know of its configuration: training and encoding refuse it, its results are shown
+    unknown: tuple[str, ...] = ()
     status: Mapping[str, Any] = field(default_factory=dict)  # status.json; {} if it does not exist
     splits: tuple[str, ...] = ()  # names of the analysed splits, dev first; damaged ones are left out
     # split → its retrieval metrics
@@ -113,7 +117,7 @@ def summarise(path: Path) -> RunSummary:
         if not kinds and (waiting := folder_names(path / tables.UNRANKED)):
             fix = f"run python -m coder_core.evaluate {path} --split {waiting[0]}"
             raise InputError.at(path, "has imported embeddings without ranks", fix=fix)
-        config = {} if imported else read_config(path)
+        config, unknown = ({}, []) if imported else read_config(path)
         status = {"state": IMPORTED} if imported else read_status(path) or {}
         origin = _origin(path, manifests) if imported else {}
     except InputError as error:
@@ -128,6 +132,7 @@ def summarise(path: Path) -> RunSummary:
         path,
         str(status.get("state", "unknown")),
         config=config,
+        unknown=tuple(f"{fault.place} {fault.found}" for fault in unknown),
         status=status,
         splits=tuple(intact),
         metrics={split: manifest["metrics"] for split, manifest in intact.items()},
@@ -185,26 +190,50 @@ def _origin(path: Path, manifests: Mapping[str, Mapping[str, Any]]) -> dict[str,
     return document
 
 
-def read_config(path: Path) -> dict[str, Any]:
-    """Return the tables of a run's config.toml, verified against the run's manifest. InputError: the file is missing,
-    damaged or not TOML, or a value does not fit its setting."""
+def read_config(path: Path) -> tuple[dict[str, Any], list[Fault]]:
+    """Return the tables of a run's config.toml and a fault for each part that this version does not know (`complete`),
+    verified against the run's manifest. InputError: the file is missing, damaged or not TOML."""
     check_run(path)
     document = read_toml(path, "config.toml")
-    file = str(path / "config.toml")
-    check_values(document, {"about": dict}, file)
-    from_document({name: table for name, table in document.items() if name != "about"}, file)
-    return document
+    check_values(document, {"about": dict}, str(path / "config.toml"))
+    about = document.pop("about", {})
+    config, unknown = complete(document)
+    return config | {"about": about}, unknown
+
+
+def complete(document: Mapping[str, Any]) -> tuple[dict[str, Any], list[Fault]]:
+    """Return the tables of a configuration, and a fault for each part that this version does not know.
+
+    Settings that did not exist when the run was trained get the values it was trained with. Unknown keys and names stay
+    in the tables, to be shown; other values that do not fit their setting are left out.
+    """
+    known, unknown = read_document(document)
+    config = to_document(known)
+    for section, table in document.items():
+        if section == "name" or not isinstance(table, dict):
+            continue
+        shown = config.setdefault(section, {})
+        for key, written in table.items():
+            setting = find_setting(key)
+            value = written if setting is None else setting.read(written)
+            if setting is None or setting.allows(value) or (setting.choices and isinstance(value, str)):
+                shown[key] = value
+            else:
+                shown.pop(key, None)
+    return config, unknown
 
 
 def loss_values(config: Mapping[str, Any]) -> Loss:
-    """Return μ, γ, ε and the measure of diversity that a run was trained with; the paper's if it used another loss."""
+    """Return μ, γ, ε and the measure of diversity that a run was trained with; the paper's if it used another loss, or
+    values that this version does not know."""
     objective = config.get("objective", {})
-    if objective.get("loss") not in ("dcl", "dcl-i"):
-        return Loss()
     numbers = ("temperature", "gamma", "epsilon", "entropy_temperature")
-    values = {name: float(objective[name]) for name in numbers if name in objective}
-    function = "entropy" if objective.get("diversity") == "entropy" else "std"
-    return Loss(**values, function=function, trained=True)  # type: ignore[arg-type]
+    function = objective.get("diversity")
+    known = function in ("std", "entropy") and all(name in objective for name in numbers)
+    if objective.get("loss") not in ("dcl", "dcl-i") or not known:
+        return Loss()
+    values = {name: float(objective[name]) for name in numbers}
+    return Loss(**values, function=function, trained=True)
 
 
 def numbers_from(run: RunSummary) -> str:

@@ -144,7 +144,8 @@ def read_document(document: Mapping[str, Any], origin: str = "config.toml") -> t
         if section == "name":
             continue
         if section not in SECTIONS:
-            faults.append(_unknown(f"{origin} key {section}", ["name", *SECTIONS]))
+            where = f"{origin} [{section}]" if isinstance(table, dict) else f"{origin} key {section}"
+            faults.append(_unknown(where, ["name", *SECTIONS]))
         elif not isinstance(table, dict):
             faults.append(Fault(f"{origin} [{section}]", f"is {shown(table)}", "a table"))
         else:

@@ -96,17 +96,25 @@ def test_outcomes_by_hand_and_only_differing_settings_are_listed(root):
     # Older runs lack newer settings; a boosting weight without boosting is not a difference
     plain = {"objective": {"loss": "dcl"}, "boosting": {"boosting_weight": 0.2}}
     today = {"objective": {"loss": "dcl", "margin": 0.2}, "data": {"reviews": ""}, "name": "b"}
-    assert comparison.config_differences({"a": plain, "b": today}).empty
+    assert differing(plain, today).empty
     bankless = {**today, "memory": {"bank_size": 0, "momentum": 0.97}, "model": {"beta": 0.5}}
-    assert comparison.config_differences({"a": bankless, "b": today}).empty
-    table = comparison.config_differences({"a": {**bankless, "memory": {"bank_size": 8}}, "b": bankless})
+    assert differing(bankless, today).empty
+    table = differing({**bankless, "memory": {"bank_size": 8}}, bankless)
     assert table.index.tolist() == ["memory.bank_size", "memory.momentum"]
-    boosted = {**plain, "boosting": {"boosting": "rm", "boosting_weight": 0.2}}
-    table = comparison.config_differences({"a": boosted, "b": today})
+    table = differing({**plain, "boosting": {"boosting": "rm", "boosting_weight": 0.2}}, today)
     assert table.loc["boosting.boosting"].tolist() == ["rm", "none"]
     assert table.loc["boosting.boosting_weight"].tolist() == ["0.2", "1"]
-    table = comparison.config_differences({"a": {"objective": {"loss": "dcl", "of_tomorrow": 3}}, "b": {}})
+    newer = {"objective": {"of_tomorrow": 3, "margin": "wide"}}
+    table = differing(newer, today)
     assert table.loc["objective.of_tomorrow"].tolist() == ["3", "—"]
+    assert table.loc["objective.margin"].tolist() == ["—", "0.2"]
+
+
+def differing(*documents):
+    """Tabulate the differences of two configurations as they are stored."""
+    return comparison.config_differences(
+        {name: listing.complete(one)[0] for name, one in zip("ab", documents, strict=True)}
+    )
 
 
 def test_the_api_does_not_import_torch(root, both):

@@ -3,7 +3,7 @@
 import json
 import shutil
 import tomllib
-from itertools import cycle
+from itertools import cycle, pairwise
 
 import numpy as np
 import pytest
@@ -68,8 +68,18 @@ def test_pages_name_damaged_runs_and_show_the_others(opened, spoilt, page):
     if page != "start":
         assert {"good", "good-baseline"} <= set(app.multiselect(key="run").options)
     if page in ("", "overview"):
-        assert app.saying("config-0-0", "config-1-3")
         assert app.saying("manifest-0-1")
+
+
+def test_runs_with_unknown_configurations_are_shown(opened, spoilt):
+    """Every value of a section, or every section, is of a type that this version does not know."""
+    names = [f"config-{depth}-{number}" for depth in (0, 1) for number in range(len(VALUES))]
+    for first, second in pairwise(names):
+        app = opened(spoilt, "overview", run=first, versus=second, split="dev")
+        assert app.value("run") == [first, second]
+        assert app.saying(f"{first} has settings that this version does not know")
+        assert not any("opened" in refusal for refusal in app.refusals())
+        assert app.figures()
 
 
 @pytest.fixture(scope="module")

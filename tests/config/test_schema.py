@@ -18,7 +18,7 @@ def test_unknown_keys_and_out_of_range_values_are_reported_together():
     assert [fault.place for fault in refused.faults] == ["a [training] key epoch", "a [training] key lr"]
     assert "is not known to this version; expected one of batch_size, bert_rate, choose_on, " in str(refused)
     with pytest.raises(
-        InputError, match=r"key optimiser: is not known .*; expected one of name, data, model"
+        InputError, match=r"\[optimiser\]: is not known .*; expected one of name, data, model"
     ):
         from_document({"optimiser": {}})
     values = {"epochs": 0, "save_every": float("inf"), "decay_at": 2.0, "seed": 2**31}

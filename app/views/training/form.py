@@ -166,7 +166,7 @@ def _reviews(data: starting.DataSet) -> Path | None:
 
 def judges_among(runs: Iterable[RunSummary]) -> dict[str, Judges]:
     """Return, by their names, every two runs that trained on complementary halves of the same images."""
-    halves = [run for run in runs if run.config.get("data", {}).get("train_part", 1) != 1]
+    halves = [run for run in runs if run.config.get("data", {}).get("train_part", 1) != 1 and not run.unknown]
     pairs = [pair for pair in combinations(halves, 2) if not ask_both(questions.why_not_cross_fitted, *pair)]
     return {" and ".join(sorted(run.name for run in pair)): pair for pair in pairs}
 
@@ -182,8 +182,9 @@ def show_link(
 ) -> None:
     """Draw a link that fills the form with a run's configuration and the changes in `more`, the reviews of its samples,
     the judges, and a new name with this ending. Settings are given by their labels, as widgets read them. Draw nothing
-    if the app does not offer the run's data."""
-    if (data := data_set(run)) is None:
+    if the app does not offer the run's data, or this version does not know all of its configuration."""
+    data = data_set(run)
+    if data is None or run.unknown:
         return
     preset, changes = starting.like_run(run, data)
     options = {option.key: option for option in starting.options(preset)}

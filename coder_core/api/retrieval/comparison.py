@@ -8,7 +8,6 @@ import pandas as pd
 
 from coder_core.api.run import Run
 from coder_core.api.sides import DIRECTIONS, Array
-from coder_core.config.schema import from_document, to_document
 from coder_core.console.faults import InputError
 from coder_core.evaluation.bootstrap import Difference, count_hits, differences
 
@@ -104,12 +103,12 @@ def rank_correlation(first: Array | pd.Series, second: Array | pd.Series) -> flo
 def config_differences(configs: Mapping[str, Mapping[str, Any]]) -> pd.DataFrame:
     """Tabulate settings in which the configurations differ: index = key, one column per run; "—" if a key is absent.
 
-    Settings that did not exist when a run was trained are filled with the values it was trained with. Left out: the
-    run's name, its [about] table (command, versions, date), and settings of parts that no run has (`SWITCHES`).
+    Left out: the run's name, its [about] table (command, versions, date), and settings of parts that no run has
+    (`SWITCHES`).
     """
     flat = {}
     for name, config in configs.items():
-        settings = _complete({key: value for key, value in config.items() if key not in ("name", "about")})
+        settings = {section: table for section, table in config.items() if section not in ("name", "about")}
         flat[name] = dict(pd.json_normalize(settings).astype(object).iloc[0]) if settings else {}
     unused = tuple(
         beginning
@@ -123,17 +122,6 @@ def config_differences(configs: Mapping[str, Mapping[str, Any]]) -> pd.DataFrame
         if len({repr(values.get(key)) for values in flat.values()}) > 1 and not key.startswith(unused)
     }
     return pd.DataFrame.from_dict(rows, orient="index", columns=list(flat), dtype=object)
-
-
-def _complete(settings: dict[str, Any]) -> dict[str, Any]:
-    """Add every setting of this version; unchanged if it describes no training (an imported run)."""
-    if "objective" not in settings:
-        return settings
-    try:
-        document = to_document(from_document(settings))
-    except InputError:
-        return settings
-    return {section: table for section, table in document.items() if section != "name"}
 
 
 def _shown(value: Any) -> str:

@@ -176,7 +176,7 @@ def teacher_runs(
     teachers = []
     for run in runs:
         same_data = _same_folder(run.config.get("data", {}).get("data", ""), data)
-        if run.state != "finished" or run.fault or not same_data:
+        if run.state != "finished" or run.fault or run.unknown or not same_data:
             continue
         if any(run.config.get(section, {}).get(key) != student[section][key] for section, key in READ_BY):
             continue
