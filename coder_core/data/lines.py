@@ -1,13 +1,17 @@
 """Text files of a data set (one caption or id per line, UTF-8, split on "\\n" only), JSON, links and names."""
 
 import codecs
+import io
 import json
-from collections.abc import Iterator, Sequence
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 from unicodedata import normalize
 
-from coder_core.console.faults import MOST_FAULTS_SHOWN, Fault, InputError, Severity
+from coder_core.console.faults import MOST_FAULTS_SHOWN, Fault, InputError, Severity, stop_on_errors
 
 LONGEST_CAPTION_WORDS = 200
 LONGEST_CAPTION_CHARACTERS = 4_000
@@ -16,6 +20,7 @@ BYTE_ORDER_MARK = "\ufeff"
 OTHER_MARKS = dict.fromkeys((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE), "UTF-32")
 OTHER_MARKS |= dict.fromkeys((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE), "UTF-16")
 FIRST_NAMED = 10
+STRING_OR_BRACE = re.compile(r'"(?:[^"\\]|\\.)*"|}')
 FROM_ZERO = "the first, counted from 0"
 
 
@@ -80,12 +85,69 @@ def plain_file(path: Path, faults: list[Fault]) -> Path:
     return path
 
 
-def not_utf8(path: Path, number: int, row: bytes, start: int) -> Fault:
+def text_rows(path: Path, faults: list[Fault], *, quoted: bool = False) -> Iterator[str]:
+    """Yield the rows of a text file, with their line feeds; see `decode_rows`. InputError: not a plain file."""
+    with plain_file(path, faults).open("rb") as file:
+        yield from decode_rows(file, path, faults, quoted=quoted)
+
+
+def decode_rows(
+    rows: Iterable[bytes], where: object, faults: list[Fault], *, quoted: bool = False
+) -> Iterator[str]:
+    """Decode rows of UTF-8 text, with their line feeds: the gate through which all text from files enters.
+
+    Adds errors (invalid UTF-8, whose row becomes empty; NUL; lines that end in CR alone) and notes (a byte order mark;
+    CRLF; UTF-16 or UTF-32 with a byte order mark, which is decoded). `where`: the file, for messages. `quoted`: rows of
+    CSV, in which CRLF is usual and a quoted field may contain CR.
+    """
+    rows = iter(rows)
+    first = next(rows, b"")
+    if encoding := _marked_encoding(first):
+        text = _decode_marked(first + b"".join(rows), encoding, where)
+        faults.append(Fault(str(where), f"is {encoding}, and was decoded from it", severity="note"))
+        rows = iter(io.BytesIO(text.encode("utf-8")))
+        first = next(rows, b"")
+    elif first.startswith(codecs.BOM_UTF8):
+        first = first.removeprefix(codecs.BOM_UTF8)
+        fact = "starts with a byte order mark, which was removed"
+        faults.append(Fault(str(where), fact, severity="note"))
+    if first.endswith(b"\r\n") and not quoted:
+        faults.append(Fault(str(where), "Windows line endings (CRLF), which were removed", severity="note"))
+    errors = 0
+    number = 0
+    lone = 0  # CR inside rows
+    for number, row in enumerate(chain([first] if first else [], rows), 1):
+        text = ""
+        fault = None
+        try:
+            text = row.decode("utf-8")
+        except UnicodeDecodeError as error:
+            fault = _not_utf8(where, number, row, error.start)
+        if b"\0" in row:
+            fix = "remove it (in UTF-16 without a byte order mark: iconv -f UTF-16LE -t UTF-8)"
+            fault = Fault(f"{where} line {number}", "contains a NUL character", "UTF-8 text", fix)
+        if fault and errors < MOST_FAULTS_SHOWN:
+            errors += 1
+            faults.append(fault)
+        lone += row.strip().count(b"\r")
+        if quoted and lone and number == 1 and not row.endswith(b"\n"):
+            raise InputError(_lone_cr(where))
+        yield text
+    if lone >= max(number, 1) and not quoted:
+        faults.append(_lone_cr(where))
+
+
+def _lone_cr(where: object) -> Fault:
+    problem = "the lines end in CR alone (old Macintosh), so the file counts as one line"
+    name = str(where).rpartition("/")[2]
+    fix = f"convert it: tr '\\r' '\\n' < {name} > new.txt"
+    return Fault(f"{where} line 1", problem, "lines that end in LF", fix)
+
+
+def _not_utf8(path: object, number: int, row: bytes, start: int) -> Fault:
     """Return the fault of a byte that is not UTF-8: byte `start`, from 0, of line `number`, whose bytes are `row`."""
     where = f"{path} line {number}, byte {start + 1}"
-    encoding = _marked_encoding(row) if number == 1 else ""
-    command = f"iconv -f {encoding} -t UTF-8" if encoding else "iconv -f LATIN1 -t UTF-8, if it was Latin-1"
-    fix = f"save the file as UTF-8 ({command})"
+    fix = "save the file as UTF-8 (iconv -f LATIN1 -t UTF-8, if it was Latin-1)"
     return Fault(where, f"the byte 0x{row[start]:02x} is not UTF-8", "UTF-8 text", fix)
 
 
@@ -94,49 +156,44 @@ def _marked_encoding(start: bytes) -> str:
     return next((encoding for mark, encoding in OTHER_MARKS.items() if start.startswith(mark)), "")
 
 
+def _decode_marked(data: bytes, encoding: str, where: object) -> str:
+    try:
+        return data.decode(encoding)
+    except UnicodeDecodeError as error:
+        place = f"{where} byte {error.start + 1}"
+        problem = f"begins as {encoding}, but this byte is not"
+        raise InputError.at(place, problem, "text in one encoding", "save the file as UTF-8") from None
+
+
+def decode_text(data: bytes, where: object, notes: list[Fault]) -> str:
+    """Decode a whole file of UTF-8 text; adds notes. InputError: errors of `decode_rows`."""
+    faults: list[Fault] = []
+    text = "".join(decode_rows(io.BytesIO(data), where, faults))
+    notes += stop_on_errors(faults)
+    return text
+
+
 def read_lines(path: Path, what: str, faults: list[Fault]) -> list[str]:
     """Read the stripped lines of a UTF-8 text file; an undecodable line becomes "". `what`: "caption" …, for messages.
 
-    Only "\\n" ends a line: U+2028, \\x85, \\x0b and \\x0c do not. Adds errors (empty line, invalid UTF-8, NUL, no
-    line end but CR) and notes (a link, a byte order mark, CRLF) to `faults`. InputError: the file cannot be opened.
+    Only "\\n" ends a line: U+2028, \\x85, \\x0b and \\x0c do not. Adds the faults of `decode_rows` and an error for every
+    empty line. InputError: the file cannot be opened.
     """
-    data = plain_file(path, faults).read_bytes()
+    found: list[Fault] = []
+    lines = [row.strip() for row in text_rows(path, found)]
+    faults += found
     expected = f"one {what} per line"
-    if not data:
+    if not lines:
         faults.append(Fault(str(path), "the file is empty", expected, f"write the {what}s or restore it"))
         return []
-    rows = data.split(b"\n")
-    if rows[-1] in (b"", b"\r"):
-        rows.pop()
-    if len(rows) == 1 and b"\r" in rows[0].strip():
-        problem = "the lines end in CR alone (old Macintosh), so the file counts as one line"
-        fix = f"convert it: tr '\\r' '\\n' < {path.name} > new.txt"
-        faults.append(Fault(str(path), problem, "lines that end in LF", fix))
+    if any("CR alone" in fault.found for fault in found):
         return []
-    lines: list[str] = []
-    unreadable = set()
-    for number, row in enumerate(rows, 1):
-        try:
-            lines.append(row.decode("utf-8").strip())
-            if b"\0" in row and len(faults) < MOST_FAULTS_SHOWN:
-                fix = "remove it (in UTF-16 without a byte order mark: iconv -f UTF-16LE -t UTF-8)"
-                faults.append(Fault(f"{path} line {number}", "contains a NUL character", "UTF-8 text", fix))
-        except UnicodeDecodeError as error:
-            lines.append("")
-            unreadable.add(number)
-            if len(faults) < MOST_FAULTS_SHOWN:
-                faults.append(not_utf8(path, number, row, error.start))
-            if number == 1 and _marked_encoding(row):
-                return []
-    if lines[0].startswith(BYTE_ORDER_MARK):
-        lines[0] = lines[0].lstrip(BYTE_ORDER_MARK).strip()
-        faults.append(Fault(str(path), "starts with a byte order mark, which was removed", severity="note"))
-    if rows[0].endswith(b"\r"):
-        faults.append(Fault(str(path), "Windows line endings (CRLF), which were removed", severity="note"))
+    undecoded = {fault.place.partition(",")[0] for fault in found}
     fix = f"write the {what}, or remove the image with all its lines; a dropped line would shift all that follow"
-    empty = [number for number, line in enumerate(lines, 1) if not line and number not in unreadable]
-    for number in empty[:MOST_FAULTS_SHOWN]:
-        faults.append(Fault(f"{path} line {number}", "the line is empty", expected, fix))
+    empty = [f"{path} line {number}" for number, line in enumerate(lines, 1) if not line]
+    empty = [where for where in empty if where not in undecoded]
+    for where in empty[:MOST_FAULTS_SHOWN]:
+        faults.append(Fault(where, "the line is empty", expected, fix))
     if len(empty) > MOST_FAULTS_SHOWN:
         faults.append(Fault(str(path), f"{len(empty):,} lines are empty", expected))
     return lines
@@ -149,13 +206,72 @@ def numbered_lines(path: Path, what: str, faults: list[Fault]) -> Iterator[tuple
             yield f"{path} line {number}", line
 
 
-def parse_json(text: str | bytes, where: object, expected: str = "JSON", fix: str = "") -> Any:
-    """Parse a JSON value. InputError, with `where`, `expected` and `fix`: it is not JSON."""
+class RepeatedKeyError(InputError):
+    """A key occurs twice in an object of JSON, so that its value is ambiguous."""
+
+
+class _RepeatedKey(ValueError):  # noqa: N818  never leaves this module
+    """A key that occurs twice in the object that was just read."""
+
+
+def parse_json(
+    text: str | bytes, where: object, expected: str = "JSON", fix: str = "", *, finite: bool = False
+) -> Any:
+    """Parse a JSON value: the gate for all JSON from files. `text`: a whole file as bytes, or a field or
+    line of one. `where`: its location. `finite`: refuse NaN and
+    Infinity, which are not JSON but which Python writes. InputError, with the place, `expected` and `fix`: invalid UTF-8,
+    NUL, or not JSON. RepeatedKeyError, a kind of it: a key occurs twice in one object."""
+    is_file = isinstance(text, bytes)
+    text = decode_text(text, where, []) if isinstance(text, bytes) else text
+    objects = 0
+
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        nonlocal objects
+        objects += 1
+        values = dict(pairs)
+        if len(values) != len(pairs):
+            raise _RepeatedKey(Counter(key for key, _ in pairs).most_common(1)[0][0])
+        return values
+
+    def place(position: int) -> str:
+        if not is_file:
+            return str(where)
+        line = text.count("\n", 0, position) + 1
+        column = position - text.rfind("\n", 0, position)
+        return f"{where} line {line}, column {column}"
+
+    fix = fix or "save the file again"
     try:
-        return json.loads(text)
+        return json.loads(text, object_pairs_hook=unique, parse_constant=_refuse_constant if finite else None)
+    except _RepeatedKey as error:
+        key = str(error)
+        at = place(_last_key(text, objects, key))
+        problem = f"the key {shown(key)} occurs twice in one object"
+        raise RepeatedKeyError.at(at, problem, "every key once", "rename or remove one") from None
+    except json.JSONDecodeError as error:
+        raise InputError.at(place(error.pos), f"is not JSON: {error.msg}", expected, fix) from None
     except (ValueError, RecursionError) as error:
-        fix = fix or "save the file again"
-        raise InputError.at(where, f"is not JSON: {error}", expected, fix) from None
+        problem = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise InputError.at(where, f"is not JSON: {problem}", expected, fix) from None
+
+
+def _last_key(text: str, number: int, key: str) -> int:
+    """Find the last occurrence of a key in the `number`-th object to be closed (from 1)."""
+    braces = (match.start() for match in STRING_OR_BRACE.finditer(text) if match[0] == "}")
+    end = next(islice(braces, number - 1, None), len(text))
+    written = max(text.rfind(json.dumps(key, ensure_ascii=ascii), 0, end) for ascii in (False, True))
+    return max(written, 0)
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"contains {name}")
+
+
+def read_json(
+    path: Path, faults: list[Fault], expected: str = "JSON", fix: str = "", *, finite: bool = False
+) -> Any:
+    """Read a JSON file; a link adds a note. InputError: as for `plain_file` and `parse_json`."""
+    return parse_json(plain_file(path, faults).read_bytes(), path, expected, fix, finite=finite)
 
 
 def shorten(captions: list[str], where: str, faults: list[Fault]) -> list[str]:

@@ -8,8 +8,9 @@ from typing import NamedTuple
 import numpy as np
 
 from coder_core.console.faults import Fault, InputError, collect
-from coder_core.data.captioned.annotated import SPLIT_NAME, name_pictures
+from coder_core.data.captioned.annotated import name_pictures
 from coder_core.data.captioned.records import Once
+from coder_core.data.captioned.splits import SPLIT_NAME
 from coder_core.data.features import FeatureRows, open_features
 from coder_core.data.lines import read_lines, shorten
 from coder_core.data.split import Split

@@ -40,7 +40,7 @@ class TowerArguments:
         """Read the data; if `splits` names only one split, look for the picture files of that one alone. InputError:
         the data cannot be read at all."""
         from coder_core.data.captioned.reading import read_captioned
-        from coder_core.data.captioned.records import split_name
+        from coder_core.data.captioned.splits import split_name
         from coder_core.model.splits import data_folder
 
         only = split_name(splits[0]) if len(splits) == 1 else ""

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 from coder_core.console.faults import Fault, InputError, stop_on_errors
 from coder_core.data.captioned.positions import open_parquet
 from coder_core.data.captioned.records import caption_columns
-from coder_core.data.captioned.tables import Table
+from coder_core.data.captioned.tables import SAMPLE_ROWS, Table
 from coder_core.data.embeddings import Embeddings, check_names, join_repeated, picture_names, unit_array
 from coder_core.data.lines import shorten, shown
 from coder_core.files.matrices import PIECE_BYTES, column_blocks, join_blocks, list_columns
@@ -70,8 +70,11 @@ def _columns(
     lists = list_columns(schema)
     texts = [field.name for field in schema if str(field.type) in ("string", "large_string")]
     of_images, of_texts = (_vector_column(file, *pair, lists) for pair in zip(SIGNS, vectors, strict=True))
-    first = content.read_row_group(0, columns=texts).slice(0, 1).to_pylist() if content.num_row_groups else []
-    pictures, captions = _text_columns(file, Table(texts, first[0] if first else {}), image, caption)
+    sample = (
+        content.read_row_group(0, columns=texts).slice(0, SAMPLE_ROWS) if content.num_row_groups else None
+    )
+    table = Table(file, texts, sample.to_pylist() if sample else [])
+    pictures, captions = _text_columns(file, table, image, caption)
     return {"images": of_images, "texts": of_texts, "captions": captions, "pictures": pictures}
 
 
@@ -90,7 +93,7 @@ def _text_columns(file: Path, table: Table, image: str, caption: str) -> tuple[s
     """Find the columns of pictures ("" for none) and of captions."""
     found = table.columns(image, caption)
     if found is not None:
-        return found[0], found[1][0]
+        return found.image, found.captions[0]
     if image or caption not in ("", *table.titles):
         titles = ", ".join(map(shown, table.titles[:12])) or "none"
         fix = "check --image-column and --caption-column"

@@ -16,7 +16,8 @@ from coder_core.config.data import Format, ReadingArguments
 from coder_core.console.faults import InputError, collect
 from coder_core.data.captioned.checking import decode_all
 from coder_core.data.captioned.layouts import FORMATS
-from coder_core.data.captioned.reading import dealt_split, read_captioned
+from coder_core.data.captioned.reading import read_captioned
+from coder_core.data.captioned.splits import dealt_split
 from coder_core.data.embeddings import Embeddings
 from coder_core.runs.analysis.evaluate import describe_samples
 from tests.support.picture_folders import CAPTIONS, LAYOUTS, NAMES, PICTURES, SPLITS, add_to_tar, draw
@@ -112,10 +113,13 @@ def test_invalid_shares_formats_and_folders_are_refused(tmp_path):
     ):
         assert refusal(read_captioned, path, reading).faults[0].place.startswith(place)
     assert refusal(read_captioned(tmp_path).split, "x").faults[0].place == str(tmp_path)
-    (tmp_path / "Images").rename(tmp_path / "elsewhere")
+    (tmp_path / "Images").rename(tmp_path / "own folder")  # the only one with pictures
+    assert len(read_captioned(tmp_path).splits) >= 1
+    elsewhere = tmp_path.with_name(f"{tmp_path.name} elsewhere")
+    (tmp_path / "own folder").rename(elsewhere)
     assert "--pictures FOLDER" in str(refusal(read_captioned, tmp_path))
     refusal(read_captioned, tmp_path, pictures=tmp_path / "nowhere")
-    assert len(read_captioned(tmp_path, pictures=tmp_path / "elsewhere").splits) >= 1
+    assert len(read_captioned(tmp_path, pictures=elsewhere).splits) >= 1
 
 
 def add_members(file, members):
@@ -179,7 +183,11 @@ CASES = {
         ((f"{FIRST}, {SECOND}", FIRST.replace("a ring, number 6", " ")), "warning", f"val2017/{DEV}'"),
         (b"[]", "error", "the file: is of type list"),
         (b"{", "error", "is not JSON"),
-        (lambda content: content.replace(b"a ring", b"\xe4 ring"), "error", "captions_val2017.json: "),
+        (
+            lambda content: content.replace(b"a ring", b"\xe4 ring"),
+            "error",
+            "captions_val2017.json line 1, byte ",
+        ),
     ],
     "imagefolder/train/metadata.csv": [
         (b"000_drawn.jpg,a\n", "error", "metadata.csv line 1: the header is '000_drawn.jpg'"),
@@ -203,7 +211,7 @@ CASES = {
         ({"/x.jpg": draw(0)}, "error", "'/x.jpg': the name is an absolute path"),
         ({"link.jpg": b"/etc/passwd"}, "error", "'link.jpg': "),
         ({"alone.txt": b"-", "s0000006.jpg": draw(0)}, "error", "'s0000006' is also the key of"),
-        ({"latin.jpg": draw(0), "latin.txt": b"\xe4"}, "error", "latin'.txt, byte 1: the byte 0xe4"),
+        ({"latin.jpg": draw(0), "latin.txt": b"\xe4"}, "error", "latin'.txt line 1, byte 1: the byte 0xe4"),
         ({"alone.txt": b"no picture"}, "warning", "'alone'"),
         ({"bare.jpg": draw(0)}, "warning", "'dev/0/bare.jpg'"),
     ],

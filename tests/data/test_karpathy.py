@@ -124,7 +124,7 @@ ODD = [
     ("{}", "the file.images: "),
     ('{"images": []}', "json: images: "),
     ('{"images": [' + "1" * 5000 + "]}", "json: "),
-    (b'{"images": "\xff"}', "json byte 13"),
+    (b'{"images": "\xff"}', "json line 1, byte 13"),
 ]
 
 

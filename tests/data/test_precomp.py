@@ -24,13 +24,18 @@ def captions(count):
         ("captions", b"one dog\n\nthree dogs\n \t \n", ["line 2", "line 4"], "the line is empty"),
         ("captions", b"one\ncaf\xe9 dogs\nthree\n\xff\n", ["line 2, byte 4", "line 4, byte 1"], "0xe9"),
         ("captions", b"\xef\xbb\xbf\n\ntwo\n\n", ["line 1", "line 2", "line 4"], ""),
-        ("captions", FOUR.decode().encode("utf-16"), ["line 1, byte 1"], "-f UTF-16 -t"),
-        ("captions", FOUR.decode().encode("utf-32"), ["line 1, byte 1"], "-f UTF-32 -t"),
+        ("captions", FOUR.decode().encode("utf-16")[:-1], ["byte 77"], "begins as UTF-16"),
+        (
+            "captions",
+            FOUR.decode().encode("utf-16")[2:],
+            [*(f"line {line}" for line in range(1, 6)), ""],
+            "NUL",
+        ),
         ("captions", FOUR.replace(b"two", b"t\0o"), ["line 2"], "NUL"),
         ("captions", b"", [""], ""),
         ("captions", b"\n" * 40, [*(f"line {line}" for line in range(1, 21)), ""], "and 1 more"),
-        ("captions", FOUR.replace(b"\n", b"\r"), [""], f"tr '\\r' '\\n' < {FILES[1]}"),
-        ("ids", ["a\rb\rc\rd"], [""], f"tr '\\r' '\\n' < {FILES[2]}"),
+        ("captions", FOUR.replace(b"\n", b"\r"), ["line 1"], f"tr '\\r' '\\n' < {FILES[1]}"),
+        ("ids", ["a\rb\rc\rd"], ["line 1"], f"tr '\\r' '\\n' < {FILES[2]}"),
         *(("captions", captions(m), [""], f"{m} captions for 4 images, {m / 4:.4f}") for m in (3, 7, 21)),
         ("ids", "abc", [""], "3 ids for 4 rows of features and 8 captions; expected one id per image (4) or"),
         ("ids", "aabbccde", [""], "5 different ids, for 4 rows"),
@@ -49,7 +54,9 @@ def test_only_newlines_end_captions_and_long_captions_are_cut(tmp_path):
         lines = [f"one{inside}dog", "two dogs", "three dogs", "four dogs"]
         assert read_split(write_split(tmp_path, captions=lines), "train").captions == lines
     plain = {FOUR: 0, FOUR[:-1]: 0, FOUR[:-1] + b"\r\n": 0}
-    for content, notes in (plain | {b"\xef\xbb\xbf" + FOUR: 1, FOUR.replace(b"\n", b"\r\n"): 1}).items():
+    noted = (b"\xef\xbb\xbf" + FOUR, FOUR.replace(b"\n", b"\r\n"))
+    noted += tuple(FOUR.decode().encode(encoding) for encoding in ("utf-16", "utf-32"))
+    for content, notes in (plain | dict.fromkeys(noted, 1)).items():
         split = read_split(write_split(tmp_path, captions=content), "train")
         assert split.captions == ["one dog", "two dogs", "three dogs", "four dogs"]
         assert [fault.severity for fault in split.faults] == ["note"] * notes

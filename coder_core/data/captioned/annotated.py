@@ -3,21 +3,27 @@
 COCO's captions_train2017.json has "images" and "annotations"; the split is in its name.
 """
 
-import json
 import os
 import re
-from collections import Counter
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from coder_core.console.faults import MOST_FAULTS_SHOWN, Fault, InputError, collect
-from coder_core.data.captioned.records import Layout, Once, Record, matching, split_in, split_name
-from coder_core.data.lines import count_cases, holds_half_character, parse_json, plain_file, read_lines, shown
+from coder_core.console.faults import MOST_FAULTS_SHOWN, Fault, InputError
+from coder_core.data.captioned.records import Layout, Once, Record, matching
+from coder_core.data.captioned.splits import SPLIT_NAME, split_in, split_name
+from coder_core.data.lines import (
+    RepeatedKeyError,
+    count_cases,
+    holds_half_character,
+    plain_file,
+    read_json,
+    read_lines,
+    shown,
+)
 
 PICTURE_FOLDERS = ("images", "flickr30k-images", "Images", "")  # beside precomp and Karpathy's files
-SPLIT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 CAPTIONS = "_caps.txt"
 IDS = "_ids.txt"
 ID_MAPPING = "id_mapping.json"
@@ -80,15 +86,17 @@ def _precomp(files: list[Path], root: Path, faults: list[Fault]) -> Iterator[Rec
 def name_pictures(root: Path, folder: Path, ids: list[str], faults: list[Fault]) -> list[str]:
     """Return the picture names of n ids if an id_mapping.json has all of them; otherwise the ids themselves. The
     mapping is in `folder`, in `root`, or beside a `root` called precomp. Its use adds a note to `faults`; a mapping
-    that cannot be used adds a warning, and a name with half a character an error."""
+    that cannot be used adds a warning, and a name with half a character an error. InputError: a repeated id."""
     folders = [folder, root, root.resolve().parent] if root.resolve().name == "precomp" else [folder, root]
     path = next((parent / ID_MAPPING for parent in folders if os.path.lexists(parent / ID_MAPPING)), None)
     if path is None:
         return ids
-    unusable: list[Fault] = []
-    mapping = collect(lambda: parse_json(plain_file(path, faults).read_bytes(), path), unusable)
-    if unusable:
-        problem = f"cannot be used: {unusable[0].found}"
+    try:
+        mapping = read_json(path, faults, MAPPING)
+    except RepeatedKeyError:
+        raise
+    except InputError as error:
+        problem = f"cannot be used: {error.faults[0].found}"
         faults.append(Fault(str(path), problem, MAPPING, severity="warning"))
         return ids
     values = [mapping.get(item) for item in ids] if isinstance(mapping, dict) else []
@@ -160,17 +168,7 @@ def read_annotations(path: Path, faults: list[Fault]) -> tuple[str, list[Annotat
 
 @lru_cache(maxsize=1)  # COCO's JSON takes seconds to parse and is read for every split
 def _read_karpathy(path: Path, changed: int, size: int) -> tuple[str, list[AnnotatedImage]]:
-    try:
-        text = path.read_text("utf-8-sig")
-        content = json.loads(text, object_pairs_hook=_unique_keys, parse_constant=_refuse_constant)
-    except UnicodeDecodeError as error:
-        raise InputError.at(f"{path} byte {error.start + 1}", "not UTF-8", "a UTF-8 JSON file") from None
-    except json.JSONDecodeError as error:
-        where = f"{path} line {error.lineno}, column {error.colno}"
-        raise InputError.at(where, f"not JSON: {error.msg}", EXAMPLE, "download it again") from None
-    except (RecursionError, ValueError) as error:
-        problem = "nested too deeply" if isinstance(error, RecursionError) else str(error)
-        raise InputError.at(path, problem, EXAMPLE, "repair the JSON") from None
+    content = read_json(path, [], EXAMPLE, "download it again", finite=True)
     checker = _KarpathyImages(path, [])
     items = checker.get(content, "the file", "images", list)
     if items == []:
@@ -185,19 +183,6 @@ def _read_karpathy(path: Path, changed: int, size: int) -> tuple[str, list[Annot
     dataset = content.get("dataset", "")
     in_order = sorted((image for image in images if image is not None), key=lambda image: image.imgid)
     return dataset if isinstance(dataset, str) else "", in_order
-
-
-def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    values = dict(pairs)
-    if len(values) != len(pairs):
-        repeated = Counter(key for key, _ in pairs).most_common(1)[0][0]
-        first = ", ".join(f"{shown(key)}: {shown(str(value))}" for key, value in pairs[:3])
-        raise ValueError(f"the key {shown(repeated)} occurs twice in one object, which begins with {first}")
-    return values
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"contains {name}, which is not JSON")
 
 
 class _KarpathyImages(JsonValues):
@@ -284,10 +269,11 @@ def _coco_folders(root: Path) -> list[Path]:
 def _coco(files: list[Path], root: Path, faults: list[Fault]) -> Iterator[Record]:
     for file in files:
         match = COCO_FILE.fullmatch(file.name)
-        split, inner = (split_name(match[1]), f"{match[1]}{match[2]}") if match else (split_in(file.stem), "")
+        split = split_in(file.stem, file.parent.name)
+        inner = f"{match[1]}{match[2]}" if match else ""
         folders = _coco_folders(root) if inner else []
         prefix = f"{inner}/" if any((folder / inner).is_dir() for folder in folders) else ""
-        content = parse_json(plain_file(file, faults).read_bytes(), file)
+        content = read_json(file, faults)
         values = JsonValues(file, faults)
         names: dict[int, str] = {}
         for where, number, name in _coco_items(values, content, "images", {"id": int, "file_name": str}):

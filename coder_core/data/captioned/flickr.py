@@ -10,6 +10,8 @@ from pathlib import Path, PurePosixPath
 from coder_core.console.faults import Fault, collect
 from coder_core.data.captioned import records
 from coder_core.data.captioned.records import Layout, Once, Record
+from coder_core.data.captioned.splits import split_in, split_value
+from coder_core.data.captioned.tables import open_table
 from coder_core.data.lines import composed, count_cases, numbered_lines, parse_json, shown
 from coder_core.data.pictures import ENDINGS
 
@@ -19,10 +21,10 @@ PICTURE_FOLDERS = (
     *("flickr30k-images", "flickr30k_images", "flickr30k_images/flickr30k_images"),
 )
 HEADS = ("image", "image_name", "file_name", "filename")  # titles of Kaggle's first column
-LIST = re.compile(r"(?:.*[._])?(train|dev|val|test)Images\.txt")
 NUMBERED = re.compile(r"(.+)#(\d+)")
 OPEN_QUOTE = re.compile(r'\s*"(?:[^"]|"")*')  # a quote that is never closed
 WITHOUT_BAR = re.compile(r"\s*\d+\s+(\S.*)")
+WITH_NUMBER = re.compile(r"\w+,\s*\w*number,\s*\w+")  # a header of three columns
 FIX_LINE = "fix the line"
 
 
@@ -44,7 +46,7 @@ def _find_tokens(path: Path) -> list[Path]:
 def _lists(tokens: Path) -> list[tuple[str, Path]]:
     """Find the lists of images beside a token file: (split, file)."""
     files = records.matching(tokens.parent, "*Images.txt")
-    return [(records.split_name(match[1]), file) for file in files if (match := LIST.fullmatch(file.name))]
+    return [(split, file) for file in files if (split := split_in(file.stem))]
 
 
 def _tokens_source(files: list[Path]) -> dict[str, str]:
@@ -56,8 +58,11 @@ def _tokens(files: list[Path], root: Path, faults: list[Fault]) -> Iterator[Reco
     lists = _lists(files[0])
     splits: dict[str, list[str]] = {}
     for split, names in lists:
-        for _, image in numbered_lines(names, "picture name", faults):
-            splits.setdefault(composed(image), []).append(split)
+        listed = Once("name", faults, "remove one")
+        for where, image in numbered_lines(names, "picture name", faults):
+            in_splits = splits.setdefault(composed(image), [])
+            if listed.add(composed(image), where) and split not in in_splits:
+                in_splits.append(split)
     once = Once("number", faults)
     unlisted: dict[str, None] = {}
     for where, line in numbered_lines(file, "caption", faults):
@@ -80,9 +85,11 @@ def _tokens(files: list[Path], root: Path, faults: list[Fault]) -> Iterator[Reco
 
 def _find_kaggle(path: Path) -> list[Path]:
     files = records.matching(path, "captions.txt")
-    name, comma, _ = (records.first_line(files[0]) if files else "").partition(",")
+    head = records.first_line(files[0]) if files else ""
+    name, comma, rest = head.partition(",")
     name = name.strip().strip('"')
-    return files if comma and (name.lower() in HEADS or _is_picture(name)) else []
+    is_header = name.lower() in HEADS and ("," not in rest or WITH_NUMBER.fullmatch(head))
+    return files if comma and (is_header or _is_picture(name)) else []
 
 
 def _captions_with_header(file: Path, mark: str, faults: list[Fault]) -> Iterator[tuple[str, str]]:
@@ -96,7 +103,7 @@ def _captions_with_header(file: Path, mark: str, faults: list[Fault]) -> Iterato
 
 
 def _kaggle(files: list[Path], root: Path, faults: list[Fault]) -> Iterator[Record]:
-    numbered = re.fullmatch(r"\w+,\s*\w*number,\s*\w+", records.first_line(files[0]))
+    numbered = WITH_NUMBER.fullmatch(records.first_line(files[0]))
     for where, written in _captions_with_header(files[0], ",", faults):
         line = re.sub(r",\s*\d+\s*,", ",", written, count=1) if numbered else written
         name, caption = _name_and_caption(line)
@@ -152,7 +159,7 @@ def _find_annotations(path: Path) -> list[Path]:
 
 def _annotations(files: list[Path], root: Path, faults: list[Fault]) -> Iterator[Record]:
     once = Once("sentid", faults)
-    for where, row in records.csv_rows(files[0], ("raw", "filename"), faults):
+    for where, row in open_table(files[0], titled=True).rows(faults, ("raw", "filename")):
         read = collect(partial(_captions_and_ids, row, where), faults)
         if read is None:
             continue
@@ -161,7 +168,7 @@ def _annotations(files: list[Path], root: Path, faults: list[Fault]) -> Iterator
             if isinstance(number, int):
                 once.add(number, where)
         for caption in captions or [""]:
-            yield Record(row["filename"], caption, where, records.split_name(row.get("split", "")))
+            yield Record(row["filename"], caption, where, split_value(row.get("split"), where))
 
 
 def _captions_and_ids(row: dict[str, str], where: str) -> tuple[list[str], object]:

@@ -1,19 +1,21 @@
 """All layouts, in the order in which they are tried, and the error for data in no known layout."""
 
 import os
+from functools import partial
 from pathlib import Path
 
 from coder_core.config.data import ReadingArguments
-from coder_core.console.faults import Fault, InputError
+from coder_core.console.faults import Fault, InputError, collect
 from coder_core.data.captioned.annotated import COCO, FIELD, PICTURE_FOLDERS
 from coder_core.data.captioned.archives import ARCHIVES, TEXT_FILES
 from coder_core.data.captioned.flickr import FLICKR
+from coder_core.data.captioned.positions import open_parquet
 from coder_core.data.captioned.records import LOOKS, Layout, folder_of
-from coder_core.data.captioned.tables import SUFFIXES, Table, read_head, table_layout
+from coder_core.data.captioned.tables import IMAGEFOLDER, SUFFIXES, Table, open_table, table_layout
 from coder_core.data.lines import shown
 from coder_core.data.pictures import CONVERT, ENDINGS, OTHER_ENDINGS
 
-SPECIFIC = (*FIELD, *FLICKR, COCO, *ARCHIVES)
+SPECIFIC = (*FIELD, *FLICKR, COCO, IMAGEFOLDER, *ARCHIVES)
 LAYOUTS = (*SPECIFIC, table_layout(), TEXT_FILES)
 FEATURES = ("*_ims.npy", "ims.npy", "features.npy")
 FORMATS = tuple(layout.name for layout in LAYOUTS)
@@ -87,8 +89,13 @@ def unrecognised(path: Path, problem: str = "is in no known layout") -> InputErr
         return [file for file in files if file.lower().endswith(endings)]
 
     for file in of(*SUFFIXES)[:TABLES_NAMED]:
-        table = read_head(folder_of(path) / file)
+        table = open_table(folder_of(path) / file)
         tables |= {file: table} if table.titles or not file.endswith(".json") else {}
+    damaged: list[Fault] = []
+    for file in of(".parquet")[:TABLES_NAMED]:
+        collect(partial(open_parquet, folder_of(path) / file, []), damaged)
+    if damaged:
+        return InputError(damaged)
     pictures = of(*ENDINGS)
     others = of(*OTHER_ENDINGS)
     packed = of(*PACKED_ENDINGS)

@@ -181,9 +181,14 @@ def open_parquet(file: Path, faults: list[Fault], *, buffer_size: int = 0) -> pq
     """Open a parquet file, to be read `buffer_size` bytes at a time; 0 reads whole columns of a row group."""
     plain_file(file, faults)
     try:
-        return pq.ParquetFile(file, memory_map=False, buffer_size=buffer_size, pre_buffer=not buffer_size)
+        content = pq.ParquetFile(file, memory_map=False, buffer_size=buffer_size, pre_buffer=not buffer_size)
+        names = content.schema_arrow.names
     except DAMAGE as error:
         raise _damaged(file, error) from None
+    if repeated := [name for name in names if names.count(name) > 1]:
+        problem = f"has two columns {shown(repeated[0])}"
+        raise InputError.at(file, problem, "every column name once", "rename or remove one of them")
+    return content
 
 
 def parquet_rows(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import sys
 from array import array
@@ -10,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from itertools import combinations
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TypeVar
 
 import numpy as np
@@ -19,32 +18,23 @@ from coder_core.config.data import ReadingArguments
 from coder_core.console.faults import Fault, InputError, Severity, stop_on_errors
 from coder_core.console.progress import Progress
 from coder_core.data.captioned.layouts import find_layout
+from coder_core.data.captioned.names import PictureNames, find_folder
 from coder_core.data.captioned.positions import Files, ParquetRows, Positions, TarMembers
-from coder_core.data.captioned.records import Layout, Record, folder_of, id_array, shared_names, split_name
+from coder_core.data.captioned.records import Record, folder_of, folders_in, id_array, shared_names
+from coder_core.data.captioned.splits import FIRST, dealt_split, split_in, split_name, splits_named
 from coder_core.data.lines import check_name, composed, count_cases, holds_half_character, shorten, shown
-from coder_core.data.pictures import ACCEPTED, ENDINGS, INSIDE, find_file, given_folder, unsafe_reason
+from coder_core.data.pictures import ACCEPTED, ENDINGS, INSIDE, given_folder, unsafe_reason
 
 Result = TypeVar("Result")
 
 THREADS = 4  # for decoding pictures
 PIECE = 64  # pictures read at a time, before they are decoded
-FIRST = {"train": 0, "dev": 1, "test": 2}
-NAMES_TRIED = 20
+FEWEST_IMAGES = 20  # from which captions are compared with each other
+MOST_ALIKE = 0.1  # different captions per image, below which a warning is due
+FOLDERS_LISTED = 200  # of a data set, to find names of splits
+NAMES_OF_SPLITS = 1000  # pictures whose names are looked at for splits
 SKIPPING = ", or leave them out with --skip-broken"
 DOWNLOAD = "download the pictures first, for example with img2dataset, whose output is read as it is"
-
-
-def dealt_split(name: str, reading: ReadingArguments) -> str:
-    """Assign an image to a split, for data without splits, by a hash of the seed and its name, so that adding pictures
-    moves none. Folder and ending are ignored, so packing the pictures into another container moves none either."""
-    base = composed(name).rpartition("/")[2]
-    stem, dot, ending = base.rpartition(".")
-    identity = stem if f"{dot}{ending}".lower() in ENDINGS else base
-    key = f"{reading.split_seed}\0{identity}".encode("utf-8", "surrogatepass")
-    share = int.from_bytes(hashlib.blake2b(key, digest_size=8).digest()) / 2**64
-    if share < reading.test_share:
-        return "test"
-    return "dev" if share < reading.test_share + reading.dev_share else "train"
 
 
 @dataclass(frozen=True)
@@ -126,22 +116,32 @@ def read_captioned(
     faults: list[Fault] = []
     layout = find_layout(path, reading, faults)
     files = layout.find(path)
+    root = folder_of(path)
+    folders = [given_folder(pictures)] if pictures is not None else layout.folders(root)
     source = {"layout": layout.name, **layout.source(files)}
     where = ", ".join(list(source.values())[1:])
-    records = layout.records(files, folder_of(path), faults)
-    images = _collect(records, where, reading, faults, packed=layout.packed is not None)
+    records = layout.records(files, root, faults)
+    names_written = None if layout.packed else PictureNames(root, folders)
+    images = _collect(records, where, faults, names_written)
     if not images.captions and all(fault.severity != "error" for fault in faults):
         expected = f"at least one caption per image, and pictures that end in {', '.join(ENDINGS)}"
         faults.append(Fault(str(path), "has no caption of any picture", expected, "check the file"))
     stop_on_errors(faults)
-    positions = _positions(path, layout, files, images, pictures)
+    if layout.packed is not None:
+        store = TarMembers if layout.packed == "tar" else ParquetRows
+        rows_of_files = np.array(images.positions, np.int64).reshape(-1, 3)
+        positions: Positions = store(files, images.names, rows_of_files)
+    else:
+        folder, images.names = find_folder(path, root, folders, images.names, faults)
+        positions = Files(folder, images.names)
+    _assign_splits(images, where, root, reading, faults)
     source |= {"pictures": str(positions.folder)} if positions.folder else {}
     owners = np.array(images.owners, np.int64)
     ids = id_array(images.caption_ids)
     rows = np.arange(len(images.names))
     split_of_image = np.array(images.splits)
     every = CaptionedSplit("", images.names, images.captions, owners, positions, rows, source, ids)
-    in_order = sorted(set(images.splits), key=lambda name: (FIRST.get(name, 3), name))
+    in_order = sorted({*images.splits} - {""}, key=lambda name: (FIRST.get(name, 3), name))
     splits = [replace(every.keep(split_of_image == name), name=name) for name in in_order]
     sought = [split for split in splits if only in ("", split.name)]
     present = {split.name: _report_missing(split, path, reading.skip_broken, faults) for split in sought}
@@ -176,31 +176,31 @@ class _Images:
 
 
 def _collect(
-    records: Iterable[Record], where: str, reading: ReadingArguments, faults: list[Fault], *, packed: bool
+    records: Iterable[Record], where: str, faults: list[Fault], written: PictureNames | None
 ) -> _Images:
-    """Group records into images with captions; records that cannot be used are counted and named."""
+    """Group records into images with captions; records that cannot be used are counted and named. `written`: the gate
+    for names of picture files; None for packed pictures."""
     images = _Images()
     empty = list[str]()
     number: dict[tuple[str, str], int] = {}  # (split, name) → image
     bare_names: set[tuple[str, str]] = set()
     unusable: dict[tuple[str, str, str], list[str]] = {}  # problem, expected, fix → rows
-    dealt = 0
     for record in records:
         caption = " ".join(record.caption.split("\n")).strip()
-        reason = _problem(record, caption, packed=packed)
+        name = record.image if written is None else written.relative(record.image)
+        reason = _problem(name, caption, packed=written is None)
         if reason[0]:
-            case = f"{record.place.rpartition('/')[2]}: the name {shown(record.image)}"
+            case = f"{record.place.rpartition('/')[2]}: the name {shown(name)}"
             unusable.setdefault(reason, []).append(case)
             continue
-        dealt += not record.split
-        key = sys.intern(record.split or dealt_split(record.image, reading)), composed(record.image)
+        key = sys.intern(record.split), composed(name)
         if not caption:
             empty.append(record.place)
             bare_names.add(key)
             continue
         image = number.setdefault(key, len(images.names))
         if image == len(images.names):
-            images.names.append(record.image)
+            images.names.append(name)
             images.splits.append(key[0])
             images.positions.extend(record.position or ())
         images.captions.append(caption)
@@ -210,51 +210,90 @@ def _collect(
     for (problem, expected, fix), cases in unusable.items():
         fact = f"rows cannot be used: the name {problem}"
         faults += count_cases(where, fact, cases, expected, fix, "error")
+    faults += written.notes(where) if written is not None else []
     faults += count_cases(where, "captions are empty and are left out", empty)
     faults += count_cases(where, "images have no caption and are left out", bare)
-    keys = np.fromiter(map(hash, zip(images.owners, images.captions, strict=True)), np.int64)
-    if 10 * (repeats := len(keys) - len(np.unique(keys))) > len(keys):  # too many for chance
-        fact = f"{repeats:,} captions repeat another one of their image"
-        fix = "remove the copies"
-        faults.append(Fault(where, fact, "every caption once", fix, "warning"))
-    if dealt:
-        shares = f"{reading.test_share:.0%} as test and {reading.dev_share:.0%} as dev"
-        text = f"has no splits: a hash of each picture's name assigns {shares} (seed {reading.split_seed})"
-        flags = "change it with --dev-share, --test-share and --split-seed"
-        faults.append(Fault(where, text, fix=flags, severity="note"))
+    faults += _repeated_captions(images, where)
     shorten(images.captions, where, faults)
     return images
 
 
-def _problem(record: Record, caption: str, *, packed: bool) -> tuple[str, str, str]:
+def _problem(name: str, caption: str, *, packed: bool) -> tuple[str, str, str]:
     """Return what is wrong with a name or caption ("" if both can be used), what is expected, and how to fix it."""
-    if holds_half_character(record.image) or holds_half_character(caption):
+    if holds_half_character(name) or holds_half_character(caption):
         return "or its caption contains half a character (a lone surrogate)", "UTF-8 text", "repair the text"
-    if not packed and "://" in record.image:
+    if not packed and "://" in name:
         return "is a web address", "the name of a file", DOWNLOAD
     fix = "write names relative to a folder; name it with --pictures FOLDER unless it contains this file"
-    return "" if packed else unsafe_reason(record.image), INSIDE, fix
+    return "" if packed else unsafe_reason(name), INSIDE, fix
 
 
-def _positions(
-    path: Path, layout: Layout, files: list[Path], images: _Images, pictures: str | Path | None
-) -> Positions:
-    if layout.packed is not None:
-        store = TarMembers if layout.packed == "tar" else ParquetRows
-        return store(files, images.names, np.array(images.positions, np.int64).reshape(-1, 3))
-    if pictures is not None:
-        return Files(given_folder(pictures), images.names)
+def _repeated_captions(images: _Images, where: str) -> list[Fault]:
+    """Return warnings about captions that repeat within an image, or that hardly differ between images."""
+    faults = []
+    pairs = np.fromiter(map(hash, zip(images.owners, images.captions, strict=True)), np.int64)
+    if 10 * (repeats := len(pairs) - len(np.unique(pairs))) > len(pairs):  # too many for chance
+        fact = f"{repeats:,} captions repeat another one of their image"
+        fix = "remove the copies"
+        faults.append(Fault(where, fact, "every caption once", fix, "warning"))
+    count = len(images.names)
+    different = len(set(images.captions))
+    if count >= FEWEST_IMAGES and different < MOST_ALIKE * count:
+        fact = (
+            f"{count:,} images have only {different:,} different captions, which retrieval cannot tell apart"
+        )
+        fix = "check that the captions come from the right column (--caption-column)"
+        faults.append(Fault(where, fact, "captions that describe their image", fix, "warning"))
+    return faults
 
-    def count(folder: Path) -> int:
-        return sum(find_file(folder, name) is not None for name in images.names[:NAMES_TRIED])
 
-    tried = layout.folders(folder_of(path))
-    likeliest = max((folder for folder in tried if folder.is_dir()), key=count, default=None)
-    if likeliest is None or not any(find_file(likeliest, name) for name in images.names[:1000]):
-        folders = ", ".join(dict.fromkeys(map(str, tried)))
-        problem = f"none of the folders {folders} has the pictures; the first is {shown(images.names[0])}"
-        raise InputError.at(path, problem, "a folder that contains them", "name it with --pictures FOLDER")
-    return Files(likeliest, images.names)
+def _assign_splits(
+    images: _Images, where: str, root: Path, reading: ReadingArguments, faults: list[Fault]
+) -> None:
+    """Give a split to every image whose record names none: the split that its folder stands for, or else one dealt by a
+    hash, with a note. The hash adds a warning if names in the data folder stand for splits."""
+    named = {
+        (split, composed(name)): image
+        for image, (split, name) in enumerate(zip(images.splits, images.names, strict=True))
+        if split
+    }
+    joined: dict[int, int] = {}  # image without a split → the same image with one
+    dealt = 0
+    for image, name in enumerate(images.names):
+        if images.splits[image]:
+            continue
+        split = split_in(*(parent.name for parent in PurePosixPath(name).parents))
+        dealt += not split
+        split = sys.intern(split or dealt_split(name, reading))
+        other = named.get((split, composed(name)))
+        images.splits[image] = split if other is None else ""
+        if other is not None:
+            joined[image] = other
+    if joined:
+        images.owners = array("q", (joined.get(owner, owner) for owner in images.owners))
+    if not dealt:
+        return
+    shares = f"{reading.test_share:.0%} as test and {reading.dev_share:.0%} as dev"
+    fact = f"has no splits: a hash of each picture's name assigns {shares} (seed {reading.split_seed})"
+    flags = "change it with --dev-share, --test-share and --split-seed"
+    mentioned = _names_of_splits(root, images.names)
+    if not mentioned:
+        faults.append(Fault(where, fact, fix=flags, severity="note"))
+        return
+    fact += f", although these names stand for splits: {', '.join(map(shown, mentioned))}"
+    fix = 'write a column "split", or put the captions of each split into a file or folder named after it'
+    faults.append(Fault(where, fact, "the official split", fix, "warning"))
+
+
+def _names_of_splits(root: Path, names: Sequence[str]) -> list[str]:
+    """List up to ten files and folders of a data set, or pictures if all of them do so, whose names stand for splits."""
+    folders = [root, *folders_in(root)]
+    entries = [entry for folder in folders[:FOLDERS_LISTED] for entry in sorted(os.listdir(folder))]
+    found = [name for name in entries if not name.lower().endswith(ENDINGS) and splits_named(name)]
+    every = names[:NAMES_OF_SPLITS] if all(map(splits_named, names[:NAMES_OF_SPLITS])) else []
+    first_of_split = {min(splits_named(name)): name for name in reversed(every)}
+    pictures = [*first_of_split.values()] if len(first_of_split) > 1 else []
+    return [*dict.fromkeys([*found, *pictures])][:10]
 
 
 def count_unreadable(where: str, problem: str, cases: Sequence[str], *, skip: bool) -> list[Fault]:

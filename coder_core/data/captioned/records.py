@@ -1,6 +1,6 @@
 """Records (one image with one caption), which every layout yields, and the reading functions that layouts share."""
 
-import csv
+import os
 import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -10,16 +10,13 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from coder_core.config.data import OTHER_DEV_NAMES
 from coder_core.console.faults import MOST_FAULTS_SHOWN, Fault, InputError
-from coder_core.data.lines import BYTE_ORDER_MARK, count_cases, not_utf8, plain_file, shown
+from coder_core.data.lines import BYTE_ORDER_MARK, count_cases, shown
 
 LOOKS: dict[str, list[str]] = tomllib.loads(Path(__file__).with_name("layouts.toml").read_text("utf-8"))
-LONGEST_FIELD = 1 << 24  # characters of a CSV field
-SPLIT_NAMES = {name: name for name in ("train", "dev", "test")}
-SPLIT_NAMES |= {"training": "train", "restval": "train", "testing": "test"}
-SPLIT_NAMES |= dict.fromkeys(OTHER_DEV_NAMES, "dev")
 DATA_FOLDERS = ("data", "default")  # of Parquet files from Hugging Face
+DEEPEST = 6  # levels of folders searched for captions
+MOST_FOLDERS = 20_000
 NUMBERED = re.compile(r"caption[ _-]?(\d*)", re.IGNORECASE)
 CAPTION_COLUMNS = ("caption", "captions", "text", "raw", "sentences", "sentence", "description", "title")
 
@@ -84,19 +81,6 @@ class Once:
         return False
 
 
-def split_name(word: str) -> str:
-    """Normalise a split's name: "val" and "validation" are "dev", "restval" is "train"."""
-    word = word.strip().lower()
-    return SPLIT_NAMES.get(word, word)
-
-
-def split_in(name: str) -> str:
-    """Return the split that a word of a file's name stands for; "" if there is none, or more than one."""
-    words = re.split("[-_.]", name.lower())
-    named = {SPLIT_NAMES[word] for word in words if word in SPLIT_NAMES}
-    return named.pop() if len(named) == 1 else ""
-
-
 def matching(path: Path, *patterns: str, inside: Sequence[str] = ()) -> list[Path]:
     """Find the files of these patterns: `path` itself, or else those in it or in the first of `inside` with some."""
     if path.is_file():
@@ -108,14 +92,22 @@ def matching(path: Path, *patterns: str, inside: Sequence[str] = ()) -> list[Pat
     return []
 
 
-def matching_or_split(path: Path, *patterns: str) -> list[Path]:
-    """Find the files of these patterns in `path`, data/ or default/, or else in the split folders (train/ …) of one."""
-    roots = [path, *(path / name for name in DATA_FOLDERS)]
-    splits = (
-        [part for part in sorted(root.glob("*/")) if part.name.lower() in SPLIT_NAMES] for root in roots
-    )
-    found = ([file for part in parts for file in matching(part, *patterns)] for parts in splits)
-    return matching(path, *patterns, inside=DATA_FOLDERS) or next(filter(None, found), [])
+def folders_in(path: Path) -> list[Path]:
+    """List the folders in a folder, up to `DEEPEST` levels below it, except hidden ones and those of pictures alone."""
+    found: list[Path] = []
+    for folder, inner, _ in os.walk(path, followlinks=True):
+        depth = len(Path(folder).relative_to(path).parts)
+        inner[:] = sorted(name for name in inner if not name.startswith(".")) if depth < DEEPEST else []
+        found += [Path(folder) / name for name in inner]
+        if len(found) >= MOST_FOLDERS:
+            break
+    return found[:MOST_FOLDERS]
+
+
+def matching_below(path: Path, *patterns: str) -> list[Path]:
+    """Find the files of these patterns in `path`, data/ or default/, or else in the folders in it, at any depth."""
+    files = matching(path, *patterns, inside=DATA_FOLDERS)
+    return files or [file for folder in folders_in(path) for file in matching(folder, *patterns)]
 
 
 def folder_of(path: Path) -> Path:
@@ -132,58 +124,27 @@ def first_line(path: Path) -> str:
         return ""
 
 
-def csv_rows(
-    path: Path, needed: Sequence[str], faults: list[Fault], delimiter: str = ",", titles: Sequence[str] = ()
-) -> Iterator[tuple[str, dict[str, str]]]:
-    """Yield (location, column → value) for every row of a CSV file; a row of another length adds a fault. `titles`: the
-    columns of a file without a header. InputError: a column in `needed` is missing, not UTF-8, or not CSV."""
-    plain_file(path, faults)
-    csv.field_size_limit(LONGEST_FIELD)
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        reader = csv.reader(file, strict=True, delimiter=delimiter)
-        try:
-            titles = titles or [title.strip() for title in next(reader, [])]
-            if missing := [name for name in needed if name not in titles]:
-                problem = f"the header is {', '.join(map(shown, titles[:12]))}"
-                fix = "name the columns in the first line"
-                raise InputError.at(f"{path} line 1", problem, f"a column {' and '.join(missing)}", fix)
-            for row in reader:
-                where = f"{path} line {reader.line_num}"
-                if len(row) == len(titles):
-                    yield where, dict(zip(titles, row, strict=True))
-                elif row:
-                    problem = f"has {len(row)} fields, but the header has {len(titles)}"
-                    fix = "put captions that contain commas in quotes"
-                    faults.append(Fault(where, problem, "the same number", fix))
-        except UnicodeDecodeError:
-            raise InputError(_first_not_utf8(path)) from None
-        except csv.Error as error:
-            where = f"{path} line {reader.line_num}"
-            raise InputError.at(where, f"is not CSV: {error}", "fields in quotes", "save it again") from None
+def titled_captions(titles: Sequence[str]) -> list[str]:
+    """Return the caption columns by their titles: caption, text, …, or caption_0, caption1, …; none without such one."""
+    if numbered := [(int(m[1] or 0), title) for title in titles if (m := NUMBERED.fullmatch(title))]:
+        return [title for _, title in sorted(numbered)]
+    by_name = {title.lower(): title for title in reversed(titles)}
+    return [by_name[name] for name in CAPTION_COLUMNS if name in by_name][:1]
 
 
-def _first_not_utf8(path: Path) -> list[Fault]:
-    """Find the first byte of a file that is not UTF-8; a stream's decoder does not report its position."""
-    with path.open("rb") as file:
-        for number, row in enumerate(file, 1):
-            try:
-                row.decode("utf-8")
-            except UnicodeDecodeError as error:
-                return [not_utf8(path, number, row, error.start)]
-    return []
+def no_captions(titles: Sequence[str], path: object) -> InputError:
+    """Build the error for a table whose titles name no captions."""
+    problem = f"has no captions: its columns are {', '.join(map(shown, list(titles)[:12]))}"
+    expected = f"a column {', '.join(CAPTION_COLUMNS)}, or caption_0, caption_1, …"
+    return InputError.at(path, problem, expected, "rename the column of the captions")
 
 
 def caption_columns(titles: Sequence[str], path: object) -> list[str]:
-    """Find the caption columns: caption, text, …, or caption_0, caption1, …. InputError if there are none."""
-    if numbered := [(int(m[1] or 0), title) for title in titles if (m := NUMBERED.fullmatch(title))]:
-        return [title for _, title in sorted(numbered)]
-    by_name = {title.lower(): title for title in titles}
-    named = [by_name[name] for name in CAPTION_COLUMNS if name in by_name]
-    if not named:
-        problem = f"has no captions: its columns are {', '.join(map(shown, list(titles)[:12]))}"
-        expected = f"a column {', '.join(CAPTION_COLUMNS)}, or caption_0, caption_1, …"
-        raise InputError.at(path, problem, expected, "rename the column of the captions")
-    return named[:1]
+    """Return the caption columns by their titles. InputError if there are none."""
+    columns = titled_captions(titles)
+    if not columns:
+        raise no_captions(titles, path)
+    return columns
 
 
 def captions_of_row(row: Mapping[str, Any], columns: Sequence[str], where: str) -> list[str]:

@@ -1,62 +1,159 @@
-"""Any CSV, TSV, JSON, JSON-lines or Parquet table with a column of picture names and one of captions, as open_clip's.
+"""Tables of pictures and captions: one reader for CSV, TSV, JSON, JSON lines and Parquet, and the layouts made of them.
 
-The columns are named (--image-column, --caption-column), or guessed from their titles and the first row; a note names
-them. A table without titles has the columns 1, 2, …; a JSON file is a list of objects, as those of ALBEF and BLIP.
+The columns are named (--image-column, --caption-column), or guessed from their titles and first rows; a note names
+them. A table without titles has the columns 1, 2, … A JSON file is a list of objects, as those of ALBEF and BLIP, an
+object with such a list, or an object of picture names and their captions.
 """
 
+import codecs
 import csv
-import io
 import json
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from coder_core.console.faults import Fault, collect
+from coder_core.console.faults import Fault, InputError, collect
 from coder_core.data.captioned import records
-from coder_core.data.captioned.archives import FILE_NAME, metadata_rows, row_records
 from coder_core.data.captioned.positions import open_parquet, parquet_rows
 from coder_core.data.captioned.records import Layout, Record
-from coder_core.data.lines import BYTE_ORDER_MARK, shown
-from coder_core.data.pictures import ENDINGS
+from coder_core.data.captioned.splits import SPLIT_NAMES, split_of_path, split_value
+from coder_core.data.lines import OTHER_MARKS, parse_json, read_json, shown, text_rows
+from coder_core.data.pictures import ENDINGS, find_file, unsafe_reason
 
+Row = dict[str, Any]  # column → value
+
+FILE_NAME = "file_name"
+METADATA = ("metadata.csv", "metadata.jsonl", "metadata.parquet")  # of an image folder
 SUFFIXES = (".csv", ".tsv", ".json", ".jsonl", ".parquet")
+TEXT = ".txt"  # a table if it is not the text beside a picture
 PICTURE_COLUMNS = (
     *(FILE_NAME, "filename", "image", "image_name", "image_path", "image_file", "filepath", "file"),
     *("path", "img", "picture", "photo"),
 )
 HEAD_BYTES = 1 << 16
+SAMPLE_ROWS = 200  # from which columns are guessed
+NAMES_TRIED = 20
 MOST_FOLDERS = 50  # searched for pictures
+MOST_TEXTS = 20  # .txt files in a folder of tables; more are texts beside pictures
+LONGEST_FIELD = 1 << 24  # characters of a CSV field
+DELIMITERS = ",;|"
 
 
-class Table(NamedTuple):
-    """Titles and first row of a table."""
+@dataclass(frozen=True)
+class Columns:
+    """Columns of a table to read."""
 
+    image: str
+    captions: list[str]
+    split: str = ""  # "" for none
+
+
+@dataclass(frozen=True)
+class Table:
+    """A file of rows, of which only the first were read."""
+
+    file: Path
     titles: list[str]
-    first: dict[str, Any]  # title → value in the first row
+    sample: list[Row]  # its first rows
     delimiter: str = ","
     headless: bool = False  # the file has no titles
 
+    def rows(self, faults: list[Fault], columns: Sequence[str]) -> Iterator[tuple[str, Row]]:
+        """Yield (location, column → value) for every row, with at least these columns. A row that is not like the others
+        adds a fault. InputError: damage, a missing column, a repeated title or key."""
+        if self.file.suffix == ".parquet":
+            content = open_parquet(self.file, faults)
+            present = [name for name in columns if name in content.schema_arrow.names]
+            for number, (_, _, row) in enumerate(parquet_rows(content, self.file, present)):
+                yield f"{self.file} row {number}", row
+        elif self.file.suffix == ".jsonl":
+            for number, line in enumerate(text_rows(self.file, faults), 1):
+                where = f"{self.file} line {number}"
+                if line.strip():
+                    yield where, _checked(parse_json(line.strip(), where), where)
+        elif self.file.suffix == ".json":
+            yield from _json_rows(self.file, faults)
+        else:
+            yield from self._csv_rows(faults, columns)
+
+    def _csv_rows(self, faults: list[Fault], columns: Sequence[str]) -> Iterator[tuple[str, Row]]:
+        csv.field_size_limit(LONGEST_FIELD)
+        reader = csv.reader(text_rows(self.file, faults, quoted=True), strict=True, delimiter=self.delimiter)
+        try:
+            titles = self.titles if self.headless else [title.strip() for title in next(reader, [])]
+            _check_titles(titles, columns, f"{self.file} line 1")
+            for row in reader:
+                where = f"{self.file} line {reader.line_num}"
+                if len(row) == len(titles):
+                    yield where, dict(zip(titles, row, strict=True))
+                elif row:
+                    problem = f"has {len(row)} fields, but the header has {len(titles)}"
+                    fix = "put captions that contain commas in quotes"
+                    faults.append(Fault(where, problem, "the same number", fix))
+        except csv.Error as error:
+            where = f"{self.file} line {reader.line_num}"
+            raise InputError.at(where, f"is not CSV: {error}", "fields in quotes", "save it again") from None
+
     def addresses(self) -> dict[str, str]:
         """Return the first value of every column with web addresses instead of files, by title."""
-        values = {title: str(value) for title, value in self.first.items()}
-        return {title: value for title, value in values.items() if "://" in value.split(" ", 1)[0]}
+        first = {title: str(value) for title, value in (self.sample[0] if self.sample else {}).items()}
+        return {title: value for title, value in first.items() if "://" in value.split(" ", 1)[0]}
 
-    def columns(self, image: str, caption: str) -> tuple[str, list[str]] | None:
-        """Return the picture column and the caption columns, named or else guessed; None if either is missing."""
+    def columns(self, image: str = "", caption: str = "", folders: Sequence[Path] = ()) -> Columns | None:
+        """Return the named columns, or guess them; None if there is no column of pictures or of captions. `folders` may
+        contain pictures that a column names without their endings."""
         candidates = [title for title in self.titles if title not in self.addresses()]
         usual = [title for name in PICTURE_COLUMNS for title in candidates if title.lower() == name]
-        named = [title for title in [*usual, *candidates] if is_picture(self.first.get(title))]
+        named = [title for title in [*usual, *candidates] if self._share(title, is_picture) >= 0.5]
         pictures = [image] if image else [*named, *usual][:1]
+        if not pictures:
+            pictures = [title for title in candidates if self._names_files(title, folders)][:1]
         others = [title for title in self.titles if title not in pictures]
-        captions = [caption] if caption else collect(partial(records.caption_columns, others, Path()), [])
-        if not captions:
-            texts = {t: collect(partial(records.captions_in, self.first.get(t), ""), []) for t in others}
-            captions = [title for title in others if " " in (texts[title] or [""])[0].strip()][:1]
-        is_there = pictures and captions and {*pictures, *captions} <= {*self.titles}
-        return (pictures[0], captions) if is_there else None
+        captions = [caption] if caption else records.titled_captions(others) or self._wordiest(others)
+        if not pictures or not captions or not {*pictures, *captions} <= {*self.titles}:
+            return None
+        return Columns(pictures[0], captions, self._split_column())
+
+    def _values(self, title: str) -> list[Any]:
+        values = [row.get(title) for row in self.sample]
+        return [value for value in values if value not in (None, "")]
+
+    def _share(self, title: str, holds: Any) -> float:
+        """Return the share of a column's values for which `holds` is true."""
+        values = self._values(title)
+        return sum(map(holds, values)) / len(values) if values else 0.0
+
+    def _names_files(self, title: str, folders: Sequence[Path]) -> bool:
+        """True if the column's first values are names of picture files, without their endings."""
+        names = [str(value).strip() for value in self._values(title)[:NAMES_TRIED]]
+        if not names or any(unsafe_reason(name) or " " in name for name in names):
+            return False
+        return any(all(find_file(folder, name) for name in names) for folder in folders)
+
+    def _wordiest(self, titles: Sequence[str]) -> list[str]:
+        """Guess the caption column: among columns of several words, the one with the most different, longest texts."""
+        weights = {}
+        for title in titles:
+            read = [
+                collect(partial(records.captions_in, value, ""), []) or [] for value in self._values(title)
+            ]
+            texts = [text.strip() for of_row in read for text in of_row]
+            worded = sum(" " in text or not text.isascii() for text in texts)
+            if 2 * worded >= max(1, len(texts)) and title not in self.addresses():
+                different = set(texts)
+                weights[title] = sum(map(len, different))
+        return [max(weights, key=lambda title: weights[title])] if weights else []
+
+    def _split_column(self) -> str:
+        """Return the column "split", or else one whose values are all names of splits."""
+        if "split" in self.titles:
+            return "split"
+        return next((title for title in self.titles if self._share(title, _is_split) == 1), "")
 
 
 def is_picture(value: object) -> bool:
@@ -64,66 +161,248 @@ def is_picture(value: object) -> bool:
     return isinstance(value, str) and "://" not in value and value.strip().lower().endswith(ENDINGS)
 
 
-def read_head(file: Path) -> Table:
-    """Read the titles and the first row of a table; both are empty if the file is not one."""
-    text = ""
+def _is_split(value: object) -> bool:
+    return isinstance(value, str) and value.strip().lower() in SPLIT_NAMES
+
+
+def _checked(value: Any, where: str) -> Row:
+    if isinstance(value, dict):
+        return value
+    raise InputError.at(where, f"is {shown(str(value))}", "an object of columns and values")
+
+
+def _check_titles(titles: Sequence[str], columns: Sequence[str], where: str) -> None:
+    """Raise InputError if a title repeats, or if a column to read is missing."""
+    repeated = [title for title, count in Counter(titles).items() if title and count > 1]
+    if repeated:
+        problem = f"the title {shown(repeated[0])} occurs twice"
+        raise InputError.at(where, problem, "every title once", "rename or remove one of the columns")
+    if missing := [name for name in columns if name not in titles]:
+        problem = f"the header is {', '.join(map(shown, titles[:12]))}"
+        fix = "name the columns in the first line"
+        raise InputError.at(where, problem, f"a column {' and '.join(missing)}", fix)
+
+
+def _json_rows(file: Path, faults: list[Fault]) -> Iterator[tuple[str, Row]]:
+    value = read_json(file, faults)
+    name = ""
+    if isinstance(value, dict):
+        name = _list_in(value)
+        value = value[name] if name else [{FILE_NAME: key, "caption": text} for key, text in value.items()]
+    if not isinstance(value, list):
+        raise InputError.at(file, f"is {shown(str(value))}", "a list of objects")
+    for number, item in enumerate(value):
+        where = f"{file} {name}[{number}]"
+        yield where, _checked(item, where)
+
+
+def _list_in(value: Row) -> str:
+    """Return the key of the first list of objects in an object; "" without one."""
+    lists = (key for key, items in value.items() if isinstance(items, list) and items)
+    return next((key for key in lists if isinstance(value[key][0], dict)), "")
+
+
+def open_table(file: Path, folders: Sequence[Path] = (), *, titled: bool = False) -> Table:
+    """Read the titles and the first rows of a table; both are empty if the file is not one. `titled`: its first line has
+    the titles. Otherwise it has none if it names a picture, also one in `folders` without its ending."""
     if file.suffix == ".parquet":
-        return collect(partial(_parquet_head, file), []) or Table([], {})
-    if file.is_file():  # not a pipe
-        with suppress(OSError), file.open("rb") as content:
-            text = content.read(HEAD_BYTES).decode("utf-8", "replace").lstrip(BYTE_ORDER_MARK)
-    line = text.split("\n", 1)[0]
+        return collect(partial(_parquet_head, file), []) or Table(file, [], [])
+    text = head_text(file)
     if file.suffix in (".json", ".jsonl"):
-        value: Any = None
-        with suppress(ValueError, RecursionError):
-            if file.suffix == ".jsonl" or text.lstrip().startswith("["):
-                value = json.JSONDecoder().raw_decode(text.lstrip("[ \t\r\n"))[0]
-        return Table(list(value), value) if isinstance(value, dict) else Table([], {})
-    delimiter = "\t" if "\t" in line else max(",;|", key=line.count)
+        sample = _json_head(text, folders, lines=file.suffix == ".jsonl")
+        titles = [title for row in sample for title in row]
+        return Table(file, list(dict.fromkeys(titles)), sample)
+    line = text.split("\n", 1)[0]
+    delimiter = "\t" if "\t" in line else max(DELIMITERS, key=line.count)
+    whole = text if len(text) < HEAD_BYTES else text[: text.rfind("\n") + 1]
     rows: list[list[str]] = []
     with suppress(csv.Error):
-        rows += islice(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter), 2)
+        for row in islice(csv.reader(whole.splitlines(keepends=True), delimiter=delimiter), SAMPLE_ROWS + 1):
+            rows.append(row)
     titles = [title.strip() for title in rows[0]] if rows and delimiter in line else []
-    headless = any(is_picture(title) or "://" in title for title in titles)
-    first = titles if headless else rows[1] if len(rows) > 1 else []
+    headless = not titled and any(_begins_rows(title, folders) for title in titles)
+    rows = rows if headless else rows[1:]
     titles = [str(number) for number in range(1, len(titles) + 1)] if headless else titles
-    return Table(titles, dict(zip(titles, first, strict=False)), delimiter, headless)
+    sample = [dict(zip(titles, row, strict=False)) for row in rows] if titles else []
+    return Table(file, titles, sample, delimiter, headless)
+
+
+def _begins_rows(title: str, folders: Sequence[Path]) -> bool:
+    """True if a field of the first line is the name of a picture or an address, so that the line is no header."""
+    if is_picture(title) or "://" in title:
+        return True
+    is_name = " " not in title and not unsafe_reason(title)
+    return is_name and any(find_file(folder, title) for folder in folders)
+
+
+def head_text(file: Path) -> str:
+    """Return the first 64 KiB of a file as text, to recognise its layout; "" if it cannot be read."""
+    if not file.is_file():  # a pipe
+        return ""
+    try:
+        with file.open("rb") as content:
+            head = content.read(HEAD_BYTES)
+    except OSError:
+        return ""
+    mark = next((mark for mark in OTHER_MARKS if head.startswith(mark)), b"")
+    encoding = OTHER_MARKS[mark] if mark else "utf-8-sig"
+    return codecs.decode(head, encoding, "replace")
 
 
 def _parquet_head(file: Path) -> Table:
-    """Read the head of a Parquet file's columns of texts and of lists of texts."""
+    """Read the head of a Parquet file's columns of texts, numbers and lists of texts."""
     content = open_parquet(file, [])
     kinds = {field.name: str(field.type) for field in content.schema_arrow}
-    texts = [title for title, kind in kinds.items() if "string" in kind and "struct" not in kind]
-    return Table(texts, next(parquet_rows(content, file, texts), (0, 0, {}))[2])
+    is_packed = {title: "binary" in kind or "struct" in kind for title, kind in kinds.items()}
+    titles = [title for title, packed in is_packed.items() if not packed or title == "split"]
+    rows = islice(parquet_rows(content, file, titles), SAMPLE_ROWS)
+    return Table(file, titles, [row for _, _, row in rows])
 
 
-def _find(path: Path, *, image: str, caption: str) -> list[Path]:
-    files = records.matching_or_split(path, *(f"*{suffix}" for suffix in SUFFIXES))
-    return [file for file in files if read_head(file).columns(image, caption)]
+def _json_head(text: str, folders: Sequence[Path], *, lines: bool) -> list[Row]:
+    """Return the first objects of JSON lines or of the start of a JSON file."""
+    text = text.lstrip()
+    if lines or text.startswith("["):
+        return [item for item in _values_in(text.lstrip("[")) if isinstance(item, dict)]
+    pairs = _values_in(text.removeprefix("{"))
+    keys = pairs[::2]
+    values = pairs[1::2]
+    if len(keys) > len(values):  # the last value is longer than the text: a list of objects?
+        _, _, rest = text.partition(json.dumps(keys[-1], ensure_ascii=False))
+        rest = rest.lstrip(" \t\r\n:")
+        values.append(_values_in(rest.removeprefix("[")) if rest.startswith("[") else None)
+    content = {key: value for key, value in zip(keys, values, strict=False) if isinstance(key, str)}
+    if name := _list_in(content):
+        return [item for item in content[name] if isinstance(item, dict)][:SAMPLE_ROWS]
+    named = [key for key in content if _begins_rows(key, folders)]
+    is_mapping = named and all(isinstance(value, str | list) for value in content.values())
+    return [{FILE_NAME: key, "caption": text} for key, text in content.items()] if is_mapping else []
 
 
-def _records(
+def _values_in(text: str) -> list[Any]:
+    """Return the whole JSON values at the start of a text, separated by spaces, commas or colons."""
+    decoder = json.JSONDecoder()
+    values: list[Any] = []
+    position = 0
+    with suppress(ValueError, RecursionError):
+        while len(values) < 2 * SAMPLE_ROWS:
+            while position < len(text) and text[position] in " \t\r\n,:":
+                position += 1
+            value, position = decoder.raw_decode(text, position)
+            values.append(value)
+    return values
+
+
+def table_records(
+    table: Table, columns: Columns, faults: list[Fault], *, prefix: str = "", split: str = ""
+) -> Iterator[Record]:
+    """Yield the records of a table. `prefix`: added to the names. `split`: of rows that name none."""
+    wanted = [columns.image, *columns.captions, *([columns.split] if columns.split else [])]
+    for where, row in table.rows(faults, wanted):
+        name = row.get(columns.image)
+        name = str(name) if isinstance(name, int) and not isinstance(name, bool) else name
+        if not isinstance(name, str) or not name.strip():
+            problem = f"has {columns.image} {shown(str(name))}"
+            faults.append(Fault(where, problem, "the name of a picture file", "name the picture"))
+            continue
+        name = name.removeprefix("./")
+        name = name if name.startswith("/") else prefix + name
+        of_row = collect(partial(split_value, row.get(columns.split), f"{where}, column split"), faults)
+        captions = collect(partial(records.captions_of_row, row, columns.captions, where), faults)
+        if of_row is not None:
+            for caption in captions or ():
+                yield Record(name, caption, where, of_row or split)
+
+
+def _find_metadata(path: Path) -> list[Path]:
+    """Find the metadata files of the folder and of folders in it."""
+    inner = [file for folder in records.folders_in(path) for file in records.matching(folder, *METADATA)]
+    return [*records.matching(path, *METADATA), *inner]
+
+
+def _imagefolder(files: list[Path], root: Path, faults: list[Fault]) -> Iterator[Record]:
+    for file in files:
+        table = open_table(file, titled=True)
+        inner = file.parent.relative_to(root)
+        prefix = "" if file.parent == root else f"{inner.as_posix()}/"
+        others = [title for title in table.titles if title != FILE_NAME]
+        captions = records.titled_captions(others)
+        if not captions and FILE_NAME in table.titles:
+            raise records.no_captions(others, file)
+        columns = Columns(FILE_NAME, captions, "split" if "split" in table.titles else "")
+        yield from table_records(table, columns, faults, prefix=prefix, split=split_of_path(inner))
+
+
+def _candidates(folder: Path) -> list[Path]:
+    """List the files of a folder that may be tables: not those beside a picture of the same name."""
+    files = records.matching(folder, *(f"*{suffix}" for suffix in (*SUFFIXES, TEXT)))
+    texts = [file for file in files if file.suffix == TEXT]
+    return files if len(texts) <= MOST_TEXTS else [file for file in files if file.suffix != TEXT]
+
+
+def _find_tables(path: Path, *, image: str, caption: str) -> list[Path]:
+    root = records.folder_of(path)
+    folders = picture_folders(root)
+
+    def is_table(file: Path) -> bool:
+        near = [*folders, *picture_folders(file.parent)] if file.parent != root else folders
+        return open_table(file, near).columns(image, caption, near) is not None
+
+    if path.is_file():
+        return [path] if path.suffix in (*SUFFIXES, TEXT) and is_table(path) else []
+    for place in ([path], *([path / name] for name in records.DATA_FOLDERS), records.folders_in(path)):
+        found = [file for folder in place for file in _candidates(folder)]
+        if tables := [file for file in found if is_table(file)]:
+            return tables
+    return []
+
+
+def _table_records(
     files: list[Path], root: Path, faults: list[Fault], *, image: str, caption: str
 ) -> Iterator[Record]:
+    of_root = picture_folders(root)
     for file in files:
-        table = read_head(file)
-        column, captions = table.columns(image, caption) or ("", [])  # `_find` needs both
-        text = f"pictures are in the column {shown(column)}, captions in {', '.join(map(shown, captions))}"
+        folders = [*of_root, *picture_folders(file.parent)] if file.parent != root else of_root
+        table = open_table(file, folders)
+        columns = table.columns(image, caption, folders)
+        if columns is None:  # changed since it was found
+            raise InputError.at(
+                file, "has no columns of pictures and captions", "a table", "repeat the command"
+            )
+        captions = ", ".join(map(shown, columns.captions))
+        fact = f"pictures are in the column {shown(columns.image)}, captions in {captions}"
         fix = "name others with --image-column and --caption-column"
-        faults.append(Fault(str(file), text, fix=fix, severity="note"))
-        rows = metadata_rows(file, faults, column, table.delimiter, table.titles if table.headless else ())
-        split = records.split_in(f"{file.parent.relative_to(root).name}-{file.stem}")
-        start = f"{root.absolute()}/"  # cut from absolute names in the data folder
-        yield from row_records(rows, file, faults, image=column, captions=captions, split=split, start=start)
+        faults.append(Fault(str(file), fact, fix=fix, severity="note"))
+        split = split_of_path(file.relative_to(root).with_suffix(""))
+        prefix = _prefix(table, columns.image, root, of_root)
+        yield from table_records(table, columns, faults, prefix=prefix, split=split)
 
 
-def _folders(root: Path) -> list[Path]:
+def _prefix(table: Table, image: str, root: Path, of_root: Sequence[Path]) -> str:
+    """Return the folder, relative to `root`, that contains the pictures of a table in a folder of its own; "" if a folder
+    of the whole data set contains them."""
+    values = [row.get(image) for row in table.sample[:NAMES_TRIED]]
+    names = [str(value).removeprefix("./") for value in values if value]
+    names = [name for name in names if not unsafe_reason(name)]
+    if table.file.parent == root or any(find_file(folder, name) for folder in of_root for name in names[:1]):
+        return ""
+    for folder in picture_folders(table.file.parent):
+        if any(find_file(folder, name) for name in names):
+            return f"{folder.relative_to(root).as_posix()}/"
+    return ""
+
+
+def picture_folders(root: Path) -> list[Path]:
+    """List folders that may contain the pictures of a data set: `root` and those in it."""
     inner = sorted(folder for folder in root.glob("*") if folder.is_dir()) if root.is_dir() else []
     return [root, *inner[:MOST_FOLDERS]]
 
 
 def table_layout(image: str = "", caption: str = "") -> Layout:
     """Return the layout of tables with these picture and caption columns; "" guesses a column."""
-    find = partial(_find, image=image, caption=caption)
-    return Layout("table", find, partial(_records, image=image, caption=caption), _folders)
+    find = partial(_find_tables, image=image, caption=caption)
+    read = partial(_table_records, image=image, caption=caption)
+    return Layout("table", find, read, picture_folders)
+
+
+IMAGEFOLDER = Layout("imagefolder", _find_metadata, _imagefolder)

@@ -1,0 +1,130 @@
+"""Names of pictures as a data set writes them, and the folder in which they are files."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path, PurePosixPath
+
+import numpy as np
+
+from coder_core.console.faults import Fault, InputError
+from coder_core.data.lines import composed, count_cases, shown
+from coder_core.data.pictures import ENDINGS, find_file, unsafe_reason
+
+NAMES_TRIED = 20  # to choose a folder
+NAMES_SOUGHT = 1000  # to find out whether all pictures are in it
+MOST_PICTURES = 5_000_000  # listed to find pictures in deeper folders
+
+
+class PictureNames:
+    """Turns the names that a data set writes into names relative to a picture folder, one of `folders`.
+
+    Backslashes become slashes. Absolute names lose the path of the data folder `root`, or, if they come from another
+    machine, as many leading folders as it takes to find the first picture.
+    """
+
+    def __init__(self, root: Path, folders: Sequence[Path]) -> None:
+        self._start = f"{root.absolute().as_posix()}/"
+        self._folders = [folder for folder in folders if folder.is_dir()]
+        self._cut = 0  # leading folders to leave out of foreign names
+        self._rewritten: dict[str, list[str]] = {}  # what was changed → examples
+
+    def relative(self, name: str) -> str:
+        """Return the name relative to a picture folder; a name that cannot be made relative stays as it is."""
+        written = name
+        if "\\" in name:
+            name = name.replace("\\", "/")
+            self._note("names are Windows paths, whose \\ is read as /", written)
+        name = name.removeprefix(self._start)
+        if name.startswith("/") or name[1:3] == ":/":
+            name = self._cut_foreign(name)
+            if not name.startswith("/") and name[1:3] != ":/":
+                self._note("names are absolute paths, read without their first folders", written)
+        return name.removeprefix("./")
+
+    def _note(self, fact: str, name: str) -> None:
+        self._rewritten.setdefault(fact, []).append(name)
+
+    def _cut_foreign(self, name: str) -> str:
+        parts = PurePosixPath(name).parts
+        if not self._cut:
+            tried = range(1, len(parts))
+            found = (cut for cut in tried if self._find("/".join(parts[cut:])))
+            self._cut = next(found, 0)
+        return "/".join(parts[self._cut :]) if 0 < self._cut < len(parts) else name
+
+    def _find(self, name: str) -> bool:
+        return not unsafe_reason(name) and any(find_file(folder, name) for folder in self._folders)
+
+    def notes(self, where: str) -> list[Fault]:
+        """Return a note on every kind of change, with a count and examples."""
+        return [
+            fault
+            for fact, names in self._rewritten.items()
+            for fault in count_cases(where, fact, [*map(shown, names)], severity="note")
+        ]
+
+
+def find_folder(
+    path: Path, root: Path, folders: Sequence[Path], names: list[str], faults: list[Fault]
+) -> tuple[Path, list[str]]:
+    """Choose the one of `folders` that has most of the first pictures. Return it and the names relative to it; names
+    without a folder may be those of pictures in deeper folders, which a note counts. InputError: no picture is found."""
+    existing = [folder for folder in dict.fromkeys(folders) if folder.is_dir()]
+    first = names[:NAMES_TRIED]
+    counts = {folder: sum(find_file(folder, name) is not None for name in first) for folder in existing}
+    likeliest = max(existing, key=lambda folder: counts[folder], default=None)
+    if likeliest is not None:
+        sought = np.unique(np.linspace(0, len(names) - 1, NAMES_SOUGHT).astype(int)).tolist()
+        missing = [names[image] for image in sought if not find_file(likeliest, names[image])]
+        if not missing:
+            return likeliest, names
+        if any("/" not in name for name in missing):
+            base = root if likeliest.is_relative_to(root) else likeliest
+            deeper = _find_deeper(base, likeliest, names, faults)
+            if deeper is not None:
+                return base, deeper
+        if len(missing) < len(sought):
+            return likeliest, names
+    tried = ", ".join(map(str, dict.fromkeys(folders)))
+    problem = f"none of the folders {tried} has the pictures; the first is {shown(names[0])}"
+    raise InputError.at(path, problem, "a folder that contains them", "name it with --pictures FOLDER")
+
+
+def _find_deeper(base: Path, likeliest: Path, names: list[str], faults: list[Fault]) -> list[str] | None:
+    """Return the names relative to `base`, in which those that are not in `likeliest` are found by their file name if it
+    is unique; None if this finds no picture."""
+    inner = likeliest.relative_to(base).as_posix()
+    prefix = "" if inner == "." else f"{inner}/"
+    places = _list_pictures(base)
+    found = []
+    by_name = []
+    for name in names:
+        place = places.get(composed(name)) if "/" not in name else None
+        if find_file(likeliest, name):
+            found.append(prefix + name)
+        elif place:
+            found.append(place)
+            by_name.append(place)
+        else:
+            found.append(prefix + name)
+    fact = "pictures are found by their names in deeper folders"
+    faults += count_cases(base, fact, [*map(shown, by_name)], severity="note")
+    return found if by_name else None
+
+
+def _list_pictures(base: Path) -> dict[str, str]:
+    """Map the names of all pictures below a folder, with and without their endings, to their paths relative to it; ""
+    for a name that several have."""
+    places: dict[str, str] = {}
+    for folder, inner, files in os.walk(base, followlinks=True):
+        inner[:] = sorted(name for name in inner if not name.startswith("."))
+        below = Path(folder).relative_to(base).as_posix()
+        prefix = "" if below == "." else f"{below}/"
+        for file in files:
+            stem, dot, ending = file.rpartition(".")
+            if f"{dot}{ending}".lower() in ENDINGS:
+                for key in (composed(file), composed(stem)):
+                    places[key] = "" if key in places else prefix + file
+        if len(places) >= 2 * MOST_PICTURES:
+            break
+    return places
