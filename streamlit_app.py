@@ -20,8 +20,8 @@ app = App(Path(__file__).name, lifespan=prepare, middleware=[Middleware(Guard), 
 
 def draw() -> None:
     """Draw the frame, and in it the requested page."""
-    from app.choice import tone
     from app.components import downloads, events, links
+    from app.components.theme import tone
     from app.frame import pages as frame
     from app.frame import sidebar
 

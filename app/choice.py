@@ -1,43 +1,39 @@
-"""The current selection: runs, split, slice, and every value in the URL.
-
-Only this module moves values between Streamlit's session state and the URL. A control of a page is bound to the query
-parameter of its own name (`bound`), so a copied link opens the same view; Streamlit ignores and removes unknown values.
-`followed` is for values that stay in the URL even if they are defaults or unknown, and `set_value` for values without a
-control.
-"""
+"""The current selection: the runs, their split, and the slice that narrows every page; and its defaults."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 import pandas as pd
-import streamlit as st
 
-from app import charts, judging, questions
-from app.ask import Direction, InputError, Modality, Run, RunSummary, ask, ask_all, keyed, slices
+from app import judging, questions
+from app.address import SPLIT, Values, named_runs
+from app.ask import (
+    Direction,
+    InputError,
+    Modality,
+    Run,
+    Runs,
+    RunSummary,
+    ask,
+    ask_all,
+    keyed,
+    listing,
+    slices,
+)
 
 P = ParamSpec("P")
 T = TypeVar("T")
 Question = Callable[Concatenate[Run, str, P], T]  # about a run and a split
-RUNS = "run"
-MOST_RUNS = 6
-FORMER = ("versus", "also", "curves")  # in older addresses: the last run ("—" for none), and those between
-REVIEWER = "reviewer"
-SLICE = "slice"
 LONGEST_SLICE = slices.LONGEST_EXPRESSION
-NUMBER = re.compile(r"-?\d{1,12}(\.\d{1,12})?")
 DIRECTIONS: dict[Direction, str] = {"i2t": "image → text", "t2i": "text → image"}
 QUERIES: dict[Modality, Direction] = {"image": "i2t", "text": "t2i"}
 UNITS: dict[Modality, str] = {"text": "captions", "image": "images"}
 OTHER: dict[Modality, Modality] = {"image": "text", "text": "image"}
-_LINKED = "parameters-of-the-link"
-_REFUSED = "refused"
-_SEEN = "of-the-url"
 
 
 @dataclass(frozen=True)
@@ -143,109 +139,49 @@ def neighbours(choice: Choice, modality: Modality, number: int) -> str:
     return f"{number} in {name}" if has_embeddings else ""
 
 
-def named_runs(values: Callable[[str], Sequence[str]], usual: Sequence[str]) -> list[str]:
-    """Return the runs that an address names, baseline first; [] if it names none. `values` returns the values of one of
-    its parameters. If an older address names only other runs, the usual runs precede them."""
-    runs, last, also, curves = (list(values(key)) for key in (RUNS, *FORMER))
-    if not any((*runs, *last, *also, *curves)):
-        return []
-    runs = runs if any(runs) else list(usual[: 1 if last else 2])
-    names = [*runs[:1], *(name for name in also or curves if name not in (*runs, *last)), *runs[1:], *last]
-    return [name for name in dict.fromkeys(names) if name not in ("", "—")][:MOST_RUNS]
+@dataclass(frozen=True)
+class Named:
+    """The runs and the split that an address names, completed by the usual ones. `names`: baseline first, [] if there
+    is no evaluated run. `split`: "" if the first run is not evaluated. `in_address`: the runs that the address itself
+    names."""
+
+    names: list[str]
+    split: str
+    usual: list[str]
+    in_address: list[str]
+
+    def may_leave_out(self, names: list[str]) -> bool:
+        """True if an address needs no names of runs: there is one run. A second may appear, and is then shown too."""
+        return len(self.usual) == 1 and names == self.usual
 
 
-def bound(key: str) -> dict[str, Any]:
-    """Return the widget arguments that keep its value in the URL under `key`."""
-    return {"key": key, "bind": "query-params"}
+def named(values: Values, runs: Runs) -> Named:
+    """Complete the runs and the split of an address; `runs` are all that can be shown."""
+    by_name = {run.name: run for run in runs}
+    usual = default_runs(runs) if runs else []
+    in_address = named_runs(lambda key: values.get(key, []), usual)
+    names = in_address or usual
+    split = next(filter(None, values.get(SPLIT, [])), "")
+    if not split and names and names[0] in by_name:
+        split = default_split([by_name[name] for name in names if name in by_name])
+    return Named(names, split, usual, in_address)
 
 
-def bound_number(key: str) -> dict[str, Any]:
-    """Return `bound` for a number, but unbound if the URL's is not finite, on which Streamlit 1.67 fails."""
-    return bound(key) if NUMBER.fullmatch(st.query_params.get(key, "0")) else {"key": key}
+def default_runs(runs: Runs) -> list[str]:
+    """Return the runs to show first: "x-baseline" and the run "coder-x" or "x"; else a zero-shot run, or the oldest
+    one, and the next one, if any."""
+    names = [run.name for run in runs]
+    for name in names:
+        stem = name.removesuffix("-baseline")
+        partners = [partner for partner in (f"coder-{stem}", stem) if partner in names and partner != name]
+        if stem != name and partners:
+            return [name, partners[0]]
+    facts = {run.name: listing.facts(run) for run in runs}
+    order = {name: (fact["from"] != "zero-shot", fact["created"], name) for name, fact in facts.items()}
+    return sorted(names, key=order.__getitem__)[:2]
 
 
-def put(key: str, value: Any) -> None:
-    """Set a bound widget from a callback."""
-    st.session_state[key] = value
-
-
-def value_of(key: str, default: str = "") -> str:
-    """Return the value of a widget, or the URL's before the widget is drawn."""
-    return str(st.session_state.get(key, st.query_params.get(key, default)))
-
-
-def followed(key: str, in_url: T | None, default: T, accept: Callable[[T], T] = lambda value: value) -> T:
-    """Return the value of a widget that is not bound, because Streamlit removes bound defaults and unknown values from
-    the URL. It is the URL's, `in_url` (None: none), or the widget's, whichever changed since the last script run. An
-    old default that neither a link nor a person set becomes the new `default`. `accept` makes the value valid."""
-    seen = f"{key}-{_SEEN}"
-    usual = f"{key}-default"
-    before = st.session_state.get(usual, default)
-    value = st.session_state.get(key, default)
-    if in_url is not None and in_url != st.session_state.get(seen, default):
-        value = in_url
-    elif before != default and value == before and key not in linked():
-        value = default
-    value = accept(value)
-    if key not in st.session_state or st.session_state[key] != value:
-        st.session_state[key] = value
-    st.session_state.update({seen: value, usual: default})
-    return value
-
-
-def set_value(key: str, value: str) -> None:
-    """Put a value without a widget into the URL; "" removes it."""
-    if value:
-        st.query_params[key] = value
-    else:
-        st.query_params.pop(key, None)
-
-
-def opened(key: str, rows: Sequence[int] | np.ndarray) -> bool:
-    """Open the first of `rows` when they change, unless one of them was chosen in the meantime. Return True if one is
-    open. A number in the address stays open until the rows change, even if there are none."""
-    shown = hash(np.sort(np.asarray(rows, dtype=np.int64)).tobytes())
-    number = st.session_state.get(key)
-    state = f"{key}-rows"
-    before, from_link, last = st.session_state.get(state, (None, key in st.query_params, number))
-    changed = before not in (None, shown)
-    from_link = from_link and not changed
-    if changed and len(rows) and (number == last or number not in rows):
-        put(key, int(rows[0]))
-    st.session_state[state] = shown, from_link, st.session_state.get(key)
-    return bool(len(rows)) or from_link
-
-
-def remember_link() -> None:
-    """Keep the parameters that the address had when this session began; later ones come from clicks in the app."""
-    st.session_state.setdefault(_LINKED, tuple(st.query_params))
-
-
-def linked() -> tuple[str, ...]:
-    """Return the parameters of the address that this session began with."""
-    return tuple(st.session_state.get(_LINKED, ()))
-
-
-def attempt(failure: str, action: Callable[..., object], *arguments: Any) -> None:
-    """Call `action`. If it is refused, keep `failure` ("Nothing was started.") and the reason for `refused`."""
-    try:
-        action(*arguments)
-    except (InputError, OSError) as error:
-        st.session_state[_REFUSED] = failure, str(error)
-
-
-def refused() -> tuple[str, str] | None:
-    """Return the refused action of the last click and the reason, once; None if it succeeded."""
-    reason: tuple[str, str] | None = st.session_state.pop(_REFUSED, None)
-    return reason
-
-
-def tone() -> charts.Tone:
-    """Return the colours of figures for the theme in the browser, light or dark."""
-    return charts.tone(st.context.theme.type)
-
-
-def reviewer_link() -> dict[str, str]:
-    """Return the reviewer's name as a query parameter, if one was given, so that links between pages keep it."""
-    name = value_of(REVIEWER)
-    return {REVIEWER: name} if name else {}
+def default_split(runs: Runs) -> str:
+    """Return the first run's first split that every run has, else its first; "" if it has none."""
+    shared = [split for split in runs[0].splits if all(split in run.splits for run in runs)]
+    return (shared or [*runs[0].splits, ""])[0]

@@ -91,6 +91,11 @@ def _started() -> list[str]:
     return names
 
 
+def find(name: str) -> TrainingRun | None:
+    """Return the run of this name among those that are training or have trained; None if there is none."""
+    return next((entry for entry in training_runs() if entry.name == name), None)
+
+
 def free_name(name: str) -> str:
     """Return the name, shortened, or with the first number appended that makes it unique among runs and jobs."""
     taken = {run.name for run in all_runs()} | set(_started())

@@ -1,3 +1,3 @@
-from app.frame import sidebar
+from app.frame import runner
 
-sidebar.page("similarity")
+runner.run("similarity")

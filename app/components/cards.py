@@ -16,8 +16,8 @@ from typing import Any, Literal
 
 import streamlit as st
 
-from app.choice import refused
 from app.components import opened
+from app.components.refusals import refused
 
 Links = Sequence[tuple[str, str]]  # label and address
 _FILES = [Path(__file__).with_name(f"{name}.toml") for name in ("glossary", "headings")]

@@ -8,9 +8,10 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from app import jobs
+from app.address import bound, bound_number, put
 from app.ask import Modality, RunSummary
-from app.choice import attempt, bound, bound_number, opened, put
-from app.components import cards
+from app.components import cards, opened
+from app.components.refusals import attempt
 from app.components.selection import neighbour, next_failure
 
 Option = TypeVar("Option", bound=str)
@@ -41,7 +42,7 @@ def side_by_side(items: Iterable[T], gap: Literal["small", "medium", "large"] = 
 def step_through(label: str, key: str, order: np.ndarray, count: int, tip: str, failed: Failed = None) -> int:
     """Draw a sample's number with buttons and arrow keys to the previous and next sample of `order`, or (Shift) of the
     `failed`; return the number."""
-    opened(key, order)
+    opened.among(key, order)
     first = int(order[0]) if len(order) else 0
     if int(st.session_state.get(key) or 0) >= count:  # the user has switched to a smaller split
         put(key, min(first, count - 1))

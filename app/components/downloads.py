@@ -12,9 +12,10 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from app import charts
-from app.choice import bound, tone
+from app.address import bound
 from app.components import cards
 from app.components.table import Column, rows_table
+from app.components.theme import tone
 
 Make = Callable[[], Any]  # bytes or text
 FIGURES = "figures-on-the-page"

@@ -5,8 +5,9 @@ from urllib.parse import urlencode
 import streamlit as st
 
 from app import questions
+from app.address import RUNS, SLICE, reviewer_link
 from app.ask import Modality, Run, ask, clusters, opened_run
-from app.choice import RUNS, SLICE, UNITS, Choice, reviewer_link
+from app.choice import UNITS, Choice
 from app.components import opened
 
 Links = tuple[tuple[str, str], ...]  # labels and addresses
@@ -44,7 +45,7 @@ def opening(page: str, modality: Modality, number: int) -> dict[str, str]:
         "joint": {"focus": name},
     }
     if modality == "text":
-        fields |= {"concepts": {"caption": str(number)}, "data": {"pair-caption-number": str(number)}}
+        fields |= {"concepts": {"concept-caption": str(number)}, "data": {"pair-caption-number": str(number)}}
     return fields.get(page, {opened.SAMPLE: name})
 
 

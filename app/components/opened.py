@@ -1,16 +1,19 @@
-"""The opened sample, which was opened last on any page; the panel of every page shows it.
+"""What is open on the current page: the sample in the panel, the samples of the page's fields, the rows of its tables.
 
-A page that is about a sample reports its number by `tell`. If another sample is open, the address has it as `sample`.
+One object of the session holds all of it, and tables, steppers and the panel ask it. A page that is about a sample
+reports its number by `tell`. If another sample is open, the address has it as `sample`.
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
+import numpy as np
 import streamlit as st
 
+from app.address import put, set_value
 from app.ask import Modality
-from app.choice import set_value
 
 Sample = tuple[Modality, int]
 SAMPLE = "sample"
@@ -19,15 +22,38 @@ _NAME = re.compile(r"(image|caption)-(\d{1,9})")
 
 
 @dataclass
+class Rows:
+    """The rows that a number field steps through: their fingerprint, the field's last number, and whether that came
+    with the link."""
+
+    fingerprint: int
+    last: int | None
+    from_link: bool
+
+
+@dataclass
+class View:
+    """The part of a table on display: its page, and the column that sorts it with the direction. `opened`: the rows and
+    the open one, for which the page was chosen."""
+
+    page: int = 0
+    sort: tuple[str, str] | None = None
+    opened: object = None
+
+
+@dataclass
 class State:
     """The current page and data; the sample that a person opened (`shared`), that of the page (`own`), and those of its
-    fields, by field; the address's `sample` (`in_url`); `drawn`: the panel has been drawn."""
+    fields, by field; what its steppers step through and its tables show; the address's `sample` (`in_url`); `drawn`:
+    the panel has been drawn."""
 
     page: str = ""
     data: object = None
     shared: Sample | None = None
     own: Sample | None = None
     fields: dict[str, tuple[str, Sample]] = field(default_factory=dict)
+    rows: dict[str, Rows] = field(default_factory=dict)
+    views: dict[str, View] = field(default_factory=dict)
     in_url: str = ""
     drawn: bool = False
 
@@ -54,8 +80,7 @@ def begin(page: str, data: object) -> None:
     now = state()
     named = st.query_params.get(SAMPLE, "")
     if page != now.page:
-        for key in [key for key in st.session_state if str(key).endswith("-rows")]:
-            del st.session_state[key]
+        now.rows.clear()
     for target, (modality, number) in now.fields.values():
         value = st.session_state.get(target)
         if isinstance(value, int) and value != number:
@@ -71,6 +96,27 @@ def begin(page: str, data: object) -> None:
     now.own = None
     now.in_url = named
     now.drawn = False
+
+
+def among(target: str, rows: Sequence[int] | np.ndarray) -> bool:
+    """Open the first of `rows` in the field `target` when they change, unless one of them was chosen in the meantime.
+    Return True if one is open. A number in the address stays open until the rows change, even if there are none."""
+    fingerprint = hash(np.sort(np.asarray(rows, dtype=np.int64)).tobytes())
+    number = st.session_state.get(target)
+    steppers = state().rows
+    before = steppers.get(target)
+    from_link = target in st.query_params if before is None else before.from_link
+    if before is not None and before.fingerprint != fingerprint:
+        from_link = False
+        if len(rows) and (number == before.last or number not in rows):
+            put(target, int(rows[0]))
+    steppers[target] = Rows(fingerprint, st.session_state.get(target), from_link)
+    return bool(len(rows)) or from_link
+
+
+def view_of(table: str) -> View:
+    """Return the part of a table on display, which the caller changes in place."""
+    return state().views.setdefault(table, View())
 
 
 def tell(target: str, modality: Modality, number: int, *, own: bool = True) -> None:

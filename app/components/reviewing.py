@@ -12,10 +12,12 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from app import judging
-from app.ask import InputError
-from app.choice import REVIEWER, Choice, attempt, bound, value_of
+from app.address import REVIEWER, bound, value_of
+from app.ask import InputError, Modality
+from app.choice import Choice
 from app.components import cards, events, opened
 from app.components.controls import button
+from app.components.refusals import attempt
 from app.components.table import ENLARGED
 
 LONGEST_REVIEWER = judging.LONGEST["reviewer"]
@@ -167,6 +169,13 @@ def menu_html(choice: Choice, image: int, caption: int, *, enlarged: bool = Fals
     buttons = "".join(f'{start}"{name}" {pair}>{html.escape(text)}</button>' for name, text in labels.items())
     summary = f"✓ {html.escape(present)}" if present else "Judge"
     return f'<details class="cl-review"><summary>{summary}</summary><div>{buttons}</div></details>'
+
+
+def review_menu(choice: Choice, modality: Modality, query: int | None, candidate: int) -> str:
+    """Return the menu that judges a query with a candidate; "" without a query of the split."""
+    if query is None:
+        return ""
+    return menu_html(choice, *((candidate, query) if modality == "text" else (query, candidate)))
 
 
 def record_clicked(choice: Choice) -> None:

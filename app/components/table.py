@@ -17,9 +17,11 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from app.choice import put, value_of
+from app.address import put, value_of
+from app.components import opened
 from app.components.cards import TERMS
 from app.components.events import is_index
+from app.components.opened import View
 
 PAGE = 50
 HERE = Path(__file__)
@@ -94,15 +96,16 @@ def rows_table(
     returns the page of the app that a row leads to, instead of `on_pick`."""
     ids = np.asarray(ids)
     names = list(columns)
-    view: dict[str, Any] = st.session_state.setdefault(f"{key}-view", {"page": 0, "sort": None})
-    sort = view["sort"] if view["sort"] and view["sort"][0] in names else None
+    view = opened.view_of(key)
+    sort = view.sort if view.sort and view.sort[0] in names else None
     order = _sorted_rows(frame, sort)
-    opened = (hash(ids.tobytes()), current)
-    if view.get("opened") != opened:  # other rows, or opened elsewhere: turn to the page with the open row
+    now_open = (hash(ids.tobytes()), current)
+    if view.opened != now_open:  # other rows, or opened elsewhere: turn to the page with the open row
         position = np.flatnonzero(ids[order] == current)
-        view.update(opened=opened, page=int(position[0]) // PAGE if len(position) else 0)
+        view.opened = now_open
+        view.page = int(position[0]) // PAGE if len(position) else 0
     pages = max(1, -(-len(ids) // PAGE))
-    page = min(int(view["page"]), pages - 1)
+    page = min(view.page, pages - 1)
     shown = order[page * PAGE : (page + 1) * PAGE]
     parts = samples(shown) if samples else []
     is_open = ids[shown] == (ids[order[0]] if current is None and len(order) else current)
@@ -135,13 +138,14 @@ def rows_table(
     return order
 
 
-def _turn(view: dict[str, Any], value: Any, pages: int, names: Sequence[str]) -> None:
+def _turn(view: View, value: Any, pages: int, names: Sequence[str]) -> None:
     if is_index(value.get("page"), pages):
-        view["page"] = value["page"]
+        view.page = value["page"]
     if is_index(value.get("sort"), len(names)):
         name = names[value["sort"]]
-        direction = SORTS[view["sort"][1] if view["sort"] and view["sort"][0] == name else None]
-        view.update(sort=(name, direction) if direction else None, page=0)
+        direction = SORTS[view.sort[1] if view.sort and view.sort[0] == name else None]
+        view.sort = (name, direction) if direction else None
+        view.page = 0
 
 
 def _cells(frame: pd.DataFrame, columns: Mapping[str, Column], parts: Sequence[SampleCell]) -> dict[str, Any]:

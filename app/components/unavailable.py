@@ -7,8 +7,9 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from app import questions
+from app.address import RUNS, put
 from app.ask import InputError, Run, Runs, RunSummary, all_runs, ask, comparable, runs_root
-from app.choice import RUNS, Choice, put
+from app.choice import Choice
 from app.components import cards, links
 from app.components.controls import button
 

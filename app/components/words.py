@@ -1,6 +1,7 @@
 """Numbers, durations, progress and curves in words."""
 
 import html
+from collections.abc import Sequence
 from datetime import timedelta
 
 import pandas as pd
@@ -16,6 +17,12 @@ def count(number: int, noun: str, plural: str = "") -> str:
 def number(value: float, form: str = ".3f") -> str:
     """Format a number; "–" for NaN."""
     return "–" if value != value else f"{value:{form}}"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Join names: "a", "a and b", "a, b and c"."""
+    *first, last = names
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def duration(seconds: float) -> str:

@@ -4,11 +4,10 @@ from pathlib import Path
 from typing import Any
 
 import streamlit as st
-from streamlit.runtime.state.query_params import QueryParams
 
 from app import jobs
+from app.address import remember_link
 from app.ask import all_runs
-from app.choice import remember_link
 from app.components import downloads
 from app.frame import PAGES
 
@@ -16,6 +15,7 @@ APP = Path(__file__).parents[1]
 CHOSEN = "chosen-runs"
 READY = "frame-ready"
 AWAITED = "frame-awaited"
+PROBLEMS = "problems-of-the-link"
 START = ("Start", "Demo training")  # titles without and with a run to show
 APP_TITLE = "CODER Lab"
 _HISTORY = Path(__file__).with_name("history.js").read_text("utf-8")
@@ -73,15 +73,3 @@ def one_step() -> None:
     data |= {"retained": [downloads.VALUES, downloads.FORMAT], "theme": st.context.theme.type or "light"}
     component = st.components.v2.component("coder-history", js=_HISTORY)
     component(key="history", data=data, on_theme_change=lambda: None, height=1)
-
-
-def _leave_page(parameters: QueryParams, address: str, pages: set[str] | None = None) -> None:
-    """Forget the controls of the page that is left, because Streamlit 1.67 removes parameters of their names from the
-    address of the next page, even if that page has such a control."""
-    for control in [*parameters._bindings_by_widget] if pages is not None else []:
-        parameters.unbind_widget(control)
-    _read_address(parameters, address)
-
-
-_read_address = QueryParams.populate_from_query_string
-QueryParams.populate_from_query_string = _leave_page  # type: ignore[assignment, method-assign]

@@ -28,12 +28,12 @@ PATHS = {HOME, *(f"/{name}" for name in PAGES)} - {START}
 
 
 def complete(path: str, query: str, runs: Sequence[RunSummary] | None = None) -> str | None:
-    """Return the address with runs and split, if one is missing or the runs have the former syntax; None if it is
+    """Return the address with runs and split, if one is missing, and with the present names of controls; None if it is
     complete, or not a page. "/" leads to the overview, or to the start page while there is no run. Unknown names stay
     as they are."""
+    from app.address import FORMER_RUNS, RUNS, SPLIT, renamed
     from app.ask import all_runs
-    from app.choice import FORMER, RUNS, named_runs
-    from app.frame.sidebar import default_runs, default_split
+    from app.choice import named
 
     if path not in PATHS:
         return None
@@ -41,13 +41,12 @@ def complete(path: str, query: str, runs: Sequence[RunSummary] | None = None) ->
     if not usable:
         return f"{START}{'?' if query else ''}{query}" if path == HOME else None
     given = parse_qs(query, keep_blank_values=True)
-    usual = default_runs([*usable.values()])
-    names = named_runs(lambda key: given.get(key, []), usual) or usual
-    sole = len(usable) == 1 and names == usual  # a second run may appear, and will then be the default
-    state = {} if sole else {RUNS: names}
-    if names[0] in usable and not any(given.get("split", [])):
-        state["split"] = [default_split([usable[name] for name in names if name in usable])]
-    completed = state | {key: values for key, values in given.items() if key not in (*state, *FORMER)}
+    present = renamed(path.removeprefix("/"), given)
+    address = named(present, [*usable.values()])
+    state = {} if address.may_leave_out(address.names) else {RUNS: address.names}
+    if address.names[0] in usable:
+        state[SPLIT] = [address.split]
+    completed = state | {key: values for key, values in present.items() if key not in (*state, *FORMER_RUNS)}
     if completed == given and path != HOME:
         return None
     return f"{FIRST if path == HOME else path}?{urlencode(completed, doseq=True)}"
@@ -69,7 +68,7 @@ class Addresses:
         await answer(scope, receive, send)
 
 
-MODULES = ("frame.sidebar", "components.downloads", "views.overview", "views.retrieval.queries")
+MODULES = ("frame.sidebar", "frame.runner", "components.downloads", "views.overview", "views.retrieval")
 
 
 @asynccontextmanager
@@ -87,7 +86,7 @@ def load() -> None:
         import_module(f"app.{name}")
     from app import charts, questions
     from app.ask import all_runs, ask
-    from app.frame.sidebar import default_runs, default_split
+    from app.choice import default_runs, default_split
 
     charts.histogram({"": np.arange(2)}, "", "", charts.LIGHT).to_json()
     runs = {run.name: run for run in all_runs() if run.usable}

@@ -1,67 +1,31 @@
-"""The sidebar and head of all pages: links to the pages, pickers of runs and split, and saved views."""
+"""The sidebar and tabs of all pages: links to the pages, pickers of runs and split, and saved views."""
 
 import html
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import nullcontext, suppress
 from dataclasses import replace
-from importlib import import_module
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import parse_qs, urlencode
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from app.ask import InputError, Run, Runs, RunSummary, all_runs, comparable, listing, run_faults, saved_views
-from app.choice import (
-    FORMER,
-    LONGEST_SLICE,
-    MOST_RUNS,
-    RUNS,
-    SLICE,
-    Choice,
-    attempt,
-    followed,
-    named_runs,
-    plain_words,
-    put,
-    reviewer_link,
-    slice_mask,
-    usual_slices,
-)
-from app.components import cards, enlarged, events, links, opened, reviewing, unavailable
+from app.address import FORMER_RUNS, MOST_RUNS, RUNS, SLICE, followed, put, renamed, reviewer_link, set_values
+from app.ask import InputError, Run, Runs, RunSummary, all_runs, comparable, listing, saved_views
+from app.choice import LONGEST_SLICE, Choice, default_split, named, plain_words, slice_mask, usual_slices
+from app.components import cards, links, opened, unavailable
 from app.components.controls import button
+from app.components.refusals import attempt
 from app.components.unavailable import Problem
+from app.components.words import listed
 from app.frame import PAGES
 from app.frame import pages as frame
 from app.jobs import runs_root
-from app.views import samples
 
-PROBLEMS = "problems-of-the-link"
 VIEW_NAME = "view-name"
-OFFERED = 12  # runs offered if the one that a link names cannot be shown
 RUNS_HELP = f"Up to {MOST_RUNS} runs. The first is the baseline, the last the run in question: pages on two runs compare these."
 Query = dict[str, str | list[str]]
 ByName = Mapping[str, RunSummary]
-
-
-def default_runs(runs: Runs) -> list[str]:
-    """Return the runs to show first: "x-baseline" and the run "coder-x" or "x"; else a zero-shot run, or the oldest
-    one, and the next one, if any."""
-    names = [run.name for run in runs]
-    for name in names:
-        stem = name.removesuffix("-baseline")
-        partners = [partner for partner in (f"coder-{stem}", stem) if partner in names and partner != name]
-        if stem != name and partners:
-            return [name, partners[0]]
-    facts = {run.name: listing.facts(run) for run in runs}
-    order = {name: (fact["from"] != "zero-shot", fact["created"], name) for name, fact in facts.items()}
-    return sorted(names, key=order.__getitem__)[:2]
-
-
-def default_split(runs: Runs) -> str:
-    """Return the first run's first split that every run has, else its first; "" if it has none."""
-    shared = [split for split in runs[0].splits if all(split in run.splits for run in runs)]
-    return (shared or [*runs[0].splits, ""])[0]
 
 
 def draw(page: st.Page, pages: Mapping[str, st.Page]) -> Choice | None:
@@ -74,17 +38,13 @@ def draw(page: st.Page, pages: Mapping[str, st.Page]) -> Choice | None:
         problems = [problem for problem in problems if problem.name not in choice.names]
     opened.begin(page.url_path, choice and choice.first.samples.get(choice.split))
     query |= reviewer_link()
-    values = {key: [value] if isinstance(value, str) else value for key, value in query.items()}
-    if any(st.query_params.get_all(key) != texts for key, texts in values.items()):
-        st.query_params.update(query)
-    for key in (SLICE, *FORMER, *([] if st.session_state.get(RUNS) else [RUNS])):
-        if key in st.query_params and key not in query:
-            del st.query_params[key]
-    st.session_state[PROBLEMS] = problems
+    without_value = [SLICE, *FORMER_RUNS] if st.session_state.get(RUNS) else [SLICE, *FORMER_RUNS, RUNS]
+    set_values(query, without_value)
+    st.session_state[frame.PROBLEMS] = problems
     with navigation:
         _entries(page, pages, query, choice)
     _tabs(page, query)
-    names = named(choice.runs) if choice is not None and page.title != "Train" else ""
+    names = listed([run.name for run in choice.runs]) if choice is not None and page.title != "Train" else ""
     st.set_page_config(page_title=" · ".join(part for part in (page.title, names, frame.APP_TITLE) if part))
     return choice
 
@@ -112,26 +72,18 @@ def _tabs(page: st.Page, query: Query) -> None:
         st.html(f'<nav class="cl-tabs" aria-label="Tabs">{"".join(links_to)}</nav>')
 
 
-def named(runs: Runs) -> str:
-    """Join names of runs: "a", "a and b", "a, b and c"."""
-    *names, last = [run.name for run in runs]
-    return f"{', '.join(names)} and {last}" if names else last
-
-
 def _pick(search: DeltaGenerator) -> tuple[Query, Choice | None, list[Problem]]:
     """Draw the pickers, with that of a slice in `search`. Return their values as query parameters, the runs to show,
     and the problems of the others that are named."""
     runs = {run.name: run for run in all_runs(st.query_params.get_all(RUNS))}
     usable = [run for run in runs.values() if run.usable]
-    usual = default_runs(usable) if usable else []
-    in_url = named_runs(st.query_params.get_all, usual)
+    address = named({key: st.query_params.get_all(key) for key in st.query_params}, usable)
     if not usable:
-        return {}, None, [unavailable.run(name, runs.get(name)) for name in in_url]
-    names = followed(RUNS, in_url or None, usual)
+        return {}, None, [unavailable.run(name, runs.get(name)) for name in address.in_address]
+    names = followed(RUNS, address.in_address or None, address.usual)
     above = st.container()
     problems = [unavailable.run(name, runs.get(name)) for name in names if runs.get(name) not in usable]
-    sole = len(usable) == 1 and names == usual  # a second run may appear
-    query: Query = {} if sole else {RUNS: names}
+    query: Query = {} if address.may_leave_out(names) else {RUNS: names}
     sound = [runs[name] for name in names if runs.get(name) in usable]
     first = sound[0] if sound and sound[0].name == names[0] else None
     split = st.query_params.get("split", "")
@@ -237,75 +189,6 @@ def _shown(runs: Runs, split: str) -> tuple[Choice | None, list[Problem]]:
     return Choice(sound[0], second, split, between=tuple(sound[1:-1])), problems
 
 
-def page(name: str) -> None:
-    """Draw a page: its question, the panel of the opened sample, and its sections."""
-    frame.require()
-    entry = PAGES[name]
-    choice = st.session_state.get(frame.CHOSEN)
-    view = import_module(f"app.views.{entry.get('module', name)}")
-    title = view.question(choice) if hasattr(view, "question") else entry["question"]
-    cards.question(title, entry.get("how", ""))
-    panel = st.container(key="opened")
-    cards.refusal()
-    if "alone" not in entry and (choice := _about(entry, choice)) is None:
-        return
-    try:
-        shown = unavailable.embedded(choice) if choice and "embedded" in entry else choice
-        if shown is not None or "alone" in entry:
-            view.show(shown)
-        if choice is not None:
-            samples.show_opened(choice, panel)
-            reviewing.record_clicked(choice)
-            enlarged.open_clicked(choice)
-            events.listen()
-            reviewing.show_toast()
-    except InputError as error:
-        cards.empty("The rest of this page cannot be shown.", str(error))
-
-
-def _about(entry: Mapping[str, Any], choice: Choice | None) -> Choice | None:
-    """Return the runs that a page shows, after naming those that it cannot; None, after an explanation, for none."""
-    problems: list[Problem] = st.session_state.get(PROBLEMS, [])
-    verb = "is" if choice and choice.second is None else "are"
-    only = f" Only {named(choice.runs)} {verb} shown." if choice else ""
-    for problem in problems:
-        cards.empty(problem.fact, problem.fix + only)
-    if choice is None:
-        _offer_others([problem.name for problem in problems])
-        return None
-    if "of_two" in entry and choice.second is not None and choice.between:
-        pair = f"{choice.first.name} and {choice.second.name}"
-        cards.note(f"This page compares two runs: the first and the last of {len(choice.runs)}, {pair}.")
-        choice = replace(choice, between=())
-    if "narrowed" in entry and choice.mask is not None and not choice.mask.any():
-        cards.empty("This slice contains no caption.", "Change or clear the slice in the sidebar.")
-        return None
-    if choice.slice and "whole" in entry:
-        cards.note(f"The slice does not narrow {entry['whole']}.")
-    return choice
-
-
-def _offer_others(problems: Sequence[str]) -> None:
-    """Draw links to runs that can be shown, each before the other chosen runs without problems; if there are none,
-    explain how to get one."""
-    runs = [run for run in all_runs() if run.usable and run.name not in problems]
-    if runs:
-        cards.label("Runs that can be shown:" if len(runs) <= OFFERED else f"{OFFERED} of {len(runs)} runs:")
-        others = [name for name in st.session_state.get(RUNS, []) if name not in problems]
-        split = st.session_state.get("split")
-        addresses = []
-        for run in runs[:OFFERED]:
-            names = tuple(dict.fromkeys([run.name, *others]))
-            choice = Choice(run, None, split if split in run.splits else run.splits[0], names=names)
-            addresses.append((run.name, links.address("", choice)))
-        st.html(cards.links_html(addresses))
-        return
-    cards.faults(run_faults())
-    fix = "Train the demo on the start page, or evaluate a run of your own."
-    cards.empty("There is no evaluated run yet.", fix)
-    links.page_link("start", "Start page")
-
-
 def saved_views_menu(page: str) -> None:
     """Draw the menu to save the current view under a name, and to open or remove saved ones. `page` is its path."""
     with st.sidebar.popover("Saved views", icon=":material/bookmark:", width="stretch"):
@@ -319,8 +202,11 @@ def saved_views_menu(page: str) -> None:
             cards.note(str(error))
             return
         for number, (name, address) in enumerate(views.items()):
+            page_of_view, _, query = address.partition("?")
+            values = renamed(page_of_view, parse_qs(query, keep_blank_values=True))
+            present = f"{page_of_view}?{urlencode(values, doseq=True)}"
             with st.container(horizontal=True, vertical_alignment="center"):
-                st.html(cards.links_html([(name, address)]))
+                st.html(cards.links_html([(name, present)]))
                 remove = (attempt, "The view was not removed.", saved_views.remove_view, runs_root(), name)
                 button("Remove", f"remove-view-{number}", "", *remove)
 

@@ -8,8 +8,9 @@ import pandas as pd
 import streamlit as st
 
 from app import charts, jobs, questions
+from app.address import put, value_of
 from app.ask import Run, RunSummary, StoredResult, ask, clusters, opened_run
-from app.choice import Choice, put, tone, value_of
+from app.choice import Choice
 from app.components import cards, downloads
 from app.components.controls import (
     advanced,
@@ -21,10 +22,11 @@ from app.components.controls import (
     step_through,
     whole_number,
 )
+from app.components.samples import sample_card
 from app.components.selection import selected_points
 from app.components.table import Column, columns_of, picking_table, plain_table
+from app.components.theme import tone
 from app.components.words import count
-from app.views.samples import sample_card
 
 LEAST = 2
 MOST = 2000
@@ -71,9 +73,11 @@ def choose_settings(choice: Choice) -> Settings | None:
         if choose_one("Clusters", kinds, "clusters-of", cards.tip("prototype")) == "learned":
             return None
     most = min(MOST, len(ask(Run.captions, choice.first, choice.split)))
-    number = whole_number("Number of clusters", LEAST, most, min(Settings().clusters, most), "k", 150)
+    number = whole_number(
+        "Number of clusters", LEAST, most, min(Settings().clusters, most), "cluster-count", 150
+    )
     with advanced():
-        return Settings(number, whole_number("Seed", 0, 9999, 0, "seed", 110))
+        return Settings(number, whole_number("Seed", 0, 9999, 0, "cluster-seed", 110))
 
 
 def numbers(runs: Sequence[RunSummary], split: str, stored_clusters: dict[str, Clusters]) -> None:

@@ -10,17 +10,19 @@ import pandas as pd
 import streamlit as st
 
 from app import charts, questions
+from app.address import put
 from app.ask import BOTH, Modality, Run, RunSummary, ask, concept_attention, concepts
-from app.choice import UNITS, Choice, put, tone
+from app.choice import UNITS, Choice
 from app.components import cards, downloads
 from app.components.controls import choose_one, choose_run, pick, row, side_by_side, whole_number
+from app.components.samples import note_sample, note_slice, sample_card, sample_table, step_samples
 from app.components.selection import selected_points
 from app.components.table import columns_of, plain_table, rows_table
+from app.components.theme import tone
 from app.components.unavailable import runs_with
-from app.views.samples import note_sample, note_slice, sample_card, sample_table, step_samples
 
 CONCEPT = "concept"
-CAPTION = "caption"
+CAPTION = "concept-caption"
 LOOK = "concepts-of"
 LOOKS = {"words": "Concepts", "pairs": "Images and captions"}
 MOST_SHOWN = 60

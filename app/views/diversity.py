@@ -9,15 +9,15 @@ import streamlit as st
 
 from app import charts
 from app.ask import Loss, Modality, Run, RunSummary, ask, diversity, retrieval
-from app.choice import OTHER, UNITS, Choice, opened, tone
-from app.components import cards, downloads
+from app.choice import OTHER, UNITS, Choice
+from app.components import cards, downloads, loss_values, opened, samples
 from app.components.controls import MODALITIES, advanced, choose_one, row, switch, whole_number
+from app.components.heat_maps import Explained, show_heat_maps
+from app.components.reviewing import review_menu
 from app.components.selection import recall_by_tenth
 from app.components.table import Column, columns_of, plain_table
+from app.components.theme import tone
 from app.components.words import number
-from app.views import loss_values, samples
-from app.views.heat_maps import show_heat_maps
-from app.views.retrieval.queries import review_menu
 
 NEAREST = 10
 MOST_ACROSS = 3  # most runs beside each other
@@ -66,7 +66,7 @@ def show(choice: Choice) -> None:
             with parts[1]:
                 percentile_changes(choice, changes, unit)
     order = ranked_anchors(choice, tables, changes, modality)
-    if opened(target, order):
+    if opened.among(target, order):
         cards.heading("One anchor in detail", detail=True)
         number = samples.step_samples(choice, modality, target, order)
         show_anchor(choice, number, settings, loss)
@@ -89,10 +89,10 @@ def choose_settings(choice: Choice) -> tuple[Settings, Loss]:
                 size = last.config.get("memory", {}).get("bank_size", 0) or diversity.BANK_SIZE
                 settings["bank_size"] = whole_number("Bank size", 1, 1 << 20, size, "bank", 130)
             if settings["candidates"] != "split":
-                settings["seed"] = whole_number("Seed", 0, 9999, 0, "seed", 110)
+                settings["seed"] = whole_number("Seed", 0, 9999, 0, "anchor-seed", 110)
             loss = loss_values.choose_loss(choice)
-            tau = ("τ of entropy", "tau", 0.01, 1.0, 0.01, loss.entropy_temperature, "entropy temperature")
-            settings["temperature"] = loss_values.slider(*tau)
+            tau = loss_values.Slider("τ of entropy", "tau", "entropy temperature", 0.01, 1.0, 0.01)
+            settings["temperature"] = tau.draw(loss.entropy_temperature)
             choose_one("Histogram of", MEASURES, "shown", cards.tip("raw"))
     measure = SPREADS[settings["function"]]
     over = CANDIDATES[settings["candidates"]]
@@ -174,7 +174,7 @@ def ranked_anchors(choice: Choice, tables: Tables, changes: Changes, modality: M
     cards.heading(f"The most ambiguous {unit}", "Click on a row to open the anchor below.")
     with row():
         by = choose_one("Rank by", orders, "ranked", cards.tip("change")) if changes is not None else "second"
-        words = samples.search_words("words")
+        words = samples.search_words("anchor-words")
         count_fits = modality == "text" and switch("Images it fits", "fits", "fits")
     anchors = tables[last]["anchor"].to_numpy()
     values, columns = _numbers(choice, tables, changes)
@@ -249,7 +249,10 @@ def show_anchor(choice: Choice, number: int, settings: Settings, loss: Loss) -> 
             downloads.chart(figures[position], f"{shown}-{position}", f"{FIGURES[shown]} {position + 1}")
             _nearest(choice, run, anchors[run.name], number)
     query: tuple[Modality, int] = (modality, number)
-    show_heat_maps(choice, "Negative", query, lambda run: anchors[run.name].nearest(NEAREST), "Own match")
+    explained = Explained(
+        query, lambda run: anchors[run.name].nearest(NEAREST), "Negative", "Own match", "anchor-"
+    )
+    show_heat_maps(choice, explained)
 
 
 def _nearest(choice: Choice, run: RunSummary, anchor: diversity.Anchor, number: int) -> None:

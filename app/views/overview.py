@@ -1,6 +1,6 @@
 """The Overview page: all runs and their recall, gains, answers and separation of pairs."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -26,17 +26,18 @@ from app.ask import (
     run_faults,
     slices,
 )
-from app.choice import DIRECTIONS, QUERIES, Choice, tone
+from app.choice import DIRECTIONS, QUERIES, Choice
 from app.components import cards, downloads, links
 from app.components.controls import choose_one, pick, side_by_side
+from app.components.gains import show_gains
+from app.components.samples import cells_of
 from app.components.selection import by_outcome
 from app.components.table import Column, SampleCell, columns_of, plain_table, rows_table
-from app.components.words import OF_WAY, count, curve_label, curves, gain_cell
-from app.views.samples import cells_of
+from app.components.theme import tone
+from app.components.words import OF_WAY, count, curve_label, curves
 
 Runs = list[listing.RunSummary]
 Metrics = Mapping[str, Mapping[str, float]]  # run → metric → value
-Texts = Mapping[str, Sequence[str]]  # column → one text per run
 
 METRICS = {f"{a}2{b}_{key}": f"{a}→{b} {name}" for a, b in ("it", "ti") for key, name in OF_WAY.items()}
 METRICS = {"rsum": "R@sum", **METRICS, "md": "MD"}
@@ -275,28 +276,6 @@ def show_differences(runs: Runs) -> None:
         table = table.rename_axis("setting").reset_index()
         plain_table(table, {str(name): Column(str(name)) for name in table}, "settings", "settings")
         downloads.table(table, "settings-that-differ", paper=True)
-
-
-def show_gains(choice: Choice, recalls: Mapping[str, str], more: Texts | None = None) -> None:
-    """Report whether gains over the first run may be noise, on the slice if there is one: for two runs a sentence per
-    recall (`recalls`: key of the metrics → name of the column), for more runs a table, with further columns from
-    `more`."""
-    first, *compared = choice.runs
-    split = choice.split
-    captions = choice.captions
-    if not choice.between:
-        for run in compared:
-            for recall in recalls:
-                cards.note(ask_both(retrieval.gain_in_words, first, run, split, recall, captions))
-        return
-    cards.note(cards.HOW_TO_READ["gains over a run"].format(first=first.name))
-    changes = [ask_both(retrieval.gains, first, run, split, captions) for run in compared]
-    table: dict[str, Sequence[str]] = {"run": [run.name for run in choice.runs], **(more or {})}
-    for recall in recalls:
-        gains = [change[recall] for change in changes]
-        table[recall] = ["–", *(gain_cell(gain.mean, gain.low, gain.high) for gain in gains)]
-    columns = {name: Column(recalls.get(name, name), right=name != "run") for name in table}
-    plain_table(pd.DataFrame(table), columns, f"gains-{'-'.join(recalls)}", "runs")
 
 
 def show_answers(runs: Runs, choice: Choice) -> None:

@@ -10,16 +10,16 @@ import streamlit as st
 
 from app import judging
 from app.ask import Modality, Run, read_each
-from app.choice import DIRECTIONS, Choice, attempt
+from app.choice import DIRECTIONS, Choice
 from app.components import cards, downloads, reviewing
 from app.components.controls import button, choose_one, pick, row, side_by_side
+from app.components.refusals import attempt
 from app.components.reviewing import WORDS
+from app.components.samples import TABLE_PICTURE, ids_text, note_sample, search_words, similar_button
 from app.components.selection import matching
 from app.components.table import Column, SampleCell, columns_of, plain_table, rows_table
+from app.components.training_offers import data_set, offer_evaluation, show_link
 from app.components.words import count, gain_cell
-from app.views.samples import TABLE_PICTURE, ids_text, note_sample, search_words, similar_button
-from app.views.training import offer_evaluation
-from app.views.training.form import data_set, show_link
 
 SKIPPED = "review-skipped"
 Skipped = dict[tuple[int, int], str]  # image and caption → id of the last verdict before the skip
@@ -155,8 +155,8 @@ def _filtered(reviews: list[judging.Review]) -> list[judging.Review]:
     with row():
         kinds = ["all", *(kind for kind in WORDS if kind in present)]
         verdict = pick("Verdict", kinds, "verdict", 180, format_func=lambda kind: WORDS.get(kind, kind))
-        by = pick("By", names, "by", 180)
-        words = search_words("words", "in captions, tags and notes")
+        by = pick("By", names, "verdict-by", 180)
+        words = search_words("verdict-words", "in captions, tags and notes")
     texts = [f"{review.caption} {review.image} {' '.join(review.tags)} {review.note}" for review in reviews]
     found = [reviews[row] for row in matching(texts, words) if verdict in ("all", reviews[row].verdict)]
     return [review for review in found if by in ("all", cards.literal(review.reviewer))]

@@ -11,15 +11,16 @@ import pandas as pd
 import streamlit as st
 
 from app import charts, questions
+from app.address import bound
 from app.ask import BOTH, InputError, Run, ask, similarity
-from app.choice import QUERIES, Choice, bound, tone
-from app.components import cards, downloads, events, opened, reviewing
+from app.choice import QUERIES, Choice
+from app.components import cards, downloads, events, loss_values, opened, reviewing
 from app.components.controls import MODALITIES, advanced, choose_one, row, side_by_side, whole_number
+from app.components.samples import similar_button
 from app.components.table import Column, plain_table
+from app.components.theme import tone
 from app.components.words import count
 from app.questions import MatrixSettings
-from app.views import loss_values
-from app.views.samples import similar_button
 
 MEASURES: dict[Literal["std", "entropy"], str] = {"std": "SD", "entropy": "Entropy"}
 SOURCES: dict[similarity.Source, str] = {"seed": "Random", "hardest": "Hardest", "chosen": "Selection"}
@@ -104,7 +105,7 @@ def show(choice: Choice) -> None:
 
 def choose_settings(choice: Choice) -> MatrixSettings:
     with row("top"):
-        rows = choose_one("Anchors", MODALITIES, "anchors", cards.tip("anchor"))
+        rows = choose_one("Anchors", MODALITIES, "matrix-anchors", cards.tip("anchor"))
         source = choose_one("Samples", SOURCES, "batch-of", cards.tip("matrix batch"))
         order = choose_one("Order", ORDERS, "order", cards.tip("matrix order"))
     size = PAIRS
@@ -119,7 +120,7 @@ def choose_settings(choice: Choice) -> MatrixSettings:
         with advanced():
             if source in ("seed", "split"):
                 seed = whole_number("Seed", 0, 9999, 0, "draw", 90)
-            loss = loss_values.choose_loss(choice)
+            loss = loss_values.choose_loss(choice, "matrix-")
             measure = choose_one("Measure", MEASURES, "spread", f"{cards.tip('SD')} {cards.tip('entropy')}")
     names = [name for name, view in choice.ask_each(Run.concepts).items() if view is not None]
     instance = cards.HOW_TO_READ["instance branch"].format(names=" and ".join(names)) if names else ""

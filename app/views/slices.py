@@ -4,11 +4,13 @@ import pandas as pd
 import streamlit as st
 
 from app import charts
+from app.address import SLICE, put
 from app.ask import Run, RunSummary, ask, slices
-from app.choice import QUERIES, SLICE, Choice, put, slice_table, tone
+from app.choice import QUERIES, Choice, slice_table
 from app.components import cards, downloads, links
 from app.components.controls import FIRST, MODALITIES, choose_one, row
 from app.components.table import Column, columns_of, rows_table
+from app.components.theme import tone
 from app.components.words import gain_cell
 
 PICTURED = 12
@@ -20,7 +22,7 @@ def show(choice: Choice) -> None:
     runs = choice.runs
     with row():
         modality = choose_one("Queries", MODALITIES, "queries")
-        at = int(choose_one("Answered within the first", FIRST, "at", cards.tip("R@K")))
+        at = int(choose_one("Answered within the first", FIRST, "slice-at", cards.tip("R@K")))
     beside = f" (beside {' and '.join(run.name for run in runs[:-1])})" if len(runs) > 1 else ""
     cards.note(cards.HOW_TO_READ["slices judged"].format(last=runs[-1].name, beside=beside))
     counted = len(ask(slices.images_counted, choice.first, choice.split))
@@ -32,7 +34,7 @@ def show(choice: Choice) -> None:
         cards.empty("No slice has enough queries.", "A slice needs 20 queries in each half of the images.")
         return
     kinds = {"all": "All", **{kind: kind.capitalize() for kind in dict.fromkeys(table["kind"])}}
-    kind = choose_one("Show", kinds, "kind")
+    kind = choose_one("Show", kinds, "slice-kind")
     table = table if kind == "all" else table[table["kind"] == kind]
     worst = table[table["excess"] > 0]  # for one kind, the first are shown
     pictured = (worst if kind == "all" and len(worst) else table).head(PICTURED)

@@ -8,10 +8,11 @@ import streamlit as st
 
 from app import jobs
 from app.ask import RunSummary, all_runs, curves_of, run_faults
-from app.choice import Choice, attempt
+from app.choice import Choice
 from app.components import cards
 from app.components.controls import button
 from app.components.links import page_link
+from app.components.refusals import attempt
 from app.components.words import duration, latest, steps_done
 from app.jobs import DEMO_RUNS, DRAWING
 from app.training import NOT_STARTED

@@ -9,13 +9,14 @@ import streamlit as st
 
 from app import charts
 from app.ask import Runs, RunSummary, ask, sample_weights
-from app.choice import Choice, opened, tone
-from app.components import cards, downloads
+from app.choice import Choice
+from app.components import cards, downloads, opened
 from app.components.controls import MODALITIES, choose_one, choose_run, pick, row, side_by_side
+from app.components.samples import note_slice, sample_card, sample_table, search_words, step_samples
 from app.components.table import Column, columns_of, plain_table
+from app.components.theme import tone
 from app.components.unavailable import runs_with
 from app.questions import Rows
-from app.views.samples import note_slice, sample_card, sample_table, search_words, step_samples
 
 EXTREMES = 5
 TARGET = "weighed"
@@ -116,7 +117,7 @@ def all_pairs(choice: Choice, table: pd.DataFrame) -> None:
     values = table.iloc[order].drop(columns=["text", "image"])
     file = f"weights-{choice.split}"
     order = sample_table(choice, "text", order, values, columns, words, TARGET, file)
-    if not opened(TARGET, order):
+    if not opened.among(TARGET, order):
         return
     number = step_samples(choice, "text", TARGET, order)
     pair = table.iloc[number]

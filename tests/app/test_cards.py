@@ -9,7 +9,7 @@ import pytest
 from app.choice import Choice
 from app.components import cards, downloads
 from app.components.enlarged import captions_html
-from app.views.heat_maps import numbered
+from app.components.heat_maps import numbered
 from coder_core.api import list_runs
 from tests.support.run_folders import write_run
 

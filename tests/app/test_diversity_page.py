@@ -36,11 +36,11 @@ def test_every_setting_of_the_diversity_page(roots, opened):
 
 
 def test_anchors_can_be_ranked_stepped_through_and_searched(roots, opened):
-    app = opened(roots["two"], "diversity").change(words="zebra")
+    app = opened(roots["two"], "diversity").change(anchor_words="zebra")
     assert app.refusals()
     assert "caption" not in app.keys("number_input")  # nothing is open
-    assert app.change(words="scene 7 told").value("caption") in range(35, 40)
-    app.change(words="")
+    assert app.change(anchor_words="scene 7 told").value("caption") in range(35, 40)
+    app.change(anchor_words="")
     first, second = (open_run(roots["two"] / name).diversity("dev") for name in ("demo-baseline", "demo"))
     moves = diversity_changes(first, second)["change"]
     orders = {"second": second["spread"], "first": first["spread"], "fell": moves, "rose": -moves}

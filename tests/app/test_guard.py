@@ -9,9 +9,9 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 import streamlit as st
 
+from app.choice import default_runs
 from app.frame.guard import Guard, is_allowed
 from app.frame.server import complete, send_at_once
-from app.frame.sidebar import default_runs
 from coder_core.api import RunSummary
 from tests.support.run_folders import write_run
 
@@ -100,6 +100,14 @@ def test_missing_parts_of_an_address_are_added(path, query, page, completed):
     address = urlsplit(complete(path, query, RUNS))
     assert (address.path, parse_qsl(address.query)) == (page, parse_qsl(completed))
     assert complete(page, address.query, RUNS) is None
+
+
+def test_former_names_of_controls_open_the_same_view():
+    former = f"{PAIR}&words=dog&heat=true&map=Cosine&caption=7"
+    present = f"{PAIR}&anchor-words=dog&anchor-heat=true&anchor-heat-map=Cosine&caption=7"
+    assert complete("/diversity", former, RUNS) == f"/diversity?{present}"
+    assert complete("/diversity", present, RUNS) is None
+    assert complete("/retrieval", f"{PAIR}&words=dog&heat=true", RUNS) is None  # their names there are the same
 
 
 def test_other_addresses_are_kept_and_without_runs_the_start_page_opens():

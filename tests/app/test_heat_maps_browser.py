@@ -5,7 +5,7 @@ import shutil
 import numpy as np
 import pytest
 
-from app.views.heat_maps import LABELS
+from app.components.heat_maps import LABELS
 from coder_core.api import open_run
 from coder_core.api.heat_maps import heat_map
 from coder_core.embed import main as embed
@@ -84,7 +84,7 @@ def test_selecting_a_word_highlights_its_regions(visit, heat):
     visit.reach(rf"[?&]word={expected[0].words[other]}(&|$)")
     visit.check_accessibility()
     visit.page.get_by_text(LABELS["attention"]).click()
-    visit.reach("[?&]map=")
+    visit.reach("[?&]heat-map=")
     expected[1] = heat_map(scored, "dev", CAPTION, 1, "attention")
     for position, known in enumerate(expected):  # the other run has cosines only
         figure = drawn(visit, position)
@@ -110,7 +110,7 @@ def test_hostile_texts_and_uploads_have_heat_maps(visit, heat, listener):
     drawn(visit)
     assert "onerror" in visit.page.locator(".st-key-word").get_by_role("radio").all_inner_texts()
     visit.page.get_by_text(LABELS["tower"]).click()
-    visit.reach("[?&]map=")
+    visit.reach("[?&]heat-map=")
     clip = open_run(heat / "clip")
     plain = open_run(heat / "plain")
     best = int(clip.search(text, split="dev")["candidate"][0])
@@ -140,7 +140,7 @@ def test_heat_map_of_an_anchor_without_boxes_is_a_bar_chart(visit, heat):
     expected = heat_map(run, "dev", CAPTION, 1, "cosine")
     assert_close(figure, expected.values[expected.first_content_word()])
     visit.page.get_by_role("radiogroup", name="Negative").get_by_text("2", exact=True).click()
-    visit.reach(r"[?&]pair=2(&|$)")
+    visit.reach(r"[?&]anchor-pair=2(&|$)")
     nearest = run.anchor(3, split="dev").nearest(2)["candidate"].tolist()
     expected = heat_map(run, "dev", CAPTION, nearest[1], "cosine")
     assert_close(drawn(visit), expected.values[expected.words.index(picked(visit))])

@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 
-from app.views.training import RESULTS
+from app.views.train.runs import RESULTS
 from coder_core.api import open_run
 from coder_core.api.data_quality import cross_fitted, error_probability
 from coder_core.config.schema import differences

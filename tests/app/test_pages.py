@@ -1,21 +1,22 @@
 """Every page: any kind of run, links, runs of other samples or without embeddings, invalid parameters."""
 
+import itertools
 import re
 
 import pytest
 
 from coder_core.runs.analysis.read import open_analysis
 from tests.support.concept_runs import write_concept_run
-from tests.support.pages import ABOUT_SCORES, PAGES
+from tests.support.pages import ABOUT_SCORES, FIELDS, IN_SIDEBAR, PAGES
 from tests.support.run_folders import synthetic, write_embeddings, write_run
 
 STRANGE = ("../../etc", "a\nb", "<script>alert(1)</script>", "9" * 400, "inf", "-5")
-SIMILARITY = "anchors batch-of order pairs draw mu gamma epsilon pair-image pair-caption chosen"
+SIMILARITY = "matrix-anchors batch-of order pairs draw matrix-mu matrix-gamma matrix-epsilon pair-image pair-caption chosen"
 PARAMETERS = {
     "diversity": ("caption", "image", "epsilon", "anchors"),
     "retrieval": ("query-text", "anchors", "at"),
     "similarity": SIMILARITY.split(),
-    "concepts": ("concept", "caption", "count", "kind", "by", "part", "first", "pairs-of"),
+    "concepts": ("concept", "concept-caption", "count", "kind", "by", "part", "first", "pairs-of"),
 }
 
 
@@ -54,14 +55,13 @@ def test_the_first_page_offers_training_or_links_to_runs_baseline_first(roots, o
 
 
 def test_sidebar_entries_depend_on_the_runs_and_paired_pages_share_one(tmp_path, opened):
-    entries = ["overview", "retrieval", "diversity", "joint", "slices", "data", "train"]
     folder = tmp_path / "runs"
     write_concept_run(folder, "concepts", images=12)
     write_run(folder, "plain", images=12)
     expected = (("plain", "clusters"), ("plain", "weights", "weights"), ("concepts", "data", "concepts"))
     for name, page, *more in expected:
         app = opened(folder, page, run=name)
-        assert [entry.proto.page for entry in app.sidebar.get("page_link")] == [*entries, *more]
+        assert [entry.proto.page for entry in app.sidebar.get("page_link")] == [*IN_SIDEBAR, *more]
         tabs = re.findall(r'<a href="(\w+)[^"]*"( aria-current="page")?', "".join(app.saying("Tabs")))
         pairs = {"clusters": ["joint", "clusters"], "data": ["data", "reviews"]}
         assert [tab for tab, _ in tabs] == pairs.get(page, [])
@@ -118,6 +118,31 @@ def test_invalid_url_parameters_change_nothing(roots, tmp_path, page, opened):
         assert nothing.refusals()
         assert not nothing.figures()
         assert "<script>" not in strange.texts() + nothing.texts()
+
+
+def test_no_two_pages_have_a_control_of_the_same_name(roots, tmp_path, opened):
+    """Streamlit removes the parameter of such a control from the address of the next page."""
+    variants = {
+        "retrieval": [{"look": look} for look in ("Rank changes", "Near misses", "Hubs")]
+        + [{"ask": "Free text"}],
+        "diversity": [{"over": "A batch"}],
+        "joint": [{"map": "t-SNE"}],
+        "concepts": [{}, {"concepts-of": "Images and captions"}],
+    }
+    of_page = {}
+    for page in PAGES:
+        root = roots["two"]
+        if page == "concepts":
+            root = write_concept_run(tmp_path / "runs", "one").parent
+        of_page[page] = set()
+        for query in variants.get(page, [{}]):
+            app = opened(root, page, **query)
+            of_page[page] |= {key for kind in FIELDS for key in app.keys(kind) if key != "None"}
+    of_frame = set.intersection(*of_page.values())
+    assert {"run", "split", "slice"} <= of_frame
+    everywhere = of_frame | {"values", "figures", "sample-tags", "sample-note"}  # of figures and of the panel
+    for page, other in itertools.combinations(of_page, 2):
+        assert of_page[page] & of_page[other] <= everywhere, (page, other)
 
 
 def test_splits_of_any_chosen_run_are_offered_and_show_runs_that_have_them(tmp_path, opened):

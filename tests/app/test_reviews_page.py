@@ -112,8 +112,8 @@ def test_verdicts_and_the_agreement_of_reviewers_are_listed(missed, file, root, 
     assert (len(judged), judged[1] | row) == (6, judged[1])
     [[agreement]] = app.rows("Cohen’s κ")
     assert list(agreement.values()) == ["anna", "ben", "2", "100.0 %", "1.00"]
-    assert len(app.change(by="ben").rows("tags")[0]) == 3
-    assert [row["verdict"] for row in app.change(words="TRAIN").rows("tags")[0]] == ["too vague"]
+    assert len(app.change(verdict_by="ben").rows("tags")[0]) == 3
+    assert [row["verdict"] for row in app.change(verdict_words="TRAIN").rows("tags")[0]] == ["too vague"]
     assert app.code[0].value.endswith(f"evaluate '{root}/demo' --split dev --reviews '{file}'")
 
 

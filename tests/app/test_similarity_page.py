@@ -37,13 +37,13 @@ def test_every_matrix_of_every_run(roots, root, counts, opened):
 
 def test_every_batch_and_order(roots, opened):
     app = opened(roots["two"], "similarity")
-    assert [app.value(key) for key in ("mu", "gamma", "epsilon")] == [0.1, 0.3, 0.1]
+    assert [app.value(key) for key in ("matrix-mu", "matrix-gamma", "matrix-epsilon")] == [0.1, 0.3, 0.1]
     assert app.saying("Shown with μ = 0.1, γ = 0.3, ε = 0.1, those of demo.", "demo-baseline", "eq. 4")
-    assert any(row["formula"].startswith("0.02 × ") for row in app.change(mu=0.02).rows("formula")[0])
+    assert any(row["formula"].startswith("0.02 × ") for row in app.change(matrix_mu=0.02).rows("formula")[0])
     sources = ("seed", "hardest", "split", "chosen")
     orders = ("diversity", "cluster", "drawn")
     for number, (source, order) in enumerate(itertools.product(sources, orders)):
-        app.change(anchors=("text", "image")[number % 2], batch_of=source, order=order)
+        app.change(matrix_anchors=("text", "image")[number % 2], batch_of=source, order=order)
         if source == "chosen" and order == orders[0]:
             assert app.refusals()
             app.change(chosen="3, 10-30")

@@ -20,7 +20,7 @@ import streamlit as st
 from app import jobs, training
 from app.ask import RunSummary, ask, ask_both, joint_space, retrieval
 from app.components.words import latest, time_left
-from app.views.training import STOPPED_EARLY
+from app.views.train.runs import STOPPED_EARLY
 from coder_core.api import data_quality, list_runs
 from coder_core.config.presets import find_preset
 from coder_core.config.schema import differences

@@ -12,10 +12,14 @@ import numpy as np
 from streamlit.testing.v1 import AppTest
 
 from app.components.table import NAME
+from app.frame import PAGES as ENTRIES
 
 PROJECT = Path(__file__).resolve().parents[2]
+PAGES = tuple(name for name, entry in ENTRIES.items() if "alone" not in entry)  # about the chosen runs
+IN_SIDEBAR = tuple(
+    name for name, entry in ENTRIES.items() if not {"tab_of", "needs"} & {*entry} and name != "start"
+)
 ABOUT_SCORES = ("overview", "diversity", "similarity", "retrieval")
-PAGES = (*ABOUT_SCORES, "weights", "joint", "clusters", "concepts", "slices", "data", "reviews")
 FIELDS = ("segmented_control", "number_input", "text_input", "text_area")
 FIELDS += ("selectbox", "multiselect", "slider", "toggle")
 

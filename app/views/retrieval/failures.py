@@ -11,14 +11,15 @@ from streamlit.delta_generator import DeltaGenerator
 
 from app import charts, judging, questions
 from app.ask import Direction, Modality, Run, RunSummary, ask, ask_both, likely_matches, retrieval
-from app.choice import DIRECTIONS, QUERIES, UNITS, Choice, tone
+from app.choice import DIRECTIONS, QUERIES, UNITS, Choice
 from app.components import cards, downloads, events
 from app.components.controls import choose_one, pick, row, switch
+from app.components.gains import show_gains
+from app.components.samples import of_run, sample_table, search_words
 from app.components.selection import by_outcome
 from app.components.table import Column, Columns, columns_of, plain_table
+from app.components.theme import tone
 from app.components.words import count
-from app.views.overview import show_gains
-from app.views.samples import of_run, sample_table, search_words
 
 OUTCOME_COLOURS = {"fixed": "green", "broken": "red"}
 BANDS = len(charts.RANK_LABELS)

@@ -7,14 +7,16 @@ import numpy as np
 import pandas as pd
 
 from app import charts, questions
+from app.address import put
 from app.ask import Modality, Run, opened_run, retrieval
-from app.choice import OTHER, put, tone
+from app.choice import OTHER
 from app.components import cards, downloads, events
 from app.components.controls import FIRST, choose_one, whole_number
+from app.components.samples import name_of, sample_table, search_words, show_sample
 from app.components.table import Column, columns_of, plain_table
+from app.components.theme import tone
 from app.components.words import count
 from app.views.retrieval.failures import Queries, figure_and_table
-from app.views.samples import name_of, sample_table, search_words, show_sample
 
 HUBNESS = columns_of("hubness")
 CORRECTED = columns_of("corrected ranks")

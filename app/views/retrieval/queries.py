@@ -8,16 +8,17 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from app import questions
+from app.address import bound, put
 from app.ask import InputError, Modality, Run, RunSummary, ask, heat_maps, likely_matches, retrieval
-from app.choice import OTHER, QUERIES, Choice, bound, opened, put
-from app.components import cards, links
+from app.choice import OTHER, QUERIES, Choice
+from app.components import cards, links, opened
 from app.components.controls import FIRST, choose_one, row, side_by_side, switch
-from app.components.reviewing import menu_html
+from app.components.heat_maps import Explained, show_heat_maps
+from app.components.reviewing import review_menu
+from app.components.samples import note_slice, sample_card, search_words, step_samples
 from app.components.selection import matching
 from app.components.table import Column, rows_table
-from app.views.heat_maps import show_heat_maps
 from app.views.retrieval import failures, hubs
-from app.views.samples import note_slice, sample_card, search_words, step_samples
 
 RESULTS = 10
 LIKELY = "likely match (a guess)"
@@ -70,7 +71,7 @@ def query_from_split(choice: Choice, modality: Modality, controls: DeltaGenerato
         order = failures.unlabelled_matches(shown, source)
     else:
         order = failures.compare_runs(shown) if two else failures.ranks_of_runs(shown)
-    if opened(f"query-{modality}", order):
+    if opened.among(f"query-{modality}", order):
         frames = "Green frames are true matches."
         if source is not None:
             frames += f" Dashed frames are unlabelled matches, judged by {source.label}."
@@ -90,7 +91,7 @@ def one_query(choice: Choice, modality: Modality, number: int) -> None:
         return ask(Run.search, run, number, split=choice.split, modality=modality, top=RESULTS)
 
     show_results(choice, modality, search, notes, number)
-    show_heat_maps(choice, "Result", (modality, number), search, "True match")
+    show_heat_maps(choice, Explained((modality, number), search, match="True match"))
 
 
 def show_results(
@@ -131,13 +132,6 @@ def _likely(choice: Choice, run: RunSummary, modality: Modality, query: int) -> 
     return set(best[guesses.likely()[query]].tolist())
 
 
-def review_menu(choice: Choice, modality: Modality, query: int | None, candidate: int) -> str:
-    """Return the menu that judges a query with a candidate; "" without a query of the split."""
-    if query is None:
-        return ""
-    return menu_html(choice, *((candidate, query) if modality == "text" else (query, candidate)))
-
-
 def query_with_text(choice: Choice) -> None:
     """Rank the split's pictures by a sentence; imported runs answer the sentences saved with them."""
     example = "a dog runs through shallow water"
@@ -151,8 +145,11 @@ def query_with_text(choice: Choice) -> None:
         cards.empty("No query yet.", fix)
         return
     show_results(choice, "text", lambda run: _pictures_of(choice, run, query), {})
-    by_text: dict[str, Any] = {"split": choice.split, "modality": "text", "top": RESULTS}
-    show_heat_maps(choice, "Result", ("text", query), lambda run: ask(Run.search, run, query, **by_text))
+
+    def search(run: RunSummary) -> pd.DataFrame:
+        return ask(Run.search, run, query, split=choice.split, modality="text", top=RESULTS)
+
+    show_heat_maps(choice, Explained(("text", query), search))
 
 
 def _saved_queries(saved: list[str], query: str) -> None:
@@ -202,7 +199,7 @@ def query_with_picture(choice: Choice) -> None:
     def search(run: RunSummary) -> pd.DataFrame:
         return ask(questions.search_picture, run, choice.split, content, RESULTS)
 
-    show_heat_maps(choice, "Result", ("image", content), search)
+    show_heat_maps(choice, Explained(("image", content), search))
 
 
 def _captions_of(choice: Choice, run: RunSummary, content: bytes) -> pd.DataFrame | None:

@@ -6,12 +6,13 @@ from typing import Any
 import streamlit as st
 
 from app import jobs, questions
+from app.address import bound_number, set_value
 from app.ask import BOTH, Run, Sample, ask, ask_all, joint_space, opened_run
-from app.choice import Choice, bound_number, set_value
+from app.choice import Choice
 from app.components import cards
 from app.components.controls import advanced, choose_one, row, show_work, switch
 from app.components.words import count, duration
-from app.views.joint_map import AREA, explore, point_rows, points_shown, tables_of
+from app.views.joint.maps import AREA, explore, point_rows, points_shown, tables_of
 
 METHODS: dict[joint_space.Method, str] = {"umap": "UMAP", "tsne": "t-SNE", "pca": "PCA"}
 MODALITIES: dict[joint_space.Modalities, str] = {"both": "Both", "images": "Images", "captions": "Captions"}
@@ -77,7 +78,7 @@ def choose_settings() -> joint_space.LayoutSettings:
             help_text = cards.tip("perplexity")
             value = st.number_input("Perplexity", 2, 500, 30, help=help_text, **bound_number("perplexity"))
             settings = replace(settings, perplexity=float(value))
-        return replace(settings, seed=int(st.number_input("Seed", 0, 9999, 0, **bound_number("seed"))))
+        return replace(settings, seed=int(st.number_input("Seed", 0, 9999, 0, **bound_number("map-seed"))))
 
 
 def remark(choice: Choice, layouts: Layouts) -> str:

@@ -10,12 +10,14 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from app import charts, questions
+from app.address import bound, set_value
 from app.ask import Modality, Run, Sample, clusters, joint_space, opened_run
-from app.choice import Choice, bound, set_value, tone
+from app.choice import Choice
 from app.components import cards, downloads, map_selection, words
 from app.components.controls import button, pick, row
+from app.components.samples import cells_of, ids_text, sample_card, show_sample
 from app.components.table import Column, SampleCell, rows_table
-from app.views.samples import cells_of, ids_text, sample_card, show_sample
+from app.components.theme import tone
 
 AREA = "area"
 FOCUS = "focus"

@@ -1,43 +1,58 @@
 """Sliders for μ, γ and ε of the loss, which start at a run's own values."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import streamlit as st
 
 from app import questions
+from app.address import bound_number, put, put_all
 from app.ask import Loss, RunSummary, ask, opened_run, similarity
-from app.choice import Choice, bound_number, put
+from app.choice import Choice
 from app.components import cards
 from app.components.controls import button
 
 PAPER = Loss()
 
 
-def slider(label: str, key: str, low: float, high: float, step: float, start: float, term: str = "") -> float:
-    """Draw a slider bound to the URL; its bounds include `start`. At `start`, it follows to the next run's start."""
-    former = f"{key}-start"
-    if former in st.session_state and st.session_state.get(key) == st.session_state[former]:
-        put(key, start)
-    st.session_state[former] = start
-    bounds = (min(low, start), max(high, start), start, step)
-    help_text = cards.tip(term or key)
-    return float(st.slider(label, *bounds, format="%.3g", help=help_text, **bound_number(key)))
+@dataclass(frozen=True)
+class Slider:
+    """A slider of a number between `low` and `high`, which the address holds under `key`; `term` explains it."""
+
+    label: str
+    key: str
+    term: str
+    low: float
+    high: float
+    step: float
+
+    def draw(self, start: float) -> float:
+        """Draw the slider; its bounds include `start`. While it is at its start, it follows to the next run's start."""
+        former = f"{self.key}-start"
+        if former in st.session_state and st.session_state.get(self.key) == st.session_state[former]:
+            put(self.key, start)
+        st.session_state[former] = start
+        low = min(self.low, start)
+        high = max(self.high, start)
+        help_text = cards.tip(self.term)
+        bind = bound_number(self.key)
+        value = st.slider(self.label, low, high, start, self.step, format="%.3g", help=help_text, **bind)
+        return float(value)
 
 
-def choose_loss(choice: Choice) -> Loss:
+def choose_loss(choice: Choice, page: str = "") -> Loss:
     """Draw the sliders and, for imported embeddings, buttons for the paper's μ and γ and for those fitted to the run;
-    return the last run's loss with these values."""
+    return the last run's loss with these values. `page` begins the names of its controls."""
     run = choice.last
     start = ask(questions.starting_loss, run, choice.split)
-    mu = slider("μ", "mu", 0.005, 0.5, 0.005, start.temperature)
-    gamma = slider("γ", "gamma", -1.0, 1.0, 0.005, start.gamma)
-    epsilon = slider("ε", "epsilon", 0.01, 1.0, 0.01, start.epsilon)
+    mu = Slider("μ", f"{page}mu", "mu", 0.005, 0.5, 0.005).draw(start.temperature)
+    gamma = Slider("γ", f"{page}gamma", "gamma", -1.0, 1.0, 0.005).draw(start.gamma)
+    epsilon = Slider("ε", f"{page}epsilon", "epsilon", 0.01, 1.0, 0.01).draw(start.epsilon)
     offered = {f"{run.name}’s own values": start, "The paper’s values": PAPER} if run.imported else {}
     for label, loss in offered.items():
         text = cards.literal(f"{label}: μ = {loss.temperature:g}, γ = {loss.gamma:g}")
         taken = (mu, gamma) == (loss.temperature, loss.gamma)
-        values = {"mu": loss.temperature, "gamma": loss.gamma}
-        button(text, f"values-{loss is PAPER}", "", st.session_state.update, values, disabled=taken)
+        values = {f"{page}mu": loss.temperature, f"{page}gamma": loss.gamma}
+        button(text, f"{page}values-{loss is PAPER}", "", put_all, values, disabled=taken)
     return replace(start, temperature=mu, gamma=gamma, epsilon=epsilon)
 
 

@@ -10,9 +10,9 @@ import pandas as pd
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
+from app.address import SLICE, bound, put
 from app.ask import Modality, Run, RunSummary, ask
-from app.choice import SLICE, UNITS, Choice, bound, neighbours, put
-from app.choice import opened as opened_row
+from app.choice import UNITS, Choice, neighbours
 from app.components import cards, downloads, events, links, opened, reviewing
 from app.components.controls import Failed, button, step_through
 from app.components.selection import matching
@@ -160,7 +160,7 @@ def sample_table(
         return cells_of(run, split, rows)
 
     _enter(target, modality)
-    opened_row(target, numbers)
+    opened.among(target, numbers)
     names = (target, f"{target}-table", UNITS[modality])
     order = picking_table(values, columns, numbers, *names, height=height, samples=cells)
     content = values.rename(columns={name: column.label for name, column in columns.items()})

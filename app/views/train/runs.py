@@ -5,15 +5,18 @@ import html
 import streamlit as st
 
 from app import charts, jobs, training
+from app.address import bound, put
 from app.ask import RunSummary, curves_of
-from app.choice import Choice, attempt, bound, put, tone
+from app.choice import Choice
 from app.components import cards, downloads, links
 from app.components.controls import button, pick
+from app.components.refusals import attempt
+from app.components.theme import tone
+from app.components.training_offers import EVERY_TWO_SECONDS, offer_evaluation
 from app.components.words import RSUM_COLUMNS, curve_label, curves, latest, steps_done, time_left
 from app.training import NOT_STARTED
-from app.views.training.form import show_form
+from app.views.train.form import show_form
 
-EVERY = "2s"
 RESULTS = "See its results"
 STOPPED_EARLY = "was stopped before its first step"
 ENDED_BADLY = ("failed", "interrupted", "damaged", "unknown")
@@ -36,18 +39,14 @@ def show(choice: Choice | None) -> None:
         show_training(st.selectbox("Run", names, **bound("watch"), width=320))
 
 
-def find(name: str) -> training.TrainingRun | None:
-    return next((entry for entry in training.training_runs() if entry.name == name), None)
-
-
 def show_training(name: str) -> None:
     """Draw a run, every two seconds while it is running."""
-    entry = find(name)
+    entry = training.find(name)
     busy = entry is not None and entry.alive
 
-    @st.fragment(run_every=EVERY if busy else None)
+    @st.fragment(run_every=EVERY_TWO_SECONDS if busy else None)
     def watch() -> None:
-        now = find(name)
+        now = training.find(name)
         if busy != (now is not None and now.alive):
             st.rerun()
         if now is not None:
@@ -121,31 +120,6 @@ def _without_run(entry: training.TrainingRun) -> None:
 def _dismiss(entry: training.TrainingRun) -> None:
     jobs.forget(entry.job_name)
     put("name", entry.name)  # to start it again
-
-
-def offer_evaluation(run: RunSummary, split: str) -> None:
-    """Draw a button that evaluates a run on dev or train, or a note while that is running; nothing if it is done."""
-    if not run.has_best or split in run.splits:
-        return
-    started = training.evaluation(run, split)
-
-    @st.fragment(run_every=EVERY if started else None)
-    def watch() -> None:
-        job = training.evaluation(run, split)
-        entry = find(run.name)
-        if bool(job) != bool(started) or (entry and entry.run and split in entry.run.splits):
-            st.rerun()
-        if job is not None and job.running:
-            cards.note(f"Evaluating the best model of {run.name} on {split} …")
-            return
-        if job is not None and not run.damaged:
-            cards.empty("The evaluation ended without a result.", jobs.last_line(job))
-        with st.container(horizontal=True, vertical_alignment="center"):
-            action = (attempt, NOT_STARTED, training.evaluate, run, split)
-            button(f"Evaluate on {split}", f"evaluate-{split}", "leaderboard", *action)
-            cards.note(cards.HOW_TO_READ[f"evaluate on {split}"])
-
-    watch()
 
 
 def _curves(run: RunSummary) -> None:

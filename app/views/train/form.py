@@ -2,40 +2,38 @@
 
 import re
 import shlex
-from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import streamlit as st
 
-from app import judging, questions, training
-from app.ask import InputError, RunSummary, all_runs, ask_both
-from app.choice import Choice, attempt, bound, bound_number, linked, put
-from app.components import cards, links
+from app import judging, training
+from app.address import bound, bound_number, linked, put
+from app.ask import InputError, all_runs
+from app.components import cards
 from app.components.controls import button, pick
+from app.components.refusals import attempt
+from app.components.training_offers import (
+    METHODS,
+    SCENARIO,
+    START,
+    USUAL,
+    WEIGHTS,
+    Judges,
+    judges_among,
+    words,
+)
 from app.training import NOT_STARTED, starting
 
-METHODS = ("boosting", "weighting")  # sections with their own fields
-SCENARIO = "boosting_scenario"
 OFFLINE = "offline"
-START = "boosting_start"
-WEIGHTS = "sample_weights"
-USUAL = ("epochs", "batch_size", "learning_rate", "seed")
 FIELDS = {"preset", "data", "name", "set", "set-boosting", "set-weighting"}
 FIELDS |= {"teacher", "use-reviews", "reviewed", "judges"}
 ASKED = "train-asked"
 COLUMNS = 4
 NEW_JUDGES = "two new runs"
 NONE_CHANGED = "none: all as in the preset"
-Judges = tuple[RunSummary, ...]
 _FLAG = re.compile(r"--([a-z][a-z0-9-]*)")
-
-
-def words(key: str) -> str:
-    return key.replace("_", " ")
 
 
 def in_words(message: str) -> str:
@@ -162,51 +160,6 @@ def _reviews(data: starting.DataSet) -> Path | None:
     label = f"Train with the reviews of {whose} ({concern} of {judged} verdicts concern train)"
     help_text = "Pairs judged wrong are left out, vague ones count half, other matches are added; settings can change this."
     return path if st.toggle(label, False, help=help_text, **bound("use-reviews")) else None
-
-
-def judges_among(runs: Iterable[RunSummary]) -> dict[str, Judges]:
-    """Return, by their names, every two runs that trained on complementary halves of the same images."""
-    halves = [run for run in runs if run.config.get("data", {}).get("train_part", 1) != 1 and not run.unknown]
-    pairs = [pair for pair in combinations(halves, 2) if not ask_both(questions.why_not_cross_fitted, *pair)]
-    return {" and ".join(sorted(run.name for run in pair)): pair for pair in pairs}
-
-
-def data_set(run: RunSummary) -> starting.DataSet | None:
-    """Return the data set that a run's configuration names, if the app offers it."""
-    data = judging.data_of(run)
-    return next((entry for entry in training.data_sets() if data and judging.same_data(entry, data)), None)
-
-
-def show_link(
-    label: str, choice: Choice, run: RunSummary, ending: str, judges: str = "", **more: Any
-) -> None:
-    """Draw a link that fills the form with a run's configuration and the changes in `more`, the reviews of its samples,
-    the judges, and a new name with this ending. Settings are given by their labels, as widgets read them. Draw nothing
-    if the app does not offer the run's data, or this version does not know all of its configuration."""
-    data = data_set(run)
-    if data is None or run.unknown:
-        return
-    preset, changes = starting.like_run(run, data)
-    options = {option.key: option for option in starting.options(preset)}
-    changes = {key: value for key, value in (changes | more).items() if value != options[key].value}
-    values: dict[str, str | list[str]] = {
-        "data": data.name,
-        "preset": preset,
-        "use-reviews": "true",
-        "reviewed": run.name,
-    }
-    values |= {"judges": judges} if judges else {}
-    values["name"] = training.free_name(f"{run.name}-{ending}")
-    for key, value in changes.items():
-        plain = np.format_float_positional(value, trim="-") if options[key].kind == "decimal" else str(value)
-        values[f"{preset}-{key}"] = plain.lower() if options[key].kind == "switch" else plain
-    general = [key for key in changes if options[key].section not in METHODS]
-    values["set"] = list(dict.fromkeys(map(words, (*USUAL, *general))))
-    for section in METHODS:
-        apart = (section, SCENARIO, START, WEIGHTS)
-        keys = [key for key in changes if options[key].section == section and key not in apart]
-        values[f"set-{section}"] = list(map(words, keys))
-    st.html(cards.links_html([(label, links.address("train", choice, **values))]))
 
 
 def _boosting(form: Form) -> None:

@@ -12,14 +12,12 @@ from app import jobs, questions
 from app.ask import HASHES, Modality, Run, RunSummary, StoredResult, ask, ask_both, opened_run, retrieval
 from app.ask import data_quality as api
 from app.choice import Choice
-from app.choice import opened as opened_row
-from app.components import cards, downloads, links, opened, reviewing
+from app.components import cards, downloads, links, opened, reviewing, samples
 from app.components.controls import choose_one, row, show_work, step_through, switch
+from app.components.loss_values import Slider
 from app.components.table import Column, Columns, columns_of, picking_table
+from app.components.training_offers import Judges, judges_among, show_link
 from app.components.words import count
-from app.views import samples
-from app.views.loss_values import slider
-from app.views.training.form import Judges, judges_among, show_link
 
 VIEWS = {"pairs": "Mismatched pairs", "pictures": "Duplicate pictures"}
 VIEWS |= {"captions": "Duplicate captions", "bad": "Bad pictures", "empty": "Empty captions"}
@@ -93,7 +91,7 @@ def mismatched_pairs(choice: Choice, run: RunSummary, cross_fitted: Judges) -> N
 def _offer_cleaning(choice: Choice, run: RunSummary, judges: Judges, probability: np.ndarray) -> None:
     """Draw a threshold of the `probability` (m,) that a pair is wrong, its effect, and a link to such a training."""
     label = "Leave out pairs that are wrong with this probability or more"
-    above = round(slider(label, "clean-above", 0.05, 1.0, 0.05, api.CLEAN_ABOVE, "clean above"), 2)
+    above = round(Slider(label, "clean-above", "clean above", 0.05, 1.0, 0.05).draw(api.CLEAN_ABOVE), 2)
     out = probability >= above
     if out.all():
         cards.note(cards.HOW_TO_READ["no pair is left"])
@@ -141,7 +139,7 @@ def _open_captions(
     values = table[list(columns)]
     file = f"{file}-{choice.split}"
     order = samples.sample_table(choice, "text", captions, values, columns, words, target, file)
-    if len(order) and opened_row(target, order):
+    if len(order) and opened.among(target, order):
         cards.heading(title, detail=True)
         samples.step_samples(choice, "text", target, order)
 

@@ -6,16 +6,18 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
+import plotly.graph_objects as go
 import streamlit as st
 
 from app import charts, questions
+from app.address import bound
 from app.ask import InputError, Modality, Run, RunSummary, ask, heat_maps
-from app.choice import Choice, bound, tone
+from app.choice import Choice
 from app.components import cards, downloads
 from app.components.controls import choose_one, row, side_by_side, switch
 from app.components.table import Column, plain_table
+from app.components.theme import tone
 
-WORD = "word"
 MOST_WORDS = 60
 LABELS = {"cosine": "Cosine", "attention": "Scorer’s attention", "tower": "Tower’s attention"}
 Pair = tuple[str, int | bytes]  # a text, and the number of an image or an uploaded picture
@@ -41,9 +43,23 @@ Search = Callable[[RunSummary], pd.DataFrame]
 Query = tuple[Modality, str | int | bytes]  # a sample's number, a free text, or an uploaded picture
 
 
-def _pairs(choice: Choice, run: RunSummary, query: Query, candidates: list[int], match: str) -> Pairs:
-    """Pair the query with each of a run's candidates, by rank from 1; first the true match, if `match` names it."""
-    modality, content = query
+@dataclass(frozen=True)
+class Explained:
+    """A query, and the results of every run that heat maps explain. `label`: the name of a result; `match`: that of the
+    true match, "" to leave it out. `page` begins the names of the controls."""
+
+    query: Query
+    search: Search
+    label: str = "Result"
+    match: str = ""
+    page: str = ""
+
+
+def _pairs(choice: Choice, run: RunSummary, explained: Explained) -> Pairs:
+    """Pair the query with each of a run's results, by rank from 1; first the true match, if it has a name."""
+    modality, content = explained.query
+    match = explained.match
+    candidates = explained.search(run)["candidate"].tolist()
     captions = ask(Run.captions, run, choice.split)
     numbers = {str(rank): candidate for rank, candidate in enumerate(candidates, start=1)}
     if match and isinstance(content, int):
@@ -58,22 +74,22 @@ def _pairs(choice: Choice, run: RunSummary, query: Query, candidates: list[int],
     return {label: (captions[caption], content) for label, caption in numbers.items()}  # type: ignore[misc]
 
 
-def show_heat_maps(choice: Choice, label: str, query: Query, search: Search, match: str = "") -> None:
-    """Draw, side by side, every run's heat map of one word and one of the results of `search`, or the `match`."""
+def show_heat_maps(choice: Choice, explained: Explained) -> None:
+    """Draw, side by side, every run's heat map of one word and one of the results, or the true match."""
     if not any(choice.ask_each(heat_maps.heat_map_ways).values()):
         return
-    cards.heading("Which regions does each word read?")
-    if not switch("Show heat maps", "heat", "heat map"):
+    cards.heading("Which regions does each word attend to?")
+    if not switch("Show heat maps", f"{explained.page}heat", "heat map"):
         return
     pairs = dict[str, Pairs]()
     reasons = dict[str, str]()
     for run in choice.runs:
         try:
-            pairs[run.name] = _pairs(choice, run, query, search(run)["candidate"].tolist(), match)
+            pairs[run.name] = _pairs(choice, run, explained)
         except (InputError, OSError, ImportError) as error:
             reasons[run.name] = str(error)
-    maps = _maps(choice, label, pairs, reasons)
-    word = _choose_word(list(maps.values()))
+    maps = _maps(choice, explained, pairs, reasons)
+    word = _choose_word(list(maps.values()), f"{explained.page}word")
     ends = [drawn.ends for drawn in maps.values()]
     note = ""
     if len({drawn.way for drawn in maps.values()}) == 1:  # cosines and attention have no common scale
@@ -82,12 +98,19 @@ def show_heat_maps(choice: Choice, label: str, query: Query, search: Search, mat
     for position, run in enumerate(side_by_side(choice.runs, "small")):
         cards.label(run.name)
         if run.name in maps:
-            _show(choice, run, position, maps[run.name], word, (scales[run.name], note))
+            drawn = maps[run.name]
+            figure = _figure(choice, run, drawn, word, (scales[run.name], note))
+            if figure is not None:
+                downloads.chart(figure, f"heat-{position}", f"heat map {position + 1}")
+                _describe(drawn, word)
+                _values(drawn, position)
         else:
             cards.empty("There is no heat map of this run.", reasons.get(run.name, ""))
 
 
-def _maps(choice: Choice, label: str, pairs: dict[str, Pairs], reasons: dict[str, str]) -> dict[str, Drawn]:
+def _maps(
+    choice: Choice, explained: Explained, pairs: dict[str, Pairs], reasons: dict[str, str]
+) -> dict[str, Drawn]:
     """Let the user choose a pair and a measure; return the map of every run that has one, and add to `reasons`."""
     labels = list(dict.fromkeys(name for named in pairs.values() for name in named))
     if not labels:
@@ -96,9 +119,9 @@ def _maps(choice: Choice, label: str, pairs: dict[str, Pairs], reasons: dict[str
     offered = list(dict.fromkeys(way for ways_of_run in ways.values() for way in ways_of_run))
     maps = {}
     with row():
-        candidate = choose_one(label, {name: name for name in labels}, "pair")
+        candidate = choose_one(explained.label, {name: name for name in labels}, f"{explained.page}pair")
         if len(offered) > 1:
-            offered = [choose_one("Map", {way: LABELS[way] for way in offered}, "map")]
+            offered = [choose_one("Map", {way: LABELS[way] for way in offered}, f"{explained.page}heat-map")]
     for run in choice.runs:
         pair = pairs.get(run.name, {}).get(candidate)
         if pair is None:
@@ -124,51 +147,75 @@ def numbered(words: list[str]) -> list[str]:
     return names
 
 
-def _choose_word(maps: list[Drawn]) -> str:
-    """Let the user choose one of all runs' words; the initial one is the last run's first content word."""
+def _choose_word(maps: list[Drawn], key: str) -> str:
+    """Let the user choose one of all runs' words; the first one is the last run's first content word."""
     options = list(dict.fromkeys(name for drawn in maps for name in drawn.words[:MOST_WORDS]))
     if not options:
         return ""
-    if st.session_state.get(WORD) not in (None, *options):
-        del st.session_state[WORD]
+    if st.session_state.get(key) not in (None, *options):
+        del st.session_state[key]
     first = maps[-1].words[min(maps[-1].heat.first_content_word(), MOST_WORDS - 1)]
     if any(len(drawn.words) > MOST_WORDS for drawn in maps):
         cards.note(f"The first {MOST_WORDS} words can be picked; the table below has all.")
-    usual = {"default": first, "required": True, **bound(WORD)}
-    return str(st.pills("Word", options, format_func=cards.literal, **usual))
+    bind = bound(key)
+    return str(st.pills("Word", options, default=first, required=True, format_func=cards.literal, **bind))
 
 
-def _show(
-    choice: Choice, run: RunSummary, position: int, drawn: Drawn, word: str, scale: tuple[charts.Ends, str]
-) -> None:
-    """Draw the map of a word on `scale`: its ends, and a note about them."""
+def _row_of(drawn: Drawn, word: str) -> int | None:
+    """Return the row of a word in a map; None if the run splits the text into other words."""
+    if word in drawn.words:
+        return drawn.words.index(word)
+    return 0 if drawn.way == "tower" else None
+
+
+def _unit(drawn: Drawn) -> str:
+    return "cosine" if drawn.way == "cosine" else "attention"
+
+
+def _figure(
+    choice: Choice, run: RunSummary, drawn: Drawn, word: str, scale: tuple[charts.Ends, str]
+) -> go.Figure | None:
+    """Make the map of a word on `scale`: its ends, and a note about them; None, after an explanation, without one."""
+    row_of_word = _row_of(drawn, word)
+    if row_of_word is None:
+        cards.empty(f"“{word}” is not a single word of this run.", "Pick another word.")
+        return None
     heat = drawn.heat
-    names = drawn.words
-    unit = "cosine" if drawn.way == "cosine" else "attention"
-    index = names.index(word) if word in names else 0 if drawn.way == "tower" else None
-    if index is None:
-        cards.empty(f"This run does not read “{word}” as one word.", "Pick another word.")
-        return
-    values = heat.values[index]
-    strongest = int(heat.strongest()[index])
+    values = heat.values[row_of_word]
+    strongest = int(heat.strongest()[row_of_word])
     picture = ask(questions.picture_of, run, choice.split, drawn.pair[1])
-    if heat.boxes is not None and picture is not None:
-        laid = heat_maps.lay_over(values, heat.boxes)
-        shown = (cards.data_url(picture[0]), picture[1])
-        figure = charts.regions_over_picture(laid, shown, heat.boxes[strongest], unit, scale, tone())
-    else:
-        figure = charts.region_bars(values, unit, scale, tone())
+    if heat.boxes is None or picture is None:
         cards.note(heat.unknown or "This run has no readable picture of the image.")
-    downloads.chart(figure, f"heat-{position}", f"heat map {position + 1}")
-    reads = f"reads region {strongest + 1} most ({unit} {values[strongest]:.3f})."
-    cards.note(f"“{names[index]}” {reads} {cards.HOW_TO_READ.get(f'map of {drawn.way}', '')}")
+        return charts.region_bars(values, _unit(drawn), scale, tone())
+    laid = heat_maps.lay_over(values, heat.boxes)
+    shown = (cards.data_url(picture[0]), picture[1])
+    return charts.regions_over_picture(laid, shown, heat.boxes[strongest], _unit(drawn), scale, tone())
+
+
+def _describe(drawn: Drawn, word: str) -> None:
+    """Name the region that the word attends to most."""
+    row_of_word = _row_of(drawn, word)
+    assert row_of_word is not None
+    strongest = int(drawn.heat.strongest()[row_of_word])
+    value = drawn.heat.values[row_of_word][strongest]
+    fact = (
+        f"“{drawn.words[row_of_word]}” attends most to region {strongest + 1} ({_unit(drawn)} {value:.3f})."
+    )
+    cards.note(f"{fact} {cards.HOW_TO_READ.get(f'map of {drawn.way}', '')}")
+
+
+def _values(drawn: Drawn, position: int) -> None:
+    """Draw the value of every word and region as a table."""
+    heat = drawn.heat
     with st.expander("All words and regions as a table"):
         regions = [str(region) for region in range(1, heat.values.shape[1] + 1)]
-        frame = pd.DataFrame(heat.values, columns=regions).assign(word=names, strongest=heat.strongest() + 1)
+        frame = pd.DataFrame(heat.values, columns=regions)
+        frame = frame.assign(word=drawn.words, strongest=heat.strongest() + 1)
         columns = {"word": Column("word"), "strongest": Column("strongest region", "d")}
         columns |= {region: Column(region, ".2f") for region in regions}
-        plain_table(frame, columns, f"heat-values-{position}", f"words, {unit} of each with each region")
-        downloads.table(_long(names, heat), f"heat-map-{position}")
+        label = f"words, {_unit(drawn)} of each with each region"
+        plain_table(frame, columns, f"heat-values-{position}", label)
+        downloads.table(_long(drawn.words, heat), f"heat-map-{position}")
 
 
 def _long(words: list[str], heat: heat_maps.HeatMap) -> pd.DataFrame:

@@ -1,0 +1,88 @@
+"""Every page of the app: its question, the panel of the opened sample, and its sections."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from importlib import import_module
+from typing import Any
+
+import streamlit as st
+
+from app.address import RUNS
+from app.ask import InputError, all_runs, run_faults
+from app.choice import Choice
+from app.components import cards, enlarged, events, links, reviewing, samples, unavailable
+from app.components.unavailable import Problem
+from app.components.words import listed
+from app.frame import PAGES
+from app.frame import pages as frame
+
+OFFERED = 12  # runs offered if the one that a link names cannot be shown
+
+
+def run(name: str) -> None:
+    """Draw a page: its question, the panel of the opened sample, and its sections."""
+    frame.require()
+    entry = PAGES[name]
+    choice = st.session_state.get(frame.CHOSEN)
+    view = import_module(f"app.views.{name}")
+    title = view.question(choice) if hasattr(view, "question") else entry["question"]
+    cards.question(title, entry.get("how", ""))
+    panel = st.container(key="opened")
+    cards.refusal()
+    if "alone" not in entry and (choice := _about(entry, choice)) is None:
+        return
+    try:
+        shown = unavailable.embedded(choice) if choice and "embedded" in entry else choice
+        if shown is not None or "alone" in entry:
+            view.show(shown)
+        if choice is not None:
+            samples.show_opened(choice, panel)
+            reviewing.record_clicked(choice)
+            enlarged.open_clicked(choice)
+            events.listen()
+            reviewing.show_toast()
+    except InputError as error:
+        cards.empty("The rest of this page cannot be shown.", str(error))
+
+
+def _about(entry: Mapping[str, Any], choice: Choice | None) -> Choice | None:
+    """Return the runs that a page shows, after naming those that it cannot; None, after an explanation, for none."""
+    problems: list[Problem] = st.session_state.get(frame.PROBLEMS, [])
+    verb = "is" if choice and choice.second is None else "are"
+    only = f" Only {listed([run.name for run in choice.runs])} {verb} shown." if choice else ""
+    for problem in problems:
+        cards.empty(problem.fact, problem.fix + only)
+    if choice is None:
+        _offer_others([problem.name for problem in problems])
+        return None
+    if "of_two" in entry and choice.second is not None and choice.between:
+        pair = f"{choice.first.name} and {choice.second.name}"
+        cards.note(f"This page compares two runs: the first and the last of {len(choice.runs)}, {pair}.")
+        choice = replace(choice, between=())
+    if "narrowed" in entry and choice.mask is not None and not choice.mask.any():
+        cards.empty("This slice contains no caption.", "Change or clear the slice in the sidebar.")
+        return None
+    if choice.slice and "whole" in entry:
+        cards.note(f"The slice does not narrow {entry['whole']}.")
+    return choice
+
+
+def _offer_others(problems: Sequence[str]) -> None:
+    """Draw links to runs that can be shown, each before the other chosen runs without problems; if there are none,
+    explain how to get one."""
+    runs = [run for run in all_runs() if run.usable and run.name not in problems]
+    if runs:
+        cards.label("Runs that can be shown:" if len(runs) <= OFFERED else f"{OFFERED} of {len(runs)} runs:")
+        others = [name for name in st.session_state.get(RUNS, []) if name not in problems]
+        split = st.session_state.get("split")
+        addresses = []
+        for run in runs[:OFFERED]:
+            names = tuple(dict.fromkeys([run.name, *others]))
+            choice = Choice(run, None, split if split in run.splits else run.splits[0], names=names)
+            addresses.append((run.name, links.address("", choice)))
+        st.html(cards.links_html(addresses))
+        return
+    cards.faults(run_faults())
+    fix = "Train the demo on the start page, or evaluate a run of your own."
+    cards.empty("There is no evaluated run yet.", fix)
+    links.page_link("start", "Start page")
