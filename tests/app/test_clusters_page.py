@@ -28,7 +28,7 @@ def root(tmp_path_factory):
 
 
 def test_every_control_of_the_clusters_page(root, opened):
-    app = opened(root, "clusters", k="6")
+    app = opened(root, "clusters", cluster_count="6")
     assert app.saying("AMI of the two runs")
     for kind in ("near", "edge", "apart", "between"):
         app.change(members=kind)
@@ -51,7 +51,7 @@ def test_a_damaged_clustering_is_named_and_maps_are_coloured_by_intact_ones(root
     assert opened(root, "clusters").labels("Cluster ") == ["Cluster demo-baseline and demo"]
     made = [make_clusters(root / name, "dev", ClusterSettings(7))[0] for name in NAMES]
     (made[1].path / "centroids.npy").write_bytes(b"short")
-    app = opened(root, "clusters", k="7")
+    app = opened(root, "clusters", cluster_count="7")
     assert app.saying("centroids.npy")
     assert app.labels("Cluster ") == ["Cluster demo"]
     for name in NAMES:
@@ -76,7 +76,7 @@ def test_learned_prototypes_are_shown_instead_of_offline_clusters(root, tmp_path
 
 def test_distinctive_concepts_of_clusters_are_listed(tmp_path, opened):
     make_clusters(write_concept_run(tmp_path, "both"), "dev", ClusterSettings(3))
-    assert opened(tmp_path, "clusters", k="3").saying("Distinctive concepts")
+    assert opened(tmp_path, "clusters", cluster_count="3").saying("Distinctive concepts")
     assert opened(tmp_path, "joint").saying("instance embeddings")
 
 

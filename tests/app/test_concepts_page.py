@@ -40,7 +40,7 @@ def test_two_runs_with_concepts_are_shown_side_by_side(root, opened):
 def test_every_control_of_the_concepts_page(root, opened):
     app = opened(root, "concepts", run="one", versus="—", concept="ball", concept_caption="7")
     assert app.saying("Caption 7", "image 1")  # a link to a caption opens its pair
-    app.change(first="most").click("caption-next")
+    app.change(first="most").click("concept-caption-next")
     app.change(concepts_of="words")
     assert app.value("concept") == "ball"
     assert "“ball”" in app.header[-2].value

@@ -155,12 +155,13 @@ def test_imported_embeddings_start_from_their_own_similarities(tmp_path, opened)
     for name, expected in (("", fitted), ("paper", paper), ("clip", fitted)):
         if name:
             next(button for button in app.button if name in button.label).click()
-        assert (app.again().value("mu"), app.value("gamma")) == expected
-    for page in (app, opened(root, "diversity", run="clip", versus="—")):
-        assert (page.value("mu"), page.value("gamma")) == fitted
+        assert (app.again().value("matrix-mu"), app.value("matrix-gamma")) == expected
+    pages = {"matrix-": app, "": opened(root, "diversity", run="clip", versus="—")}
+    for prefix, page in pages.items():
+        assert (page.value(f"{prefix}mu"), page.value(f"{prefix}gamma")) == fitted
         assert page.saying(f"γ = {loss.gamma:g}", "99th")
     app.change(run=["trained"])  # untouched sliders take the next run's values
-    assert (app.value("mu"), app.value("gamma")) == paper
+    assert (app.value("matrix-mu"), app.value("matrix-gamma")) == paper
 
 
 def test_a_heat_map_labels_its_cells_and_escapes_text():
