@@ -54,7 +54,7 @@ CHANGES: tuple[tuple[str, str, str, tuple[Any, ...]], ...] = (
     ("diversity", "ε", "epsilon", (0.2, 0.3, 0.4)),
     ("diversity", "another anchor", "caption", (17, 29, 41)),
     ("weights", "another pair", "weighed", (17, 29, 41)),
-    ("similarity", "whole split, μ", "matrix-mu", (0.2, 0.3, 0.4)),
+    ("similarity", "whole split, μ", "scaling-mu", (0.2, 0.3, 0.4)),
     ("clusters", "another cluster", "cluster", (3, 5, 7)),
     ("concepts", "another caption", "concept-caption", (17, 29, 41)),
     ("data", "another pair", "pair-caption-number", (17, 29, 41)),

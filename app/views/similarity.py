@@ -105,7 +105,7 @@ def show(choice: Choice) -> None:
 
 def choose_settings(choice: Choice) -> MatrixSettings:
     with row("top"):
-        rows = choose_one("Anchors", MODALITIES, "matrix-anchors", cards.tip("anchor"))
+        rows = choose_one("Anchors", MODALITIES, "scaling-anchors", cards.tip("anchor"))
         source = choose_one("Samples", SOURCES, "batch-of", cards.tip("matrix batch"))
         order = choose_one("Order", ORDERS, "order", cards.tip("matrix order"))
     size = PAIRS
@@ -120,7 +120,7 @@ def choose_settings(choice: Choice) -> MatrixSettings:
         with advanced():
             if source in ("seed", "split"):
                 seed = whole_number("Seed", 0, 9999, 0, "draw", 90)
-            loss = loss_values.choose_loss(choice, "matrix-")
+            loss = loss_values.choose_loss(choice, "scaling-")
             measure = choose_one("Measure", MEASURES, "spread", f"{cards.tip('SD')} {cards.tip('entropy')}")
     names = [name for name, view in choice.ask_each(Run.concepts).items() if view is not None]
     instance = cards.HOW_TO_READ["instance branch"].format(names=" and ".join(names)) if names else ""

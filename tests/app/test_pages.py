@@ -11,7 +11,7 @@ from tests.support.pages import ABOUT_SCORES, FIELDS, IN_SIDEBAR, PAGES
 from tests.support.run_folders import synthetic, write_embeddings, write_run
 
 STRANGE = ("../../etc", "a\nb", "<script>alert(1)</script>", "9" * 400, "inf", "-5")
-SIMILARITY = "matrix-anchors batch-of order pairs draw matrix-mu matrix-gamma matrix-epsilon pair-image pair-caption chosen"
+SIMILARITY = "scaling-anchors batch-of order pairs draw scaling-mu scaling-gamma scaling-epsilon pair-image pair-caption chosen"
 PARAMETERS = {
     "diversity": ("caption", "image", "epsilon", "anchors"),
     "retrieval": ("query-text", "anchors", "at"),

@@ -37,13 +37,13 @@ def test_every_matrix_of_every_run(roots, root, counts, opened):
 
 def test_every_batch_and_order(roots, opened):
     app = opened(roots["two"], "similarity")
-    assert [app.value(key) for key in ("matrix-mu", "matrix-gamma", "matrix-epsilon")] == [0.1, 0.3, 0.1]
+    assert [app.value(key) for key in ("scaling-mu", "scaling-gamma", "scaling-epsilon")] == [0.1, 0.3, 0.1]
     assert app.saying("Shown with μ = 0.1, γ = 0.3, ε = 0.1, those of demo.", "demo-baseline", "eq. 4")
-    assert any(row["formula"].startswith("0.02 × ") for row in app.change(matrix_mu=0.02).rows("formula")[0])
+    assert any(row["formula"].startswith("0.02 × ") for row in app.change(scaling_mu=0.02).rows("formula")[0])
     sources = ("seed", "hardest", "split", "chosen")
     orders = ("diversity", "cluster", "drawn")
     for number, (source, order) in enumerate(itertools.product(sources, orders)):
-        app.change(matrix_anchors=("text", "image")[number % 2], batch_of=source, order=order)
+        app.change(scaling_anchors=("text", "image")[number % 2], batch_of=source, order=order)
         if source == "chosen" and order == orders[0]:
             assert app.refusals()
             app.change(chosen="3, 10-30")
@@ -155,13 +155,13 @@ def test_imported_embeddings_start_from_their_own_similarities(tmp_path, opened)
     for name, expected in (("", fitted), ("paper", paper), ("clip", fitted)):
         if name:
             next(button for button in app.button if name in button.label).click()
-        assert (app.again().value("matrix-mu"), app.value("matrix-gamma")) == expected
-    pages = {"matrix-": app, "": opened(root, "diversity", run="clip", versus="—")}
+        assert (app.again().value("scaling-mu"), app.value("scaling-gamma")) == expected
+    pages = {"scaling-": app, "": opened(root, "diversity", run="clip", versus="—")}
     for prefix, page in pages.items():
         assert (page.value(f"{prefix}mu"), page.value(f"{prefix}gamma")) == fitted
         assert page.saying(f"γ = {loss.gamma:g}", "99th")
     app.change(run=["trained"])  # untouched sliders take the next run's values
-    assert (app.value("matrix-mu"), app.value("matrix-gamma")) == paper
+    assert (app.value("scaling-mu"), app.value("scaling-gamma")) == paper
 
 
 def test_a_heat_map_labels_its_cells_and_escapes_text():
