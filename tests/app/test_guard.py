@@ -107,7 +107,9 @@ def test_former_names_of_controls_open_the_same_view():
     present = f"{PAIR}&anchor-words=dog&anchor-heat=true&anchor-heat-map=Cosine&caption=7"
     assert complete("/diversity", former, RUNS) == f"/diversity?{present}"
     assert complete("/diversity", present, RUNS) is None
-    assert complete("/retrieval", f"{PAIR}&words=dog&heat=true", RUNS) is None  # their names there are the same
+    assert (
+        complete("/retrieval", f"{PAIR}&words=dog&heat=true", RUNS) is None
+    )  # their names there are the same
 
 
 def test_other_addresses_are_kept_and_without_runs_the_start_page_opens():
