@@ -13,6 +13,12 @@ class TrainingConfig:
     """Training loop: length, optimiser, saves, precision and device."""
 
     epochs: int = setting(30, "Passes over the captions (CODER: 30).", ge=1)
+    max_steps: int = setting(
+        0,
+        "Steps after which training ends, even within an epoch: the schedule of the learning rate ends "
+        "there, dev is evaluated and the run is finished. 0: after all epochs.",
+        ge=0,
+    )
     batch_size: int = setting(
         128,
         "Image-caption pairs in a batch, over all processes (CODER: 128).",
@@ -99,3 +105,8 @@ class TrainingConfig:
         "Recompute BERT's and the towers' activations in the backward pass to save memory.",
         may_change=True,
     )
+
+    def steps(self, per_epoch: int) -> int:
+        """Return the number of steps of the whole run, with `per_epoch` steps in an epoch."""
+        steps = self.epochs * per_epoch
+        return min(steps, self.max_steps) if self.max_steps else steps

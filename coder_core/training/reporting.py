@@ -33,7 +33,7 @@ class Reporter:
         self.folder = folder
         self.per_epoch = per_epoch
         self.device = device
-        self.steps = per_epoch * training.epochs
+        self.steps = training.steps(per_epoch)
         self.tensorboard = training.tensorboard
         self.first = parallel.rank() == 0
         self.display = Display(

@@ -16,7 +16,7 @@ FITTING_WARMUP = 1 / 10
 
 def with_fitting_warmup(config: Config, steps_per_epoch: int) -> tuple[Config, list[Fault]]:
     """Cut a warm-up longer than an eighth of the run to a tenth; return the configuration and a note if it changed."""
-    steps = steps_per_epoch * config.training.epochs
+    steps = config.training.steps(steps_per_epoch)
     before = config.training.warmup_steps
     if before <= steps * LONGEST_WARMUP:
         return config, []
@@ -43,20 +43,21 @@ def check_schedule(config: Config, steps_per_epoch: int) -> list[Fault]:
     objective = config.objective
     memory = config.memory
     boosting = config.boosting
-    epochs = config.training.epochs
+    steps = config.training.steps(steps_per_epoch)
+    epochs = steps / steps_per_epoch
     warmup = config.training.warmup_steps
     triplet = objective.loss == "btr-hardest"
     boosts = boosting.boosting != "none"
     has_bank = memory.bank_size > 0 and objective.weight_memory > 0
     parts = (
-        ("--warmup-steps", warmup, epochs * steps_per_epoch, "the full learning rate", warmup > 0),
+        ("--warmup-steps", warmup, steps, "the full learning rate", warmup > 0),
         ("--warmup-epochs", objective.warmup_epochs, epochs, "the hardest negatives", triplet),
         ("--bank-start-epoch", memory.bank_start_epoch, epochs, "the bank's loss", has_bank),
         ("--boosting-start-epoch", boosting.boosting_start_epoch, epochs, "boosting", boosts),
     )
     fix = "train longer, or lower it"
     return [
-        Fault(flag, f"is {start:g}: the run ends before it uses {what}", f"below {end:,}", fix, "warning")
+        Fault(flag, f"is {start:g}: the run ends before it uses {what}", f"below {end:,.4g}", fix, "warning")
         for flag, start, end, what, used in parts
         if used and start >= end
     ]
@@ -72,7 +73,7 @@ def check_sizes(config: Config, pairs: int, steps_per_epoch: int) -> list[Fault]
     if config.memory.prototypes:
         pass_pairs = steps_per_epoch * config.training.batch_size
         faults += check_prototypes(config.memory.prototypes, pairs, pass_pairs)
-    return faults + check_teacher_momentum(config, steps_per_epoch * config.training.epochs)
+    return faults + check_teacher_momentum(config, config.training.steps(steps_per_epoch))
 
 
 def check_towers(towers: RunTowers | None, tokens: Tokens, processes: int) -> list[Fault]:

@@ -41,7 +41,7 @@ class Trainer:
         self.model = prepared.model.to(device)
         self.parts = make_parts(config, prepared, device)
         self.per_epoch = prepared.batches.per_epoch
-        self.steps = self.per_epoch * config.training.epochs
+        self.steps = config.training.steps(self.per_epoch)
         joint = {name: p for part in self.parts for name, p in part.joint_parameters().items()}
         separate = [group for part in self.parts for group in part.separate_parameters()]
         model_parameters = dict(self.model.named_parameters())
@@ -106,8 +106,8 @@ class Trainer:
 
     def _loop(self, stop: StopRequest) -> str:
         while True:
-            epochs_done = self.position.step // self.per_epoch
-            if self.position.step % self.per_epoch == 0 and self.position.evaluated < epochs_done:
+            epochs_done = self._epochs_done()
+            if self.position.evaluated < epochs_done:
                 try:
                     self._end_epoch(stop)
                 except StopRequestedError:
@@ -120,12 +120,19 @@ class Trainer:
                 self.reporter.display.say(f"{spent} of epoch {best}, which is kept; training ends here")
                 return "finished"
             self.batch_asked_at = time.monotonic()
-            for batch in self.prepared.batches.stream(self.position.step, (epochs_done + 1) * self.per_epoch):
+            stop_at = min((epochs_done + 1) * self.per_epoch, self.steps)
+            for batch in self.prepared.batches.stream(self.position.step, stop_at):
                 self._step(batch)
                 self.batch_asked_at = time.monotonic()
                 if parallel.any_process(stop.signal != 0, self.device):
                     return "stopped"
             self._save()
+
+    def _epochs_done(self) -> int:
+        """Return the number of finished epochs; the run's last step ends an epoch that --max-steps cuts short."""
+        whole, rest = divmod(self.position.step, self.per_epoch)
+        cut_short = rest > 0 and self.position.step >= self.steps
+        return whole + 1 if cut_short else whole
 
     def _step(self, batch: Batch) -> None:
         step = self.position.step
@@ -149,7 +156,8 @@ class Trainer:
         self.position.loss_sum += float(parallel.mean(losses.total))  # waits for a GPU
         seconds = time.monotonic() - self.batch_asked_at
         self.position.seconds += seconds
-        if self.position.step % STEPS_BETWEEN_LINES == 0 or self.position.step % self.per_epoch == 0:
+        ends_epoch = self.position.step % self.per_epoch == 0 or self.position.step == self.steps
+        if ends_epoch or self.position.step % STEPS_BETWEEN_LINES == 0:
             reports = {name: value for part in self.parts for name, value in part.report().items()}
             per_second = training.batch_size / max(seconds, 1e-9)
             parts = reports, self._facts(reports)
@@ -169,8 +177,8 @@ class Trainer:
 
     def _end_epoch(self, stop: StopRequest) -> None:
         """Evaluate on dev, keep the best model, record the epoch. The state after its last step is already saved."""
-        epoch = self.position.step // self.per_epoch
         position = self.position
+        epoch = self._epochs_done()
         last = position.step >= self.steps
         due = epoch % self.config.training.evaluate_every == 0 or last
         metrics = self._evaluate(stop) if due else None
@@ -195,7 +203,8 @@ class Trainer:
             position.without_gain += 1
             position.reductions += position.without_gain % self.config.training.plateau == 0
         position.evaluated = epoch
-        loss = position.loss_sum / self.per_epoch
+        steps = position.step - (epoch - 1) * self.per_epoch
+        loss = position.loss_sum / steps
         position.loss_sum = 0.0
         if is_best and self.first:
             self.checkpoints.save_best(self.state, epoch, metrics)

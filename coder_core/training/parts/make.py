@@ -212,7 +212,7 @@ def make_boosting(config: Config, prepared: Prepared) -> Boosting | None:
         return None
     if boosting.online:
         return OnlineBranches(prepared.branches, piece_size)
-    steps = prepared.batches.per_epoch * config.training.epochs
+    steps = config.training.steps(prepared.batches.per_epoch)
     precision = no_grad_precision(config.training, next(prepared.model.parameters()).device)
     if teacher is not None:
         return BoostingTeacher(teacher.model, steps, None, precision, piece_size=piece_size)
