@@ -16,6 +16,8 @@ caption of their own image, and 0.6% to one of a random other image; the median 
 TILE_ELEMENTS = 8_388_608  # 32 MiB of float32
 EXACT_BELOW = 50_000  # captions; below, an index saves no time (above, it costs recall)
 ROWS_AT_ONCE = 1024
+TIE_DECIMALS = 6  # of cosines that count as equal
+MORE_FOR_TIES = 32  # candidates beyond the needed ones, among which ties are put in order
 HNSW_LINKS = 32
 HNSW_BUILD = 80
 HNSW_SEARCH = 512
@@ -78,13 +80,13 @@ def caption_neighbours(
     points = np.ascontiguousarray(vectors[nonzero])
     owner = image_of_text[nonzero]
     most_of_one_image = int(np.unique(owner, return_counts=True)[1].max())
-    candidates = min(count + most_of_one_image, len(points))
+    candidates = min(count + most_of_one_image + MORE_FOR_TIES, len(points))
     exact = len(vectors) < EXACT_BELOW
     total = len(points) if exact else 2 * len(points)
     index = _index(points, exact, max(HNSW_SEARCH, 2 * candidates), lambda done: progress(done, total))
     for start in range(0, len(points), ROWS_AT_ONCE):
         rows = slice(start, min(start + ROWS_AT_ONCE, len(points)))
-        nearest = index.search(points[rows], candidates)[1]
+        nearest = _ties_in_order(points, rows, index.search(points[rows], candidates)[1])
         same_image = (nearest < 0) | (owner[nearest] == owner[rows, None])
         order = np.argsort(same_image, axis=1, kind="stable")[:, :count]  # those of other images first
         best = nonzero[np.take_along_axis(nearest, order, 1)]
@@ -92,6 +94,17 @@ def caption_neighbours(
         neighbours[nonzero[rows], : best.shape[1]] = best
         progress(total - len(points) + rows.stop, total)
     return neighbours
+
+
+def _ties_in_order(points: np.ndarray, rows: slice, nearest: np.ndarray) -> np.ndarray:
+    """Sort the nearest points (rows, candidates) by cosine, equal cosines by their number; −1, for none, stays last.
+
+    The index breaks ties by rounding, which differs between processors; captions of the same words tie often.
+    """
+    cosines = np.einsum("rd,rcd->rc", points[rows], points[nearest], dtype=np.float64)
+    rounded = np.where(nearest < 0, -np.inf, np.round(cosines, TIE_DECIMALS))
+    order = np.lexsort((nearest, -rounded), axis=1)
+    return np.take_along_axis(nearest, order, axis=1)
 
 
 def _index(points: np.ndarray, exact: bool, search: int, report: Callable[[int], None]) -> Any:

@@ -25,7 +25,7 @@ from coder_core.geometry.text_space import ARRAYS, NAMES, TextSpace, TfidfSpace,
 from coder_core.model.sentence_space import sentence_space
 from coder_core.model.towers.pretrained import fingerprint
 
-VERSION = 1  # of the method that makes spaces and neighbours
+VERSION = 2  # of the method that makes spaces and neighbours
 NEIGHBOURS = "neighbours"
 NEIGHBOURS_KEY = "neighbours_fingerprint"  # in the table [about] of a run
 MODEL_KEY = "text_space_fingerprint"
