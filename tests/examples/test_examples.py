@@ -21,7 +21,6 @@ def example(tmp_path, monkeypatch, pytestconfig):
 
     def load(name):
         path = pytestconfig.rootpath / "examples" / f"{name}.py"
-        assert len(path.read_text("utf-8").splitlines()) <= 40
         monkeypatch.chdir(tmp_path)
         return run_path(str(path))
 

@@ -28,6 +28,16 @@ def test_exact_neighbours_match_all_comparisons(texts, images, count):
         assert neighbours[row].tolist() == expected + [-1] * (count - len(expected))
 
 
+def test_equal_cosines_are_ordered_by_number():
+    vectors, _ = random_captions(7, 12, 12)
+    copies = np.repeat(vectors, 3, axis=0)  # rows 3i, 3i + 1 and 3i + 2 are equal, and of different images
+    neighbours = caption_neighbours(copies, np.arange(36), 8)
+    for row, nearest in enumerate(neighbours):
+        cosines = np.round(copies @ copies[row].astype(np.float64), captions.TIE_DECIMALS)
+        others = [j for j in range(36) if j != row]
+        assert nearest.tolist() == sorted(others, key=lambda j: (-cosines[j], j))[:8]
+
+
 @pytest.mark.parametrize("exact_below", [0, 50])
 def test_a_zero_row_has_no_neighbours(exact_below, monkeypatch):
     monkeypatch.setattr(captions, "EXACT_BELOW", exact_below)
