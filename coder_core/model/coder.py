@@ -9,7 +9,6 @@ from typing import NamedTuple
 from torch import Tensor, nn
 
 from coder_core.model.concepts.attention import ConceptBranch
-from coder_core.model.encoders.dropout import Dropout
 from coder_core.model.encoders.pooling import PVSEPooling, pool_each
 from coder_core.objectives.anchors import CosineScorer, Scorer
 from coder_core.ops import normalise
@@ -69,7 +68,7 @@ class Coder(nn.Module):
         self.words = words
         self.image_pooling = image_pooling
         self.text_pooling = text_pooling
-        self.dropout = Dropout(dropout)
+        self.dropout = nn.Dropout(dropout)
         self.concepts = concepts
         self.concept_text_pooling = concept_text_pooling
         self.scorer = CosineScorer() if scorer is None else scorer

@@ -20,7 +20,6 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from coder_core.model.encoders.dropout import Dropout
 from coder_core.model.products import factor_type, rounded_rows
 
 PADDING = 16  # unused floats after each row of a weight: rows a power of two apart conflict in the cache
@@ -50,7 +49,7 @@ class RecurrentWords(nn.Module):
         else:
             with torch.no_grad():
                 self.vectors.weight.copy_(vectors)
-        self.dropout = Dropout(dropout)
+        self.dropout = nn.Dropout(dropout)
         self.gru = nn.GRU(word_size, dimension, layers, batch_first=True, bidirectional=True)
 
     def forward(self, words: Tensor, lengths: Tensor) -> Tensor:

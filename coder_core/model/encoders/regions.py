@@ -5,7 +5,6 @@ import math
 import torch
 from torch import Tensor, nn
 
-from coder_core.model.encoders.dropout import Dropout
 from coder_core.model.products import factor_type
 from coder_core.ops import normalise, padding_mask, parallel
 
@@ -61,7 +60,7 @@ class RegionEncoder(nn.Module):
         self.linear = nn.Linear(feature_size, dimension)
         nn.init.xavier_uniform_(self.linear.weight)
         nn.init.zeros_(self.linear.bias)
-        self.dropout = Dropout(dropout)
+        self.dropout = nn.Dropout(dropout)
         hidden = list[nn.Module]()
         width = feature_size
         for _ in range(layers - 1):
