@@ -14,10 +14,11 @@ from coder_core.config.split_name import SplitName
 from coder_core.console import tables
 from coder_core.console.faults import Fault, InputError, stop_on_errors
 from coder_core.console.output import open_console, print_faults, say
-from coder_core.console.plain_files import MISSING_RUN, check_folder, check_new_file, check_plain
+from coder_core.console.plain_files import MISSING_RUN, check_folder
 from coder_core.console.progress import watching
 from coder_core.console.runner import command
 from coder_core.data.judgements import COCO_JUDGEMENTS, Probe, package_folder, read_probes
+from coder_core.files.atomic import check_new_files
 
 if TYPE_CHECKING:
     from coder_core.data.reviews import Reviews
@@ -93,8 +94,6 @@ def main(arguments: list[str]) -> int:
     parsed = tyro.cli(EvaluateArguments, prog="python -m coder_core.evaluate", args=arguments)
     stop_on_errors(_faults(parsed))
 
-    for folder in parsed.runs:
-        check_plain(folder)
     if str(parsed.positives) in COCO_JUDGEMENTS:
         package_folder(f"--positives {parsed.positives}")
     probes = read_probes(parsed.probe)
@@ -276,7 +275,7 @@ def _faults(parsed: EvaluateArguments) -> list[Fault]:
             faults.append(Fault(f"{flag} {file}", "is not a file"))
     for name in ("json", "csv", "similarities", "curve", "run_out"):
         if file := getattr(parsed, name):
-            faults += check_new_file(f"--{name.replace('_', '-')}", file, overwrite=parsed.overwrite)
+            faults += check_new_files(f"--{name.replace('_', '-')}", file, overwrite=parsed.overwrite)
     faults += _graded_faults(parsed)
     for folder in parsed.runs if not parsed.blend else ():
         faults += check_folder(str(folder), folder / "analysis")

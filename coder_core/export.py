@@ -13,6 +13,7 @@ from coder_core.console.output import open_console, print_faults, say
 from coder_core.console.plain_files import check_file, check_folder
 from coder_core.console.progress import watching
 from coder_core.console.runner import command
+from coder_core.files.atomic import existing_outputs
 
 MOST_RANKS = 1_000  # largest rank of negatives
 PROGRAM = "python -m coder_core.export"
@@ -138,7 +139,7 @@ def _faults(kind: str, path: Path) -> list[Fault]:
     flag = f"--to {kind}"
     if kind == "faiss":
         faults = check_file(flag, path)
-        existing = [file for file in (path, Path(f"{path}.json")) if not faults and file.exists()]
+        existing = existing_outputs(path, Path(f"{path}.json"))
     else:
         faults = check_folder(f"{flag} {path}", path)
         existing = [path] if path.exists() and not (path.is_dir() and not any(path.iterdir())) else []

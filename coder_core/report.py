@@ -12,8 +12,9 @@ import tyro
 from coder_core.config.split_name import SplitName
 from coder_core.console.faults import Fault, stop_on_errors
 from coder_core.console.output import open_console, print_faults, say
-from coder_core.console.plain_files import MISSING_RUN, check_new_file
+from coder_core.console.plain_files import MISSING_RUN
 from coder_core.console.runner import command
+from coder_core.files.atomic import check_new_files, writing
 
 PROGRAM = "python -m coder_core.report"
 FAILED = 1  # exit status if a check of the gate fails; an error is 2
@@ -60,8 +61,8 @@ def main(arguments: list[str]) -> int:
     gated = bool(parsed.gate) or parsed.gate_slices is not None
     verdict_file = parsed.out.with_suffix(".json")
     faults = [] if parsed.runs else [MISSING_RUN]
-    for file in [parsed.out, verdict_file] if gated else [parsed.out]:
-        faults += check_new_file("--out", file, overwrite=parsed.overwrite)
+    files = [parsed.out, verdict_file] if gated else [parsed.out]
+    faults += check_new_files("--out", *files, overwrite=parsed.overwrite)
     recalls = _allowed_changes(parsed, gated, faults)
     stop_on_errors(faults)
 
@@ -90,9 +91,11 @@ def main(arguments: list[str]) -> int:
             positives=parsed.positives,
             verdict=verdict,
         )
-        parsed.out.write_text(render(report), "utf-8")
-        if verdict is not None:
-            verdict_file.write_text(verdict.document() + "\n", "utf-8")
+        page = render(report)
+        with writing(*files) as temporaries:
+            temporaries[0].write_text(page, "utf-8")
+            if verdict is not None:
+                temporaries[1].write_text(verdict.document() + "\n", "utf-8")
     for sentence in report.short:
         say(console, sentence)
     say(console, f"{parsed.out}: {parsed.out.stat().st_size / 1e6:.1f} MB")

@@ -15,6 +15,7 @@ from coder_core.console.faults import Fault, stop_on_errors
 from coder_core.console.output import open_console, print_faults, say
 from coder_core.console.plain_files import check_file, check_folder
 from coder_core.console.runner import command, run_subcommand
+from coder_core.files.atomic import write_output
 
 PROGRAM = "python -m coder_core.reviews"
 USAGE = f"""usage: {PROGRAM} merge A.jsonl B.jsonl --out C.jsonl
@@ -70,7 +71,7 @@ def _merge(arguments: list[str]) -> int:
     files = [read_reviews(file) for file in parsed.files]
     print_faults(console, [fault for reviews in files for fault in reviews.faults])
     text = merge(files)
-    parsed.out.write_text(text, "utf-8")
+    write_output(parsed.out, text)
     merged = parse_reviews(text.encode(), str(parsed.out))
     verdicts = Counter(merged.verdicts.values()).most_common()
     counts = ", ".join(f"{verdict} {count:,}" for verdict, count in verdicts)

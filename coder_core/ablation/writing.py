@@ -16,6 +16,7 @@ from plotly.subplots import make_subplots
 from coder_core.ablation.results import METRICS, RECALLS, SUM, Measured, ResultRow, Results, reported_sum
 from coder_core.evaluation.bootstrap import Difference
 from coder_core.evaluation.recall import CHOSEN_HALF, OTHER_HALF
+from coder_core.files.atomic import write_output
 
 OF_WAY = ("R@1", "R@5", "R@10", "MRR", "nDCG@10")
 HEADS = ("image→text R@1", *OF_WAY[1:], "text→image R@1", *OF_WAY[1:], "R@sum")
@@ -42,7 +43,7 @@ def write_all(results: Results, folder: Path, command: str) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     texts = {"md": markdown(results, command), "tex": latex(results), "csv": comma_separated(results)}
     for suffix, text in texts.items():
-        (folder / f"results.{suffix}").write_text(text, "utf-8")
+        write_output(folder / f"results.{suffix}", text)
     return [folder / f"results.{suffix}" for suffix in texts]
 
 
@@ -220,7 +221,7 @@ def write_figure(results: Results, folder: Path) -> Path:
     path = folder / "results.html"
     page = figure(results).to_html(include_plotlyjs=True, full_html=True, config={"displaylogo": False})
     title = html.escape(f"Ablation: {results.table.name}")
-    path.write_text(page.replace("<head>", f"<head><title>{title}</title>", 1), "utf-8")
+    write_output(path, page.replace("<head>", f"<head><title>{title}</title>", 1))
     return path
 
 

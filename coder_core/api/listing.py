@@ -11,10 +11,10 @@ from coder_core.config.schema import find_setting, read_document, to_document
 from coder_core.console.documents import check_values
 from coder_core.console.faults import Fault, InputError
 from coder_core.files.atomic import folder_names, locate
-from coder_core.files.manifest import MANIFEST, check_run, holds_run
-from coder_core.files.sealed import SealedFolder, read_toml
+from coder_core.files.sealed import MANIFEST, SealedFolder, read_toml
 from coder_core.runs.analysis import tables
 from coder_core.runs.analysis.read import check_manifest, check_metrics
+from coder_core.runs.folder import check_run, holds_run
 from coder_core.runs.status import read_status
 
 IMPORTED = "imported"

@@ -1,5 +1,6 @@
-"""Read JSON from untrusted files: check the types of values before using them."""
+"""Read JSON from untrusted files: refuse what it leaves ambiguous, and check the types of values before using them."""
 
+import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -9,6 +10,29 @@ from coder_core.console.faults import Fault, InputError
 NUMBER = (int, float)
 LARGEST = 2**63
 JSON_NAMES = {type(None): "null", dict: "object", list: "array"}
+
+
+def parse_json(text: str | bytes) -> Any:
+    """Parse a JSON document. ValueError: not JSON, not UTF-8, a key given twice in one object, NaN or an infinity, or
+    half a character (a lone surrogate), which cannot be printed. RecursionError: nested too deeply."""
+    content = text.decode() if isinstance(text, bytes) else text
+    value = json.loads(content, object_pairs_hook=_with_unique_keys, parse_constant=_refuse_constant)
+    if "\\ud" in content.lower():
+        json.dumps(value, ensure_ascii=False).encode()  # UnicodeEncodeError is a ValueError
+    return value
+
+
+def _with_unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    record = dict(pairs)
+    if len(record) < len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise ValueError(f"the key {shown(twice)} is given twice")
+    return record
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not a number")
 
 
 def check_values(

@@ -1,17 +1,20 @@
-"""Open and replace plain files in untrusted folders without following links. Check that a result can be written."""
+"""Open, read and replace plain files in folders that may come from a stranger; check early that a result can be written.
+
+Nothing here follows a link or waits for a pipe, so a received folder cannot redirect what is read or written.
+"""
 
 import os
 import stat
-from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from coder_core.console.faults import MOST_FAULTS_SHOWN, Fault, InputError
+from coder_core.console.faults import Fault, InputError
 
-SMALL = 1 << 24  # bytes of a configuration, a status, a manifest, a job
+SMALL = 1 << 20  # bytes of a status, a manifest, a job
 DOCUMENT = 1 << 28  # of captions, vocabularies, histories
 MISSING_RUN = Fault("RUN", "is missing", "one or more run folders", "for example checkpoints/coder-demo")
 _KINDS = {
+    stat.S_IFDIR: "a folder",
     stat.S_IFLNK: "a link",
     stat.S_IFIFO: "a pipe",
     stat.S_IFSOCK: "a socket",
@@ -20,31 +23,26 @@ _KINDS = {
 }
 
 
-def check_plain(folder: Path, in_place: Iterable[str] = ()) -> None:
-    """Check, before the first write, that a folder has only plain files and folders, at any depth.
+def subfolder(folder: Path, *names: str) -> Path:
+    """Return the path of a folder, which need not exist, inside one that may come from a stranger.
 
-    Data written through a link or a pipe would end up elsewhere. A missing folder is not a fault; the folder itself may
-    be a link, because the caller named it. InputError: names up to 20 links, pipes, sockets, devices and hard links,
-    and folders that cannot be read.
-
-    Args:
-        folder: the folder.
-        in_place: names of its files that are changed in place, so they must not be hard links. All others are
-            replaced.
+    `folder` itself may be a link, because the caller named it. InputError: a name below it is a link, a pipe or a file,
+    so that reading or writing there would end up elsewhere.
     """
-    faults = [fault for fault, _ in zip(_faults(Path(folder)), range(MOST_FAULTS_SHOWN), strict=False)]
-    for path in (Path(folder) / name for name in in_place):
-        with suppress(OSError):
-            if _has_other_names(path.lstat()):
-                faults.append(_hard_link_fault(path))
-    if faults:
-        raise InputError(faults)
+    path = Path(folder)
+    for name in names:
+        path = path / name
+        with suppress(FileNotFoundError):
+            mode = path.lstat().st_mode
+            if not stat.S_ISDIR(mode):
+                raise InputError(plain_fault(path, mode, "a folder"))
+    return path
 
 
 def open_plain(path: Path, flags: int) -> int:
     """Open a regular file without following a link or waiting for a pipe, and return its descriptor.
 
-    A file with more than one name (a hard link) can be read but not written.
+    A file with more than one name (a hard link) can be read but not written, because another file would change.
 
     Args:
         path: the file.
@@ -54,21 +52,17 @@ def open_plain(path: Path, flags: int) -> int:
         InputError: it is a link, a pipe, a socket, a device or a folder, or a hard link for writing.
         OSError: missing, or not permitted.
     """
-    writes = flags & (os.O_WRONLY | os.O_RDWR)
-    try:
-        status = path.lstat()
-    except FileNotFoundError:
-        status = None
-    if status is not None and not stat.S_ISREG(status.st_mode):  # opening a device may have effects
-        raise InputError(plain_fault(path, status.st_mode))
+    with suppress(FileNotFoundError):
+        mode = path.lstat().st_mode
+        if not stat.S_ISREG(mode):  # opening a device may have effects
+            raise InputError(plain_fault(path, mode))
     descriptor = os.open(path, flags & ~os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
-    status = os.fstat(descriptor)
-    fault = None if stat.S_ISREG(status.st_mode) else plain_fault(path, status.st_mode)
-    if fault is None and writes and _has_other_names(status):
-        fault = _hard_link_fault(path)
-    if fault is not None:
+    writes = flags & (os.O_WRONLY | os.O_RDWR)
+    if writes and os.fstat(descriptor).st_nlink > 1:
         os.close(descriptor)
-        raise InputError(fault)
+        problem = "has a second name (a hard link), so writing here would change that file too"
+        fix = f"copy it (cp {path.name} copy), then mv copy {path.name}"
+        raise InputError.at(path, problem, "a file of its own", fix)
     if flags & os.O_TRUNC:
         os.ftruncate(descriptor, 0)
     return descriptor
@@ -115,42 +109,12 @@ def sync(path: Path) -> None:
         os.close(descriptor)
 
 
-def _faults(folder: Path) -> Iterator[Fault]:
-    folders = [folder]
-    while folders:
-        folder = folders.pop()
-        try:
-            for path in sorted(folder.iterdir()):
-                with suppress(FileNotFoundError):  # its writer has replaced it
-                    mode = path.lstat().st_mode
-                    if stat.S_ISDIR(mode):
-                        folders.append(path)
-                    elif not stat.S_ISREG(mode):
-                        yield plain_fault(path, mode)
-        except FileNotFoundError:
-            continue
-        except OSError as error:
-            fix = "change its owner or its permissions"
-            yield Fault(str(folder), f"cannot be read ({error.strerror})", "a folder", fix)
-
-
-def _has_other_names(status: os.stat_result) -> bool:
-    return stat.S_ISREG(status.st_mode) and status.st_nlink > 1
-
-
-def _hard_link_fault(path: Path) -> Fault:
-    problem = "has a second name (a hard link), so writing here would change that file too"
-    fix = f"copy it (cp {path.name} copy), then mv copy {path.name}"
-    return Fault(str(path), problem, "a file of its own", fix)
-
-
-def plain_fault(path: Path, mode: int) -> Fault:
-    """Return the fault of a path that is not a plain file; `mode` is its st_mode."""
-    kind = "a folder" if stat.S_ISDIR(mode) else _KINDS.get(stat.S_IFMT(mode), "not a file")
+def plain_fault(path: Path, mode: int, expected: str = "a plain file") -> Fault:
+    """Return the fault of a path that is something else; `mode` is its st_mode."""
+    kind = _KINDS.get(stat.S_IFMT(mode), "a file")
     if stat.S_ISLNK(mode):
         kind += f" to {os.readlink(path)}"
-    fix = "remove it, or replace it with what it refers to"
-    return Fault(str(path), f"is {kind}", "a plain file", fix)
+    return Fault(str(path), f"is {kind}", expected, "remove it, or replace it with what it refers to")
 
 
 def check_file(flag: str, path: Path) -> list[Fault]:
@@ -165,14 +129,6 @@ def check_file(flag: str, path: Path) -> list[Fault]:
         return _not_writable(place, path if path.exists() else path.parent)
     except OSError as error:
         return [Fault(place, f"cannot be written: {error.strerror}", "a valid file name", "choose another")]
-
-
-def check_new_file(flag: str, path: Path, *, overwrite: bool = False) -> list[Fault]:
-    """Return why a new file cannot be written: as for `check_file`, or it exists and may not be overwritten."""
-    faults = check_file(flag, path)
-    if not faults and path.exists() and not overwrite:
-        return [Fault(str(path), "already exists", fix="choose another file, or add --overwrite")]
-    return faults
 
 
 def check_folder(place: str, folder: Path) -> list[Fault]:

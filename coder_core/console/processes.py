@@ -14,7 +14,6 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -25,13 +24,11 @@ import psutil
 from filelock import FileLock
 
 from coder_core.console.faults import InputError
-from coder_core.console.plain_files import check_plain, open_plain, read_plain, replace_plain
+from coder_core.console.plain_files import open_plain, read_plain, replace_plain, subfolder
 from coder_core.console.progress import JobProgress, read_progress
 
 PACKAGE_FOLDER = Path(__file__).resolve().parents[2]  # The folder that holds `coder_core`
 OUTPUT_BYTES = 4_000
-NICENESS = 5  # added to the parent's for jobs, so that pages that a user waits for come first
-ATTEMPTS = 5  # to lower the priority of a session
 CLOCK_SLACK = 2.0  # seconds by which two readings of one creation time may differ: psutil adds the boot time
 WIDTH = {"COLUMNS": "100"}  # of the tables in a process's output file
 
@@ -80,19 +77,6 @@ def is_written(output: Path) -> bool:
     return False
 
 
-def step_back(process: psutil.Process) -> None:
-    """Lower the priority of a process that leads its own session, by NICENESS. Linux weighs sessions against each other
-    (sched_autogroup) and processes only within a session, so both are set."""
-    with suppress(psutil.Error):  # it has ended
-        process.nice(min(process.nice() + NICENESS, 19))
-    with suppress(OSError):  # it has ended, or the system has no autogroups
-        for _ in range(ATTEMPTS):
-            with suppress(BlockingIOError):  # Linux allows ordinary users one change per 0.1 s
-                Path(f"/proc/{process.pid}/autogroup").write_text(str(NICENESS))
-                return
-            time.sleep(0.1)
-
-
 def find_process(pid: int, created: float) -> psutil.Process | None:
     """Find the process with this pid and creation time; None if it has ended, zombies included."""
     try:
@@ -135,6 +119,7 @@ class JobFolder:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.progress_file = folder / "progress.json"
+        self._record_file = folder / "job.json"
 
     def current(self) -> Job | None:
         """Return the last job started here, running or ended; None if there was none."""
@@ -149,21 +134,23 @@ class JobFolder:
         """Start a command from the folder of `coder_core`, unless a job runs here; either way, return the running job.
 
         Raises:
-            InputError: the folder is a link, or holds a link, a pipe or a device.
+            InputError: the folder or a file that is written there is a link, a pipe or a device.
             OSError: the process cannot be started.
         """
-        self._check()
+        subfolder(self.folder.parents[1], self.folder.parent.name, self.folder.name)
         self.folder.mkdir(parents=True, exist_ok=True)
-        with FileLock(self.folder / "lock", timeout=10):
+        lock = self.folder / "lock"
+        os.close(open_plain(lock, os.O_RDWR | os.O_CREAT))
+        with FileLock(lock, timeout=10):
             job = self.current()
             if job is not None and job.running:
                 return job
             self.progress_file.unlink(missing_ok=True)
+            replace_plain(self._record_file, "{}")  # fails, if at all, before the process starts
             process = start_process(command, self.folder / "output.log", folder=PACKAGE_FOLDER)
-            step_back(process)
             created = process.create_time()
             record = {"pid": process.pid, "created": created, "command": list(command)}
-            replace_plain(self.folder / "job.json", json.dumps(record))
+            replace_plain(self._record_file, json.dumps(record))
             return Job(process.pid, True, started=created)
 
     def stop(self) -> None:
@@ -179,17 +166,9 @@ class JobFolder:
         if is_ours and (job is None or not job.running):
             shutil.rmtree(self.folder, ignore_errors=True)
 
-    def _check(self) -> None:
-        """Raise InputError if writing here would follow a link."""
-        for folder in (self.folder.parent, self.folder):
-            if folder.is_symlink():
-                target = folder.readlink()
-                raise InputError.at(folder, f"is a link to {target}", "a folder", "remove the link")
-        check_plain(self.folder, ("lock", "output.log"))
-
     def _record(self) -> tuple[int, float] | None:
         try:
-            record = json.loads(read_plain(self.folder / "job.json"))
+            record = json.loads(read_plain(self._record_file))
             return int(record["pid"]), float(record["created"])
         except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
             return None

@@ -19,7 +19,7 @@ from numpy.lib import format as npy
 
 from coder_core.console.faults import Fault, InputError, Severity
 from coder_core.data.lines import FIRST_NAMED, FROM_ZERO, count_cases, plain_file
-from coder_core.files.arrays import HEADER_ERRORS, read_header
+from coder_core.files.sealed import HEADER_ERRORS, read_header
 
 SCAN_BYTES = 8 * 2**20
 SCAN_THREADS = 2

@@ -1,7 +1,8 @@
-"""Folders and small files that appear atomically, complete or not at all, and the cache folder.
+"""Write folders and files so that a reader finds them whole or not at all, and never loses what was there before.
 
 A folder is filled under a `.tmp-` name beside its final name and renamed, and then its parent is fsynced. A folder that
-is being replaced is moved aside between two renames, and readers find it there.
+is being replaced is moved aside between two renames, and readers find it there. Files are written beside their final
+names and renamed in the same way.
 """
 
 import fcntl
@@ -12,26 +13,33 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from coder_core.console.faults import InputError
-from coder_core.console.plain_files import replace_plain, sync
+from coder_core.console.faults import Fault, InputError
+from coder_core.console.plain_files import check_file, open_plain, replace_plain, sync
 
-LOOKS = 20  # a folder is missed only if it is replaced between every two of them
 SETTLED_NS = 2_000_000_000  # a file changed more recently may change again with the same time of change
 _UNFINISHED = re.compile(r"\.tmp-.+-\d+-[0-9a-f]{8}")
 _ASIDE = re.compile(r"\.tmp-(.+)-old")
 
 
 class WriteError(InputError):
-    """A folder could not be written; what was there before is untouched."""
+    """A file or folder could not be written; what was there before is untouched."""
 
 
 @contextmanager
 def appearing(path: Path, *, replace: bool = False, needed: int = 0) -> Iterator[Path]:
-    """Yield a temporary folder that becomes `path` at the end of the block, or is removed if the block raises. A folder
-    with contents is an error without `replace`. `needed`: bytes to write, first compared with the free space."""
+    """Yield a temporary folder that becomes `path` at the end of the block, or is removed if the block raises.
+
+    Args:
+        path: the folder; its parents are created.
+        replace: replace an existing folder with contents, which is an InputError otherwise.
+        needed: bytes to write, compared with the free space before the block.
+
+    Raises:
+        WriteError: disk full, or not permitted.
+    """
     temporary = _temporary(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -50,6 +58,64 @@ def appearing(path: Path, *, replace: bool = False, needed: int = 0) -> Iterator
         shutil.rmtree(temporary, ignore_errors=True)
 
 
+@contextmanager
+def writing(*files: Path, needed: int = 0) -> Iterator[list[Path]]:
+    """Yield a temporary path for every file; at the end of the block they become the files, old ones are replaced.
+
+    Several files belong together, such as an index and its names. They are never mixed with those of another command:
+    companions, all but the first file, are removed before the first is replaced and appear after it. A kill in between
+    leaves the first alone, which `existing_outputs` recognises. If the block raises, nothing has changed.
+
+    Args:
+        files: one or more files in existing folders.
+        needed: bytes to write, compared with the free space before the block.
+
+    Raises:
+        InputError: another process is writing the same file, or its temporary file is a link.
+        WriteError: disk full, or not permitted.
+    """
+    temporaries = [_draft(file) for file in files]
+    with ExitStack() as stack:
+        try:
+            for file, temporary in zip(files, temporaries, strict=True):
+                stack.callback(os.close, _reserve(file, temporary))
+                stack.callback(temporary.unlink, missing_ok=True)
+            if needed > shutil.disk_usage(files[0].parent).free:
+                raise _write_error(files[0], needed)
+            yield temporaries
+            for temporary in temporaries:
+                sync(temporary)
+            for companion in files[1:]:
+                companion.unlink(missing_ok=True)
+            for file, temporary in zip(files, temporaries, strict=True):
+                temporary.replace(file)
+            sync(files[0].parent)
+        except OSError as error:
+            raise _write_error(files[0], needed, error.strerror or str(error)) from error
+
+
+def write_output(path: Path, text: str) -> None:
+    """Write a result as UTF-8 text, as in `writing`."""
+    with writing(path) as (temporary,):
+        temporary.write_text(text, "utf-8")
+
+
+def existing_outputs(*files: Path) -> list[Path]:
+    """Return those of `writing`'s files that exist, but not what a killed command left of several files."""
+    if any(_draft(companion).exists() for companion in files[1:]) and not _draft(files[0]).exists():
+        return []
+    return [file for file in files if file.exists()]
+
+
+def check_new_files(flag: str, *files: Path, overwrite: bool = False) -> list[Fault]:
+    """Return why files that belong together cannot be written: as for `check_file`, or they exist (no `overwrite`)."""
+    faults = [fault for file in files for fault in check_file(flag, file)]
+    if faults or overwrite:
+        return faults
+    fix = "choose another file, or add --overwrite"
+    return [Fault(str(file), "already exists", fix=fix) for file in existing_outputs(*files)]
+
+
 def replace_file(path: Path, text: str) -> None:
     """Replace a small file as `replace_plain` does (WriteError: disk full or read-only folder)."""
     try:
@@ -60,9 +126,9 @@ def replace_file(path: Path, text: str) -> None:
 
 @contextmanager
 def replacing(file: Path) -> Iterator[Path]:
-    """Yield a temporary file that replaces `file` at the end of the block, or is removed if the block raises. Several
-    processes may write at once: the last one wins, and no reader sees half a file. Only the owner can read it. OSError:
-    disk full or read-only folder."""
+    """Yield a temporary file that replaces `file`, part of a cache, at the end of the block, or is removed if the block
+    raises. Several processes may write at once: the last one wins. Only the owner can read the file. OSError: disk full
+    or read-only folder."""
     handle, name = tempfile.mkstemp(prefix=".tmp-", suffix=file.suffix, dir=file.parent)
     os.close(handle)
     temporary = Path(name)
@@ -77,26 +143,27 @@ def remove(path: Path) -> None:
     """Rename a folder, then delete it, so that no reader sees half of it."""
     temporary = _temporary(path)
     path.rename(temporary)
-    shutil.rmtree(temporary, ignore_errors=True)
+    _delete(temporary)
 
 
 def clean(parent: Path) -> None:
     """Remove what killed writers left in a folder, and restore what one of them had moved aside. The caller must be the
     only writer."""
     for path in sorted(parent.glob(".tmp-*")):
-        if path.is_symlink() or not path.is_dir():
+        if not _is_folder(path):
             continue
         aside = _ASIDE.fullmatch(path.name)
         if aside and not (parent / aside[1]).exists():
             path.rename(parent / aside[1])
         elif aside or _UNFINISHED.fullmatch(path.name):
-            shutil.rmtree(path, ignore_errors=True)
+            _delete(path)
 
 
 def locate(path: Path) -> Path:
-    """Return the readable path of a folder: its own, or the one aside while it is being replaced. A folder that is
-    replaced repeatedly can move between two looks, so a missing one is looked for several times."""
-    return next((folder for folder in (path, _aside(path)) * LOOKS if folder.is_dir()), path)
+    """Return the readable path of a folder: its own, or the one aside while it is being replaced."""
+    if not path.is_dir() and _is_folder(aside := _aside(path)):
+        return aside
+    return path  # also if it has reappeared meanwhile
 
 
 def identity(path: Path) -> tuple[Path, int, int] | None:
@@ -144,14 +211,40 @@ def _only_writer(parent: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
+def _reserve(file: Path, temporary: Path) -> int:
+    """Create a temporary file, locked as long as the returned descriptor is open."""
+    descriptor = open_plain(temporary, os.O_RDWR | os.O_CREAT)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise InputError.at(file, "is being written by another process", fix="wait for it") from None
+    except OSError:  # a file system without locks
+        pass
+    os.ftruncate(descriptor, 0)
+    return descriptor
+
+
 def _move(temporary: Path, path: Path) -> None:
     aside = _aside(path)
     if path.is_dir():
-        shutil.rmtree(aside, ignore_errors=True)
+        _delete(aside)
         path.rename(aside)
     temporary.rename(path)
     sync(path.parent)
-    shutil.rmtree(aside, ignore_errors=True)
+    _delete(aside)
+
+
+def _delete(path: Path) -> None:
+    """Delete a folder as far as possible, or a link or a pipe instead of what it leads to."""
+    if _is_folder(path):
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _is_folder(path: Path) -> bool:
+    return path.is_dir() and not path.is_symlink()
 
 
 def _temporary(path: Path) -> Path:
@@ -162,10 +255,16 @@ def _aside(path: Path) -> Path:
     return path.with_name(f".tmp-{path.name}-old")
 
 
+def _draft(file: Path) -> Path:
+    return file.with_name(f".tmp-{file.name}")
+
+
 def _write_error(path: Path, needed: int, reason: str = "") -> WriteError:
-    free = shutil.disk_usage(next(folder for folder in path.parents if os.access(folder, os.F_OK))).free
-    problem = f"could not be written ({reason}): " if reason else ""
-    problem += f"{needed:,} bytes are needed and {free:,} are free"
+    existing = next(folder for folder in path.absolute().parents if folder.exists())
+    room = f"{shutil.disk_usage(existing).free:,} are free"
+    if needed:
+        room = f"{needed:,} bytes are needed and {room}"
+    problem = f"could not be written ({reason}): {room}" if reason else room
     return WriteError.at(path, problem, fix="earlier saves are intact; make room or choose another folder")
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from coder_core.console.faults import InputError
-from coder_core.files.arrays import read_header
+from coder_core.files.sealed import read_header
 
 WRITE_AGAIN = "write it again; only numbers are read, never Python objects"
 BLOCK = 16_384  # rows in memory beside the matrix while it is read

@@ -1,47 +1,60 @@
-"""Sealed folders: files beside a manifest with the sha256 of each.
+"""Sealed folders: files beside a manifest with the size and sha256 of each, so that damage is detected and named.
 
 `write_sealed` writes `manifest.json` last and fsyncs every file. The manifest has a checksum of itself, so a flipped
-bit anywhere in the folder is detected.
+bit anywhere in the folder is detected. Sizes are compared before anything is read.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
-import shutil
 import stat
-import tempfile
 import tomllib
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from tokenize import TokenError
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
+from numpy.lib import format as npy
 
+from coder_core.console.documents import LARGEST, check_values, parse_json, shown
 from coder_core.console.faults import Fault, InputError
 from coder_core.console.plain_files import DOCUMENT, plain_fault, read_plain, sync
-from coder_core.files import manifest
-from coder_core.files.arrays import check_header
-from coder_core.files.atomic import appearing, cache_folder, locate
-from coder_core.files.manifest import MANIFEST, damaged, file_sha256
+from coder_core.files.atomic import appearing, locate, settled
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     Content = bytes | str | np.ndarray | Mapping[str, Tensor]
 
+FORMAT = 1
+MANIFEST = "manifest.json"
 THREADS = 4  # for comparing files with the manifest
 THREADED_BYTES = 1 << 22  # below, reading takes less time than starting threads
 MAPPED_BYTES = 1 << 25  # of an array's file; smaller ones are read whole
+LONGEST_HEADER = 1 << 12  # bytes of the header of a .npy file that this program writes
 # of a TOML file, in a line of it: parsing a key of n dots takes n² steps
 TOML_BYTES = 1 << 16
 DOTS = 200
+BAD_SYNTAX = (ValueError, TypeError, SyntaxError, TokenError, LookupError)
+HEADER_ERRORS = (*BAD_SYNTAX, EOFError, RecursionError, MemoryError, OverflowError)
 _ROOM = 1 << 16  # bytes for the manifest and the headers of arrays
 _DTYPE = re.compile(r"[<|][biuf][1248]")
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
+_SELF = re.compile(
+    rb',\n  "self": "([0-9a-f]{64})"'
+)  # the line of a manifest with the checksum of all other bytes
+_digests: dict[Path, tuple[tuple[int, ...], str]] = {}
+
+
+class NewerFormatError(InputError):
+    """The folder is intact, but another version of this program wrote it."""
 
 
 def write_sealed(
@@ -60,36 +73,42 @@ def write_sealed(
             _write(folder / name, content)
             if isinstance(content, np.ndarray):
                 shapes[name[:-4]] = {"shape": list(content.shape), "dtype": content.dtype.str}
-        _seal(folder, {**({"arrays": shapes} if shapes else {}), **(about or {})})
+        arrays = {"arrays": shapes} if shapes else {}
+        _seal(folder, {**arrays, **(about or {})})
     return path
 
 
 class SealedFolder:
     """A sealed folder whose `manifest` is intact: "files" has bytes and sha256 of every file, "arrays" shape and dtype
-    of every array."""
+    of every array. `manifest_sha256` changes with any byte of any file."""
 
     def __init__(self, path: Path) -> None:
         """Read the manifest (InputError: missing or damaged. NewerFormatError: written by a newer version)."""
         self.path = locate(path)
-        self.manifest = manifest.parse_manifest(self.path / MANIFEST)
+        self.manifest, self.manifest_sha256 = _read_manifest(self.path / MANIFEST)
 
     def check(
         self, names: Iterable[str] | None = None, *, digest: bool = True, remember: bool = False
     ) -> None:
-        """Compare files (all if None) with the manifest: sizes, and with `digest` their sha256, in threads if they are
-        large. With `remember`, a file that this process has read before is not read again while its size, time of
-        change and inode are the same. InputError: names every file that is missing, cut or damaged."""
-        sha256 = (manifest.remembered_sha256 if remember else file_sha256) if digest else None
-        check = partial(self._check, sha256=sha256)
-        files = self.manifest["files"]
-        checked = list(files if names is None else names)
-        if digest and sum(files[name]["bytes"] for name in checked if name in files) > THREADED_BYTES:
-            with ThreadPoolExecutor(THREADS) as threads:
-                faults = list(threads.map(check, checked))
-        else:
-            faults = [check(name) for name in checked]
-        if any(faults):
-            raise InputError([fault for fault in faults if fault])
+        """Compare files with the manifest: first the sizes of all, then their sha256.
+
+        Args:
+            names: the files; None for all.
+            digest: also compare their sha256, in threads if they are large.
+            remember: do not read a file again that this process has read, while its size, time of change and inode are
+                the same.
+
+        Raises:
+            InputError: names every file that is missing, cut or damaged.
+        """
+        checked = list(self.manifest["files"] if names is None else names)
+        _raise([self._size_fault(name) for name in checked])
+        if not digest:
+            return
+        sha256 = _remembered_sha256 if remember else file_sha256
+        total = sum(self.manifest["files"][name]["bytes"] for name in checked)
+        with ThreadPoolExecutor(THREADS if total > THREADED_BYTES else 1) as threads:
+            _raise(list(threads.map(lambda name: self._digest_fault(name, sha256), checked)))
 
     def read(self, name: str, most: int = DOCUMENT) -> bytes:
         """Read and verify one file of at most `most` bytes. InputError: it is larger, missing, cut or damaged."""
@@ -100,25 +119,18 @@ class SealedFolder:
         except OSError as error:
             raise InputError.at(path, f"cannot be read ({error.strerror})") from error
         if hashlib.sha256(content).hexdigest() != self.manifest["files"][name]["sha256"]:
-            raise InputError(damaged(path))
+            raise InputError(_damaged(path))
         return content
 
-    def document(self, name: str) -> Any:
-        """Read and verify the value of `<name>.json`."""
+    def document(self, name: str, most: int = DOCUMENT) -> Any:
+        """Read and verify the value of `<name>.json`, a file of at most `most` bytes."""
         path = self._listed(f"{name}.json")
         with _parsing(path, "JSON"):
-            return json.loads(self.read(path.name))
-
-    @property
-    def large_arrays(self) -> list[str]:
-        """Files of the arrays that `array` itself verifies, on a copy, and maps."""
-        files = self.manifest["files"]
-        arrays = self.manifest.get("arrays", {})
-        names = [f"{name}.npy" for name, entry in arrays.items() if 0 not in entry["shape"]]
-        return [name for name in names if name in files and files[name]["bytes"] > MAPPED_BYTES]
+            return parse_json(self.read(path.name, most))
 
     def array(self, name: str) -> np.ndarray:
-        """Open `<name>.npy` read-only, with the shape and dtype in the manifest; a large one is mapped (`map_copy`)."""
+        """Open `<name>.npy` read-only, with the shape and dtype in the manifest; a large one is mapped. Its contents
+        are not verified: `check` does that."""
         path = self._listed(f"{name}.npy")
         entry = self.manifest.get("arrays", {}).get(name)
         if entry is None:
@@ -127,17 +139,9 @@ class SealedFolder:
         dtype = str(entry["dtype"])
         if not _DTYPE.fullmatch(dtype):
             raise InputError.at(path, f"has dtype {dtype}", "plain numbers")
-        try:
-            if path.name in self.large_arrays:
-                array = map_copy(path, self.manifest["files"][path.name]["sha256"])
-            else:
-                check_header(path, path)
-                array = np.load(path, allow_pickle=False)
-        except InputError:
-            raise
-        except (ValueError, OSError, EOFError) as error:  # NumPy's message advises unpickling
-            reason = "objects are never unpickled" if "pickle" in str(error) else error
-            raise InputError.at(path, f"cannot be read ({reason})") from error
+        check_header(path)
+        large = self.manifest["files"][path.name]["bytes"] > MAPPED_BYTES and 0 not in shape
+        array: np.ndarray = np.load(path, mmap_mode="r" if large else None, allow_pickle=False)
         if array.shape != shape or array.dtype.str != dtype:
             raise InputError.at(path, f"contains {array.dtype.str} {array.shape}", f"{dtype} {shape}")
         array.flags.writeable = False
@@ -149,7 +153,7 @@ class SealedFolder:
             raise InputError.at(self.path, f"has no {name}", f"one of {', '.join(files)}")
         return self.path / name
 
-    def _check(self, name: str, *, sha256: Callable[[Path], str] | None) -> Fault | None:
+    def _size_fault(self, name: str) -> Fault | None:
         path = self.path / name
         entry = self.manifest["files"].get(name)
         if entry is None:
@@ -157,13 +161,91 @@ class SealedFolder:
         size = f"{entry['bytes']:,} bytes"
         try:
             status = path.lstat()
-            if not stat.S_ISREG(status.st_mode):
-                return plain_fault(path, status.st_mode)
-            if status.st_size != entry["bytes"]:
-                return Fault(str(path), f"has {status.st_size:,} bytes", f"{size}: the file was cut")
-            return damaged(path) if sha256 is not None and sha256(path) != entry["sha256"] else None
         except OSError as error:
             return Fault(str(path), f"cannot be read ({error.strerror})", f"a file of {size}")
+        if not stat.S_ISREG(status.st_mode):
+            return plain_fault(path, status.st_mode)
+        if status.st_size != entry["bytes"]:
+            return Fault(str(path), f"has {status.st_size:,} bytes", f"{size}: the file was cut")
+        if path.suffix in (".json", ".toml") and status.st_size > DOCUMENT:
+            return Fault(str(path), f"has {size}", f"at most {DOCUMENT:,}")
+        return None
+
+    def _digest_fault(self, name: str, sha256: Callable[[Path], str]) -> Fault | None:
+        path = self.path / name
+        entry = self.manifest["files"][name]
+        try:
+            return None if sha256(path) == entry["sha256"] else _damaged(path)
+        except OSError as error:
+            return Fault(
+                str(path), f"cannot be read ({error.strerror})", f"a file of {entry['bytes']:,} bytes"
+            )
+
+
+def read_toml(path: Path, name: str) -> dict[str, Any]:
+    """Read and verify a TOML file of a sealed folder. InputError: as for `SealedFolder.read`, or it is not TOML, larger
+    than 64 KiB or nested too deeply."""
+    with _parsing(path / name, "TOML"):
+        text = SealedFolder(path).read(name, TOML_BYTES).decode()
+        if max(line.count(".") for line in text.split("\n")) > DOTS:
+            raise RecursionError
+        return tomllib.loads(text)
+
+
+def render_manifest(manifest: Mapping[str, Any]) -> bytes:
+    """Format a manifest as indented JSON. `self` becomes the sha256 of the text without the line of `self`."""
+    rest = {key: value for key, value in manifest.items() if key != "self"}
+    checksum = hashlib.sha256(_format(rest).encode()).hexdigest()
+    return f"{_format({**rest, 'self': checksum})}\n".encode()
+
+
+def _format(manifest: Mapping[str, Any]) -> str:
+    return json.dumps(manifest, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False)
+
+
+def _read_manifest(path: Path) -> tuple[dict[str, Any], str]:
+    """Read a manifest and the sha256 of its file. InputError: missing, damaged or forged. NewerFormatError: of another
+    version."""
+    try:
+        content = read_plain(path)
+    except OSError as error:
+        fix = "restore it; to continue a run, it must have been trained here"
+        raise InputError.at(path, f"cannot be read ({error.strerror})", "a manifest", fix) from error
+    own = _SELF.search(content)
+    rest = _SELF.sub(b"", content, count=1).removesuffix(b"\n")
+    if own is None or hashlib.sha256(rest).hexdigest().encode() != own[1]:
+        raise InputError.at(path, "is damaged: it does not match its own checksum", fix="restore the folder")
+    with _parsing(path, "a manifest"):
+        manifest = parse_json(content)
+        _check_manifest(manifest, path)
+    return manifest, hashlib.sha256(content).hexdigest()
+
+
+def _check_manifest(manifest: Any, path: Path) -> None:
+    """Check what a manifest lists. A forged name must not lead out of the folder, a forged size not take time."""
+    check_values(manifest, {}, str(path))
+    if manifest.get("format") != FORMAT:
+        fix = "it was written by another version of this program; use that version, or update this one"
+        raise NewerFormatError.at(path, f"has format {manifest.get('format')!r:.80}", f"format {FORMAT}", fix)
+    files = manifest.get("files")
+    if not isinstance(files, dict):
+        raise InputError.at(path, "lists no files", "file names with their bytes and sha256")
+    for name, entry in files.items():
+        check_values(entry, {"bytes": int, "sha256": str}, f"{path} key files, {name[:80]}", least=0)
+        if not {"bytes", "sha256"} <= set(entry) or not _PLAIN_NAME.fullmatch(name):
+            raise InputError.at(path, f"lists {name[:80]!r}", "file names with their bytes and sha256")
+    check_values(manifest, {"arrays": dict}, str(path))
+    for name, entry in manifest.get("arrays", {}).items():
+        place = f"{path} key arrays, {name[:80]}"
+        check_values(entry, {"shape": list, "dtype": str}, place)
+        shape = entry.get("shape", [-1])
+        if "dtype" not in entry or not all(type(size) is int and 0 <= size < LARGEST for size in shape):
+            raise InputError.at(place, "has no shape and dtype", "sizes, and a numeric dtype")
+        if _DTYPE.fullmatch(entry["dtype"]) and (file := files.get(f"{name}.npy")):
+            content = math.prod(shape) * int(entry["dtype"][-1])
+            if not content < file["bytes"] <= content + LONGEST_HEADER:
+                problem = f"has shape {shown(shape)} and {file['bytes']:,} bytes"
+                raise InputError.at(path.with_name(f"{name}.npy"), problem, f"{content:,} bytes and a header")
 
 
 @contextmanager
@@ -178,39 +260,61 @@ def _parsing(path: Path, form: str) -> Iterator[None]:
         raise InputError.at(path, f"cannot be read: {error}", form) from None
 
 
-def read_toml(path: Path, name: str) -> dict[str, Any]:
-    """Read and verify a TOML file of a sealed folder. InputError: as for `SealedFolder.read`, or it is not TOML, larger
-    than 64 KiB or nested too deeply."""
-    with _parsing(path / name, "TOML"):
-        text = SealedFolder(path).read(name, TOML_BYTES).decode()
-        if max(line.count(".") for line in text.split("\n")) > DOTS:
-            raise RecursionError
-        return tomllib.loads(text)
+def read_header(file: BinaryIO) -> tuple[tuple[int, ...], bool, np.dtype]:
+    """Read the shape, True for Fortran order, and the dtype of an open `.npy` file; raises any of `HEADER_ERRORS`."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # headers written by Python 2 are legal
+        version = npy.read_magic(file)
+        read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
+        return read(file)
 
 
-def map_copy(path: Path, sha256: str) -> np.ndarray:
-    """Map the array of a `.npy` file read-only from a copy in the cache that nobody else can cut or change. Access to a
-    mapped page that its file has lost kills the process (SIGBUS), which Python cannot catch. The copy is compared with
-    the sha256, mapped and unlinked, so its disk space is freed with the array. InputError: the file has another sha256
-    or is not an array of plain numbers, or the cache has no room for a copy."""
-    folder = cache_folder()
-    needed = 0
+def check_header(path: Path) -> None:
+    """Check that a `.npy` file holds as many plain numbers as its header declares, before anything is allocated.
+    InputError: it does not, its header cannot be read, or it is a pickle or an archive."""
     try:
-        needed = path.stat().st_size
-        folder.mkdir(parents=True, exist_ok=True)
-        if (free := shutil.disk_usage(folder).free) < needed:
-            raise OSError(f"{needed:,} bytes are needed and {free:,} are free")
-        with tempfile.NamedTemporaryFile(dir=folder, prefix=".tmp-", suffix=".npy") as copy:
-            shutil.copyfile(path, copy.name)
-            if file_sha256(Path(copy.name)) != sha256:
-                raise InputError(damaged(path))
-            check_header(Path(copy.name), path)
-            mapped: np.ndarray = np.load(copy.name, mmap_mode="r", allow_pickle=False)
-            return mapped
-    except OSError as error:
-        problem = f"cannot be copied to {folder}: {error.strerror or error}"
-        fix = "set CODER_CACHE to a folder with room"
-        raise InputError.at(path, problem, f"room for {needed:,} bytes", fix) from error
+        with path.open("rb") as file:
+            shape, _, dtype = read_header(file)
+            expected = file.tell() + math.prod(shape) * dtype.itemsize
+        size = path.stat().st_size
+    except (*HEADER_ERRORS, OSError) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0][:200]
+        raise InputError.at(path, f"cannot be read ({reason})", "an array in a .npy file") from None
+    if dtype.hasobject:
+        raise InputError.at(path, "cannot be read (objects are never unpickled)")
+    if size != expected:
+        problem = f"has {size:,} bytes, but its header declares {dtype!s:.80} {shown(shape)}"
+        raise InputError.at(path, problem, "a file as long as its header declares", "write the array again")
+
+
+def file_sha256(path: Path) -> str:
+    """Return the sha256 (hex) of a file's contents."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _remembered_sha256(path: Path) -> str:
+    """Return `file_sha256`, from memory if the file has not changed since. A file changed in the last two seconds is
+    not remembered, because another change might get the same time."""
+    status = path.stat()
+    signature = status.st_size, status.st_mtime_ns, status.st_ino, status.st_dev
+    if (remembered := _digests.get(path)) and remembered[0] == signature:
+        return remembered[1]
+    digest = file_sha256(path)
+    if settled(status.st_mtime_ns):
+        _digests[path] = signature, digest
+    return digest
+
+
+def _damaged(path: Path) -> Fault:
+    fix = "restore it from a copy, or write it again: an analysis with coder_core.evaluate"
+    return Fault(str(path), "is damaged: its contents do not match the sha256 in manifest.json", fix=fix)
+
+
+def _raise(faults: Iterable[Fault | None]) -> None:
+    found = [fault for fault in faults if fault is not None]
+    if found:
+        raise InputError(found)
 
 
 def _size(content: Any) -> int:
@@ -253,8 +357,7 @@ def _seal(folder: Path, about: Mapping[str, Any]) -> None:
     """List every file in the manifest, give all files the folder's permissions, and fsync them."""
     paths = sorted(folder.iterdir())
     files = {path.name: {"bytes": path.stat().st_size, "sha256": file_sha256(path)} for path in paths}
-    listed = {**about, "format": manifest.FORMAT, "files": files}
-    (folder / MANIFEST).write_bytes(manifest.render_manifest(listed))
+    (folder / MANIFEST).write_bytes(render_manifest({**about, "format": FORMAT, "files": files}))
     for path in folder.iterdir():
         path.chmod(folder.stat().st_mode & 0o666)  # safetensors makes files private
         sync(path)

@@ -1,16 +1,25 @@
-"""`history.jsonl`: the events of a run, one JSON line each, appended by the trainer and readable at any time."""
+"""`history.jsonl`: the events of a run, one JSON line each, appended by the trainer and readable at any time.
+
+Every line, and `status.json`, ends in a checksum of itself and of the run's manifest, so a damaged line and a line of
+another run are detected.
+"""
 
 from __future__ import annotations
 
+import json
+import math
 import os
 import time
+import zlib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from coder_core.console.documents import parse_json
 from coder_core.console.faults import Fault, InputError
 from coder_core.console.plain_files import DOCUMENT, open_plain, read_plain
 from coder_core.files.atomic import WriteError
-from coder_core.files.lines import open_line, run_key, seal_line
+from coder_core.files.sealed import SealedFolder
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -19,6 +28,51 @@ HISTORY = "history.jsonl"
 REPEATABLE = ("step", "epoch")  # events with measured values; a later one replaces one at the same step
 STEPS_BETWEEN_LINES = 10
 TAIL_BYTES = 1 << 16  # read at a time when looking for the last newline
+_CHECKSUM = ',"crc":"'
+
+
+def run_key(folder: Path) -> str:
+    """Return the key of the checksums in a run: that of its manifest; "" without an intact one."""
+    try:
+        return str(SealedFolder(folder).manifest["self"])
+    except InputError:
+        return ""
+
+
+def seal_line(record: Mapping[str, Any], key: str = "") -> str:
+    """Format a record and its checksum as one line, without its newline. NaN and infinities become null."""
+    text = json.dumps(_finite(record), ensure_ascii=False, separators=(",", ":"))
+    return f'{text[:-1]}{_CHECKSUM}{_checksum(text, key)}"}}'
+
+
+def open_line(line: str, key: str = "") -> dict[str, Any]:
+    """Return the record of a line that was sealed with `key`. ValueError: the line is not a JSON object, or its
+    checksum is missing or does not match, because the line is damaged or of another run."""
+    text, mark, checksum = line.rpartition(_CHECKSUM)
+    if not mark:
+        raise ValueError("the line has no checksum")
+    text += "}"
+    if checksum != f'{_checksum(text, key)}"}}':
+        raise ValueError("the line does not match its checksum")
+    try:
+        record = parse_json(text)
+    except RecursionError as error:
+        raise ValueError("the line is nested too deeply") from error
+    if not isinstance(record, dict):
+        raise ValueError(f"the line is of type {type(record).__name__}, not an object")
+    return record
+
+
+def _checksum(text: str, key: str) -> str:
+    return f"{zlib.crc32(text.encode(), zlib.crc32(key.encode())):08x}"
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, Mapping):
+        return {str(key): _finite(item) for key, item in value.items()}
+    return [_finite(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 class HistoryWriter:

@@ -16,7 +16,6 @@ from coder_core.console.faults import Fault, InputError
 from coder_core.data.batches import text_chunks
 from coder_core.data.words import Vocabulary
 from coder_core.evaluation.sources import mixed_embeddings
-from coder_core.files.manifest import check_run
 from coder_core.files.sealed import SealedFolder, read_toml
 from coder_core.model.build import build_model
 from coder_core.model.coder import Branches, Coder
@@ -27,6 +26,7 @@ from coder_core.model.run_towers import FILE as TOWERS
 from coder_core.model.run_towers import RunTowers, open_towers
 from coder_core.model.towers.halves import ImageHalf
 from coder_core.ops.shapes import shapes_only
+from coder_core.runs.folder import check_run
 from coder_core.runs.saves import Save, SaveStore
 
 MOST_FEATURES = 1 << 20  # dimension of a region

@@ -1,6 +1,5 @@
 """Saves of a run: model and training state as safetensors and JSON, written atomically, verified when read."""
 
-import hashlib
 import json
 import re
 from collections.abc import Mapping
@@ -12,8 +11,8 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from coder_core.console.faults import Fault, InputError
+from coder_core.console.plain_files import subfolder
 from coder_core.files import atomic, sealed
-from coder_core.files.manifest import NewerFormatError, render_manifest
 
 _STEM = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _STEP = re.compile(r"[0-9]+")
@@ -32,7 +31,7 @@ class Save(sealed.SealedFolder):
         self.check()
         self.name = path.name
         self.skipped = skipped or []
-        self.fingerprint = hashlib.sha256(render_manifest(self.manifest)).hexdigest()[:12]
+        self.fingerprint = self.manifest_sha256[:12]
 
     def tensors(self, stem: str) -> dict[str, Tensor]:
         """Load the tensors of `<stem>.safetensors`; the caller must check keys and shapes."""
@@ -45,12 +44,12 @@ class Save(sealed.SealedFolder):
 
 class SaveStore:
     """Saves of one kind, `<run>/state` or `<run>/best`, named by step, of which the last `keep` are kept. A writer must
-    hold the run's lock; readers need no lock."""
+    hold the run's lock; readers need no lock. InputError: the folder is a link, so its saves would be elsewhere."""
 
     def __init__(self, folder: Path, *, keep: int) -> None:
         if keep < 1:
             raise ValueError(f"keep must be ≥ 1, got {keep}")
-        self.folder = Path(folder)
+        self.folder = subfolder(Path(folder).parent, Path(folder).name)
         self.keep = keep
 
     def names(self) -> list[str]:
@@ -96,7 +95,7 @@ class SaveStore:
             for name in reversed(present):
                 try:
                     return Save(self.folder / name, list(skipped))
-                except NewerFormatError:
+                except sealed.NewerFormatError:
                     raise
                 except InputError as error:
                     skipped.extend(error.faults)

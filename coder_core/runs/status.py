@@ -21,15 +21,14 @@ from rich.console import Console
 from coder_core.console.documents import NUMBER, check_values
 from coder_core.console.faults import InputError
 from coder_core.console.output import say
-from coder_core.console.plain_files import check_plain, read_plain
+from coder_core.console.plain_files import open_plain, read_plain, subfolder
 from coder_core.console.processes import find_process
 from coder_core.files.atomic import replace_file
-from coder_core.files.lines import open_line, run_key, seal_line
-from coder_core.runs.history import HISTORY
+from coder_core.runs.history import open_line, run_key, seal_line
 
 STATUS = "status.json"
 _LOCK = ".lock"
-IN_PLACE = (_LOCK, HISTORY)  # changed in place; all other files of a run are replaced
+FOLDERS = ("analysis", "best", "derived", "state", "tensorboard", "unranked")  # that a writer fills
 KINDS: dict[str, type | tuple[type, ...]] = dict.fromkeys(("state", "host", "message"), str)
 KINDS |= dict.fromkeys(("pid", "step", "steps", "evaluated", "best_step", "without_gain"), int)
 KINDS |= dict.fromkeys(("started", "time", "seconds", "peak_mebibytes"), NUMBER)
@@ -75,24 +74,27 @@ class RunLock:
     """`with RunLock(folder):` — inside, no other process writes this run.
 
     The kernel releases the lock when its process dies, so a lock is never stale. InputError on entering: another writer
-    holds the run (its process and start are named), or the run has a link, a pipe or a device, through which data would
-    be written elsewhere. `file`: the lock of a part of the run. `waiting`: console that names the writer to wait for.
+    holds the run (its process and start are named), or the lock or a folder of the run is a link, through which data
+    would be written elsewhere. `file`: the lock of a part of the run. `waiting`: console that names the writer to wait
+    for.
     """
 
     def __init__(self, folder: Path, file: Path | None = None, waiting: Console | None = None) -> None:
         self.folder = Path(folder)
         self._is_whole = file is None
         self._waiting = waiting
-        file = file or self.folder / _LOCK
-        self._holder = file.with_name(f"{file.name}.json")
-        self._lock = FileLock(file, timeout=0, thread_local=False)
+        self._file = file or self.folder / _LOCK
+        self._holder = self._file.with_name(f"{self._file.name}.json")
+        self._lock = FileLock(self._file, timeout=0, thread_local=False)
 
     def __enter__(self) -> RunLock:
         if self._is_whole:
             if not self.folder.is_dir():
                 raise InputError.at(self.folder, "is not a run folder", "the folder of a run")
-            check_plain(self.folder, IN_PLACE)
+            for name in FOLDERS:
+                subfolder(self.folder, name)
         try:
+            os.close(open_plain(self._file, os.O_RDWR | os.O_CREAT))
             self._lock.acquire()
         except Timeout as error:
             fact = f"is being written by {self._writer()}"

@@ -11,7 +11,7 @@ from coder_core.console.documents import check_values
 from coder_core.console.faults import InputError
 from coder_core.console.plain_files import read_plain
 from coder_core.data.captioned.positions import names_digest, open_packed
-from coder_core.files.arrays import check_header
+from coder_core.files.sealed import check_header
 from coder_core.model.towers.dual_encoder import PLAIN_PROMPT, DualEncoder, Towers
 from coder_core.model.towers.own import OwnTowers, check_allowed
 from coder_core.model.towers.pretrained import OWN, TRANSFORMERS
@@ -85,7 +85,7 @@ def noted_pictures(features: str, names: Sequence[str]) -> dict[str, Any]:
     if isinstance(entry.get("packed"), dict):
         try:
             packed = file.with_name(f"{split}_positions.npy")
-            check_header(packed, packed)
+            check_header(packed)
             positions = np.load(packed, allow_pickle=False)
             open_packed(entry["packed"], positions, names, str(file.with_name("tower.json")))
         except (OSError, ValueError, EOFError, InputError):

@@ -22,7 +22,7 @@ from coder_core.config.schema import MAY_CHANGE, Config, differences, replaced, 
 from coder_core.config.setting import spelt_as_flag
 from coder_core.console.faults import Fault, InputError, stop_on_errors
 from coder_core.console.output import print_faults
-from coder_core.console.plain_files import check_folder, check_plain
+from coder_core.console.plain_files import check_folder
 from coder_core.console.progress import watching
 from coder_core.console.signals import StoppedBySignalError, StopRequest, StopRequestedError
 from coder_core.console.tables import metrics_table
@@ -41,7 +41,7 @@ from coder_core.runs.derived.neighbours import run_text_space, same_neighbours
 from coder_core.runs.history import HISTORY, history_faults
 from coder_core.runs.load import ABOUT, load_model, read_config
 from coder_core.runs.saves import SaveStore
-from coder_core.runs.status import IN_PLACE, RunLock
+from coder_core.runs.status import RunLock
 from coder_core.training.prepare import Inputs, Prepared, prepare
 from coder_core.training.reviewed import FILE as REVIEWS
 from coder_core.training.reviewed import FINGERPRINT, named_reviews, reviews_of_run
@@ -107,7 +107,6 @@ def continue_run(
     configuration, which may differ from the stored one only in `MAY_CHANGE`. `download`: fetch missing BERT files; off
     by default because another person may have named the model. `progress_file`: as in `start_run`. InputError: not a
     run, damaged, settings that would change the run, or different data than at its start."""
-    check_plain(folder, IN_PLACE)  # before minutes are spent on the data
     stored, about = read_config(folder)
     config = _merge(stored, overrides) if overrides is not None else stored
     stop_on_errors(check_folder(str(folder), folder))

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from coder_core.config.training import TrainingConfig
 from coder_core.console.faults import InputError
+from coder_core.console.plain_files import subfolder
 from coder_core.console.progress import Display
 from coder_core.model.device import peak_mebibytes
 from coder_core.ops import parallel
@@ -123,7 +124,7 @@ class EventWriter:
             problem = "needs the package tensorboard"
             fix = "pip install tensorboard"
             raise InputError.at("--tensorboard", problem, fix=fix) from error
-        self._writer = SummaryWriter(str(run / TENSORBOARD), purge_step=resume_step + 1)
+        self._writer = SummaryWriter(str(subfolder(run, TENSORBOARD)), purge_step=resume_step + 1)
 
     def write(self, event: str, step: int, fields: Mapping[str, Any]) -> None:
         """Write every number in a line of the history."""

@@ -31,7 +31,7 @@ PLACES = ["best", "state", "analysis", "derived", "analysis/dev", "derived/dev",
 PLACES += ["state/.tmp-5-old", "history.jsonl", "status.json", "config.toml", "words.json", "manifest.json"]
 PLACES += [".lock", ".lock.json", ".tmp-.lock.json", ".tmp-status.json", "analysis/dev/captions.json"]
 OUTSIDE = "outside"
-HARD_LINK = "hard link to a file"
+
 JOB = "name"
 COMMANDS = {
     "resume": lambda run: train.main(["--resume", str(run), f"--data={DATA}"]),
@@ -53,7 +53,7 @@ MADE = {
     "pipe": lambda path, outside: os.mkfifo(path),
     "link to the folder of the runs": lambda path, outside: path.symlink_to(outside.parent / "runs"),
     "link to another run": lambda path, outside: path.symlink_to(outside.parent / "runs" / "neighbour"),
-    HARD_LINK: lambda path, outside: path.hardlink_to(outside / "dotfile"),
+    "hard link to a file": lambda path, outside: path.hardlink_to(outside / "dotfile"),
     "socket": lambda path, outside: make_socket(path),
     "link to a device": lambda path, outside: path.symlink_to("/dev/zero"),
     "dead link": lambda path, outside: path.symlink_to("nowhere"),
@@ -174,9 +174,7 @@ def attack(case, folder, listener):
     """Put one kind of file at one place and try every door."""
     subject_folder = surroundings(folder, case.subject)
     path = put(subject_folder, case.place, lambda path: MADE[case.kind](path, folder / OUTSIDE))
-    # The runs themselves may change where a hard link stops only writes in place, or where `forget` removes a job.
     watched = [folder / OUTSIDE, folder / "runs" / "neighbour"]
-    watched += [folder / "runs"] if case.kind != HARD_LINK and case.subject != "jobs" else []
     before = [digest(path) for path in watched]
     for door, use in SUBJECTS[case.subject].doors.items():
         status, text = listener.hear(lambda use=use: use(subject_folder))
@@ -184,10 +182,10 @@ def attack(case, folder, listener):
             yield Finding(str(case), door, "traceback", f"{status}: {text}")
         elif [digest(path) for path in watched] != before:
             yield Finding(str(case), door, "silent", f"something changed. {text}")
-        elif door not in READING and case.kind != HARD_LINK and not (status and str(path) in text):
-            yield Finding(str(case), door, "silent", f"went on, or did not name it: {text}")
+        elif status and str(subject_folder) not in text:
+            yield Finding(str(case), door, "silent", f"refused without naming the folder: {text}")
         else:
-            yield Finding(str(case), door, "named" if str(path) in text or status else "harmless", text)
+            yield Finding(str(case), door, "named" if status else "harmless", text)
 
 
 def warm_up(folder):

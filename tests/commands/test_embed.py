@@ -11,8 +11,7 @@ from coder_core.api import compare, facts, list_runs, open_run
 from coder_core.data.embeddings import ONCE_PER_IMAGE, read_embeddings
 from coder_core.embed import main
 from coder_core.evaluate import main as evaluate
-from coder_core.files.manifest import render_manifest
-from coder_core.files.sealed import SealedFolder
+from coder_core.files.sealed import SealedFolder, render_manifest
 from coder_core.runs.analysis import import_embeddings
 from coder_core.runs.analysis.read import open_analysis
 from tests.support.picture_folders import write_lines

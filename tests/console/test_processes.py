@@ -4,7 +4,6 @@ import json
 import os
 import sys
 import time
-from pathlib import Path
 
 import psutil
 
@@ -38,9 +37,6 @@ def test_one_job_at_a_time_in_its_own_session(tmp_path):
         assert folder.start(WAIT).pid == first.pid
         assert os.getsid(first.pid) == first.pid != os.getsid(0)
         until(lambda: "hello" in folder.current().output)
-        assert psutil.Process(first.pid).nice() == min(os.nice(0) + processes.NICENESS, 19)
-        session = Path(f"/proc/{first.pid}/autogroup")  # Linux shares processors among sessions as well
-        assert not session.exists() or session.read_text().split()[-1] == str(processes.NICENESS)
         folder.forget()  # a running job keeps its files
         assert (tmp_path / "job" / "job.json").exists()
     finally:

@@ -10,8 +10,7 @@ import pytest
 from coder_core.ablation.results import _hits
 from coder_core.api import open_run
 from coder_core.console.faults import collect
-from coder_core.files.manifest import render_manifest
-from coder_core.files.sealed import SealedFolder
+from coder_core.files.sealed import SealedFolder, render_manifest
 from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.history import history_faults, read_history
 from coder_core.runs.saves import SaveStore

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from coder_core.console.plain_files import check_plain, open_plain, read_plain
+from coder_core.console.plain_files import open_plain, read_plain, subfolder
 from coder_core.console.processes import JobFolder
 from coder_core.runs.history import HistoryWriter
 from coder_core.runs.status import RunLock, write_status
@@ -46,7 +46,7 @@ def test_small_files_are_never_written_through_links(run, tmp_path):
     folder = tmp_path / "folder"
     folder.mkdir()
     before = digest(outside)
-    for name in (".tmp-status.json", "status.json", "history.jsonl", ".tmp-job.json"):
+    for name in (".tmp-status.json", "status.json", "history.jsonl", ".lock", ".tmp-job.json"):
         (folder / name).symlink_to(outside / "dotfile")
     assert_refused(r"\.tmp-status\.json: is a link", write_status, folder, "running")
     (folder / ".tmp-status.json").unlink()
@@ -79,5 +79,5 @@ def test_plain_files_are_read_up_to_a_size_limit(tmp_path):
     assert len(read_plain(tmp_path / "a.npy")) == 152
     assert_refused("has 152 bytes; expected at most 100", read_plain, tmp_path / "a.npy", 100)
     assert_refused("is a folder; expected a plain file", open_plain, tmp_path, os.O_RDONLY)
-    check_plain(tmp_path)
-    check_plain(tmp_path / "nowhere")
+    assert subfolder(tmp_path, "nowhere", "x") == tmp_path / "nowhere" / "x"
+    assert_refused("a.npy: is a file; expected a folder", subfolder, tmp_path, "a.npy")

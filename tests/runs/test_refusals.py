@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from coder_core.files.atomic import WriteError
-from coder_core.files.lines import seal_line
 from coder_core.files.sealed import write_sealed
+from coder_core.runs.history import seal_line
 from coder_core.runs.saves import SaveStore
 from coder_core.runs.status import RunLock, read_status, write_status
 from tests.runs.conftest import NOBODY, in_a_child, save_step

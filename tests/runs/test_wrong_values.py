@@ -26,12 +26,12 @@ from coder_core.api.retrieval import graded_tables
 from coder_core.api.training import sample_weights
 from coder_core.api.training.start import DataSet, teacher_runs
 from coder_core.console.faults import InputError
-from coder_core.files.lines import run_key
-from coder_core.files.manifest import render_manifest
+from coder_core.files.sealed import render_manifest
 from coder_core.geometry.settings import ClusterSettings, LayoutSettings
 from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.derived.compute import clusters_folder, layout_folder, read_clusters, read_layout
 from coder_core.runs.derived.graded import read_graded, store_graded
+from coder_core.runs.history import run_key
 from coder_core.runs.load import load_model
 from tests.runs.conftest import NOBODY, in_a_child
 from tests.support.run_folders import FINISHED_RUNS, overwritten, reseal, write_run
@@ -185,8 +185,7 @@ def test_an_invalid_process_id_is_named(root):
     for pid in ("1e400", "-1", '"x"', "99999999999999999999999", "null", "true"):
         status = f'{{"state":"running","pid":{pid},"started":1.0,"host":"{os.uname().nodename}"}}'
         # an attacker can write a matching checksum
-        spelt = json.dumps(json.loads(status), separators=(",", ":"))
-        checksum = f"{zlib.crc32(spelt.encode(), zlib.crc32(key.encode())):08x}"
+        checksum = f"{zlib.crc32(status.encode(), zlib.crc32(key.encode())):08x}"
         (root / "whole" / "status.json").write_text(f'{status[:-1]},"crc":"{checksum}"}}')
         assert "status.json key pid: is" in next(run.fault for run in list_runs(root) if run.name == "whole")
     use(root, "whole")

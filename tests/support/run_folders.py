@@ -13,13 +13,11 @@ from PIL import Image, ImageDraw
 from coder_core.config.schema import Config, to_document
 from coder_core.data.embeddings import read_embeddings
 from coder_core.data.split import part_images
-from coder_core.files.lines import open_line, run_key, seal_line
-from coder_core.files.manifest import render_manifest
-from coder_core.files.sealed import write_sealed
+from coder_core.files.sealed import render_manifest, write_sealed
 from coder_core.runs.analysis.import_embeddings import import_run
 from coder_core.runs.analysis.tables import EMBEDDINGS, RANKS
 from coder_core.runs.analysis.write import write_analysis
-from coder_core.runs.history import HistoryWriter
+from coder_core.runs.history import HistoryWriter, open_line, run_key, seal_line
 from coder_core.runs.status import write_status
 from tests.support.tiny_runs import changed
 

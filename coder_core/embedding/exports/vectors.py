@@ -1,7 +1,6 @@
 """Export an analysed split's vectors, whose inner products are the run's scores, as Parquet tables or a faiss index."""
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -9,10 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from coder_core.console.faults import InputError
 from coder_core.console.progress import Progress
 from coder_core.evaluation.sources import mixed_embeddings
-from coder_core.files.atomic import appearing, replace_file, replacing
+from coder_core.files.atomic import appearing, writing
 from coder_core.runs.analysis.read import Analysis, open_analysis
 
 ROWS = 8_192  # in a row group of Parquet, and added to an index at a time
@@ -86,10 +84,6 @@ def write_faiss(vectors: Vectors, side: str, file: Path, progress: Progress) -> 
     import faiss
 
     rows = vectors.images if side == "images" else vectors.texts
-    free = shutil.disk_usage(file.parent).free
-    if rows.nbytes > free:
-        problem = f"{rows.nbytes:,} bytes are needed and {free:,} are free"
-        raise InputError.at(file, problem, fix="make room or choose another folder")
     index = faiss.IndexFlatIP(rows.shape[1])
     for start in range(0, len(rows), ROWS):
         index.add(np.ascontiguousarray(rows[start : start + ROWS]))
@@ -97,7 +91,7 @@ def write_faiss(vectors: Vectors, side: str, file: Path, progress: Progress) -> 
     analysis = vectors.analysis
     document = {"run": vectors.run, "split": vectors.split, "model": analysis.fingerprint, "rows": side}
     names = analysis.image_names if side == "images" else analysis.captions
-    with replacing(file) as temporary:
-        faiss.write_index(index, str(temporary))
-        temporary.chmod(file.parent.stat().st_mode & 0o666)
-        replace_file(names_file(file), json.dumps(document | {"names": names}, ensure_ascii=False, indent=1))
+    text = json.dumps(document | {"names": names}, ensure_ascii=False, indent=1)
+    with writing(file, names_file(file), needed=rows.nbytes) as (index_file, text_file):
+        faiss.write_index(index, str(index_file))
+        text_file.write_text(text, "utf-8")

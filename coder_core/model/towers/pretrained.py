@@ -20,7 +20,7 @@ from PIL import Image
 from coder_core.console.documents import shown
 from coder_core.console.faults import InputError
 from coder_core.console.plain_files import DOCUMENT, plain_fault
-from coder_core.files.manifest import file_sha256
+from coder_core.files.sealed import file_sha256
 
 # values of the key "kind" of `about`
 TRANSFORMERS = "transformers"

@@ -11,6 +11,7 @@ from coder_core.console.faults import InputError
 from coder_core.console.progress import watching
 from coder_core.data.split import Split
 from coder_core.evaluation.recall import ensemble_metrics
+from coder_core.files.atomic import write_output
 from coder_core.model.towers.halves import ImageHalf, TextHalf, weights_fingerprint
 from coder_core.model.towers.pretrained import OWN
 from coder_core.model.towers.tuning import TunedTower
@@ -95,4 +96,4 @@ def write_curve(rows: Sequence[RunRow], file: Path, title: str) -> None:
         yaxis={"title": "R@sum"},
     )
     page = curve.to_html(include_plotlyjs=True, full_html=True, config={"displaylogo": False})
-    file.write_text(page.replace("<head>", f"<head><title>{html.escape(title)}</title>", 1), "utf-8")
+    write_output(file, page.replace("<head>", f"<head><title>{html.escape(title)}</title>", 1))

@@ -12,7 +12,7 @@ from coder_core.data.qrels import SampleIds, read_qrels, sample_ids
 from coder_core.evaluation.bootstrap import mean_intervals
 from coder_core.evaluation.graded import graded_values
 from coder_core.evaluation.ranking import best_lists, judged_ranks
-from coder_core.files.atomic import replacing
+from coder_core.files.atomic import writing
 from coder_core.runs.derived.graded import store_graded
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def write_trec_run(row: RunRow, file: Path, depth: int) -> None:
     ids = sample_ids(row.split.image_names, row.split.image_of_text)
     tag = re.sub(r"\s+", "_", row.named("" if row.run is None else row.run.resolve().name))
     scores = row.scores
-    with replacing(file) as temporary, temporary.open("w", encoding="utf-8") as lines:
+    with writing(file) as (temporary,), temporary.open("w", encoding="utf-8") as lines:
         for by_image, (queries, documents) in ((False, ids[::-1]), (True, ids)):
             best, values = best_lists(scores, depth, by_image=by_image)
             for query, found, of_query in zip(queries, best.tolist(), values, strict=True):
@@ -67,4 +67,3 @@ def write_trec_run(row: RunRow, file: Path, depth: int) -> None:
                     f"{query} Q0 {documents[document]} {rank} {score!s} {tag}\n"
                     for rank, (document, score) in enumerate(zip(found, of_query, strict=True), 1)
                 )
-        temporary.chmod(file.parent.stat().st_mode & 0o666)

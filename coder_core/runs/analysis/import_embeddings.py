@@ -12,7 +12,7 @@ import numpy as np
 
 from coder_core.config.schema import name_faults
 from coder_core.console.faults import Fault, InputError, stop_on_errors
-from coder_core.console.plain_files import check_folder, check_plain
+from coder_core.console.plain_files import check_folder, subfolder
 from coder_core.console.progress import Progress, silent
 from coder_core.data.embeddings import ONCE_PER_IMAGE, Embeddings
 from coder_core.evaluation.recall import Metrics
@@ -37,8 +37,6 @@ def import_folder(root: str | Path, name: str, split: str, *, overwrite: bool = 
     stop_on_errors(check_folder(str(folder_of_split), folder_of_split))
     if not folder.exists() and not folder.is_symlink():
         return folder
-    if not folder.is_symlink():
-        check_plain(folder)
     if folder.is_symlink() or not is_imported(folder):
         fix = "choose another name, or remove that folder"
         raise InputError.at(folder, "already exists", "a new name", fix)
@@ -84,7 +82,7 @@ def import_run(
             documents |= {SAMPLES: samples}
             files |= {f"{name}.json": json.dumps(document) for name, document in documents.items()}
             about = {"kind": tables.KIND_IMPORTED}
-            sealed.write_sealed(target / tables.UNRANKED / split, files, about=about, replace=True)
+            sealed.write_sealed(subfolder(target, tables.UNRANKED, split), files, about=about, replace=True)
             return folder, {}
         metrics = _write_ranked(target, split, arrays, documents, samples)
     return folder, metrics
@@ -121,7 +119,7 @@ def rank_imported(folder: Path, split: str, progress: Progress = silent) -> None
     """Rank a split that was written without ranks, which makes it an analysis; do nothing if the run has none."""
     if split not in atomic.folder_names(folder / tables.UNRANKED):
         return
-    stored = sealed.SealedFolder(folder / tables.UNRANKED / split)
+    stored = sealed.SealedFolder(subfolder(folder, tables.UNRANKED, split))
     arrays = {name: stored.array(name) for name in stored.manifest["arrays"]}
     names = [name.removesuffix(".json") for name in stored.manifest["files"] if name.endswith(".json")]
     documents = {name: stored.document(name) for name in names}
@@ -149,7 +147,7 @@ def _write_ranked(
 def _split_folders(folder: Path) -> dict[str, Path]:
     """Map every split of a run to its folder; to the ranked one if it has both."""
     ranked_splits = {split: tables.split_folder(folder, split) for split in tables.list_splits(folder)}
-    unranked = folder / tables.UNRANKED
+    unranked = subfolder(folder, tables.UNRANKED)
     return {name: unranked / name for name in atomic.folder_names(unranked)} | ranked_splits
 
 

@@ -15,9 +15,10 @@ from coder_core.console.faults import InputError
 from coder_core.data.lines import LONGEST_CAPTION_CHARACTERS
 from coder_core.evaluation.sources import ScoreMatrix, Source, mixture
 from coder_core.files import atomic, sealed
-from coder_core.files.manifest import MANIFEST, check_run
+from coder_core.files.sealed import MANIFEST
 from coder_core.runs.analysis import tables
 from coder_core.runs.analysis.concepts import CONCEPTS, ConceptTables, read_concept_tables
+from coder_core.runs.folder import check_run
 
 if TYPE_CHECKING:
     from coder_core.data.captioned.positions import PackedPictures
@@ -33,7 +34,7 @@ _KINDS = {"kind": str, "split": str, "fingerprint": str, "metrics": dict, "array
 
 
 class Analysis(sealed.SealedFolder):
-    """One split of one run; arrays are read-only, large ones mapped from a copy.
+    """One split of one run; arrays are read-only, large ones mapped.
 
     Attributes:
         kind, fingerprint: what made the embeddings, and the fingerprint of their save.
@@ -58,9 +59,7 @@ class Analysis(sealed.SealedFolder):
             expected = f"version {' or '.join(map(str, tables.VERSIONS))}"
             raise InputError.at(where, f"has version {manifest.get('version')!r:.80}", expected, fix)
         check_manifest(manifest, where)
-        large = self.large_arrays
-        self.check(large, digest=False)  # their contents are compared while they are copied
-        self.check([name for name in manifest["files"] if name not in large], remember=not verify)
+        self.check(remember=not verify)
         self._arrays = {name: super(Analysis, self).array(name) for name in manifest["arrays"]}
         tables.check_tables(self._arrays, tables.required_tables(manifest["version"]), str(self.path))
         _check_contents(self._arrays, str(self.path))

@@ -28,6 +28,7 @@ from coder_core.evaluation.recall import Metrics, ensemble_metrics, five_fold
 from coder_core.evaluation.separation import distributions
 from coder_core.evaluation.sources import Source
 from coder_core.evaluation.tiles import EVERY, ScoreTiles, score_tiles
+from coder_core.files.atomic import write_output
 from coder_core.model.splits import read_splits
 from coder_core.objectives.diversity import deviation
 from coder_core.runs.analysis.evaluate import evaluate_split, score
@@ -277,16 +278,16 @@ def write_similarities(rows: Sequence[RunRow], file: Path, split_name: str) -> N
         table: dict[str, Any] = {"run": row.name, "split": split_name, "low": edges[:-1], "high": edges[1:]}
         table |= {"matching": counts.positive, "others": counts.negative}
         sheets.append(pd.DataFrame(table | {"images": counts.images, "of_images": counts.of_images}))
-    pd.concat(sheets).to_csv(file, index=False)
+    write_output(file, pd.concat(sheets).to_csv(index=False))
 
 
 def write_json(table: dict[str, Metrics], file: Path, split_name: str, ties: Ties, **facts: str) -> None:
     """Write the table as JSON, after other `facts` about it."""
     document: dict[str, Any] = {"split": split_name, "ties": ties, **facts, "runs": table}
-    file.write_text(json.dumps(document, indent=2) + "\n", "utf-8")
+    write_output(file, json.dumps(document, indent=2) + "\n")
 
 
 def write_csv(table: dict[str, Metrics], file: Path, split_name: str) -> None:
     """Write the table as CSV, one line per row."""
     lines = [{"run": name, "split": split_name, **metrics} for name, metrics in table.items()]
-    pd.DataFrame(lines).to_csv(file, index=False)
+    write_output(file, pd.DataFrame(lines).to_csv(index=False))

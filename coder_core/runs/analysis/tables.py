@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 
 from coder_core.console.faults import InputError
+from coder_core.console.plain_files import subfolder
 from coder_core.files import atomic
-from coder_core.files.manifest import MANIFEST
+from coder_core.files.sealed import MANIFEST
 
 VERSION = 1
 VERSION_MIXED = 2  # two branches, whose mixture gives the ranks; readers of version 1 do not know this
@@ -70,16 +71,16 @@ def check_tables(
 
 def split_folder(run_folder: Path, split: str) -> Path:
     """Return the folder of a split's analysis. InputError: not a plain name, which might lead out of the run folder or
-    be mistaken for something else."""
+    be mistaken for something else, or the folder is a link."""
     if not _SPLIT.fullmatch(split) or len(split) > LONGEST_SPLIT:
         expected = f"lower-case letters, digits, '.', '_' and '-', the first a letter or digit, at most {LONGEST_SPLIT}"
         where = f"split {split!r} of {Path(run_folder).name}"
         raise InputError.at(where, "is not a split's name", expected, "choose another name")
-    return Path(run_folder) / "analysis" / split
+    return subfolder(run_folder, "analysis", split)
 
 
 def list_splits(run_folder: Path) -> list[str]:
     """List the splits of which a run has an analysis, sorted."""
-    folder = Path(run_folder) / "analysis"
+    folder = subfolder(run_folder, "analysis")
     names = filter(_SPLIT.fullmatch, atomic.folder_names(folder))
     return [name for name in names if (atomic.locate(folder / name) / MANIFEST).is_file()]

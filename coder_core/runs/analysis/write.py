@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from coder_core.console.plain_files import check_plain
 from coder_core.files import sealed
 from coder_core.runs.analysis import tables
 
@@ -29,7 +28,7 @@ def write_analysis(
     **arrays: np.ndarray,
 ) -> Path:
     """Write the analysis of one split; an earlier one is replaced atomically. ValueError: shapes that do not match, or
-    an invalid name. InputError: the run has a link, a pipe or a device. WriteError: disk full or read-only; an earlier
+    an invalid name. InputError: the place of the analysis is a link. WriteError: disk full or read-only; an earlier
     analysis is untouched.
 
     Args:
@@ -42,7 +41,6 @@ def write_analysis(
         arrays: those of `tables.TABLES`, with embeddings or with scores. Others are written as they are.
     """
     folder = tables.split_folder(run_folder, split)
-    check_plain(Path(run_folder))
     images: dict[str, Any] = {"names": list(image_names), "folder": str(picture_folder)}
     images |= {"packed": packed} if packed else {}
     texts = {"captions": list(captions), "images": images, **(documents or {})}

@@ -7,7 +7,6 @@ from typing import Any, TypeVar
 import numpy as np
 
 from coder_core.console.faults import InputError
-from coder_core.console.plain_files import check_plain
 from coder_core.console.progress import Progress, named, silent, within
 from coder_core.geometry.kmeans import Clustering, cluster_pairs
 from coder_core.geometry.layout import Layout, lay_out
@@ -57,8 +56,6 @@ def make_layouts(
 ) -> list[tuple[DerivedFolder, Layout]]:
     """Make the layout of the first run, and of a second one aligned to it; stored ones are not computed again."""
     progress(0, 1, "reading the embeddings")
-    for run in runs:
-        check_plain(run)
     analyses = [open_analysis(run, split, verify=True) for run in runs]
     check_same_samples(runs, analyses)
     layouts: list[tuple[DerivedFolder, Layout]] = []
@@ -83,7 +80,6 @@ def make_clusters(
 ) -> tuple[DerivedFolder, Clustering]:
     """Make the offline clusters of a run; stored ones are not computed again."""
     progress(0, 1, "reading the embeddings")
-    check_plain(run)
     analysis = open_analysis(run, split, verify=True)
     folder = clusters_folder(run, split, settings, analysis)
     clusters = _intact(read_clusters, folder)

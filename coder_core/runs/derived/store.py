@@ -16,8 +16,8 @@ import numpy as np
 
 from coder_core.console.documents import check_values, trusting
 from coder_core.console.faults import InputError
+from coder_core.console.plain_files import subfolder
 from coder_core.files import atomic, sealed
-from coder_core.files.manifest import MANIFEST
 from coder_core.runs.analysis.read import Analysis
 from coder_core.runs.analysis.tables import split_folder
 
@@ -49,13 +49,14 @@ def derived_folder(
     description = {"version": VERSION, "kind": kind, "parameters": dict(parameters)}
     description["sources"] = [_source(analysis) for analysis in analyses]
     key = hashlib.sha256(json.dumps(description, sort_keys=True).encode()).hexdigest()[:24]
-    return DerivedFolder(Path(run_folder) / "derived" / split / f"{kind}-{key}", key, description)
+    path = subfolder(run_folder, "derived", split, f"{kind}-{key}")
+    return DerivedFolder(path, key, description)
 
 
 def list_derived(run_folder: Path, split: str, kind: str, analysis: Analysis) -> Iterator[DerivedFolder]:
     """Yield the folders of an analysis's stored results of a `kind`, with any parameters. InputError: the manifest of
     one is damaged."""
-    parent = Path(run_folder) / "derived" / split
+    parent = subfolder(run_folder, "derived", split)
     for name in atomic.folder_names(parent):
         if name.startswith(f"{kind}-"):
             manifest = sealed.SealedFolder(parent / name).manifest
@@ -92,7 +93,7 @@ def read_as(
     if not atomic.locate(folder.path).is_dir():
         return None
     stored = sealed.SealedFolder(folder.path)
-    where = str(folder.path / MANIFEST)
+    where = str(folder.path / sealed.MANIFEST)
     stored.check()
     manifest = stored.manifest
     expected = {"key": folder.key, **folder.about}
