@@ -173,7 +173,7 @@ def surroundings(folder, subject):
 def attack(case, folder, listener):
     """Put one kind of file at one place and try every door."""
     subject_folder = surroundings(folder, case.subject)
-    path = put(subject_folder, case.place, lambda path: MADE[case.kind](path, folder / OUTSIDE))
+    put(subject_folder, case.place, lambda path: MADE[case.kind](path, folder / OUTSIDE))
     watched = [folder / OUTSIDE, folder / "runs" / "neighbour"]
     before = [digest(path) for path in watched]
     for door, use in SUBJECTS[case.subject].doors.items():
