@@ -107,7 +107,7 @@ def _write_run(
 ) -> Path:
     vocabulary = Vocabulary.build([" ".join(WORDS)] * 4, threshold=1)
     model = ModelConfig(dimension=WIDTH, concepts=CONCEPTS if kind == "concepts" else 0)
-    config = Config(name=name, model=model, objective=ObjectiveConfig(loss=loss))  # type: ignore[arg-type]
+    config = Config(name=name, model=model, objective=ObjectiveConfig(loss=loss))
     document = to_document(config) | {"about": {"feature_size": FEATURES, "created": "2026-01-01T00:00:00"}}
     files = {"config.toml": tomli_w.dumps(document), "words.json": vocabulary.to_text()}
     folder = write_sealed(root / name, files)

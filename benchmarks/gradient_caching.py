@@ -28,7 +28,7 @@ from coder_core.model.products import use_onednn
 from coder_core.model.run_towers import open_towers
 from coder_core.training.optim import make_optimizer
 from coder_core.training.prepare import prepare
-from coder_core.training.step import compute_losses
+from coder_core.training.step import Objective
 
 BAR = 1.45
 PIECES = 4
@@ -58,13 +58,14 @@ def tower_stepper(clip: Path, piece_size: int) -> Callable[[int], object]:
     words[:, -1] = 1
     pixels = torch.randn(PAIRS, 3, SIZE, SIZE)
     patches = torch.full((PAIRS,), (SIZE // PATCH) ** 2)
+    objective = Objective(config)
     ids = (torch.arange(PAIRS) for _ in range(3))
     batch = Batch(pixels, patches, words, torch.full((PAIRS,), WORDS), *ids).to(DEVICE)
 
     def step(_: int) -> None:
         optimizer.zero_grad(set_to_none=True)
         cast = autocast(DEVICE, config.training.precision)
-        compute_losses(model, batch, config, epoch=0, autocast=cast).total.backward()
+        objective.losses(model, batch, epoch=0, autocast=cast).total.backward()
         optimizer.step()
 
     return step

@@ -18,7 +18,7 @@ from coder_core.evaluation.recall import retrieval_metrics
 from coder_core.model.encoders.pooling import LOWEST, TEMPERATURE, GeneralisedPooling, position_codes
 from coder_core.objectives.diversity import anchor_diversity
 from coder_core.objectives.diversity_contrastive import diversity_contrastive
-from coder_core.objectives.pairs import all_except_same_image
+from coder_core.objectives.pairs import same_image_negatives
 from coder_core.objectives.prototypes import Prototypes
 from coder_core.ops import normalise
 
@@ -76,8 +76,8 @@ def dcl(step: Step) -> None:
     images, texts = step.anchors
     in_batch = images @ texts.mT
     in_banks = [anchors @ bank.mT for anchors, bank in zip(step.anchors, reversed(step.banks), strict=True)]
-    batch_negatives = all_except_same_image(step.image_ids, step.image_ids)
-    bank_negatives = all_except_same_image(step.image_ids, step.slot_ids)
+    batch_negatives = same_image_negatives(step.image_ids, step.image_ids)
+    bank_negatives = same_image_negatives(step.image_ids, step.slot_ids)
     total = torch.zeros((), device=DEVICE)
     directions = zip(step.anchors, reversed(step.keys), in_banks, (in_batch, in_batch.mT), strict=True)
     for anchors, partners, bank_scores, scores in directions:

@@ -23,11 +23,12 @@ from coder_core.data.batches import Batch
 from coder_core.model.encode import autocast
 from coder_core.model.encoders.recurrent import PADDING, pack
 from coder_core.ops import normalise
+from coder_core.training.objective import make_objective
 from coder_core.training.optim import make_optimizer
-from coder_core.training.parts.make import MomentumMemory, make_parts
+from coder_core.training.parts.memory import MomentumMemory
 from coder_core.training.parts.prototypes import PrototypeClassification
 from coder_core.training.prepare import Inputs, Prepared, prepare
-from coder_core.training.step import Part, compute_losses
+from coder_core.training.step import Part
 
 STEP_BAR = 1.6
 WHOLE_BAR = 1.6
@@ -50,24 +51,23 @@ def configuration(folder: Path, bank_size: int) -> Config:
 def stepper(prepared: Prepared, config: Config, *more: Part) -> Callable[[Batch], None]:
     """Return the trainer's step without its bookkeeping, with `more` parts and full banks."""
     model = prepared.model.train().to(DEVICE)
-    parts = [*make_parts(config, prepared, DEVICE), *(part.to(DEVICE) for part in more)]
-    for part in parts:
+    objective = make_objective(config, prepared, DEVICE)
+    objective.parts += [part.to(DEVICE) for part in more]
+    for part in objective.parts:
         if isinstance(part, MomentumMemory):
             images, texts = normalise(torch.randn(2, *part.bank.images.shape, device=DEVICE))
             part.bank.enqueue(images, texts, torch.arange(len(images), device=DEVICE))
-    joint = {name: parameter for part in parts for name, parameter in part.joint_parameters().items()}
-    learned = dict(model.named_parameters()) | joint
+    learned = dict(model.named_parameters()) | objective.joint_parameters()
     optimizer = make_optimizer(learned, config.training, DEVICE)
 
     def step(batch: Batch) -> None:
         cast = autocast(DEVICE, config.training.precision)
-        losses = compute_losses(model, batch.to(DEVICE), config, parts, epoch=PAST_WARM_UP, autocast=cast)
+        losses = objective.losses(model, batch.to(DEVICE), epoch=PAST_WARM_UP, autocast=cast)
         optimizer.zero_grad(set_to_none=True)
         losses.total.backward()
         torch.nn.utils.clip_grad_norm_(learned.values(), config.training.clip_norm)
         optimizer.step()
-        for part in parts:
-            part.after_step(model, 0)
+        objective.after_step(model, 0)
 
     return step
 

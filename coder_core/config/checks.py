@@ -6,15 +6,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from coder_core.config.objective import LARGEST_SCALE, OF_NEIGHBOURHOODS
+from coder_core.config.objective import OF_NEIGHBOURHOODS, own_loss_faults
 from coder_core.config.schema import Config, name_faults, settings
 from coder_core.console.faults import Fault, Severity
+from coder_core.objectives.table import LARGEST_SCALE, LOSSES
 
 FULL_RATE = 1e-4  # above it, a tower that is trained in full forgets its pretraining
 WEIGHTLESS = ("tower", "mean", "max")  # poolings without weights
-DCL = ("dcl", "dcl-i")
-SCALED = ("infonce", "sigmoid", "cmpm")  # losses of scale · S
-SUMMED = ("btr-sum", "btr-hardest")
 NOTHING_TRAINS = Fault(
     "--image-tuning and --text-tuning",
     "are both frozen, and no layer on top of the towers can be trained",
@@ -139,16 +137,23 @@ def _pictures(config: Config) -> Iterator[Fault]:
 def _loss(config: Config) -> Iterator[Fault]:
     objective = config.objective
     loss = objective.loss
+    entry = LOSSES[loss]
     gamma = objective.gamma
-    if loss != "infonce" and 1 < abs(gamma) < math.inf:
+    for file, why in FAILED_LOSSES.items():
+        yield Fault(
+            OWN_LOSSES, f"{file} cannot be loaded ({why})", fix="correct the file, or unset the variable"
+        )
+    reads_gamma = entry.reads("gamma") or config.model.concepts > 0
+    if reads_gamma and 1 < abs(gamma) < math.inf:
         yield Fault("--gamma", f"is {gamma:g}", "a cosine, from -1 to 1")
     of_bank = objective.weight_memory > 0 and config.memory.bank_size > 0
     of_concepts = objective.weight_concept > 0 and config.model.concepts > 0
-    if loss in DCL and objective.weight_instance == 0 and not of_bank and not of_concepts:
+    if entry.reads_bank and objective.weight_instance == 0 and not of_bank and not of_concepts:
         yield Fault("--weight-instance", "is 0, and no other loss is used", "at least one weight above 0")
-    if objective.learn_scale and loss not in SCALED:
+    if objective.learn_scale and not entry.scaled:
+        scaled = ", ".join(name for name, one in LOSSES.items() if one.scaled)
         fix = "leave it out, or choose one of these losses; in dcl the temperature μ also weights the loss"
-        yield Fault("--learn-scale", f"is given with loss {loss}", ", ".join(SCALED), fix)
+        yield Fault("--learn-scale", f"is given with loss {loss}", scaled, fix)
     if objective.learns_scale and objective.temperature < 1 / LARGEST_SCALE:
         fix = f"raise it: the scale starts at 1 / temperature and may not exceed {LARGEST_SCALE:g}"
         fact = f"is {objective.temperature:g} with a learned scale"
@@ -179,8 +184,9 @@ def _bank(config: Config) -> Iterator[Fault]:
         fix = "a bank must hold at least one whole batch of keys"
         fact = f"is {size}, smaller than the batch of {batch}"
         yield Fault("--bank-size", fact, "0 (no bank) or at least --batch-size", fix)
-    if loss not in DCL:
-        yield Fault("--bank-size", f"is {size} with loss {loss}", "0: only dcl and dcl-i read a bank")
+    if not LOSSES[loss].reads_bank:
+        readers = " and ".join(sorted(name for name, one in LOSSES.items() if one.reads_bank))
+        yield Fault("--bank-size", f"is {size} with loss {loss}", f"0: only {readers} use a memory bank")
     if config.memory.momentum == 1:
         yield Fault("--momentum", "is 1", "below 1", "the key encoder would keep its random start", "warning")
 
@@ -234,7 +240,7 @@ def _boosting(config: Config) -> Iterator[Fault]:
             expected = "no value: this scenario makes its own teacher"
             fix = "to use a finished run as the teacher, give --boosting-scenario offline as well"
         yield Fault("--boosting-teacher", fact, expected, fix)
-    if not has_none and loss not in SUMMED and boosting.boosting_weight >= 1:
+    if not has_none and not LOSSES[loss].summed and boosting.boosting_weight >= 1:
         fact = f"is {boosting.boosting_weight:g}: boosting is summed over the batch, loss {loss} averaged over it"
         fix = f"start near 1 / batch size ({1 / max(config.training.batch_size, 1):.2g}) and compare on dev"
         yield Fault("--boosting-weight", fact, "a smaller weight", fix, "warning")

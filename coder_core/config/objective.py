@@ -1,13 +1,25 @@
 """Settings of the losses: the sections [objective], [memory], [boosting] and [weighting] of a configuration."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from coder_core.config.setting import setting, with_help
+from coder_core.console.faults import Fault
+from coder_core.objectives.table import (
+    EPSILON,
+    LOSSES,
+    MARGIN,
+    OWN_LOSSES,
+    TEMPERATURE,
+    load_own_losses,
+    loss_names,
+)
 
-Loss = Literal[
-    "btr-sum", "btr-hardest", "npairs-hinge", "infonce", "sigmoid", "cmpm", "polynomial", "dcl-i", "dcl"
-]
+_FAILED_LOSSES = load_own_losses()
+if TYPE_CHECKING:
+    Loss = str
+else:
+    Loss = Literal[loss_names()]
 Diversity = Literal["std", "entropy"]
 Boosting = Literal[
     "none", "rs", "rm", "as", "am", "rs-as", "rm-am", "dr", "rkd", "dml", "dino", "dino-reversed"
@@ -18,7 +30,14 @@ SampleWeights = Literal[
 Modalities = Literal["difference", "sum", "image", "text"]
 OF_NEIGHBOURHOODS = ("diversity", "discrepancy", "combined", "combined-stats", "random")
 """Weights that need every caption's neighbours in a fixed text space."""
-LARGEST_SCALE = 100.0  # of the logits; a larger one made CLIP's training unstable
+
+
+def own_loss_faults() -> list[Fault]:
+    """Return an error for each of the user's files of losses that could not be loaded."""
+    fix = f"correct the file, or leave it out of {OWN_LOSSES}"
+    return [
+        Fault(OWN_LOSSES, f"{file} cannot be loaded ({why})", fix=fix) for file, why in _FAILED_LOSSES.items()
+    ]
 
 
 @dataclass(frozen=True)
@@ -42,7 +61,7 @@ class ObjectiveConfig:
         1.0, "Epochs at the start in which btr-hardest sums over all negatives (vse_infty: 1).", ge=0
     )
     temperature: float = setting(
-        0.1,
+        TEMPERATURE,
         "μ of eq. 4 (CODER: 0.1), and the temperature of infonce and cmpm; a learned scale starts at 1 / "
         "temperature (SigLIP: 10).",
         gt=0,
@@ -53,7 +72,7 @@ class ObjectiveConfig:
     logit_bias: float = setting(
         -10.0, "Start of the bias that sigmoid learns (SigLIP: -10).", ge=-100, le=100
     )
-    gamma: float = setting(0.3, "γ of eq. 4: negatives above it are pushed harder (CODER: 0.3).")
+    gamma: float = setting(MARGIN, "γ of eq. 4: negatives above it are pushed harder (CODER: 0.3).")
     positive_scale: Literal["one", "temperature"] = setting(
         "one",
         'Scale of the positive term: "one", as in HAL and USER, or "temperature" (μ), as in the printed '
@@ -63,7 +82,7 @@ class ObjectiveConfig:
         "clamp", 'Positive term: "clamp" is log1p(max(S, -1+1e-4)), "relu" is HAL\'s log(1 + relu(S)).'
     )
     diversity: Diversity = setting("std", 'Measure of dcl: "std" (eq. 3) or "entropy" (supplement eq. 16).')
-    epsilon: float = setting(0.1, "ε of eq. 3 (CODER: 0.1).", gt=0)
+    epsilon: float = setting(EPSILON, "ε of eq. 3 (CODER: 0.1).", gt=0)
     entropy_temperature: float = setting(
         1.0,
         "τ of the softmax inside entropy diversity; 1 is the printed form, with which entropy varies only "
@@ -122,7 +141,7 @@ class ObjectiveConfig:
     @property
     def learns_scale(self) -> bool:
         """True if the scale of the logits is trained with the model."""
-        return self.learn_scale or self.loss == "sigmoid"
+        return self.learn_scale or LOSSES[self.loss].always_learns_scale
 
 
 @dataclass(frozen=True)

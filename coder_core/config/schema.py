@@ -14,7 +14,13 @@ from typing_extensions import Doc
 
 from coder_core.config.data import CleaningConfig, DataConfig
 from coder_core.config.model import ModelConfig, TowersConfig
-from coder_core.config.objective import BoostingConfig, MemoryConfig, ObjectiveConfig, WeightingConfig
+from coder_core.config.objective import (
+    BoostingConfig,
+    MemoryConfig,
+    ObjectiveConfig,
+    WeightingConfig,
+    own_loss_faults,
+)
 from coder_core.config.setting import Setting, settings_of, spelt_as_flag
 from coder_core.config.training import TrainingConfig
 from coder_core.console.documents import shown
@@ -177,9 +183,10 @@ def _unknown(where: str, known: Iterable[str]) -> Fault:
 
 def parse(arguments: Sequence[str], default: Arguments, *, prog: str, description: str) -> Arguments:
     """Parse a command line into a dataclass with a `Config` among its fields; flags not given keep their `default`.
-    SystemExit: after --help (0), or for invalid arguments (2)."""
+    SystemExit: after --help (0), or for invalid arguments (2). InputError: a file of own losses cannot be loaded."""
     import tyro
 
+    stop_on_errors(own_loss_faults())
     kind: Any = tyro.conf.OmitArgPrefixes[type(default)]  # type: ignore[misc]
     return tyro.cli(kind, prog=prog, description=description, args=list(arguments), default=default)
 

@@ -13,7 +13,7 @@ from coder_core.model.encoders.recurrent import RecurrentWords
 from coder_core.model.encoders.regions import RegionEncoder
 from coder_core.model.run_towers import RunTowers
 from coder_core.model.scoring import InteractionScorer, PVSEScorer
-from coder_core.objectives.anchors import CosineScorer, Scorer
+from coder_core.objectives.pairs import CosineScorer, Scorer
 
 POOLINGS: dict[Pooling, type[nn.Module]] = {
     "gpo": pooling.GeneralisedPooling,

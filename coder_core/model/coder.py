@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from coder_core.model.concepts.attention import ConceptBranch
 from coder_core.model.encoders.pooling import PVSEPooling, pool_each
-from coder_core.objectives.anchors import CosineScorer, Scorer
+from coder_core.objectives.pairs import CosineScorer, Scorer
 from coder_core.ops import normalise
 
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from coder_core.objectives.anchors import Scorer
+from coder_core.objectives.pairs import Scorer
 from coder_core.ops import normalise, padding_mask
 
 

@@ -16,9 +16,15 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from coder_core.objectives.combined_weights import combined_weights, shuffled
-from coder_core.objectives.modules import check_numbers, pairs_of, without_autocast
-from coder_core.objectives.neighbour_scores import ABSENT, neighbour_scores, sample_neighbours
+from coder_core.objectives.complementary import (
+    ABSENT,
+    combined_weights,
+    neighbour_scores,
+    sample_neighbours,
+    shuffled,
+)
+from coder_core.objectives.modules import without_autocast
+from coder_core.objectives.pairs import check_numbers, pairs_of
 from coder_core.ops import parallel
 
 # columns of the raw scores
@@ -96,10 +102,12 @@ class NeighbourWeights(nn.Module):
         **settings: Any,
     ) -> None:
         super().__init__()
-        near, owner = (torch.as_tensor(table).long() for table in (neighbours, image_of_text))
+        near = torch.as_tensor(neighbours).long()
+        owner = torch.as_tensor(image_of_text).long()
         texts = len(owner)
         if kind != "none":
-            combined_weights(kind, *torch.zeros(2, 1, 2), **settings)  # raise errors in the settings now
+            example = torch.zeros(1, 2)
+            combined_weights(kind, example, example, **settings)  # raise errors in the settings now
         if near.ndim != 2 or near.shape[0] != texts or not near.shape[1]:
             raise ValueError(f"neighbours are {tuple(near.shape)}: give a row for each of {texts} captions")
         check_numbers("neighbours", near, ABSENT, texts)
@@ -149,22 +157,27 @@ class NeighbourWeights(nn.Module):
         """
         check_numbers("text_ids", text_ids, 0, len(self.image_of_text))
         anchors = pairs_of(image_embeddings, text_embeddings, self.image_of_text[text_ids])
-        weights = self.pair_weights(text_ids) / self.scale
+        weights = self.of_pairs(text_ids)
         if self.training:
-            ids = anchors.all_image_ids, parallel.gather_rows(text_ids)
-            self.cache.write(anchors.all_images, anchors.all_texts, *ids)
+            all_text_ids = parallel.gather_rows(text_ids)
+            self.cache.write(anchors.all_images, anchors.all_texts, anchors.all_image_ids, all_text_ids)
         return weights
 
     @torch.no_grad()
-    def pair_weights(self, text_ids: Tensor) -> Tensor:
-        """Return (B,) weights of this process's pairs; those of all processes sum to λ."""
+    def of_pairs(self, text_ids: Tensor) -> Tensor:
+        """Return (B,) weights of this process's pairs; the mean of all processes' is 1."""
         if not bool(self.scored):
-            return torch.full(text_ids.shape, self.scale, device=text_ids.device)
-        raw = (self.diversity, self.discrepancy)
-        pairs = parallel.gather_rows(text_ids)
-        weights = combined_weights(self.kind, *raw, pairs, scale=self.scale, **self.settings)
+            return torch.ones(text_ids.shape, device=text_ids.device)
+        weights = combined_weights(
+            self.kind,
+            self.diversity,
+            self.discrepancy,
+            parallel.gather_rows(text_ids),
+            scale=self.scale,
+            **self.settings,
+        )
         start = parallel.rank() * len(text_ids)
-        return weights[start : start + len(text_ids)]
+        return weights[start : start + len(text_ids)] / self.scale
 
     def draw(self, count: int, stream: int, epoch: int) -> Tensor:
         """Draw `count` neighbours of every caption, (m, count) int64; the draw follows from seed, stream and epoch."""

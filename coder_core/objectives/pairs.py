@@ -1,39 +1,81 @@
-"""Negatives of every anchor, the two directions of a batch, and helpers for the scores of a query's candidates.
+"""Pairs of a batch: who is compared with whom, the scores in both directions, the negatives of every anchor.
 
 A batch consists of pairs of an image and one of its captions, so the positive of row i is in column i, or, when the
-candidates were gathered from several processes, in column i + offset.
+candidates were gathered from several processes, in column i + offset. From top to bottom: scorers; the pairs of this
+process among those of all processes; directions and their negatives; helpers for the scores of a query's candidates.
 """
 
-from typing import NamedTuple
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from coder_core.ops import full_precision
+from coder_core.objectives.memory import CoupledBank
+from coder_core.ops import full_precision, mean_of_parts, normalise, parallel
 
 LEFT_OUT = -1e4  # logit of an excluded candidate: softmax 0 in float32 and float64, log-softmax finite
 
 
-class AllExcept(NamedTuple):
-    """Negatives as a list of the few excluded entries: in a bank of 4096 nearly every candidate is a negative."""
+class Scorer(nn.Module):
+    """Scores of n images with m captions, from their pooled vectors.
 
-    rows: Tensor  # (P,) int64; each entry is listed once
-    columns: Tensor  # (P,) int64
+    Called with (n, …, D) images, (m, …, D) captions, (n,) and (m,) lengths; returns (n, m).
 
-    def mask(self, scores: Tensor) -> Tensor:
-        """Return (Q, C) bool, true for negatives, in the shape of the scores."""
-        negatives = torch.ones_like(scores, dtype=torch.bool)
-        negatives[self.rows, self.columns] = False
-        return negatives
+    Attributes:
+        by_pair: True if scores are not inner products of one vector per sample; a split is then scored pair by pair.
+        local: True if samples are padded (…, L, D) with lengths; other scorers ignore lengths.
+    """
 
-    def counts(self, scores: Tensor) -> Tensor:
-        """Return the (Q,) number of negatives of each query."""
-        return scores.shape[1] - torch.bincount(self.rows, minlength=scores.shape[0])
+    by_pair = False
+    local = False
 
 
-Negatives = Tensor | AllExcept
-"""(Q, C) bool, or the list of entries that are not negatives. Scores excluded by a mask may have any value, even NaN;
-those excluded by an `AllExcept` must be finite."""
+class CosineScorer(Scorer):
+    """Cosine: inner product of one unit vector per sample."""
+
+    def forward(self, images: Tensor, texts: Tensor, *_: Tensor | None) -> Tensor:
+        """Return (n, m) cosines of (n, D) and (m, D) unit rows."""
+        return images @ texts.T
+
+
+class Lengths(NamedTuple):
+    """Number of regions and number of words of each pair."""
+
+    images: Tensor  # (B,)
+    texts: Tensor  # (B,)
+
+
+class _Unpadded(NamedTuple):
+    """Lengths of samples that have none."""
+
+    images: None = None
+    texts: None = None
+
+
+@dataclass(frozen=True)
+class Anchors:
+    """This process's pairs and their candidates. The scorer determines the sample shape (`…`)."""
+
+    images: Tensor  # (B, …, D) with gradient
+    texts: Tensor  # (B, …, D) with gradient
+    all_images: Tensor  # (world · B, …, D) with gradient
+    all_texts: Tensor  # (world · B, …, D) with gradient
+    image_ids: Tensor  # (B,) equal for pairs that are not negatives of each other
+    all_image_ids: Tensor  # (world · B,)
+    offset: int  # row of this process's first pair among those of all processes
+    scorer: Scorer
+    lengths: Lengths | None = None  # of this process's pairs; read by a local scorer
+    all_lengths: Lengths | None = None  # of all processes' pairs
+
+
+class Keys(NamedTuple):
+    """Momentum keys of this process's pairs, and the bank of earlier ones."""
+
+    images: Tensor  # (B, D)
+    texts: Tensor  # (B, D)
+    bank: CoupledBank
 
 
 class Direction(NamedTuple):
@@ -48,21 +90,203 @@ Teacher = tuple[Tensor, Tensor]
 """(Q, C) scores of another branch for the same queries and candidates, and (Q,) of the positives."""
 
 
+def gather_anchors(
+    images: Tensor,
+    texts: Tensor,
+    image_ids: Tensor,
+    scorer: Scorer | None = None,
+    lengths: Lengths | None = None,
+) -> Anchors:
+    """Gather one branch's samples from all processes.
+
+    Args:
+        images, texts: (B, …, D).
+        image_ids: (B,) the batch's `image_groups`.
+        scorer: of the pairs; None uses the cosine.
+        lengths: of the pairs, for a local scorer.
+
+    >>> gather_anchors(torch.eye(2), torch.eye(2), torch.tensor([7, 8])).all_image_ids
+    tensor([7, 8])
+    """
+    all_lengths = None
+    if lengths is not None:
+        all_lengths = Lengths(parallel.gather_rows(lengths.images), parallel.gather_rows(lengths.texts))
+    return Anchors(
+        images=images,
+        texts=texts,
+        all_images=_gather(images),
+        all_texts=_gather(texts),
+        image_ids=image_ids,
+        all_image_ids=parallel.gather_rows(image_ids),
+        offset=parallel.rank() * len(image_ids),
+        scorer=scorer or CosineScorer(),
+        lengths=lengths,
+        all_lengths=all_lengths,
+    )
+
+
+def _gather(samples: Tensor) -> Tensor:
+    """Gather samples; pad local features to the longest sample of all processes."""
+    if samples.ndim == 3 and parallel.world_size() > 1:
+        longest = int(parallel.largest(torch.tensor([float(samples.shape[1])], device=samples.device)))
+        samples = torch.nn.functional.pad(samples, (0, 0, 0, longest - samples.shape[1]))
+    return parallel.gather_with_gradient(samples)
+
+
+def batch_scores(anchors: Anchors) -> tuple[Tensor, Tensor]:
+    """Return (B, world · B) scores of this process's images with all texts, and of its texts with all images.
+
+    >>> anchors = gather_anchors(torch.eye(2), torch.tensor([[0.6, 0.8], [0.0, 1.0]]), torch.tensor([7, 8]))
+    >>> batch_scores(anchors)[1]
+    tensor([[0.6000, 0.8000],
+            [0.0000, 1.0000]])
+    """
+    here = anchors.lengths or _Unpadded()
+    everywhere = anchors.all_lengths or _Unpadded()
+    forward = anchors.scorer(anchors.images, anchors.all_texts, here.images, everywhere.texts)
+    if parallel.world_size() == 1:
+        return forward, forward.T
+    back = anchors.scorer(anchors.all_images, anchors.texts, everywhere.images, here.texts)
+    return forward, back.T
+
+
+def batch_directions(anchors: Anchors, *, keep_same_image: bool) -> Iterator[Direction]:
+    """Yield this process's images against all texts, then its texts against all images, with their negatives.
+
+    >>> anchors = gather_anchors(torch.eye(2), torch.eye(2), torch.tensor([7, 7]))
+    >>> [way.negatives.any().item() for way in batch_directions(anchors, keep_same_image=False)]
+    [False, False]
+    """
+    for scores in batch_scores(anchors):
+        yield in_batch_direction(
+            scores,
+            anchors.image_ids,
+            anchors.all_image_ids,
+            keep_same_image=keep_same_image,
+            positive_offset=anchors.offset,
+        )
+
+
+def mean_vectors(anchors: Anchors) -> Anchors:
+    """Return the pairs with one vector per sample: the mean of its parts if the scorer compares several.
+
+    >>> mean_vectors(gather_anchors(torch.ones(2, 3, 4), torch.ones(2, 5, 4), torch.tensor([7, 8]))).images.shape
+    torch.Size([2, 4])
+    """
+    local = anchors.scorer.local
+    here = (anchors.lengths if local else None) or _Unpadded()
+    everywhere = (anchors.all_lengths if local else None) or _Unpadded()
+    return replace(
+        anchors,
+        images=mean_of_parts(anchors.images, here.images),
+        texts=mean_of_parts(anchors.texts, here.texts),
+        all_images=mean_of_parts(anchors.all_images, everywhere.images),
+        all_texts=mean_of_parts(anchors.all_texts, everywhere.texts),
+    )
+
+
+def pairs_of(
+    images: Tensor,
+    texts: Tensor,
+    image_ids: Any = None,
+    *,
+    new_id: int = 0,
+    names: tuple[str, str] = ("image_embeddings", "text_embeddings"),
+) -> Anchors:
+    """Check and normalise a batch of pairs and gather those of all processes; without ids they are numbered from
+    `new_id`. ValueError: see `modules.py`; it names the
+    arguments by `names`.
+
+    >>> pairs_of(torch.tensor([[3.0, 4.0], [0.0, 2.0]]), torch.eye(2)).images
+    tensor([[0.6000, 0.8000],
+            [0.0000, 1.0000]])
+    """
+    if images.ndim != 2 or images.shape != texts.shape:
+        shapes = f"{names[0]} are {tuple(images.shape)}, {names[1]} {tuple(texts.shape)}"
+        raise ValueError(f"{shapes}: give both as (pairs, dimension), row i of both being one pair")
+    for name, rows in zip(names, (images, texts), strict=True):
+        check_finite(name, rows)
+    count = len(images)
+    device = images.device
+    precision = torch.promote_types(images.dtype, texts.dtype)
+    if image_ids is None:
+        image_ids = torch.arange(count, device=device) + new_id + parallel.rank() * count
+    numbers = _whole_numbers(image_ids, count)
+    anchors = gather_anchors(
+        normalise(images.to(precision)), normalise(texts.to(precision)), numbers.to(device)
+    )
+    ids = anchors.all_image_ids
+    if not bool((ids != ids[:1]).any()):
+        size = "one pair" if len(ids) == 1 else f"{len(ids)} pairs of one image"
+        fix = "shuffle the data, and drop a last batch that is too small (drop_last=True)"
+        raise ValueError(f"a batch of {size} has no negatives: {fix}")
+    return anchors
+
+
+def check_width(embeddings: Tensor, dimension: int) -> None:
+    """Raise ValueError if (B, D) embeddings do not have the dimension that a loss was made for.
+
+    >>> check_width(torch.eye(2), 2)
+    """
+    if embeddings.shape[1] != dimension:
+        raise ValueError(
+            f"embeddings have {embeddings.shape[1]} numbers per row: the loss was made for {dimension}"
+        )
+
+
+def check_numbers(name: str, numbers: Tensor, first: int, end: int) -> None:
+    """Raise ValueError if a number is below `first` or not below `end`.
+
+    >>> check_numbers("text_ids", torch.tensor([0, 3]), 0, 4)
+    """
+    if bool(((numbers < first) | (numbers >= end)).any()):
+        extent = f"{int(numbers.min())} to {int(numbers.max())}"
+        raise ValueError(f"{name} are {extent}: give numbers from {first} to {end - 1}")
+
+
+def check_finite(name: str, rows: Tensor) -> None:
+    """Raise ValueError, naming the row, if a number of (B, D) `rows` is not finite or a row is too long for float32.
+
+    >>> check_finite("weights", torch.ones(2, 1))
+    """
+    finite = torch.isfinite(full_precision(rows).square().sum(1))  # a sum beyond float32 has no length
+    if bool(finite.all()):
+        return
+    row = int((~finite).nonzero()[0])
+    if rows.dtype == torch.float16 and not bool(rows.isnan().any()):
+        raise ValueError(f"{name}, row {row}, overflowed float16: compute them in bfloat16 or float32")
+    problem = "is too long" if bool(rows[row].isfinite().all()) else "is not finite"
+    raise ValueError(f"{name}, row {row}, {problem}: look at that sample, or lower the learning rate")
+
+
+def _whole_numbers(image_ids: Any, count: int) -> Tensor:
+    """Return image ids as a (count,) tensor of integers."""
+    try:
+        numbers = torch.as_tensor(image_ids)
+    except (TypeError, ValueError):  # strings, or rows of different lengths
+        kind = f"{type(image_ids).__name__} of {type(next(iter(image_ids), None)).__name__}"
+    else:
+        if numbers.shape == (count,) and not numbers.is_floating_point() and numbers.dtype != torch.bool:
+            return numbers
+        kind = f"{numbers.dtype} {tuple(numbers.shape)}".removeprefix("torch.")
+    raise ValueError(f"image_ids are {kind}: give {count} integers, one for every pair")
+
+
 def check_shapes(
-    scores: Tensor, positive_scores: Tensor | None, negatives: Negatives, teacher: Teacher | None = None
+    scores: Tensor, positive_scores: Tensor | None, negatives: Tensor, teacher: Teacher | None = None
 ) -> None:
     """Raise ValueError if the arguments of an objective differ in size: torch would broadcast them silently.
 
     >>> check_shapes(torch.zeros(2, 3), torch.zeros(2), torch.ones(2, 3, dtype=torch.bool))
     """
     of_positives = scores.shape[:1] if positive_scores is None else positive_scores.shape
-    of_negatives = scores.shape if isinstance(negatives, AllExcept) else negatives.shape
-    if scores.ndim != 2 or of_positives != scores.shape[:1] or of_negatives != scores.shape:
-        shapes = (tuple(shape) for shape in (scores.shape, of_positives, of_negatives))
-        given = "scores, positive_scores and negatives are {}, {} and {}".format(*shapes)
-        raise ValueError(f"{given}: give (queries, candidates), (queries,) and (queries, candidates)")
+    if scores.ndim != 2 or of_positives != scores.shape[:1] or negatives.shape != scores.shape:
+        given = f"{tuple(scores.shape)}, {tuple(of_positives)} and {tuple(negatives.shape)}"
+        expected = "(queries, candidates), (queries,) and (queries, candidates)"
+        raise ValueError(f"scores, positive_scores and negatives are {given}: give {expected}")
     if teacher is not None:
-        check_shapes(*teacher, negatives)
+        teacher_scores, teacher_positives = teacher
+        check_shapes(teacher_scores, teacher_positives, negatives)
 
 
 def same_image_negatives(
@@ -100,41 +324,6 @@ def same_image_negatives(
     return negatives
 
 
-def all_except_same_image(
-    query_ids: Tensor,
-    candidate_ids: Tensor,
-    keep_same_image: bool = False,
-    *,
-    positive_offset: int | None = 0,
-) -> AllExcept:
-    """List the entries that `same_image_negatives` leaves out, without comparing every query to every candidate.
-
-    >>> all_except_same_image(torch.tensor([7, 8]), torch.tensor([5, 8, 6, 7]))
-    AllExcept(rows=tensor([0, 1]), columns=tensor([3, 1]))
-    """
-    if keep_same_image:
-        negatives = same_image_negatives(query_ids, candidate_ids, True, positive_offset=positive_offset)
-        return AllExcept(*(~negatives).nonzero(as_tuple=True))
-    ordered = query_ids.sort().values
-    nearest = ordered[torch.searchsorted(ordered, candidate_ids).clamp_max(len(ordered) - 1)]
-    suspects = (nearest == candidate_ids).nonzero().squeeze(1)
-    rows, columns = (query_ids[:, None] == candidate_ids[suspects]).nonzero(as_tuple=True)
-    return AllExcept(rows, suspects[columns])
-
-
-def as_list(scores: Tensor, negatives: Negatives) -> tuple[Tensor, AllExcept]:
-    """Return scores in full precision, finite outside the negatives, and the entries that are not negatives.
-
-    >>> as_list(torch.tensor([[float("nan"), 0.5]]), torch.tensor([[False, True]]))
-    (tensor([[0.0000, 0.5000]]), AllExcept(rows=tensor([0]), columns=tensor([0])))
-    """
-    check_shapes(scores, None, negatives)
-    scores = full_precision(scores)
-    if isinstance(negatives, AllExcept):
-        return scores, negatives
-    return torch.where(negatives, scores, 0.0), AllExcept(*(~negatives).nonzero(as_tuple=True))
-
-
 def in_batch_direction(
     scores: Tensor,
     query_ids: Tensor,
@@ -165,8 +354,9 @@ def in_batch_direction(
     if (len(query_ids), len(candidate_ids)) != (queries, candidates):
         lengths = f"{len(query_ids)} and {len(candidate_ids)}"
         raise ValueError(f"scores are ({queries}, {candidates}), but there are ids of {lengths} samples")
-    ids = query_ids, candidate_ids
-    negatives = same_image_negatives(*ids, keep_same_image, positive_offset=positive_offset)
+    negatives = same_image_negatives(
+        query_ids, candidate_ids, keep_same_image, positive_offset=positive_offset
+    )
     return Direction(scores, scores.diagonal(positive_offset), negatives)
 
 

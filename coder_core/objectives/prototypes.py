@@ -1,16 +1,24 @@
-"""Prototypes of eq. 7: spherical k-means, updated in every training step. CODER section 3.4.
+"""Prototype-guided classification: on-line clusters of the pairs, and their classifier. CODER section 3.4, eq. 7.
 
 Image-caption pairs are clustered by v^I + w^I, normalised. The paper specifies only K, this vector and the word
 "on-line"; docs/equations.md 1.6 lists our decisions. K exceeds the batch, so centroids persist from step to step, and a
 prototype keeps its number: row k of the classifier belongs to prototype k.
+
+    L_PGC = L_cls(softmax(P^C v^C), Z) + L_cls(softmax(P^C w^C), Z)
+
+L_cls is the cross-entropy; Z is the prototype of the PAIR, the same label for its image and its caption. P^C (K, F) is
+learned, with one row per prototype and no bias, and shared by the two modalities. It is not used after training.
 """
 
+import math
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from coder_core.ops import SHORTEST_VECTOR, best_columns, lengths, normalise
+from coder_core.objectives.modules import without_autocast
+from coder_core.objectives.pairs import check_numbers, check_width, pairs_of
+from coder_core.ops import SHORTEST_VECTOR, best_columns, full_precision, lengths, normalise, parallel
 
 NO_LABEL = -1
 PAIRS_PER_RESEED = 8  # at most one in eight pairs of a batch becomes a new centroid in one step
@@ -82,8 +90,8 @@ class Prototypes(nn.Module):
         self.register_buffer("idle", torch.zeros(count, dtype=torch.int64))  # pairs since the last member
         self.register_buffer("members", torch.zeros(count, dtype=torch.int64))
         self.register_buffer("labels", torch.full((pairs,), NO_LABEL, dtype=torch.int64))
-        for name in ("seen", "reseeded"):
-            self.register_buffer(name, torch.zeros((), dtype=torch.int64))
+        self.register_buffer("seen", torch.zeros((), dtype=torch.int64))
+        self.register_buffer("reseeded", torch.zeros((), dtype=torch.int64))
 
     @property
     def ready(self) -> bool:
@@ -193,3 +201,119 @@ def _add_rows(sums: Tensor, row: Tensor, vectors: Tensor) -> Tensor:
     membership = torch.zeros(len(sums), len(vectors), device=sums.device, dtype=sums.dtype)
     membership[row, torch.arange(len(row), device=row.device)] = 1.0
     return sums.addmm_(membership, vectors)
+
+
+def prototype_logits(vectors: Tensor, classifier: Tensor, *, temperature: float = 1.0) -> Tensor:
+    """Compute P^C v for every row: (B, F) vectors, (K, F) classifier -> (B, K).
+
+    Args:
+        vectors: (B, F) unit rows.
+        classifier: (K, F).
+        temperature: divides the logits; eq. 7 has none (1). Unit vectors and a classifier with small initial weights
+            give nearly equal probabilities at first; a smaller temperature separates them sooner.
+
+    Raises:
+        ValueError: temperature is not positive.
+
+    >>> prototype_logits(torch.tensor([[1.0, 0.0]]), torch.tensor([[2.0, 5.0], [0.0, 5.0]]))
+    tensor([[2., 0.]])
+    """
+    if not temperature > 0:
+        raise ValueError(f"temperature must be > 0, got {temperature}")
+    # There are far fewer vectors than classifier rows, so dividing them touches about a hundredth of the memory.
+    return (full_precision(vectors) / temperature) @ full_precision(classifier).mT
+
+
+def prototype_guided(logits: Tensor, labels: Tensor) -> Tensor:
+    """Compute the cross-entropy of one modality's logits with the pairs' prototypes. CODER eq. 7.
+
+    Args:
+        logits: (B, K) from `prototype_logits`.
+        labels: (B,) int64 prototype of every pair.
+
+    Returns:
+        (B,) losses; add those of both modalities.
+
+    Raises:
+        ValueError: a label is not a row of the classifier.
+
+    >>> prototype_guided(torch.tensor([[2.0, 0.0]]), torch.tensor([1]))
+    tensor([2.1269])
+    """
+    count = logits.shape[1]
+    if len(labels) and not 0 <= int(labels.min()) <= int(labels.max()) < count:
+        raise ValueError(f"labels run from 0 to {count - 1}, got {int(labels.min())} … {int(labels.max())}")
+    return torch.nn.functional.cross_entropy(full_precision(logits), labels, reduction="none")
+
+
+class Classified(NamedTuple):
+    """The classification of this process's pairs."""
+
+    per_pair: Tensor  # (B,) L_PGC, summed over both modalities
+    assigned: Assignment  # of the pairs
+    correct: (
+        Tensor  # (2, B) float, 1 where the classifier names the pair's prototype: of images, then of captions
+    )
+
+
+class PrototypeLoss(nn.Module):
+    """Prototype-guided classification (CODER eq. 7): on-line k-means over all pairs, and a classifier of its clusters.
+
+    The loss is 0 until the first pass over the pairs has initialised the centroids.
+
+    Args:
+        count: K; 10,000 in the paper, for the 145,000 pairs of Flickr30K.
+        dimension: D.
+        pairs: number of pairs in the training split, over all processes.
+        pass_pairs: number of pairs per epoch, if it drops the last batch; None: all.
+        temperature: of the classification; eq. 7 has none (1).
+    """
+
+    def __init__(
+        self,
+        count: int,
+        dimension: int,
+        pairs: int,
+        *,
+        pass_pairs: int | None = None,
+        temperature: float = 1.0,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        self.temperature = temperature
+        self.clusters = Prototypes(count, dimension, pairs, pass_pairs or pairs)
+        self.classifier = nn.Parameter(torch.empty(count, dimension))
+        bound = 1 / math.sqrt(dimension)  # as nn.Linear initialises its weights
+        nn.init.uniform_(self.classifier, -bound, bound, generator=generator)
+
+    @without_autocast
+    def forward(self, image_embeddings: Tensor, text_embeddings: Tensor, pair_ids: Tensor) -> Tensor:
+        """Return the pairs' mean loss, (), summed over both modalities. `pair_ids`: (B,) pair numbers, from 0."""
+        anchors = pairs_of(image_embeddings, text_embeddings, pair_ids)
+        check_width(anchors.images, self.classifier.shape[1])
+        check_numbers("pair_ids", anchors.image_ids, 0, len(self.clusters.labels))
+        local = pair_vectors(anchors.images, anchors.texts).to(self.clusters.centroids.dtype)
+        samples = torch.cat([anchors.images, anchors.texts])
+        # zero, but with a gradient for every parameter from the start
+        loss = 0.0 * prototype_logits(samples, self.classifier.to(samples.dtype)).sum()
+        if self.clusters.ready:
+            loss = self.classify(local, anchors.images, anchors.texts).per_pair.mean()
+        if self.training:
+            self.clusters.update(parallel.gather_rows(local), anchors.all_image_ids)
+        return loss
+
+    def classify(self, vectors: Tensor, images: Tensor, texts: Tensor) -> Classified:
+        """Classify pairs once the centroids exist.
+
+        Args:
+            vectors: (B, D) of the pairs (`pair_vectors`), which determine their prototypes.
+            images, texts: (B, D) unit rows to classify.
+        """
+        assigned = self.clusters.assign(vectors)
+        # One matrix product for both modalities.
+        samples = torch.cat([images, texts])
+        logits = prototype_logits(samples, self.classifier.to(samples.dtype), temperature=self.temperature)
+        labels = assigned.labels.repeat(2)
+        per_pair = prototype_guided(logits, labels).view(2, -1).sum(0)
+        correct = (best_columns(logits) == labels).float().view(2, -1)
+        return Classified(per_pair, assigned, correct)

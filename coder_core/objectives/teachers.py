@@ -7,7 +7,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from coder_core.objectives.anchors import Anchors, batch_directions, batch_scores
 from coder_core.objectives.boosting import absolute_max, absolute_sum, relative_max, relative_sum
 from coder_core.objectives.distillation import (
     mutual_learning,
@@ -16,6 +15,7 @@ from coder_core.objectives.distillation import (
     reversed_self_distillation,
     self_distillation,
 )
+from coder_core.objectives.pairs import Anchors, batch_directions, batch_scores
 
 TeacherLoss = Callable[..., Tensor]
 """Loss of one direction: (target's `Direction`, teacher's scores as `Teacher`) → (Q,)."""
@@ -72,7 +72,7 @@ def against_teachers(
 
     With several teachers the losses are averaged, not the scores (Diao et al. 2024, section IV-B).
 
-    >>> from coder_core.objectives.anchors import gather_anchors
+    >>> from coder_core.objectives.pairs import gather_anchors
     >>> pairs = gather_anchors(torch.eye(2), torch.eye(2), torch.tensor([0, 1]))
     >>> against_teachers(pairs, [pairs], teacher_loss("rm"))
     tensor([0.4000, 0.4000])

@@ -18,8 +18,8 @@ from coder_core.model.device import peak_mebibytes
 from coder_core.ops import parallel
 from coder_core.runs.history import HISTORY, REPEATABLE, HistoryWriter
 from coder_core.runs.status import write_status
-from coder_core.training.losses import Losses
 from coder_core.training.state import Position
+from coder_core.training.step import Losses
 
 TENSORBOARD = "tensorboard"  # folder in a run folder
 QUARTILES = {"min": 0.0, "q1": 0.25, "median": 0.5, "q3": 0.75, "max": 1.0}

@@ -8,10 +8,12 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from coder_core.config.data import DataConfig
 from coder_core.config.schema import Config
 from coder_core.console.faults import Fault, InputError
+from coder_core.data.batches import Batch
 from coder_core.data.reviews import (
     CLEANING,
     Pair,
@@ -26,7 +28,9 @@ from coder_core.data.reviews import (
 )
 from coder_core.data.split import Split
 from coder_core.files.sealed import SealedFolder
+from coder_core.model.coder import Coder
 from coder_core.ops import parallel
+from coder_core.training.step import Part
 
 CPU = torch.device("cpu")
 FILE = "reviews.json"  # in the folder of a run
@@ -205,3 +209,17 @@ def _groups(train: Split, matches: np.ndarray) -> np.ndarray:
     _, groups = connected_components(coo_array((np.ones(len(matches)), edges), shape=(n, n)), directed=False)
     _, first = np.unique(groups, return_index=True)
     return np.asarray(first[groups], dtype=np.int64)
+
+
+class ReviewWeights(Part):
+    """Weights of reviewed pairs for the instance branch; a part without state."""
+
+    weights: Tensor  # (m,) of all train pairs
+
+    def __init__(self, weights: Tensor) -> None:
+        super().__init__()
+        self.register_buffer("weights", weights, persistent=False)
+
+    def loss_inputs(self, model: Coder, batch: Batch) -> dict[str, Any]:
+        """Return the weights of this step's pairs."""
+        return {"review_weights": self.weights[batch.text_ids]}

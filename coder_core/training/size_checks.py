@@ -7,6 +7,7 @@ from coder_core.console.faults import Fault
 from coder_core.data.words import Tokens
 from coder_core.model.run_towers import RunTowers
 from coder_core.objectives.memory import BATCH_NORMS, share_of_start, start_that_leaves
+from coder_core.objectives.table import LOSSES
 
 PAIRS_A_PROTOTYPE = 15  # as in the paper: 145,000 pairs of Flickr30K, 10,000 prototypes
 MOST_OF_START = 0.05  # share of random initial weights tolerated in a momentum teacher without a warning
@@ -46,12 +47,12 @@ def check_schedule(config: Config, steps_per_epoch: int) -> list[Fault]:
     steps = config.training.steps(steps_per_epoch)
     epochs = steps / steps_per_epoch
     warmup = config.training.warmup_steps
-    triplet = objective.loss == "btr-hardest"
+    warms_up = LOSSES[objective.loss].warm_up != ""
     boosts = boosting.boosting != "none"
     has_bank = memory.bank_size > 0 and objective.weight_memory > 0
     parts = (
         ("--warmup-steps", warmup, steps, "the full learning rate", warmup > 0),
-        ("--warmup-epochs", objective.warmup_epochs, epochs, "the hardest negatives", triplet),
+        ("--warmup-epochs", objective.warmup_epochs, epochs, "the hardest negatives", warms_up),
         ("--bank-start-epoch", memory.bank_start_epoch, epochs, "the bank's loss", has_bank),
         ("--boosting-start-epoch", boosting.boosting_start_epoch, epochs, "boosting", boosts),
     )

@@ -1,26 +1,55 @@
-"""One training step: embed a batch, sum the losses of both branches and of the optional parts. CODER eq. 8.
+"""One training step: embed a batch, sum the loss of the instance branch and the terms of the optional parts. CODER eq. 8.
 
-`Part` is the interface through which step, trainer and state use the optional parts.
+The loss is a module of `coder_core.objectives`. A `Part` adds what a module cannot know: a momentum encoder, memory over
+epochs, another branch, reviewers' weights. `Objective` joins both for the trainer.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
-from coder_core.config.schema import Config
+from coder_core.config.objective import OF_NEIGHBOURHOODS
+from coder_core.config.schema import Config, settings
 from coder_core.data.batches import Batch
 from coder_core.model.coder import Coder, Embedded
 from coder_core.model.encode import SplitEmbeddings
-from coder_core.objectives.anchors import Anchors, Keys, Lengths, batch_scores, gather_anchors, mean_vectors
-from coder_core.objectives.batch_weights import batch_weights
+from coder_core.objectives.diversity_contrastive import CoderLoss
+from coder_core.objectives.modules import FunctionLoss, PairLoss, SampleWeights, make_loss
+from coder_core.objectives.pairs import Anchors, Keys, Lengths, gather_anchors
+from coder_core.objectives.table import LOSSES
 from coder_core.ops import parallel
 from coder_core.training.gradient_caching import encode_in_pieces
-from coder_core.training.losses import Losses, Scale, instance_dcl, plain_losses
+
+
+@dataclass(frozen=True)
+class Losses:
+    """Total loss of a step and its parts."""
+
+    total: Tensor  # () the loss for the backward pass
+    per_pair: Tensor  # (B,) weighted loss of each pair, to name the samples whose loss is not finite
+    parts: dict[str, Tensor] = field(default_factory=dict)  # mean of each term over the anchors, unweighted
+    diversity: Tensor | None = None  # (2 · B,) of this process's anchors, both modalities
+
+    def plus(self, name: str, per_pair: Tensor, weight: float) -> Losses:
+        """Add a term: the mean of its (B,) values `per_pair`, times `weight`."""
+        mean = per_pair.mean()
+        term = Losses(weight * mean, weight * per_pair.detach(), {name: mean.detach()})
+        return self._add(term, term.parts)
+
+    def plus_branch(self, name: str, other: Losses) -> Losses:
+        """Add the losses of another branch; its parts get the prefix `name`."""
+        return self._add(other, {f"{name} {part}": value for part, value in other.parts.items()})
+
+    def _add(self, other: Losses, parts: dict[str, Tensor]) -> Losses:
+        total = self.total + other.total
+        per_pair = self.per_pair + other.per_pair
+        return Losses(total, per_pair, {**self.parts, **parts}, self.diversity)
 
 
 @dataclass(frozen=True)
@@ -30,7 +59,6 @@ class LossInputs:
     keys: Keys | None = None  # momentum keys of this process's pairs, with the bank of earlier ones
     neighbour_weights: Tensor | None = None  # (B,) weights by neighbourhood (complementary samples)
     review_weights: Tensor | None = None  # (B,) weights from reviewers' verdicts
-    scale: Scale | None = None  # learned scale of the logits
 
 
 @dataclass(frozen=True)
@@ -103,89 +131,183 @@ class Part(nn.Module):
         return {}
 
 
-def compute_losses(
-    model: Coder,
-    batch: Batch,
-    config: Config,
-    parts: Sequence[Part] = (),
-    *,
-    epoch: float,
-    embed: Callable[..., Embedded] | None = None,
-    autocast: AbstractContextManager[None] | None = None,
-) -> Losses:
-    """Compute the losses of a batch: first the instance branch's, then those of every part, in order.
+def instance_loss(config: Config) -> PairLoss:
+    """Create the configured loss of the instance branch."""
+    values = {key: setting.of(config) for key, setting in settings().items()}
+    return make_loss(config.objective.loss, values)
+
+
+def concept_loss(config: Config) -> PairLoss:
+    """Create the loss of the concept branch, L_DCL^C (section 3.3): a symmetric DCL on (V^C, W^C) with batch-level
+    diversity, regardless of the instance branch's loss; only dcl-i turns it into DCL_I."""
+    values = {key: setting.of(config) for key, setting in settings().items()}
+    values |= {"bank_size": 0, "weight_instance": 1.0}
+    loss = config.objective.loss
+    return make_loss(loss if LOSSES[loss].reads_bank else "dcl", values)
+
+
+@contextmanager
+def frozen(module: nn.Module) -> Iterator[None]:
+    """Train none of the module's parameters by what is computed inside the block."""
+    trained = [parameter for parameter in module.parameters() if parameter.requires_grad]
+    for parameter in trained:
+        parameter.requires_grad_(False)
+    try:
+        yield
+    finally:
+        for parameter in trained:
+            parameter.requires_grad_(True)
+
+
+class Objective:
+    """What a run minimises (eq. 8): the loss of the instance branch, that of the concept branch if the model has one,
+    and the terms of the optional parts, summed in this order.
 
     Args:
-        epoch: epochs completed, fractional.
-        embed: forward pass of the wrapped model (pieces, several processes, compiled); None uses `model` itself.
-        autocast: context of every forward pass with gradients; None uses float32.
+        loss: of the instance branch; None creates the configured one.
     """
-    autocast = autocast or nullcontext()
-    if embed is None:
-        embed = partial(encode_in_pieces, model, config.training.piece_size)
-    with autocast:
-        embedded = embed(batch.regions, batch.region_lengths, batch.words, batch.word_lengths)
-    lengths = Lengths(batch.region_lengths, batch.word_lengths)
-    anchors = gather_anchors(embedded.images, embedded.texts, batch.image_groups, model.scorer, lengths)
-    values = {name: value for part in parts for name, value in part.loss_inputs(model, batch).items()}
-    inputs = LossInputs(**values)
-    weights = pair_weights(anchors, config, inputs)
-    instance_losses = partial(branch_losses, config=config, epoch=epoch, inputs=inputs, weights=weights)
-    losses = instance_losses(anchors)
-    step = Step(config, batch, epoch, embedded, anchors, autocast, partial(instance_losses, is_target=False))
-    for part in parts:
-        losses = part.add_losses(losses, step)
-    return losses
 
+    def __init__(self, config: Config, parts: Sequence[Part] = (), loss: PairLoss | None = None) -> None:
+        self.config = config
+        self.parts = list(parts)
+        self.loss = loss or instance_loss(config)
+        self.entry = LOSSES[config.objective.loss]
+        self.of_concepts = concept_loss(config) if config.model.concepts else None
+        kind = config.weighting.sample_weights
+        of_batches = kind != "none" and kind not in OF_NEIGHBOURHOODS
+        self.batch_weights = SampleWeights(kind) if of_batches else None
 
-def branch_losses(
-    pairs: Anchors,
-    *,
-    config: Config,
-    epoch: float,
-    inputs: LossInputs,
-    weights: Tensor | None,
-    is_target: bool = True,
-) -> Losses:
-    """Compute the configured objective for pairs encoded by one branch; `weights`: (B,) of this process's pairs.
-    Branches other than the target have no bank and do not train the scale of the logits."""
-    if config.objective.loss in ("dcl", "dcl-i"):
-        return instance_dcl(pairs, inputs.keys if is_target else None, config, epoch, weights)
-    scale = inputs.scale
-    if scale is not None and not is_target:
-        scale = scale.detached()
-    return plain_losses(pairs, config.objective, epoch, weights, scale)
+    def losses(
+        self,
+        model: Coder,
+        batch: Batch,
+        *,
+        epoch: float,
+        embed: Callable[..., Embedded] | None = None,
+        autocast: AbstractContextManager[None] | None = None,
+    ) -> Losses:
+        """Compute the losses of a batch: first the instance branch's, then those of every part, in order.
 
+        Args:
+            epoch: epochs completed, fractional.
+            embed: forward pass of the wrapped model (pieces, several processes, compiled); None uses `model` itself.
+            autocast: context of every forward pass with gradients; None uses float32.
+        """
+        autocast = autocast or nullcontext()
+        if embed is None:
+            embed = partial(encode_in_pieces, model, self.config.training.piece_size)
+        with autocast:
+            embedded = embed(batch.regions, batch.region_lengths, batch.words, batch.word_lengths)
+        lengths = Lengths(batch.region_lengths, batch.word_lengths)
+        anchors = gather_anchors(embedded.images, embedded.texts, batch.image_groups, model.scorer, lengths)
+        inputs = self._inputs(model, batch)
+        weights = self.pair_weights(anchors, inputs)
+        self.follow_schedule(epoch)
+        losses = self.instance_losses(anchors, weights, inputs.keys)
+        losses = self._with_concepts(losses, embedded, batch)
 
-def pair_weights(anchors: Anchors, config: Config, inputs: LossInputs) -> Tensor | None:
-    """Return (B,) weights of this process's pairs, without gradient; None if all are equal.
+        def of_branch(pairs: Anchors) -> Losses:
+            """Branches other than the target have no bank and do not train the scale of the logits."""
+            with frozen(self.loss):
+                return self.instance_losses(pairs, weights)
 
-    A weight multiplies its pair's loss in the instance branch, in the batch and against the banks, in both directions.
-    Boosting, the concept branch and the prototypes use no sample weights, as in the papers.
+        step = Step(self.config, batch, epoch, embedded, anchors, autocast, of_branch)
+        for part in self.parts:
+            losses = part.add_losses(losses, step)
+        return losses
 
-    With the n-pairs hinge the weights of a batch sum to λ (eq. 1). With any other loss they are divided by λ and
-    multiplied by the batch size, so their mean is 1, the loss keeps its scale, and λ only sets the spread.
-    """
-    review_weights = inputs.review_weights
-    if config.weighting.sample_weights == "none":
-        return review_weights
-    weights = inputs.neighbour_weights
-    if weights is None:
-        weights = _weights_from_batch(anchors, config)
-    if config.objective.loss != "npairs-hinge":
-        weights = weights / config.weighting.weight_scale
-    return weights if review_weights is None else weights * review_weights
+    def follow_schedule(self, epoch: float) -> None:
+        """Set what changes with the `epoch`, the epochs completed: the warm-up of the hardest negatives and the start
+        of the bank's loss."""
+        objective = self.config.objective
+        if self.entry.warm_up and isinstance(self.loss, FunctionLoss):
+            warming_up = epoch < objective.warmup_epochs
+            entry = LOSSES[self.entry.warm_up] if warming_up else self.entry
+            self.loss.function = entry.load()
+        if isinstance(self.loss, CoderLoss):
+            started = epoch >= self.config.memory.bank_start_epoch
+            self.loss.weight_bank = objective.weight_memory if started else 0.0
 
+    def instance_losses(
+        self, anchors: Anchors, weights: Tensor | None = None, keys: Keys | None = None
+    ) -> Losses:
+        """Return the losses of the instance branch: λ times the sum or mean over the pairs. CODER's terms include λ."""
+        terms = self.loss.terms(anchors, weights, keys)
+        per_pair = terms.per_pair
+        total = per_pair.mean()
+        if self.entry.summed:
+            total = per_pair.sum() * parallel.world_size()  # several processes average their gradients
+        if not self.entry.reads_bank:
+            total = total * self.config.objective.weight_instance
+        parts = {self.config.objective.loss: terms.in_batch.mean().detach()}
+        parts |= {name: values.mean().detach() for name, values in terms.others.items()}
+        return Losses(total, per_pair.detach(), parts, terms.diversity)
 
-@torch.no_grad()
-def _weights_from_batch(anchors: Anchors, config: Config) -> Tensor:
-    """Return (B,) weights by HAL, MITHUN or AMRANI, computed over the pairs of all processes as one batch."""
-    scores = parallel.gather_rows(batch_scores(anchors)[0].detach())
-    ids = anchors.all_image_ids
-    single = mean_vectors(anchors)
-    weighting = config.weighting
-    samples = single.all_images.detach(), single.all_texts.detach()
-    negatives = ids[:, None] != ids[None, :]
-    scale = weighting.weight_scale * len(ids)
-    weights = batch_weights(weighting.sample_weights, scores, *samples, negatives, scale=scale)
-    return weights[anchors.offset : anchors.offset + len(anchors.image_ids)]
+    def pair_weights(self, anchors: Anchors, inputs: LossInputs) -> Tensor | None:
+        """Return (B,) weights of this process's pairs, without gradient; None if all are equal.
+
+        A weight multiplies its pair's loss in the instance branch, in the batch and against the banks, in both
+        directions. Boosting, the concept branch and the prototypes use no sample weights, as in the papers.
+
+        The mean of a batch's weights is 1, so that the loss keeps its scale, and λ only sets the spread. With the n-pairs
+        hinge they sum to λ instead (eq. 1).
+        """
+        weights = inputs.neighbour_weights
+        if self.batch_weights is not None:
+            weights = self.batch_weights.of_pairs(anchors)
+        if weights is None:
+            return inputs.review_weights
+        if self.entry.weights_sum_to_lambda:
+            weights = weights * self.config.weighting.weight_scale
+        return weights if inputs.review_weights is None else weights * inputs.review_weights
+
+    def _with_concepts(self, losses: Losses, embedded: Embedded, batch: Batch) -> Losses:
+        """Add L_DCL^C, even at weight 0: DistributedDataParallel waits for a gradient of every parameter."""
+        images = embedded.concept_images
+        texts = embedded.concept_texts
+        if self.of_concepts is None or images is None or texts is None:
+            return losses
+        terms = self.of_concepts.terms(gather_anchors(images, texts, batch.image_groups))
+        return losses.plus("dcl-concept", terms.in_batch, self.config.objective.weight_concept)
+
+    def _inputs(self, model: Coder, batch: Batch) -> LossInputs:
+        found: dict[str, Any] = {}
+        for part in self.parts:
+            found |= part.loss_inputs(model, batch)
+        return LossInputs(**found)
+
+    def begin_epoch(self, epoch: int) -> None:
+        """Prepare the parts for an epoch, counted from 0."""
+        for part in self.parts:
+            part.begin_epoch(epoch)
+
+    def after_step(self, model: Coder, step: int) -> None:
+        """Update the parts after the optimizer's step, counted from 0."""
+        for part in self.parts:
+            part.after_step(model, step)
+
+    def end_epoch(self, end: EpochEnd) -> dict[str, Any]:
+        """Return the parts' fields of the epoch's line in the history."""
+        fields: dict[str, Any] = {}
+        for part in self.parts:
+            fields |= part.end_epoch(end)
+        return fields
+
+    def report(self) -> dict[str, Any]:
+        """Return the parts' fields of a step's line in the history."""
+        fields: dict[str, Any] = {}
+        for part in self.parts:
+            fields |= part.report()
+        return fields
+
+    def facts(self, fields: Mapping[str, Any]) -> list[str]:
+        """Return the fields of `report` or `end_epoch` as text for the terminal."""
+        return [fact for part in self.parts for fact in part.facts(fields)]
+
+    def joint_parameters(self) -> dict[str, nn.Parameter]:
+        """Return the parts' parameters whose gradient is clipped together with the model's."""
+        return {name: value for part in self.parts for name, value in part.joint_parameters().items()}
+
+    def separate_parameters(self) -> list[dict[str, nn.Parameter]]:
+        """Return the parts' groups of parameters, each of which is clipped separately."""
+        return [group for part in self.parts for group in part.separate_parameters()]

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from coder_core.console.faults import Fault, InputError
 from coder_core.data.batches import Batch
-from coder_core.training.losses import Losses
+from coder_core.training.step import Losses
 
 SAMPLES_NAMED = 5
 

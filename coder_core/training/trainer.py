@@ -1,14 +1,13 @@
 """The training loop: steps, evaluation, saves, stopping; independent of specific losses and optional parts."""
 
 import time
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from rich.console import Console
-from torch import Tensor
+from torch import Tensor, nn
 
 from coder_core.config.schema import Config
 from coder_core.console.signals import StopRequest, StopRequestedError
@@ -19,13 +18,12 @@ from coder_core.model.encode import SplitEmbeddings, autocast, encode_split, sco
 from coder_core.ops import parallel
 from coder_core.runs.history import STEPS_BETWEEN_LINES
 from coder_core.training.gradient_caching import PiecewiseModel
-from coder_core.training.losses import Losses
+from coder_core.training.objective import make_objective
 from coder_core.training.optim import clip_gradients, learning_rate, make_optimizer, set_rate
-from coder_core.training.parts.make import make_parts
 from coder_core.training.prepare import Prepared
 from coder_core.training.reporting import Reporter
 from coder_core.training.state import Checkpoints, Position, TrainingState, environment, seed_step
-from coder_core.training.step import EpochEnd, compute_losses
+from coder_core.training.step import EpochEnd, Losses
 from coder_core.training.stopping import check_losses
 
 
@@ -39,17 +37,19 @@ class Trainer:
         self.prepared = prepared
         self.device = device
         self.model = prepared.model.to(device)
-        self.parts = make_parts(config, prepared, device)
+        self.objective = make_objective(config, prepared, device)
         self.per_epoch = prepared.batches.per_epoch
         self.steps = config.training.steps(self.per_epoch)
-        joint = {name: p for part in self.parts for name, p in part.joint_parameters().items()}
-        separate = [group for part in self.parts for group in part.separate_parameters()]
+        joint = self.objective.joint_parameters()
+        separate = self.objective.separate_parameters()
         model_parameters = dict(self.model.named_parameters())
         self.clip_groups = [model_parameters | joint, *separate]
-        of_parts = {name: p for group in (*separate, joint) for name, p in group.items()}
+        of_parts: dict[str, nn.Parameter] = {}
+        for group in (*separate, joint):
+            of_parts |= group
         self.part_parameters = list(of_parts.values())
         optimizer = make_optimizer(model_parameters | of_parts, config.training, device, config.towers)
-        self.state = TrainingState(self.model, optimizer, self.parts)
+        self.state = TrainingState(self.model, optimizer, self.objective.parts)
         self.checkpoints = Checkpoints(folder, environment(config, device))
         self.reporter = Reporter(folder, console, config.training, self.per_epoch, device)
         self.first = parallel.rank() == 0
@@ -141,27 +141,34 @@ class Trainer:
         rate = learning_rate(step, self.steps, training, self.position.reductions)
         set_rate(self.state.optimizer, rate)
         seed_step(training.seed, step, parallel.rank())
-        for part in self.parts:
-            if step % self.per_epoch == 0:
-                part.begin_epoch(step // self.per_epoch)
-        epoch = step / self.per_epoch
-        cast = autocast(self.device, training.precision)
-        inputs = self.model, batch, self.config, self.parts
-        losses = compute_losses(*inputs, epoch=epoch, embed=self._embed, autocast=cast)
+        if step % self.per_epoch == 0:
+            self.objective.begin_epoch(step // self.per_epoch)
+        losses = self.objective.losses(
+            self.model,
+            batch,
+            epoch=step / self.per_epoch,
+            embed=self._embed,
+            autocast=autocast(self.device, training.precision),
+        )
         check_losses(losses, batch, step)
         norm = self._update(losses, batch)
-        for part in self.parts:
-            part.after_step(self.model, step)
+        self.objective.after_step(self.model, step)
         self.position.step += 1
         self.position.loss_sum += float(parallel.mean(losses.total))  # waits for a GPU
         seconds = time.monotonic() - self.batch_asked_at
         self.position.seconds += seconds
         ends_epoch = self.position.step % self.per_epoch == 0 or self.position.step == self.steps
         if ends_epoch or self.position.step % STEPS_BETWEEN_LINES == 0:
-            reports = {name: value for part in self.parts for name, value in part.report().items()}
-            per_second = training.batch_size / max(seconds, 1e-9)
-            parts = reports, self._facts(reports)
-            self.reporter.step(self.position, losses, norm, *parts, learning_rate=rate, rate=per_second)
+            reports = self.objective.report()
+            self.reporter.step(
+                self.position,
+                losses,
+                norm,
+                reports,
+                self.objective.facts(reports),
+                learning_rate=rate,
+                rate=training.batch_size / max(seconds, 1e-9),
+            )
         if self.first and time.monotonic() - self.checkpoints.saved_at > training.save_every:
             self._save()
 
@@ -189,7 +196,7 @@ class Trainer:
             return encode_split(self.model, train, tokens, **self._reading(stop, "clustering"))
 
         end = EpochEnd(epoch, last, embed_train)
-        reports = {name: value for part in self.parts for name, value in part.end_epoch(end).items()}
+        reports = self.objective.end_epoch(end)
         score = None
         if metrics is not None:  # rank 0 decides: last bits may differ
             chosen_by = CHOSEN_HALF if self.config.training.choose_on == "half" else "rsum"
@@ -214,13 +221,10 @@ class Trainer:
         # Written before the save: a kill in between only repeats the line, and repeated lines count once.
         self.reporter.write_event("epoch", position, **fields)
         self._save()
-        facts = self._facts(reports)
+        facts = self.objective.facts(reports)
         show = self.reporter.display.epoch
         show(epoch, metrics, position.seconds, loss, bool(is_best), facts, score=score)
         parallel.barrier()
-
-    def _facts(self, reports: Mapping[str, Any]) -> list[str]:
-        return [fact for part in self.parts for fact in part.facts(reports)]
 
     def _evaluate(self, stop: StopRequest) -> dict[str, float] | None:
         dev = self.prepared.data.dev

@@ -10,13 +10,12 @@ from hypothesis import strategies as st
 from torch.autograd import gradcheck
 
 from coder_core.objectives import diversity
-from coder_core.objectives.pairs import all_except_same_image, same_image_negatives
+from coder_core.objectives.pairs import same_image_negatives
 from tests.reference import diversity as reference
 from tests.reference.pairs import kept, negatives
 from tests.reference.problems import random_problem
 
 EVERY = torch.ones(1, 2, dtype=torch.bool)
-as_mask_and_list = pytest.mark.parametrize("negatives_of", [same_image_negatives, all_except_same_image])
 BOTH = (diversity.diversity_std, diversity.diversity_entropy)
 
 
@@ -52,11 +51,10 @@ def test_entropy_by_hand_and_at_the_printed_temperature():
     assert sharp > 5 * literal
 
 
-@as_mask_and_list
 @given(seed=st.integers(0, 10_000), epsilon=st.floats(0.01, 1), temperature=st.floats(0.05, 2))
-def test_diversity_matches_reference_loops(negatives_of, seed, epsilon, temperature):
+def test_diversity_matches_reference_loops(seed, epsilon, temperature):
     problem = random_problem(seed)
-    exclusions = negatives_of(problem.ids, problem.slot_ids)
+    mask = same_image_negatives(problem.ids, problem.slot_ids)
     loops = negatives(problem.ids.tolist(), problem.slot_ids.tolist())
     rows = [kept(*row) for row in zip(problem.bank_scores.tolist(), loops, strict=True)]
     entropy = partial(diversity.diversity_entropy, temperature=temperature)
@@ -65,7 +63,7 @@ def test_diversity_matches_reference_loops(negatives_of, seed, epsilon, temperat
     for function, values in spreads.items():
         raw = [reference.raw(spread, epsilon) for spread in values]
         for normalise, expected in ((False, raw), (True, reference.normalised(raw))):
-            fast = function(problem.bank_scores, exclusions, epsilon=epsilon, normalise=normalise)
+            fast = function(problem.bank_scores, mask, epsilon=epsilon, normalise=normalise)
             assert fast.tolist() == pytest.approx(expected, rel=1e-10)
 
 
@@ -77,15 +75,24 @@ def test_only_negatives_count_and_batch_and_bank_are_averaged_raw():
     for function in BOTH:
         assert torch.equal(function(scores, mask), function(spoiled, mask))
         assert function(scores.half(), mask).dtype == torch.float32
-    # Raw (1, 2) and (1.5, 1): averages (1.25, 1.5), so (0.83, 1). Normalising first would give (0.75, 0.83)
-    batch = torch.tensor([1.0, 2.0])
-    bank = torch.tensor([1.5, 1.0])
-    blend = partial(diversity.blend_raw, batch, bank)
-    assert blend().tolist() == [1.25, 1.5]
-    assert diversity.normalise_by_largest(blend()).tolist() == pytest.approx([1.25 / 1.5, 1.0])
-    assert [blend(bank_share=share).tolist() for share in (0.0, 1.0)] == [batch.tolist(), bank.tolist()]
+    # The raw values are averaged, then normalised: with raw (1, 2) and (1.5, 1), (1.25, 1.5) becomes (0.83, 1)
+    batch = torch.tensor([[0.5, 0.5], [0.1, 0.9]])
+    bank = torch.tensor([[0.2, 0.6], [0.4, 0.4]])
+    raw, bank_raw = (
+        diversity.diversity_std(rows, everything(rows), normalise=False) for rows in (batch, bank)
+    )
+
+    def blend(negatives=None, **share):
+        negatives = everything(bank) if negatives is None else negatives
+        return diversity.anchor_diversity((batch, everything(batch)), (bank, negatives), **share)
+
+    for share in (0.0, 0.3, 0.5, 1.0):
+        averages = (1 - share) * raw + share * bank_raw
+        torch.testing.assert_close(blend(bank_share=share), averages / averages.max())
+    assert torch.equal(blend(), blend(bank_share=0.5))
     # an anchor without bank negatives keeps its batch value
-    assert blend(has_bank=torch.tensor([False, True])).tolist() == [1.0, 1.5]
+    averages = torch.stack([raw[0], (raw[1] + bank_raw[1]) / 2])
+    torch.testing.assert_close(blend(torch.tensor([[False] * 2, [True] * 2])), averages / averages.max())
 
 
 @given(seed=st.integers(0, 10_000))
@@ -131,13 +138,12 @@ def test_zero_spread_has_zero_gradient_and_large_scores_do_not_cancel():
     assert diversity.deviation(scores, EVERY).item() == pytest.approx(exact, rel=1e-3)
 
 
-@as_mask_and_list
 @pytest.mark.parametrize("normalise", [False, True])
 @pytest.mark.parametrize(("function", "switches"), zip(BOTH, ({}, {"temperature": 0.3}), strict=True))
-def test_gradients(negatives_of, normalise, function, switches):
+def test_gradients(normalise, function, switches):
     problem = random_problem(7)
-    exclusions = negatives_of(problem.ids, problem.slot_ids)
-    values = partial(function, negatives=exclusions, normalise=normalise, **switches)
+    mask = same_image_negatives(problem.ids, problem.slot_ids)
+    values = partial(function, negatives=mask, normalise=normalise, **switches)
     assert gradcheck(values, problem.bank_scores)
 
 
@@ -146,7 +152,7 @@ def test_invalid_diversity_parameters_are_refused():
     for name, value, call in (
         ("epsilon", 0, partial(diversity.diversity_std, scores, EVERY)),
         ("temperature", -1, partial(diversity.diversity_entropy, scores, EVERY)),
-        ("bank_share", 1.5, partial(diversity.blend_raw, scores[0], scores[0])),
+        ("bank_share", 1.5, partial(diversity.anchor_diversity, (scores, EVERY))),
         ("measure", "variance", partial(diversity.anchor_diversity, (scores, EVERY))),
     ):
         with pytest.raises(ValueError, match=f"{name} must be"):

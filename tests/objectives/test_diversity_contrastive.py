@@ -9,14 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.autograd import gradcheck
 
-from coder_core.objectives import anchor_diversity, diversity_contrastive
-from coder_core.objectives.coupled import DclSettings
-from coder_core.objectives.pairs import all_except_same_image, both_directions, same_image_negatives
+from coder_core.objectives.diversity_contrastive import CoderLoss, anchor_diversity, diversity_contrastive
+from coder_core.objectives.pairs import both_directions, same_image_negatives
 from tests.reference import step as reference
 from tests.reference.problems import Problem, random_problem
 
 NOTHING = torch.zeros(1, 1, dtype=torch.bool)
-as_mask_and_list = pytest.mark.parametrize("negatives_of", [same_image_negatives, all_except_same_image])
 PUSH = 0.1 * math.log(2)  # of a negative at the margin, which adds exp(0) = 1
 WITH_TEMPERATURE = {"positive_scale": "temperature"}
 RELU = {"positive_clamp": "relu"}
@@ -51,7 +49,7 @@ def test_by_hand(positive, negative, switches, value, slope):
     assert gradient.item() == pytest.approx(slope)
 
 
-def batch_and_bank(problem, negatives_of, *, keep_same_image=False, **switches):
+def batch_and_bank(problem, negatives_of=same_image_negatives, *, keep_same_image=False, **switches):
     """Return DCL and M-DCL of one direction as training computes them, and the diversity of its anchors."""
     sides = [(problem.scores, problem.scores.diagonal(), problem.ids, 0)]
     sides += [(problem.bank_scores, problem.bank_positives, problem.slot_ids, None)]
@@ -64,12 +62,11 @@ def batch_and_bank(problem, negatives_of, *, keep_same_image=False, **switches):
     return *losses, diversity
 
 
-@as_mask_and_list
 @pytest.mark.parametrize("keep_same_image", [False, True])
 @pytest.mark.parametrize("measure", ["std", "entropy"])
 @given(seed=st.integers(0, 10_000), bank_share=st.sampled_from([0.0, 0.3, 0.5]))
 @settings(max_examples=15)
-def test_batch_and_bank_match_reference_loops(negatives_of, keep_same_image, measure, seed, bank_share):
+def test_batch_and_bank_match_reference_loops(keep_same_image, measure, seed, bank_share):
     """The bank's columns hold no positive; the positive's score is given separately and only enters the pull."""
     problem = random_problem(seed)
     switches = {"measure": measure, "bank_share": bank_share}
@@ -80,19 +77,18 @@ def test_batch_and_bank_match_reference_loops(negatives_of, keep_same_image, mea
     in_bank = reference.Side(*(part.tolist() for part in bank))
     weights = reference.anchor_diversity(in_batch, in_bank, ids, kind=measure, bank_share=bank_share)
     loop = partial(reference.losses, query_ids=ids, diversity=weights, keep_same_image=keep_same_image)
-    actual = batch_and_bank(problem, negatives_of, keep_same_image=keep_same_image, **switches)
+    actual = batch_and_bank(problem, keep_same_image=keep_same_image, **switches)
     for fast, slow in zip(actual, (loop(in_batch), loop(in_bank), weights), strict=True):
         assert fast.tolist() == pytest.approx(slow, rel=1e-10, abs=1e-10)
 
 
-@as_mask_and_list
 @pytest.mark.parametrize("measure", ["std", "entropy"])
-def test_gradients_through_batch_bank_and_diversity(negatives_of, measure):
+def test_gradients_through_batch_bank_and_diversity(measure):
     problem = random_problem(9)
 
     def losses(scores, bank_scores, bank_positives):
         moved = Problem(scores, problem.ids, bank_scores, bank_positives, problem.slot_ids)
-        return batch_and_bank(moved, negatives_of, measure=measure, entropy_temperature=0.3, gradient=True)
+        return batch_and_bank(moved, measure=measure, entropy_temperature=0.3, gradient=True)
 
     assert gradcheck(losses, problem.leaves)
 
@@ -105,7 +101,7 @@ def test_banks_without_negatives_unit_diversity_and_non_negatives_change_nothing
         return mask if candidates is problem.ids else torch.zeros_like(mask)
 
     _, in_bank, diversity = batch_and_bank(problem, none_in_bank)
-    of_batch = problem.scores, all_except_same_image(problem.ids, problem.ids)
+    of_batch = problem.scores, same_image_negatives(problem.ids, problem.ids)
     assert torch.equal(diversity, anchor_diversity(of_batch))
     torch.testing.assert_close(in_bank, -torch.log1p(problem.bank_positives))
     direction = both_directions(random_problem(1).scores, random_problem(1).ids)[0]
@@ -133,8 +129,8 @@ def test_splitting_the_anchors_or_repeating_backward_changes_nothing():
     def sides(rows):
         ids = problem.ids[rows]
         return [
-            (problem.scores[rows], all_except_same_image(ids, problem.ids)),
-            (problem.bank_scores[rows], all_except_same_image(ids, problem.slot_ids)),
+            (problem.scores[rows], same_image_negatives(ids, problem.ids)),
+            (problem.bank_scores[rows], same_image_negatives(ids, problem.slot_ids)),
         ]
 
     raws = []
@@ -147,7 +143,7 @@ def test_splitting_the_anchors_or_repeating_backward_changes_nothing():
     # The backward pass must not change the tensors that it saved
     problem = random_problem(6)
     before = problem.scores.detach().clone()
-    loss = batch_and_bank(problem, all_except_same_image)[0].sum()
+    loss = batch_and_bank(problem)[0].sum()
     first = torch.autograd.grad(loss, problem.scores, retain_graph=True)[0]
     assert torch.equal(first, torch.autograd.grad(loss, problem.scores)[0])
     assert torch.equal(problem.scores, before)
@@ -179,13 +175,13 @@ def test_half_precision_becomes_float32_even_under_autocast(dtype):
 
 def test_diversity_is_detached_by_default():
     """If it is detached, scores receive only the loss's own gradient. The default settings are the paper's."""
-    usual = DclSettings()
+    usual = CoderLoss()
     assert (usual.temperature, usual.margin, usual.epsilon, usual.entropy_temperature) == (0.1, 0.3, 0.1, 1.0)
     problem = random_problem(4)
     direction = both_directions(problem.scores, problem.ids)[0]
     gradients = []
     for gradient in (False, True):
-        diversity = batch_and_bank(problem, same_image_negatives, gradient=gradient)[2]
+        diversity = batch_and_bank(problem, gradient=gradient)[2]
         assert diversity.requires_grad == gradient
         loss = diversity_contrastive(*direction, diversity=diversity).sum()
         gradients += torch.autograd.grad(loss, problem.scores)

@@ -32,7 +32,6 @@ def test_public_losses_are_exported_by_name():
     for module, names in {
         "diversity": ("diversity_std", "diversity_entropy"),
         "triplet": ("triplet_sum", "triplet_hardest"),
-        "diversity_contrastive": ("diversity_contrastive",),
         "contrastive": ("info_nce",),
     }.items():
         source = import_module(f"coder_core.objectives.{module}")

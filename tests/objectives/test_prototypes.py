@@ -11,8 +11,13 @@ from hypothesis import strategies as st
 from torch.autograd import gradcheck
 
 from coder_core.geometry.kmeans import nearest_centroid
-from coder_core.objectives.prototype_guided import prototype_guided, prototype_logits
-from coder_core.objectives.prototypes import NO_LABEL, Prototypes, pair_vectors
+from coder_core.objectives.prototypes import (
+    NO_LABEL,
+    Prototypes,
+    pair_vectors,
+    prototype_guided,
+    prototype_logits,
+)
 from coder_core.ops import normalise
 from coder_core.training.parts import prototypes as reclustering
 from coder_core.training.parts.prototypes import match_clusters, mean_cosine, recluster

@@ -8,9 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coder_core.objectives import batch_weights as source
-from coder_core.objectives.combined_weights import combination_shares, combined_weights, pair_weights
-from coder_core.objectives.neighbour_scores import neighbour_scores, sample_neighbours
-from coder_core.objectives.within_modality import is_neighbour
+from coder_core.objectives.complementary import (
+    combination_shares,
+    combined_weights,
+    is_neighbour,
+    neighbour_scores,
+    pair_weights,
+    sample_neighbours,
+)
 from coder_core.ops import normalise
 from tests.reference import batch_weights as of_batches
 from tests.reference import neighbourhood as reference
@@ -59,7 +64,7 @@ def test_scores_and_shares_by_hand_and_in_blocks_of_columns(monkeypatch):
     with pytest.raises(ValueError, match="kind must be"):
         combination_shares("hal", raw, raw)
     whole = scores_of(*neighbourhood(7))
-    monkeypatch.setattr("coder_core.objectives.neighbour_scores.COLUMNS_AT_ONCE", 2)
+    monkeypatch.setattr("coder_core.objectives.complementary.COLUMNS_AT_ONCE", 2)
     torch.testing.assert_close(scores_of(*neighbourhood(7)), whole)
 
 

@@ -2,12 +2,12 @@
 
 import torch
 
-from coder_core.training.parts.make import make_boosting
+from coder_core.training.objective import make_boosting
 from coder_core.training.prepare import prepare
-from coder_core.training.step import compute_losses
 from tests.reference import boosting as reference
 from tests.reference import imitation
 from tests.reference.pairs import kept, negatives, transposed
+from tests.support.steps import compute_losses
 from tests.support.tiny_runs import STILL, tiny_config
 
 

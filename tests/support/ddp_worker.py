@@ -14,12 +14,11 @@ from coder_core.model.run_towers import open_towers
 from coder_core.ops import parallel
 from coder_core.train import main as command
 from coder_core.training.gradient_caching import PiecewiseModel
+from coder_core.training.objective import make_objective
 from coder_core.training.parts.boosting import BoostingTeacher
-from coder_core.training.parts.make import make_parts
 from coder_core.training.prepare import Inputs, prepare
 from coder_core.training.reviewed import named_reviews
 from coder_core.training.state import seed_step
-from coder_core.training.step import compute_losses
 from tests.support import loss_modules
 from tests.support.tiny_runs import STILL, changed, tiny_config
 
@@ -93,7 +92,8 @@ def trained(config, steps=STEPS, rate=RATE):
     """Return the losses, gradients, diversity and state of every part after each step of plain gradient descent."""
     prepared = prepare(config, Inputs(towers=open_towers(config)))
     model = prepared.model.train()
-    parts = make_parts(config, prepared, torch.device("cpu"))
+    objective = make_objective(config, prepared, torch.device("cpu"))
+    parts = objective.parts
     teachers = [part.branch for part in parts if isinstance(part, BoostingTeacher)]
     with torch.no_grad():  # a teacher equal to the model would let rounding choose the hardest negative
         for parameter in (parameter for branch in teachers for parameter in branch.parameters()):
@@ -111,14 +111,14 @@ def trained(config, steps=STEPS, rate=RATE):
                 part.begin_epoch(1)
         batch = prepared.batches(step)
         epoch = step / prepared.batches.per_epoch
-        losses = compute_losses(model, batch, config, parts, epoch=epoch, embed=embed)
+        losses = objective.losses(model, batch, epoch=epoch, embed=embed)
         losses.total.backward()
         assert len(reductions) in (0, step + 1)  # one bucket of gradients, reduced once a step
         results[f"{step} loss"] = parallel.mean(losses.total)
         results |= {f"{step} part {name}": parallel.mean(value) for name, value in losses.parts.items()}
         if losses.diversity is not None:
             results[f"{step} diversity"] = parallel.gather_rows(losses.diversity.view(2, -1).T.contiguous())
-        groups = [group for part in parts for group in (part.joint_parameters(), *part.separate_parameters())]
+        groups = (objective.joint_parameters(), *objective.separate_parameters())
         of_parts = {name: parameter for group in groups for name, parameter in group.items()}
         parallel.average_gradients(of_parts.values())
         for name, parameter in [*model.named_parameters(), *of_parts.items()]:

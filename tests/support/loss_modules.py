@@ -2,7 +2,7 @@
 
 import torch
 
-from coder_core.objectives import NeighbourWeights, modules
+from coder_core.objectives import CoderLoss, NeighbourWeights, PrototypeLoss, modules
 from coder_core.ops import parallel
 
 BATCH = 8
@@ -19,13 +19,13 @@ def made():
         "triplet-sum": modules.TripletLoss(0.3, hardest=False),
         "infonce": modules.InfoNCELoss(0.2, learn_scale=True),
         "sigmoid": modules.SigmoidLoss(0.5, -1.0),
-        "coder": modules.CoderLoss(temperature=0.2),
-        "coder-bank": modules.CoderLoss(0.2, bank_size=13, dimension=WIDTH, weight_bank=0.5),
-        "dcl-i": modules.CoderLoss(temperature=0.2, diversity=None, weight_batch=1.0),
+        "coder": CoderLoss(temperature=0.2),
+        "coder-bank": CoderLoss(0.2, bank_size=13, dimension=WIDTH, weight_bank=0.5),
+        "dcl-i": CoderLoss(temperature=0.2, diversity=None, weight_batch=1.0),
     }
     calls = {name: (module, module) for name, module in plain.items()}
     boosting = modules.BoostingLoss("rm-am")
-    prototypes = modules.PrototypeLoss(3, WIDTH, BATCH)
+    prototypes = PrototypeLoss(3, WIDTH, BATCH)
 
     def boosted(images, texts, ids):
         return boosting(images, texts, ids, teacher_images=texts + 0.3, teacher_texts=images)

@@ -3,8 +3,9 @@
 import torch
 
 from coder_core.model.coder import Embedded
-from coder_core.training.parts.make import make_memory
+from coder_core.training.objective import make_memory
 from coder_core.training.prepare import prepare
+from coder_core.training.step import Objective, instance_loss
 
 
 def embed(model, batch):
@@ -17,4 +18,9 @@ def embed(model, batch):
 def with_memory(config):
     """Return data, model and the memory of a configuration with a bank."""
     prepared = prepare(config)
-    return prepared, make_memory(config, prepared)
+    return prepared, make_memory(config, prepared, instance_loss(config))
+
+
+def compute_losses(model, batch, config, parts=(), **values):
+    """Return the losses of a batch with these parts; `values` are those of `Objective.losses`."""
+    return Objective(config, parts).losses(model, batch, **values)

@@ -13,8 +13,8 @@ from coder_core.console.faults import InputError
 from coder_core.objectives.memory import cosine_momentum
 from coder_core.runs.load import load_model, read_config
 from coder_core.training.launch import continue_run, start_run
+from coder_core.training.objective import make_boosting
 from coder_core.training.parts.boosting import BoostingTeacher
-from coder_core.training.parts.make import make_boosting
 from coder_core.training.prepare import prepare
 from coder_core.training.size_checks import check_teacher_momentum
 from coder_core.training.trainer import Trainer
@@ -117,11 +117,11 @@ def test_the_teacher_follows_the_cosine_and_branches_clip_separately(data, tmp_p
         stays = cosine_momentum(step, STEPS, 0.7)
         for name, value in trainer.model.named_parameters():
             expected[name] = stays * expected[name] + (1 - stays) * value.detach().double()
-    for name, value in trainer.parts[0].branch.named_parameters():
+    for name, value in trainer.objective.parts[0].branch.named_parameters():
         torch.testing.assert_close(value.double(), expected[name], atol=1e-6, rtol=1e-5)
     config = online(data)
     trainer = trainer_of(config, tmp_path)
-    (branches,) = trainer.parts
+    (branches,) = trainer.objective.parts
     before = [p.detach().clone() for p in branches.parameters()]
     trainer._step(trainer.prepared.batches(0))
     for named in trainer.clip_groups:
@@ -166,7 +166,7 @@ def test_an_offline_target_starts_from_the_teacher_or_from_scratch(data, finishe
     assert same(weights(trainer.model), best)
     for batch in trainer.prepared.batches.stream(0, 2):
         trainer._step(batch)
-    assert same(weights(trainer.parts[0].branch), best)
+    assert same(weights(trainer.objective.parts[0].branch), best)
     assert not same(weights(trainer.model), best)
 
 

@@ -14,11 +14,9 @@ from coder_core.model.encode import encode_split
 from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.load import load_model, read_concepts, read_config, read_vocabulary
 from coder_core.training.launch import continue_run, start_run
-from coder_core.training.parts.make import ConceptLoss
 from coder_core.training.prepare import Inputs, prepare
-from coder_core.training.step import compute_losses
 from tests.reference import step as reference
-from tests.support.steps import embed, with_memory
+from tests.support.steps import compute_losses, embed, with_memory
 from tests.support.tiny_runs import STILL, changed, events, quiet, tiny_config
 
 CONCEPTS = 10
@@ -35,7 +33,7 @@ def whole(data, tmp_path_factory):
 
 
 def first_losses(prepared, config):
-    return compute_losses(prepared.model, prepared.batches(0), config, [ConceptLoss()], epoch=5.0)
+    return compute_losses(prepared.model, prepared.batches(0), config, epoch=5.0)
 
 
 @pytest.mark.parametrize(
@@ -65,9 +63,8 @@ def test_the_bank_leaves_the_concept_loss_alone_and_the_twin_skips_the_branch(da
     prepared, memory = with_memory(config)
     without = first_losses(prepared, config).parts["dcl-concept"]
     batch = prepared.batches(0)
-    parts = [memory, ConceptLoss()]
     for _ in range(2):
-        actual = compute_losses(prepared.model, batch, config, parts, epoch=5.0)
+        actual = compute_losses(prepared.model, batch, config, [memory], epoch=5.0)
         memory.after_step(prepared.model, 0)
     assert memory.bank.count == 13
     assert torch.equal(actual.parts["dcl-concept"], without)

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from coder_core.objectives.batch_weights import AMRANI_NEIGHBOURS, HAL_SHARPNESS, HAL_THRESHOLD
-from coder_core.training.parts.make import make_neighbourhoods
+from coder_core.training.objective import make_neighbourhoods
 from coder_core.training.prepare import prepare
 from coder_core.training.trainer import Trainer
 from tests.reference import batch_weights as others
@@ -58,7 +58,7 @@ def test_weights_of_a_batch_match_reference_loops(data, kind, modalities):
     config = weighted(data, sample_weights=kind, weight_modalities=modalities, diversity_share=3.0)
     prepared, part = filled(config)
     pairs = prepared.batches(2).text_ids
-    weights = part.pair_weights(pairs)
+    weights = SCALE * part.of_pairs(pairs)
     assert weights.tolist() == pytest.approx(looped_weights(part, config, pairs.tolist()), rel=1e-4)
     assert weights.sum().item() == pytest.approx(LAMBDA, rel=1e-5)
     assert weights.std() > 0
@@ -71,10 +71,10 @@ def test_a_weight_multiplies_only_its_own_pair_in_every_loss(data, loss):
     batch = prepared.batches(1)
     plain = take(prepared, None, changed(config, sample_weights="none"), batch)
     ours = take(prepared, part, config, batch)
-    weights = part.pair_weights(batch.text_ids)
-    if loss != "npairs-hinge":
-        weights = weights / SCALE
-        assert weights.mean().item() == pytest.approx(1.0)
+    weights = part.of_pairs(batch.text_ids)
+    assert weights.mean().item() == pytest.approx(1.0)
+    if loss == "npairs-hinge":
+        weights = weights * SCALE
     torch.testing.assert_close(ours.per_pair, plain.per_pair * weights)
     size = plain.total / plain.per_pair.sum()
     torch.testing.assert_close(ours.total, size * (plain.per_pair * weights).sum())
@@ -131,10 +131,10 @@ def test_neighbours_of_neighbours_and_random_weights_are_redrawn_every_epoch(dat
         part.begin_epoch(epoch)
         scores.append(part.diversity.clone())
         pairs = prepared.batches(0).text_ids
-        weights = part.pair_weights(pairs)
-        assert weights.sum().item() == pytest.approx(LAMBDA, rel=1e-5)
+        weights = part.of_pairs(pairs)
+        assert weights.sum().item() == pytest.approx(BATCH, rel=1e-5)
         part.cache.texts.neg_()
-        assert torch.equal(part.pair_weights(pairs), weights)
+        assert torch.equal(part.of_pairs(pairs), weights)
     method, control, again, later = scores
     assert sorted(method.tolist()) == sorted(control.tolist()) == sorted(later.tolist())
     assert torch.equal(control, again)

@@ -178,4 +178,4 @@ def test_an_infinite_gradient_stops_before_the_update(begun):
     ours = dict(trainer.model.named_parameters())
     weights = saved.tensors("model")
     assert all(torch.equal(ours[name], weights[name]) for name in ours)
-    assert torch.equal(trainer.parts[0].bank.images, saved.tensors("memory")["bank.images"])
+    assert torch.equal(trainer.objective.parts[0].bank.images, saved.tensors("memory")["bank.images"])

@@ -9,9 +9,9 @@ from coder_core.training import gradient_caching
 from coder_core.training.gradient_caching import check_pieces
 from coder_core.training.launch import continue_run, start_run
 from coder_core.training.prepare import prepare
-from coder_core.training.step import compute_losses
 from tests.support.ddp_worker import CASES, PIECES, TOWER_RATE, trained
 from tests.support.precomp_folders import assert_refused
+from tests.support.steps import compute_losses
 from tests.support.tiny_runs import STILL, changed, printed, quiet, tiny_config
 from tests.support.tower_runs import tower_config
 

@@ -14,11 +14,10 @@ from coder_core.model.encoders.pooling import GeneralisedPooling
 from coder_core.model.encoders.recurrent import RecurrentWords
 from coder_core.model.encoders.regions import RegionEncoder
 from coder_core.model.products import multiplies_bfloat16, product_library, use_onednn
-from coder_core.training.parts.make import make_boosting
+from coder_core.training.objective import make_boosting
 from coder_core.training.prepare import prepare
-from coder_core.training.step import compute_losses
 from tests.support.boosting import boosted, take
-from tests.support.steps import with_memory
+from tests.support.steps import compute_losses, with_memory
 from tests.support.tiny_runs import STILL, tiny_config
 
 CPU = torch.device("cpu")

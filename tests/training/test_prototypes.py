@@ -6,13 +6,12 @@ import torch
 
 from coder_core.config.schema import Config
 from coder_core.training.launch import start_run
-from coder_core.training.parts.make import ConceptLoss, make_prototypes
+from coder_core.training.objective import make_prototypes
 from coder_core.training.parts.prototypes import PrototypeClassification
 from coder_core.training.prepare import prepare
-from coder_core.training.step import compute_losses
 from tests.reference import prototypes as reference
 from tests.support.precomp_folders import assert_refused
-from tests.support.steps import embed
+from tests.support.steps import compute_losses, embed
 from tests.support.tiny_runs import STILL, changed, events, printed, quiet, tiny_config
 
 PER_EPOCH = 5
@@ -25,7 +24,7 @@ def prototype_config(data, **values):
 
 
 def step(prepared, prototypes, config, number):
-    parts = [*([ConceptLoss()] if config.model.concepts else []), *([prototypes] if prototypes else [])]
+    parts = [prototypes] if prototypes else []
     return compute_losses(prepared.model, prepared.batches(number), config, parts, epoch=number / PER_EPOCH)
 
 
@@ -88,7 +87,7 @@ def test_the_prototype_report_by_hand():
     prototypes = PrototypeClassification(config, np.arange(4), pass_pairs=4)
     assert prototypes.report() == {}
     seeds = torch.tensor([[1.0, 0.0], [1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
-    prototypes.classification_losses((seeds, seeds), (seeds, seeds), torch.arange(4))
+    prototypes.classification_losses(seeds, seeds, seeds, torch.arange(4))
     prototypes.after_step(None, 0)
     assert prototypes.statistics(prototypes.tally) == {}
     prototypes.clusters.labels[:2] = torch.tensor([0, 1])
@@ -98,7 +97,7 @@ def test_the_prototype_report_by_hand():
     pairs = torch.tensor([[1.0, 0.0], [0.8, 0.6], [1.0, 0.0], [0.0, 1.0]])  # labels 0 0 0 1
     images = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.0, 1.0]])
     texts = torch.tensor([[0.0, 1.0], [0.0, 1.0], [0.0, 1.0], [0.0, 1.0]])
-    prototypes.classification_losses((pairs, pairs), (images, texts), torch.arange(4))
+    prototypes.classification_losses(pairs, images, texts, torch.arange(4))
     prototypes.after_step(None, 0)
     expected = {"used": 2, "dead": 0, "largest": 3, "reseeded": 0, "inertia": 0.1, "changed": 0.5}
     expected |= {"image_accuracy": 0.75, "text_accuracy": 0.25}

@@ -13,11 +13,11 @@ from coder_core.data.dataset import read_split
 from coder_core.data.reviews import CLEANING, Review, append_review, image_keys
 from coder_core.runs.load import read_config
 from coder_core.training.launch import continue_run, start_run
-from coder_core.training.parts.make import make_parts
+from coder_core.training.objective import make_objective
 from coder_core.training.prepare import Inputs, prepare
 from coder_core.training.reviewed import UsedReviews, apply_reviews, named_reviews
-from coder_core.training.step import compute_losses
 from tests.support.interrupted import stop_during
+from tests.support.steps import compute_losses
 from tests.support.tiny_runs import STILL, assert_same_run, changed, events, printed, quiet, tiny_config
 
 
@@ -127,7 +127,7 @@ def test_a_review_weight_multiplies_only_the_loss_of_its_pair(train, data, tmp_p
     batches = (reviewed_run.batches(step) for step in range(20))
     batch = next(batch for batch in batches if 0 < (batch.text_ids < 8).sum() < 8)
     torch.testing.assert_close(reviewed_run.model.state_dict(), plain.model.state_dict(), rtol=0, atol=0)
-    parts = make_parts(config, reviewed_run, torch.device("cpu"))
+    parts = make_objective(config, reviewed_run, torch.device("cpu")).parts
     weighed = compute_losses(reviewed_run.model.eval(), batch, config, parts, epoch=0.0)
     unweighed = compute_losses(plain.model.eval(), batch, config, (), epoch=0.0)
     expected = torch.where(batch.text_ids < 8, 0.25, 1.0)

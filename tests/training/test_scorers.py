@@ -8,13 +8,13 @@ from coder_core.evaluate import main
 from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.load import load_model
 from coder_core.training.launch import start_run
-from coder_core.training.parts.make import make_parts
+from coder_core.training.objective import make_objective
 from coder_core.training.prepare import prepare
-from coder_core.training.step import compute_losses
 from tests.reference import diversity, losses
 from tests.reference import scorers as several
 from tests.reference.pairs import kept, negatives, transposed
 from tests.support.boosting import scores
+from tests.support.steps import compute_losses
 from tests.support.tiny_runs import STILL, changed, quiet, tiny_config
 
 KINDS = {"several": {"embeddings": 3}, "interaction": {"scorer": "interaction"}}
@@ -53,7 +53,7 @@ def test_the_regularisers_of_several_embeddings_are_added(data, loss):
     """They are averaged over the batch if the loss is, and summed if it is summed."""
     config = scored(data, "several", loss=loss, weight_heads=0.3, weight_mmd=0.2, **STILL)
     prepared = prepare(config)
-    (part,) = make_parts(config, prepared, torch.device("cpu"))
+    (part,) = make_objective(config, prepared, torch.device("cpu")).parts
     model = prepared.model.train()
     batch = prepared.batches(0)
     plain = compute_losses(model, batch, config, epoch=5.0)

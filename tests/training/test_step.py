@@ -11,17 +11,16 @@ from torch.autograd import gradcheck
 
 from coder_core.config.objective import ObjectiveConfig
 from coder_core.config.schema import Config
-from coder_core.objectives.anchors import Keys, gather_anchors
 from coder_core.objectives.contrastive import info_nce, pairwise_sigmoid, projection_matching
 from coder_core.objectives.memory import CoupledBank
-from coder_core.objectives.pairs import both_directions
+from coder_core.objectives.pairs import Keys, both_directions, gather_anchors
 from coder_core.objectives.triplet import polynomial_hardest, triplet_hardest, triplet_sum
 from coder_core.ops import normalise
 from coder_core.runs.history import read_frame
-from coder_core.training.losses import concept_dcl, instance_dcl
-from coder_core.training.parts.make import LearnedScale, make_memory, make_parts
+from coder_core.training.objective import make_objective
+from coder_core.training.parts.scale import LearnedScale
 from coder_core.training.prepare import prepare
-from coder_core.training.step import compute_losses
+from coder_core.training.step import Objective, concept_loss
 from coder_core.training.trainer import Trainer
 from tests.reference import step as reference
 from tests.reference.problems import random_problem
@@ -67,8 +66,8 @@ def test_without_twin_dropout_keys_equal_those_of_a_model_without_dropout(data):
     still.model.load_state_dict(prepared.model.state_dict())
     for key, expected in zip(keys, embed(still.model, batch)[:2], strict=True):
         torch.testing.assert_close(key.double(), expected)
-    read_with_dropout = make_memory(tiny_config(data, **usual), prepared)
-    assert not torch.allclose(read_with_dropout.encode_keys(prepared.model, batch)[0], keys[0])
+    with_dropout, memory = with_memory(tiny_config(data, **usual))
+    assert not torch.allclose(memory.encode_keys(with_dropout.model, batch)[0], keys[0])
 
 
 @pytest.mark.parametrize("bank_anchors", [False, True])
@@ -130,7 +129,7 @@ def test_same_image_captions_never_enter_the_diversity_even_if_the_loss_keeps_th
     for moved in (0.0, 0.5):
         scores[0, 1] += moved
         anchors = gather_anchors(scores.clone(), torch.eye(5, dtype=torch.float64), ids)
-        actual.append(instance_dcl(anchors, None, config, epoch=0.0))
+        actual.append(Objective(config).instance_losses(anchors))
     before, after = actual
     assert torch.equal(before.diversity, after.diversity)
     assert before.total < after.total
@@ -155,10 +154,11 @@ def test_gradients_of_both_branches_through_batch_bank_and_diversity(measure):
             switches = {"entropy_temperature": 0.2, "diversity_gradient": gradient}
             objective = ObjectiveConfig(diversity=measure, **switches)
         anchors = gather_anchors(images, texts, ids)
-        losses = instance_dcl(anchors, keys, Config(objective=objective), epoch=1.0)
+        config = Config(objective=objective)
+        losses = Objective(config).instance_losses(anchors, keys=keys)
         assert (losses.diversity is None) == (measure == "none")
         assert set(losses.parts) == {objective.loss, "m-dcl"}
-        return torch.stack([losses.total, concept_dcl(anchors, objective).mean()])
+        return torch.stack([losses.total, concept_loss(config).terms(anchors).in_batch.mean()])
 
     rows = unit_rows(generator).requires_grad_(), unit_rows(generator).requires_grad_()
     assert gradcheck(totals, rows)
@@ -197,10 +197,10 @@ def scaled_config(data, **values):
 
 def scaled_losses(config, prepared):
     """Return the losses of the first batch, and the gradients of the scale."""
-    parts = make_parts(config, prepared, torch.device("cpu"))
-    losses = compute_losses(prepared.model, prepared.batches(0), config, parts, epoch=0)
+    objective = make_objective(config, prepared, torch.device("cpu"))
+    losses = objective.losses(prepared.model, prepared.batches(0), epoch=0)
     losses.total.backward()
-    [scale] = [part for part in parts if isinstance(part, LearnedScale)]
+    [scale] = [part for part in objective.parts if isinstance(part, LearnedScale)]
     return losses, {name: parameter.grad for name, parameter in scale.named_parameters()}
 
 
@@ -216,7 +216,7 @@ def test_the_scale_starts_as_in_the_paper_is_capped_and_ignores_branches(data, t
     assert list(losses.parts) == ["sigmoid"]
     config = scaled_config(data, loss="infonce", learn_scale=True, temperature=0.01)
     trainer = Trainer(config, tmp_path, prepare(config), torch.device("cpu"), quiet())
-    [scale] = trainer.parts
+    [scale] = trainer.objective.parts
     with torch.no_grad():
         scale.log_scale.add_(1)
     scale.after_step(trainer.model, 0)
@@ -237,10 +237,10 @@ def test_the_scale_and_the_bias_learn_without_weight_decay(data, tmp_path, loss)
     groups = trainer.state.optimizer.param_groups
     free = [name for group in groups if group["weight_decay"] == 0 for name in group["param_names"]]
     assert set(free) == names
-    before = trainer.parts[0].report()
+    before = trainer.objective.parts[0].report()
     assert before == {"logit_scale": pytest.approx(10), **({"logit_bias": -10} if loss == "sigmoid" else {})}
     trainer._step(trainer.prepared.batches(0))
-    assert all(trainer.parts[0].report()[name] != value for name, value in before.items())
+    assert all(trainer.objective.parts[0].report()[name] != value for name, value in before.items())
 
 
 def test_waiting_for_data_counts_as_training_time(data, tmp_path, monkeypatch):

@@ -25,8 +25,9 @@ from coder_core.model.run_towers import open_towers, with_size_of_towers
 from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.load import load_model, read_config
 from coder_core.training.launch import continue_run, start_run
+from coder_core.training.objective import make_objective
 from coder_core.training.parts.boosting import BoostingTeacher
-from coder_core.training.parts.make import MomentumMemory, make_parts
+from coder_core.training.parts.memory import MomentumMemory
 from coder_core.training.prepare import Inputs, prepare
 from tests.support.picture_folders import CAPTIONS, NAMES, SPLITS, draw
 from tests.support.precomp_folders import assert_refused, refusal
@@ -180,7 +181,7 @@ def test_only_adapters_and_heads_are_stored_and_frozen_weights_unchanged(towers_
         assert theirs
         assert all(torch.equal(ours[name], tensor) for name, tensor in theirs.items())
     ready = prepared(everything)
-    parts = make_parts(everything, ready, CPU)
+    parts = make_objective(everything, ready, CPU).parts
     places = {p.data_ptr(): name for name, p in ready.model.named_parameters() if ".tower." in name}
     twins = [part.twin for part in parts if isinstance(part, MomentumMemory)]
     twins += [part.branch for part in parts if isinstance(part, BoostingTeacher)]

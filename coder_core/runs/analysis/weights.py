@@ -16,8 +16,12 @@ from coder_core.console.progress import Progress, silent
 from coder_core.data.split import Split
 from coder_core.model.encode import Encoded, SplitScores
 from coder_core.objectives.batch_weights import batch_weights
-from coder_core.objectives.combined_weights import combined_weights, mean_and_deviation, shuffled
-from coder_core.objectives.neighbour_scores import neighbour_scores
+from coder_core.objectives.complementary import (
+    combined_weights,
+    mean_and_deviation,
+    neighbour_scores,
+    shuffled,
+)
 from coder_core.runs.derived.neighbours import run_text_space, split_neighbours
 
 DOCUMENT = "weighting"

@@ -1,5 +1,5 @@
-"""Optional parts of a training step behind one interface, `Part` in `training/step.py`: learned scale, review weights,
-momentum memory, neighbourhoods, embedding regularisers, boosting, concepts, prototypes.
+"""Optional parts of a training step behind one interface, `Part` in `training/step.py`: momentum memory, learned scale,
+neighbourhoods, embedding regularisers, boosting, prototypes. (The weights of reviews are in `training/reviewed.py`.)
 
-`make_parts` creates those that a configuration needs.
+`make_objective` in `training/objective.py` creates those that a configuration needs.
 """

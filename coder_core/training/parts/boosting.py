@@ -20,15 +20,14 @@ from coder_core.data.words import Vocabulary
 from coder_core.model.coder import Coder
 from coder_core.model.device import no_grad_autocast
 from coder_core.model.run_towers import RunTowers
-from coder_core.objectives.anchors import Anchors, Lengths, gather_anchors
 from coder_core.objectives.memory import cosine_momentum, normalise_by_batch, update_momentum
+from coder_core.objectives.pairs import Anchors, Lengths, gather_anchors
 from coder_core.objectives.teachers import against_teachers, teacher_loss
 from coder_core.ops import parallel
 from coder_core.runs.load import LoadedModel, load_model, load_weights, read_vocabulary
 from coder_core.runs.status import read_status
 from coder_core.training.gradient_caching import encode_in_pieces
-from coder_core.training.losses import Losses
-from coder_core.training.step import Part, Step
+from coder_core.training.step import Losses, Part, Step
 
 
 class Boosting(Part):
@@ -118,8 +117,9 @@ class OnlineBranches(Boosting):
         pairs = []
         for branch in self.branches:
             assert isinstance(branch, Coder)
-            inputs = batch.regions, lengths.images, batch.words, lengths.texts
-            embedded = encode_in_pieces(branch, self.piece_size, *inputs)
+            embedded = encode_in_pieces(
+                branch, self.piece_size, batch.regions, batch.region_lengths, batch.words, batch.word_lengths
+            )
             images = embedded.images
             texts = embedded.texts
             pairs.append(gather_anchors(images, texts, batch.image_groups, branch.scorer, lengths))

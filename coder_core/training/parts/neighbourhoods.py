@@ -14,14 +14,12 @@ from coder_core.config.objective import OF_NEIGHBOURHOODS
 from coder_core.config.schema import Config
 from coder_core.data.batches import Batch
 from coder_core.model.coder import Coder
-from coder_core.objectives.anchors import mean_vectors
-from coder_core.objectives.neighbour_scores import ABSENT
+from coder_core.objectives.complementary import ABSENT, is_neighbour, within_modality
 from coder_core.objectives.neighbour_weights import NeighbourWeights
-from coder_core.objectives.within_modality import is_neighbour, within_modality
+from coder_core.objectives.pairs import mean_vectors
 from coder_core.ops import parallel
 from coder_core.runs.analysis.weights import weight_settings
-from coder_core.training.losses import Losses
-from coder_core.training.step import Part, Step
+from coder_core.training.step import Losses, Part, Step
 
 PARTNER_STREAM = 7  # random stream that draws the partner of each pair, one of its neighbours
 
@@ -56,7 +54,7 @@ class Neighbourhoods(NeighbourWeights, Part):
 
     def loss_inputs(self, model: Coder, batch: Batch) -> dict[str, Any]:
         """Return the weights of this step's pairs, if samples are weighted by neighbourhood."""
-        return {} if self.kind == "none" else {"neighbour_weights": self.pair_weights(batch.text_ids)}
+        return {} if self.kind == "none" else {"neighbour_weights": self.of_pairs(batch.text_ids)}
 
     @torch.no_grad()
     def partner_embeddings(self, text_ids: Tensor, *, images: bool) -> tuple[Tensor, Tensor]:

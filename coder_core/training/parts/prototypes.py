@@ -3,9 +3,8 @@
 A step labels its pairs by the current centroids, adds the loss, and moves the centroids after the optimizer step.
 """
 
-import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -14,12 +13,10 @@ from torch import Tensor, nn
 from coder_core.config.schema import Config
 from coder_core.geometry.kmeans import faiss_kmeans, nearest_centroid
 from coder_core.model.coder import Coder
-from coder_core.objectives.prototype_guided import prototype_guided, prototype_logits
-from coder_core.objectives.prototypes import NO_LABEL, Assignment, Prototypes, pair_vectors
-from coder_core.ops import best_columns, parallel
+from coder_core.objectives.prototypes import NO_LABEL, Assignment, PrototypeLoss, pair_vectors
+from coder_core.ops import parallel
 from coder_core.runs.saves import PROTOTYPES
-from coder_core.training.losses import Losses
-from coder_core.training.step import EpochEnd, Part, Step
+from coder_core.training.step import EpochEnd, Losses, Part, Step
 
 START_STREAM = 4  # random stream of the classifier's initial weights
 RECLUSTER_STREAM = 5  # random stream of a full clustering's random start
@@ -28,7 +25,16 @@ MOST_MATCHED_EXACTLY = 2048  # clusters; the Hungarian method takes seconds at t
 SUMS = ("pairs", "similarity", "labelled before", "label changed", "image correct", "text correct")
 
 
-class PrototypeClassification(Part):
+class Pending(NamedTuple):
+    """The pairs of a step, of all processes, until the optimizer's step is done."""
+
+    vectors: Tensor  # (B, D)
+    text_ids: Tensor  # (B,)
+    assigned: Assignment | None = None  # None before the prototypes exist
+    sums: Tensor | None = None  # (6,) `SUMS`
+
+
+class PrototypeClassification(PrototypeLoss, Part):
     """Prototypes and their loss L_PGC, which classifies every pair as its prototype. `image_of_text`: (m,) image of
     every train caption. `pass_pairs`: pairs per pass over the train split."""
 
@@ -37,69 +43,72 @@ class PrototypeClassification(Part):
     tally: Tensor
 
     def __init__(self, config: Config, image_of_text: np.ndarray, pass_pairs: int) -> None:
-        super().__init__()
-        count = config.memory.prototypes
-        dimension = config.model.dimension
         self.seed = config.training.seed
+        start = np.random.SeedSequence((self.seed, START_STREAM)).generate_state(1)[0]
+        super().__init__(
+            config.memory.prototypes,
+            config.model.dimension,
+            len(image_of_text),
+            pass_pairs=pass_pairs,
+            temperature=config.objective.prototype_temperature,
+            generator=torch.Generator().manual_seed(int(start)),
+        )
         self.image_of_text = image_of_text
         self.recluster_every = config.memory.prototype_recluster
-        self.temperature = config.objective.prototype_temperature
-        self.clusters = Prototypes(count, dimension, len(image_of_text), pass_pairs)
-        self.classifier = nn.Parameter(torch.empty(count, dimension))
-        seed = np.random.SeedSequence((self.seed, START_STREAM)).generate_state(1)[0]
-        bound = 1 / math.sqrt(dimension)  # as nn.Linear initialises its weights
-        nn.init.uniform_(self.classifier, -bound, bound, generator=torch.Generator().manual_seed(int(seed)))
         self.register_buffer("tally", torch.zeros(len(SUMS), dtype=torch.float64))
-        # from `add_losses` to `after_step`
-        self._pending: tuple[Tensor, Tensor, Assignment | None, Tensor | None] | None = None
+        self._pending: Pending | None = None  # from `add_losses` to `after_step`
         self._batch = torch.zeros(len(SUMS), dtype=torch.float64)
 
     def add_losses(self, losses: Losses, step: Step) -> Losses:
         """Add L_PGC of the concept branch, or of the instance branch for a model without concepts."""
         embedded = step.embedded
-        instance = classified = embedded.images, embedded.texts
+        images = embedded.images
+        texts = embedded.texts
+        local = pair_vectors(images, texts)
         if embedded.concept_images is not None and embedded.concept_texts is not None:
-            classified = embedded.concept_images, embedded.concept_texts
-        per_pair = self.classification_losses(instance, classified, step.batch.text_ids)
+            images = embedded.concept_images
+            texts = embedded.concept_texts
+        per_pair = self.classification_losses(local, images, texts, step.batch.text_ids)
         if per_pair is None:
             return losses
         return losses.plus("pgc", per_pair, step.config.objective.weight_prototypes)
 
     def classification_losses(
-        self, instance: tuple[Tensor, Tensor], classified: tuple[Tensor, Tensor], text_ids: Tensor
+        self, local: Tensor, images: Tensor, texts: Tensor, text_ids: Tensor
     ) -> Tensor | None:
         """Return (B,) L_PGC of this process's pairs, summed over both modalities; None until the prototypes exist.
-        `instance`: v^I and w^I, (B, D) unit rows, which are clustered. `classified`: v^C and w^C, (B, D),
-        which are classified."""
-        local = pair_vectors(*instance)
+
+        Args:
+            local: (B, D) unit rows of the pairs, from v^I and w^I, which are clustered.
+            images, texts: v^C and w^C, (B, D), which are classified.
+            text_ids: (B,) numbers of the pairs.
+        """
         vectors = parallel.gather_rows(local)
         text_ids = parallel.gather_rows(text_ids)
         if not self.clusters.ready:
-            self._pending = vectors, text_ids, None, None
+            self._pending = Pending(vectors, text_ids)
             return None
-        assigned = self.clusters.assign(local)
-        # One matrix product for both modalities.
-        logits = prototype_logits(torch.cat(classified), self.classifier, temperature=self.temperature)
-        labels = assigned.labels.repeat(2)
-        per_pair = prototype_guided(logits, labels).view(2, -1).sum(0)
-        correct = (best_columns(logits) == labels).float().view(2, -1)
-        facts = parallel.gather_rows(torch.stack([assigned.similarities, *correct], 1))
-        everyone = Assignment(parallel.gather_rows(assigned.labels), facts[:, 0])
-        self._pending = vectors, text_ids, everyone, self._sums(everyone, text_ids, facts[:, 1], facts[:, 2])
-        return per_pair
+        classified = self.classify(local, images, texts)
+        of_images, of_texts = classified.correct
+        similarities = classified.assigned.similarities
+        facts = parallel.gather_rows(torch.stack([similarities, of_images, of_texts], 1))
+        everyone = Assignment(parallel.gather_rows(classified.assigned.labels), facts[:, 0])
+        sums = self._sums(everyone, text_ids, facts[:, 1], facts[:, 2])
+        self._pending = Pending(vectors, text_ids, everyone, sums)
+        return classified.per_pair
 
     @torch.no_grad()
     def after_step(self, model: Coder, step: int) -> None:
         """Move the centroids by the pairs of this step."""
         if self._pending is None:
             return
-        vectors, text_ids, assigned, sums = self._pending
+        pending = self._pending
         if int(self.clusters.seen) % self.clusters.pass_pairs == 0:
             self.tally.zero_()
-        if sums is not None:
-            self.tally += sums
-            self._batch = sums
-        self.clusters.update(vectors, text_ids, assigned)
+        if pending.sums is not None:
+            self.tally += pending.sums
+            self._batch = pending.sums
+        self.clusters.update(pending.vectors, pending.text_ids, pending.assigned)
         self._pending = None
 
     def joint_parameters(self) -> dict[str, nn.Parameter]:

@@ -5,7 +5,7 @@ import torch
 
 from coder_core.model import scoring
 from coder_core.model.scoring import InteractionScorer, PVSEScorer
-from coder_core.objectives.anchors import CosineScorer
+from coder_core.objectives.pairs import CosineScorer
 from coder_core.ops import normalise
 from tests.reference import scorers as reference
 
