@@ -139,10 +139,7 @@ def _loss(config: Config) -> Iterator[Fault]:
     loss = objective.loss
     entry = LOSSES[loss]
     gamma = objective.gamma
-    for file, why in FAILED_LOSSES.items():
-        yield Fault(
-            OWN_LOSSES, f"{file} cannot be loaded ({why})", fix="correct the file, or unset the variable"
-        )
+    yield from own_loss_faults()
     reads_gamma = entry.reads("gamma") or config.model.concepts > 0
     if reads_gamma and 1 < abs(gamma) < math.inf:
         yield Fault("--gamma", f"is {gamma:g}", "a cosine, from -1 to 1")
