@@ -121,7 +121,8 @@ def _spread(scores: Tensor, negatives: Tensor, measure: Measure, temperature: fl
     """Return the (Q,) spreads; `spread` is also the api's, and takes the few entries that are not negatives."""
     check_shapes(scores, None, negatives)
     finite = torch.where(negatives, full_precision(scores), 0.0)
-    return spread(finite, (~negatives).nonzero(as_tuple=True), measure, temperature)
+    rows, columns = (~negatives).nonzero(as_tuple=True)
+    return spread(finite, (rows, columns), measure, temperature)
 
 
 def anchor_diversity(
