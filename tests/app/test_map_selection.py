@@ -132,3 +132,11 @@ def test_stepping_to_neighbours_and_failures_stays_inside_an_order():
     for current, step, expected in ((5, 1, 9), (9, 1, 7), (7, 1, 7), (7, -1, 9), (5, -1, 5), (3, 1, 9)):
         assert selection.next_failure([5, 9, 2, 7], failed, current, step) == expected
     assert selection.next_failure([], failed, 3, 1) == 3
+
+
+def test_a_rank_equal_to_the_limit_is_a_miss():
+    """Ranks count from 0: the tenth result has rank 9."""
+    table = selection.recall_by_tenth(np.arange(20.0), np.array([9, 10] * 10), 10)
+    assert table["tenth"].tolist() == [*range(1, 11)]
+    assert table["recall"].tolist() == [50.0] * 10
+    assert table["anchors"].tolist() == [2] * 10
