@@ -73,6 +73,27 @@ def test_the_report_is_one_file_with_all_changes(folders, tmp_path, capsys, comp
     assert "exists" in complaint(main, arguments, status=2)
 
 
+def test_cells_of_rank_changes_are_green_above_and_red_below_the_diagonal(folders):
+    """Rows are bands of the rank in the first run: a query below the diagonal has moved to a better band."""
+    first, second = map(open_run, folders)
+    page = render(gather([first, second], "dev"))
+    changes = compare(first, second, "dev").query("direction == 't2i'")
+    bands = [np.searchsorted(sections.BANDS, changes[rank]) for rank in ("rank_a", "rank_b")]
+    table = page.partition("Text → image</h3>")[2].partition("</table>")[0]
+    cells = re.findall(r"rgba\((\d+),(\d+),(\d+),([\d.]+)\)[^>]*>\s*([\d,]*)", table)
+    width = len(sections.LABELS)
+    assert len(cells) == width**2
+    for place, (red, green, blue, share, count) in enumerate(cells):
+        row, column = divmod(place, width)
+        expected = int(((bands[0] == row) & (bands[1] == column)).sum())
+        assert int(count.replace(",", "") or 0) == expected
+        assert (float(share) > 0) == (expected > 0)
+        colour = (
+            "green" if int(green) > max(int(red), int(blue)) else "red" if int(red) > int(green) else "grey"
+        )
+        assert colour == ("grey" if row == column else "green" if row > column else "red")
+
+
 def test_the_gain_in_words_matches_the_bootstrap(folders):
     first, second = map(open_run, folders)
     ranks = [run.ranks("dev") for run in (first, second)]

@@ -1,5 +1,6 @@
 """`list_runs`, `open_run`, `compare` on run folders written by the same code as real ones."""
 
+import json
 import subprocess
 import sys
 from dataclasses import replace
@@ -10,6 +11,7 @@ import pytest
 
 from coder_core.api import InputError, RunSummary, listing, open_run
 from coder_core.api.retrieval import comparison
+from coder_core.api.saved_views import remove_view, save_view, saved_views
 from coder_core.runs.status import read_status
 from tests.support.run_folders import damage, write_embeddings, write_run
 
@@ -115,6 +117,41 @@ def differing(*documents):
     return comparison.config_differences(
         {name: listing.complete(one)[0] for name, one in zip("ab", documents, strict=True)}
     )
+
+
+def test_a_changed_file_of_an_analysis_changes_the_key_of_caches(tmp_path):
+    """The manifest of the analysis stays the same; replacing an array leaves its name and its size."""
+    folder = write_run(tmp_path, "b", images=6, pictures=False)
+    before = listing.summarise(folder).stamp
+    assert listing.summarise(folder).stamp == before
+    array = folder / "analysis" / "dev" / "text_ranks.npy"
+    array.write_bytes(array.read_bytes())
+    assert listing.summarise(folder).stamp != before
+
+
+def test_a_folder_holds_at_most_200_views(tmp_path):
+    address = "overview?run=a"
+    views = {f"view {number}": address for number in range(199)}
+    (tmp_path / ".views.json").write_text(json.dumps(views))
+    save_view(tmp_path, "the last", address)
+    assert len(saved_views(tmp_path)) == 200
+    with pytest.raises(InputError, match="already has 200 views"):
+        save_view(tmp_path, "one more", address)
+    remove_view(tmp_path, "view 0")
+    save_view(tmp_path, "n" * 80, address + "a" * (4000 - len(address)))
+    too_long = {
+        "n" * 81: address,
+        "long": address + "a" * (4001 - len(address)),
+        " ": address,
+        "a\n": address,
+    }
+    remove_view(tmp_path, "view 1")
+    for name, place in too_long.items():
+        with pytest.raises(InputError, match="the view"):
+            save_view(tmp_path, name, place)
+    (tmp_path / ".views.json").write_text(json.dumps(views | {"199": address, "200": address}))
+    with pytest.raises(InputError, match="other than views"):
+        saved_views(tmp_path)
 
 
 def test_the_api_does_not_import_torch(root, both):

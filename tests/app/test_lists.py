@@ -110,7 +110,9 @@ def queries_of_the_hub(k):
 def anchors(last, first):
     deviation, entropy, diversity = last.spreads()
     deviation_before, _, before = first.spreads()
-    places = [100 * spread.argsort().argsort() / (len(spread) - 1) for spread in (deviation_before, deviation)]
+    places = [
+        100 * spread.argsort().argsort() / (len(spread) - 1) for spread in (deviation_before, deviation)
+    ]
     order = by(lambda q: deviation[q], range(len(deviation)))
     of_last = [(f"{diversity[q]:.4f}", f"{deviation[q]:.4f}", f"{entropy[q]:.4f}") for q in order]
     of_both = [(f"{last.rank[q]:,d}", f"{before[q]:.4f}", f"{first.rank[q]:,d}") for q in order]
@@ -141,7 +143,10 @@ LISTS = {
     "queries of a hub": ({}, [{"look": "hubs"}], queries_of_the_hub(10)),
     "queries of a hub, first 5": ({}, [{"look": "hubs"}, {"k": "5"}], queries_of_the_hub(5)),
 }
-HUBS = {"hubs": ({}, [{"look": "hubs"}], hubs(10)), "hubs at 1": ({}, [{"look": "hubs"}, {"k": "1"}], hubs(1))}
+HUBS = {
+    "hubs": ({}, [{"look": "hubs"}], hubs(10)),
+    "hubs at 1": ({}, [{"look": "hubs"}, {"k": "1"}], hubs(1)),
+}
 
 
 @pytest.fixture(scope="module")
@@ -211,6 +216,9 @@ def test_lists_of_the_data_page_follow_from_the_api(roots, both, opened):
     assert {row[3] for row in rows} <= {*VERDICTS}
     words = caption_table(both[0].captions("dev")).to_dict("records")
     _, _, diversity = Scores(both[0], "text").spreads()
-    rows = [(c["caption"], f"{c['content']:,d}", f"{c['words']:,d}", f"{diversity[c['caption']]:.4f}") for c in words]
+    rows = [
+        (c["caption"], f"{c['content']:,d}", f"{c['words']:,d}", f"{diversity[c['caption']]:.4f}")
+        for c in words
+    ]
     app.change(list="empty")
     assert_shows(app, "text", by(lambda row: (int(row[1]), int(row[2])), rows))

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from app.choice import named_runs
 from app.components.words import gain_cell
 from coder_core.api import open_run
 from coder_core.api.retrieval import gain_in_words, gains
@@ -41,6 +42,22 @@ def links_of(app):
     """Return the parameters of every link on the page."""
     addresses = [html.unescape(address) for address in re.findall(r'href="([^"]*)"', app.texts())]
     return [parse_qs(urlsplit(address).query) for address in addresses]
+
+
+def test_an_address_names_at_most_six_runs():
+    """The first six of `run`, each once; older addresses name the last run in `versus`, those between in `also`."""
+
+    def named(usual=(), **query):
+        return named_runs(lambda key: query.get(key, []), usual)
+
+    seven = [*NAMES, "seventh"]
+    assert named(run=seven) == NAMES
+    assert named(run=["base", "base", "b", "—", ""]) == ["base", "b"]
+    assert named(run=["base"], versus=["last"], also=["b", "c"]) == ["base", "b", "c", "last"]
+    assert named(run=["base"], curves=["b"]) == ["base", "b"]
+    assert named(["base", "b"], versus=["last"]) == ["base", "last"]
+    assert named(["base", "b"], also=["c"]) == ["base", "c", "b"]
+    assert named(["base", "b"]) == []
 
 
 def test_six_runs_are_side_by_side_and_in_links(six, ranks, opened):
