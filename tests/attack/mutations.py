@@ -30,6 +30,7 @@ TESTS |= {"app": "tests/app"}
 COPIED = ("coder_core", "tests", "benchmarks", "app", "pages", "docs")
 COPIED += ("pyproject.toml", "README.md", "streamlit_app.py")
 LONGEST = 600  # seconds of processor time for the tests of one flip; exceeding them counts as noticed
+PYTEST = ("-x", "-q", "-m", "not browser", "-p", "no:cacheprovider", "-W", "ignore:Module already imported")
 MOST_NAMED = 8  # files of tests that --quick runs
 PAIRS = (
     *((ast.Lt, ast.LtE), (ast.Gt, ast.GtE), (ast.Eq, ast.NotEq), (ast.In, ast.NotIn), (ast.Is, ast.IsNot)),
@@ -100,7 +101,7 @@ def noticed(folder, tests):
         os.dup2(quiet, 2)
         status = 1
         try:
-            status = int(pytest.main(["-x", "-q", "-m", "not browser", "-p", "no:cacheprovider", *tests]))
+            status = int(pytest.main([*PYTEST, *tests]))
         finally:
             os._exit(status)
     _, status = os.waitpid(child, 0)
@@ -132,8 +133,10 @@ def main():
             for file, site in random.Random(parsed.seed).sample(every, parsed.count // len(parsed.packages)):
                 source = file.read_text("utf-8")
                 text, line, what = flipped(source, site)
-                file.write_text(text, "utf-8")
                 tests = tests_of(folder, package, file, quick=parsed.quick)
+                if package not in totals and noticed(folder, tests):
+                    raise SystemExit(f"the tests of {package} fail without a flip")
+                file.write_text(text, "utf-8")
                 totals.setdefault(package, []).append(noticed(folder, tests))
                 file.write_text(source, "utf-8")
                 if not totals[package][-1]:
