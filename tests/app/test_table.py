@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 
 from app.components import table
+from app.components.opened import View
 
 VALUES = pd.DataFrame({"rank": [3.0, np.nan, 1.0, 2.0, 1.0]}, index=[9, 8, 7, 6, 5])
 
@@ -22,16 +23,16 @@ def test_a_sorted_column_keeps_equal_values_in_order_and_missing_ones_last(sort,
 
 
 def test_clicks_on_a_heading_sort_down_then_up_then_not():
-    view = {"page": 2, "sort": None}
+    view = View(page=2)
     seen = []
     for _ in range(3):
         table._turn(view, {"sort": 0}, 5, ["rank"])
-        seen.append(view["sort"])
+        seen.append(view.sort)
     assert seen == [("rank", "descending"), ("rank", "ascending"), None]
-    assert view["page"] == 0
+    assert view.page == 0
     for page in (4, 5, -1, True, "1", None):
         table._turn(view, {"page": page}, 5, ["rank"])
-    assert view["page"] == 4  # only a page that exists is turned to
+    assert view.page == 4  # only a page that exists is turned to
 
 
 @pytest.mark.parametrize(
