@@ -26,7 +26,7 @@ from app import questions
 from app.jobs import runs_root
 from coder_core.api import (
     InputError,
-    Loss,
+    LossSettings,
     Run,
     RunSummary,
     Sample,
@@ -110,7 +110,7 @@ _SLOW: dict[str, tuple[Callable[..., Any], ...]] = {
     "Computing the PCA map …": (questions.principal_maps,),
     "Looking at the similarities …": (similarity.values_from_similarities,),
     "Ordering the samples …": (questions.matrix_batch,),
-    "Computing the matrix …": (similarity.scaled_matrix,),
+    "Computing the matrix …": (questions.scaled_matrix,),
     "Reading the captions …": (slices.slice_columns,),
     "Comparing slices …": (questions.slice_table,),
 }

@@ -21,9 +21,17 @@ from app.questions import best_candidates
 from app.training import data_sets, starting
 from coder_core.api import data_quality
 from coder_core.api import reviews as api
-from coder_core.api.report import gather, render
+from coder_core.api.report import Supplements, gather, render
 from coder_core.api.retrieval import Judgements, OtherSplitError
-from coder_core.api.reviews import LONGEST, LONGEST_TAG, MOST_TAGS, Review, ReviewedSplit, Reviews, agreement
+from coder_core.api.reviews import (
+    LONGEST,
+    LONGEST_TAG,
+    MOST_TAGS,
+    Review,
+    ReviewedSplit,
+    Reviews,
+    reviewer_agreement,
+)
 
 State = tuple[int, ...]
 Pair = tuple[int, int]  # image and caption
@@ -53,7 +61,7 @@ def of_data(data: str) -> Path:
 def _data_folder(data: str, root: str) -> Path:
     """Return the folder of a run's data if it is a data set that the app offers, else that of the runs."""
     folders = [Path(entry.path) for entry in data_sets() if entry.path != "demo"]
-    return api.data_folder(data, folders, Path(root))
+    return api.reviews_folder(data, folders, Path(root))
 
 
 def same_data(entry: starting.DataSet, data: str) -> bool:
@@ -184,5 +192,6 @@ def report_page(runs: Sequence[RunSummary], split: str) -> str:
     parts += ["--split", split, "--out", "report.html"]
     parts += ["--reviews", str(path)] if reviews.standing else []
     parts += ["--positives", *positives] if positives else []
+    supplements = Supplements(command=shlex.join(parts), reviews=reviews, positives=positives)
     opened = [opened_run(run) for run in runs]
-    return render(gather(opened, split, command=shlex.join(parts), reviews=reviews, positives=positives))
+    return render(gather(opened, split, supplements))

@@ -11,7 +11,7 @@ from PIL import Image
 
 from coder_core.api import (
     InputError,
-    Loss,
+    LossSettings,
     Run,
     Sample,
     clusters,
@@ -58,7 +58,7 @@ def cluster_labels(run: Run, split: str) -> np.ndarray | None:
 def agreement(run: Run, split: str, result: clusters.Clusters) -> tuple[float, float]:
     """Return the share (%) of pairs whose image and caption have the same label, and the share expected by chance."""
     owner = run.image_of_text(split)
-    shares = clusters.agreement(result, owner).mean(), clusters.chance_agreement(result, owner)
+    shares = clusters.labels_agree(result, owner).mean(), clusters.chance_agreement(result, owner)
     return 100 * float(shares[0]), 100 * float(shares[1])
 
 
@@ -175,22 +175,22 @@ class MatrixSettings:
     diversity."""
 
     split: str
-    source: similarity.Source
+    source: similarity.BatchSource
     size: int
     seed: int
     chosen: str
     order: similarity.Order
     direction: Direction
-    loss: Loss
+    loss: LossSettings
     within: np.ndarray | None = None
 
     def without_sliders(self) -> Self:
         """Return the same with default μ, γ and ε, because batch, order and spread do not depend on the sliders."""
-        measure = Loss(function=self.loss.function, entropy_temperature=self.loss.entropy_temperature)
+        measure = LossSettings(function=self.loss.function, entropy_temperature=self.loss.entropy_temperature)
         return replace(self, loss=measure)
 
 
-def starting_loss(run: Run, split: str) -> Loss:
+def starting_loss(run: Run, split: str) -> LossSettings:
     """Return the sliders' initial values: those of training or, for imported embeddings, from their similarities."""
     return similarity.values_from_similarities(run, split).loss if run.summary.imported else run.loss
 
@@ -198,14 +198,20 @@ def starting_loss(run: Run, split: str) -> Loss:
 def matrix_batch(run: Run, settings: MatrixSettings) -> Samples:
     """Return the samples in this run's order. InputError: fewer than two pairs. Pass `settings.without_sliders()`."""
     s = settings
-    sizes = {"size": s.size, "seed": s.seed}
-    batch = similarity.choose_samples(run, s.split, s.source, chosen=s.chosen, within=s.within, **sizes)
-    return similarity.ordered(run, s.split, batch, s.order, s.direction, s.loss)
+    choice = similarity.SampleChoice(s.source, s.size, s.seed, s.chosen, s.within)
+    batch = similarity.choose_samples(run, s.split, choice)
+    of_images = similarity.matrix_sides(run, s.split, batch, "i2t")
+    return similarity.ordered(batch, of_images, s.order, s.direction, s.loss)
 
 
 def matrix_spread(run: Run, settings: MatrixSettings, batch: Samples) -> np.ndarray:
     """Return the spread of every anchor's similarities over a batch. Pass `settings.without_sliders()`."""
-    return similarity.spread_over(_sides(run, settings, batch), settings.loss)
+    return similarity.shown_spread(_sides(run, settings, batch), settings.loss)
+
+
+def scaled_matrix(run: Run, settings: MatrixSettings, batch: Samples, spread: np.ndarray) -> Scaled:
+    """Return the matrix before and after scaling by diversity. `spread`: from `matrix_spread`."""
+    return similarity.scaled_matrix(_sides(run, settings, batch), settings.loss, spread=spread)
 
 
 def _sides(run: Run, settings: MatrixSettings, batch: Samples) -> Sides:
@@ -230,8 +236,7 @@ def pair_numbers(
     run: Run, settings: MatrixSettings, batch: Samples, scaled: Scaled, cell: Cell
 ) -> similarity.Pair:
     """Return every number of one pair."""
-    numbers = (scaled.spread, scaled.loss, *cell)
-    return similarity.open_pair(_sides(run, settings, batch), *numbers, paired=batch.paired)
+    return similarity.open_pair(_sides(run, settings, batch), scaled, cell, paired=batch.paired)
 
 
 def slice_mask(run: Run, split: str, expression: str, columns: slices.Columns) -> np.ndarray:
@@ -243,4 +248,6 @@ def slice_table(
     runs: Sequence[Run], split: str, direction: Direction, at: int, columns: slices.Columns
 ) -> pd.DataFrame:
     """Compute recall of the usual slices."""
-    return slices.slice_table(runs, split, direction, at, slices.usual_slices(columns), columns)
+    return slices.slice_table(
+        runs, split, slices.Queries(direction, at), slices.usual_slices(columns), columns
+    )

@@ -31,7 +31,7 @@ class ReportArguments:
     With --gate or --gate-slices it is also a check for continuous integration: the last run may lose no more than
     allowed against the first one, beyond noise. A check fails if the upper end of the 95% interval of its change
     (last − first, paired bootstrap over images) is below the allowed change, so a change that may be noise passes. The
-    verdict goes into the report and, with every interval, into a JSON file beside it (report.html: report.json). Exit
+    result goes into the report and, with every interval, into a JSON file beside it (report.html: report.json). Exit
     status: 0 if all checks pass, 1 if one fails, 2 for an error.
     """
 
@@ -59,19 +59,19 @@ def main(arguments: list[str]) -> int:
     """Write the report."""
     parsed = tyro.cli(ReportArguments, prog=PROGRAM, args=arguments)
     gated = bool(parsed.gate) or parsed.gate_slices is not None
-    verdict_file = parsed.out.with_suffix(".json")
+    result_file = parsed.out.with_suffix(".json")
     faults = [] if parsed.runs else [MISSING_RUN]
-    files = [parsed.out, verdict_file] if gated else [parsed.out]
+    files = [parsed.out, result_file] if gated else [parsed.out]
     faults += check_new_files("--out", *files, overwrite=parsed.overwrite)
     recalls = _allowed_changes(parsed, gated, faults)
     stop_on_errors(faults)
 
     from coder_core.api import open_run
-    from coder_core.api.report import Gate, gather, judge, render
+    from coder_core.api.report import Gate, Supplements, check_gate, gather, render
     from coder_core.data.reviews import Reviews, read_reviews
 
     console = open_console()
-    verdict = None
+    result = None
     reviews = Reviews() if parsed.reviews is None else read_reviews(parsed.reviews)
     print_faults(console, reviews.faults)
     with console.status("gathering the report"):
@@ -81,30 +81,29 @@ def main(arguments: list[str]) -> int:
                 run.name = str(run.path)
         if gated:
             gate = Gate(recalls, parsed.gate_slices, parsed.gate_queries)
-            verdict = judge(runs[0], runs[-1], parsed.split, gate)
-        report = gather(
-            runs,
-            parsed.split,
+            result = check_gate(runs[0], runs[-1], parsed.split, gate)
+        supplements = Supplements(
             question=parsed.question,
             command=shlex.join([*PROGRAM.split(), *arguments]),
             reviews=reviews,
             positives=parsed.positives,
-            verdict=verdict,
+            gate=result,
         )
+        report = gather(runs, parsed.split, supplements)
         page = render(report)
         with writing(*files) as temporaries:
             temporaries[0].write_text(page, "utf-8")
-            if verdict is not None:
-                temporaries[1].write_text(verdict.document() + "\n", "utf-8")
+            if result is not None:
+                temporaries[1].write_text(result.document() + "\n", "utf-8")
     for sentence in report.short:
         say(console, sentence)
     say(console, f"{parsed.out}: {parsed.out.stat().st_size / 1e6:.1f} MB")
-    if verdict is None:
+    if result is None:
         return 0
-    for check in verdict.failed:
+    for check in result.failed:
         interval = f"95% interval {check.low:+.1f} to {check.high:+.1f}"
         say(console, f"failed: {check.name} {check.change:+.1f} ({interval}), allowed {check.allowed:+g}")
-    return FAILED if verdict.failed else 0
+    return FAILED if result.failed else 0
 
 
 def _allowed_changes(parsed: ReportArguments, gated: bool, faults: list[Fault]) -> dict[str, float]:
@@ -125,7 +124,9 @@ def _allowed_changes(parsed: ReportArguments, gated: bool, faults: list[Fault]) 
     if gated and len(parsed.runs) < 2:
         faults.append(Fault("--gate", f"is given with {len(parsed.runs)} run", "two runs, baseline first"))
     if gated and parsed.out.suffix == ".json":
-        faults.append(Fault(f"--out {parsed.out}", "is the verdict's file", "another ending, such as .html"))
+        faults.append(
+            Fault(f"--out {parsed.out}", "is the file of the gate's result", "another ending, such as .html")
+        )
     if parsed.gate_slices is not None and not math.isfinite(parsed.gate_slices):
         faults.append(Fault("--gate-slices", f"is {parsed.gate_slices}", "a number of points, such as -5"))
     if parsed.gate_queries < 1:

@@ -6,12 +6,12 @@ import streamlit as st
 
 from app import questions
 from app.address import bound_number, put, put_all
-from app.ask import Loss, RunSummary, ask, opened_run, similarity
+from app.ask import LossSettings, RunSummary, ask, opened_run, similarity
 from app.choice import Choice
 from app.components import cards
 from app.components.controls import button
 
-PAPER = Loss()
+PAPER = LossSettings()
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Slider:
         return float(value)
 
 
-def choose_loss(choice: Choice, page: str = "") -> Loss:
+def choose_loss(choice: Choice, page: str = "") -> LossSettings:
     """Draw the sliders and, for imported embeddings, buttons for the paper's μ and γ and for those fitted to the run;
     return the last run's loss with these values. `page` begins the names of its controls."""
     run = choice.last
@@ -56,7 +56,7 @@ def choose_loss(choice: Choice, page: str = "") -> Loss:
     return replace(start, temperature=mu, gamma=gamma, epsilon=epsilon)
 
 
-def in_words(choice: Choice, loss: Loss) -> str:
+def in_words(choice: Choice, loss: LossSettings) -> str:
     """Describe the values used for every run here, and each run's own."""
     start = ask(questions.starting_loss, choice.last, choice.split)
     same = all(getattr(loss, name) == getattr(start, name) for name in ("temperature", "gamma", "epsilon"))
@@ -68,7 +68,7 @@ def in_words(choice: Choice, loss: Loss) -> str:
     return f"Shown with {_values(loss)}, {source}. {own}"
 
 
-def _values(loss: Loss) -> str:
+def _values(loss: LossSettings) -> str:
     return f"μ = {loss.temperature:g}, γ = {loss.gamma:g}, ε = {loss.epsilon:g}"
 
 

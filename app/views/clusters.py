@@ -187,7 +187,7 @@ def _members(run: RunSummary, choice: Choice, result: Clusters, number: int, nea
     if kind == "between":
         names = {str(c): f"{c}: {words}" for c, words in zip(near["cluster"], near["words"], strict=True)}
         other = int(pick("Other cluster", names, "other-cluster", 420, format_func=names.__getitem__) or 0)
-        pairs = ask(clusters.between, run, choice.split, result, number, other, within=choice.captions)
+        pairs = ask(clusters.between, run, choice.split, result, (number, other), choice.captions)
         score = "to_one"
         notes = [f" ({value:.3f} to {other})" for value in pairs["to_other"]]
         order = ", and to that of the other cluster, smallest difference first"

@@ -8,7 +8,7 @@ import pandas as pd
 import streamlit as st
 
 from app import charts
-from app.ask import Loss, Modality, Run, RunSummary, ask, diversity, retrieval
+from app.ask import LossSettings, Modality, Run, RunSummary, ask, diversity, retrieval
 from app.choice import OTHER, UNITS, Choice
 from app.components import cards, downloads, loss_values, opened, samples
 from app.components.controls import MODALITIES, advanced, choose_one, row, switch, whole_number
@@ -72,7 +72,7 @@ def show(choice: Choice) -> None:
         show_anchor(choice, number, settings, loss)
 
 
-def choose_settings(choice: Choice) -> tuple[Settings, Loss]:
+def choose_settings(choice: Choice) -> tuple[Settings, LossSettings]:
     """Draw the controls: anchors and, under Advanced, measure, candidates, μ, γ, ε and τ; return their values."""
     last = choice.last
     settings: Settings = {}
@@ -220,7 +220,7 @@ def _numbers(choice: Choice, tables: Tables, changes: Changes) -> tuple[pd.DataF
     return pd.DataFrame(values), columns
 
 
-def show_anchor(choice: Choice, number: int, settings: Settings, loss: Loss) -> None:
+def show_anchor(choice: Choice, number: int, settings: Settings, loss: LossSettings) -> None:
     """Draw an anchor in every chosen run, side by side, more than three runs in two rows, with the sliders' loss."""
     modality = settings["modality"]
     spread = SYMBOLS[settings["function"]]

@@ -199,7 +199,7 @@ def show_recall(choice: Choice, reviews: judging.Reviews) -> None:
 
 def show_agreement(reviews: judging.Reviews) -> None:
     cards.heading("Do the reviewers agree?")
-    table = judging.agreement(reviews)
+    table = judging.reviewer_agreement(reviews)
     if len(table):
         plain_table(table, AGREEMENT, "agreement", "pairs of reviewers")
         return

@@ -67,8 +67,7 @@ def show(choice: Choice) -> None:
     scaled = {}
     for run in choice.runs:
         spread = ask(questions.matrix_spread, run, without_sliders, batch)
-        values = (choice.split, batch, settings.direction, settings.loss)
-        scaled[run.name] = ask(similarity.scaled_matrix, run, *values, spread=spread)
+        scaled[run.name] = ask(questions.scaled_matrix, run, settings, batch, spread)
     shown = Matrices(choice, settings, batch, scaled)
     rows = shown.last.row_step
     columns = shown.last.column_step

@@ -21,6 +21,7 @@ MOST_MATCHED = 2_000  # clusters; with more, `matched` renames nothing
 PIECE = 16_384  # rows of attention in memory at once
 CONCEPTS_SHOWN = 8  # most concepts listed for a cluster
 NEAREST = 5  # most similar clusters listed for a cluster
+BETWEEN = 10  # most pairs listed between two clusters
 WORDS_SHOWN = 6  # words per cluster in the table
 PRIOR_WORDS = 100.0  # words of the prior α_0, distributed as in the whole split
 
@@ -80,7 +81,7 @@ def pair_rows(run: Run, split: str, captions: Array) -> Array:
     return unit_rows(w[captions] + v[run.image_of_text(split)[captions]])
 
 
-def agreement(clusters: Clusters, owner: Array) -> Array:
+def labels_agree(clusters: Clusters, owner: Array) -> Array:
     """Return (m,) bool, True where a caption and its image have the same label."""
     return np.asarray(clusters.texts == clusters.images[owner])
 
@@ -98,7 +99,7 @@ def cluster_table(run: Run, split: str, clusters: Clusters) -> pd.DataFrame:
     centroid), words (that distinguish it), and, for prototypes, trained (pairs of the train split)."""
     owner = run.image_of_text(split)
     pairs = {"cluster": clusters.pairs, "image": owner, "cosine": clusters.cosines}
-    grouped = pd.DataFrame(pairs | {"agree": 100.0 * agreement(clusters, owner)}).groupby("cluster")
+    grouped = pd.DataFrame(pairs | {"agree": 100.0 * labels_agree(clusters, owner)}).groupby("cluster")
     counts = {"size": grouped.size(), "images": grouped["image"].nunique()}
     means = {"agreement": grouped["agree"].mean(), "cohesion": grouped["cosine"].mean()}
     table = pd.DataFrame(counts | means).reset_index()
@@ -137,20 +138,14 @@ def nearest_clusters(clusters: Clusters, cluster: int) -> pd.DataFrame:
 
 
 def between(
-    run: Run,
-    split: str,
-    clusters: Clusters,
-    first: int,
-    second: int,
-    count: int = 10,
-    within: Array | None = None,
+    run: Run, split: str, clusters: Clusters, both: tuple[int, int], within: Array | None = None
 ) -> pd.DataFrame:
-    """List the pairs of two clusters (only captions `within`) that are about equally close to both centres. Return
-    caption, image, cluster (the one it belongs to), to_one, to_other (cosines to the first and the second), margin
-    (absolute difference of these cosines), smallest first."""
-    captions = np.flatnonzero(np.isin(clusters.pairs, (first, second)))
+    """List the ten pairs of two clusters (only captions `within`) that are most nearly as close to one centre as to the
+    other. Return caption, image, cluster (the one it belongs to), to_one, to_other (cosines to the first and the
+    second), margin (absolute difference of these cosines), smallest first."""
+    captions = np.flatnonzero(np.isin(clusters.pairs, both))
     captions = captions if within is None else np.intersect1d(captions, within)
-    cosines = pair_rows(run, split, captions) @ clusters.centroids[[first, second]].T
+    cosines = pair_rows(run, split, captions) @ clusters.centroids[list(both)].T
     columns = {
         "caption": captions,
         "image": run.image_of_text(split)[captions],
@@ -159,7 +154,7 @@ def between(
         "to_other": cosines[:, 1],
         "margin": np.abs(cosines[:, 0] - cosines[:, 1]),
     }
-    return pd.DataFrame(columns).sort_values("margin", kind="stable", ignore_index=True).head(count)
+    return pd.DataFrame(columns).sort_values("margin", kind="stable", ignore_index=True).head(BETWEEN)
 
 
 def matched(labels: Array, others: Array, most: int = MOST_MATCHED) -> Array:

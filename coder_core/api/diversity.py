@@ -27,7 +27,7 @@ TILE = 2_097_152  # 8 MiB: entropy passes over a tile several times, so it shoul
 
 
 @dataclass(frozen=True)
-class Loss:
+class LossSettings:
     """The settings of eq. 3 and 4 for an anchor's diversity and weights."""
 
     temperature: float = 0.1  # μ
@@ -186,7 +186,7 @@ def anchor_spreads(part: SplitPart, settings: DiversitySettings) -> Array:
     return spreads
 
 
-def normalise(raw: Array, draw: Draw | None = None) -> Array:
+def normalise_in_draw(raw: Array, draw: Draw | None = None) -> Array:
     """Divide by the largest raw value: over all anchors, or over those of each anchor's batch. Range (0.5, 1]. Anchors
     that the last batch borrows count with the spread in their own batch."""
     if not len(raw):
@@ -234,7 +234,7 @@ class Anchor:
     # plain, scaled: (N,) weight of every negative without and with diversity
     plain: Array
     scaled: Array
-    loss: Loss
+    loss: LossSettings
 
     def nearest(self, count: int = 10) -> pd.DataFrame:
         """List the negatives most similar to the anchor: candidate, similarity, weights without and with diversity."""
@@ -248,16 +248,24 @@ class Anchor:
         return pd.DataFrame(columns)
 
 
-def open_anchor(
-    split: Sides, number: int, part: SplitPart, settings: DiversitySettings, spreads: Array, loss: Loss
-) -> Anchor:
+@dataclass(frozen=True)
+class MeasuredSpreads:
+    """Spreads of the anchors of a split, or of a sample of it, and how they were measured."""
+
+    part: SplitPart  # the split or the sample
+    settings: DiversitySettings
+    values: Array  # (Q,) standard deviation, or entropy in bits, of every anchor of the part
+
+
+def open_anchor(split: Sides, number: int, measured: MeasuredSpreads, loss: LossSettings) -> Anchor:
     """Compute an anchor's negatives, its diversity and the weights of the negatives.
 
     An anchor outside the sample is compared with the sample's candidates, in batches with the first batch, and its
     diversity is relative to the largest one there (at most 1).
 
-    `split`: all anchors and candidates. `number`: the anchor's row among them. `part`: the split or a sample of it.
-    `settings`, `spreads`: its diversities."""
+    `split`: all anchors and candidates. `number`: the anchor's row among them. `measured`: the spreads to compare with."""
+    part = measured.part
+    settings = measured.settings
     matches = np.flatnonzero(part.rows(settings.modality) == number)
     position = int(matches[0]) if len(matches) else -1
     draw = draw_batches(part, settings)
@@ -267,11 +275,11 @@ def open_anchor(
     candidates = candidates[~own[candidates]]
     similarities = split.row(number, candidates)
     if position >= 0:
-        own_spread = float(spreads[position])
+        own_spread = float(measured.values[position])
     else:
         row = similarities[None].astype(np.float64)
         own_spread = float(spread(row, NONE_EXCLUDED, settings.function, settings.temperature)[0])
-    largest = (spreads if batch is None else spreads[batch]).max()
+    largest = (measured.values if batch is None else measured.values[batch]).max()
     raw, largest_raw = squash(np.array([own_spread, largest]), loss.epsilon).tolist()
     diversity = min(raw / largest_raw, 1.0)
     effective = loss.temperature * diversity

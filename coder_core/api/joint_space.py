@@ -89,7 +89,8 @@ def samples(run: Run, split: str, *, sample: Sample | None = None) -> pd.DataFra
     first = first_captions(owner, n)
     ranks = run.ranks(split)
     rank = np.concatenate([ranks["i2t"][part.image_rows], ranks["t2i"][part.text_rows]]) + 1.0
-    tables = [occurrences(run, split, direction, sample=sample) for direction in ("t2i", "i2t")]
+    of_images = occurrences(run, split, "t2i", queries=part.text_rows)["count"].to_numpy()
+    of_texts = occurrences(run, split, "i2t", queries=part.image_rows)["count"].to_numpy()
     lengths = np.array([float(len(tokenise(caption))) for caption in captions])
     columns = {
         "modality": np.repeat(np.array(["image", "caption"], dtype=object), [n, m]),
@@ -98,7 +99,7 @@ def samples(run: Run, split: str, *, sample: Sample | None = None) -> pd.DataFra
         "text": [captions[j] if j >= 0 else "" for j in first.tolist()] + captions,
         "rank": np.where(rank < 1, np.nan, rank),
         "similarity": np.concatenate([best, similarity]),
-        "hubness": np.concatenate([table["count"].to_numpy() for table in tables]),
+        "hubness": np.concatenate([of_images[part.image_rows], of_texts[part.text_rows]]),
         "words": np.concatenate([np.where(first >= 0, lengths[first], np.nan), lengths]),
     }
     table = pd.DataFrame(columns)

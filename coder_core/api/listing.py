@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from coder_core.api.diversity import Loss
+from coder_core.api.diversity import LossSettings
 from coder_core.config.schema import find_setting, read_document, to_document
 from coder_core.console.documents import check_values
 from coder_core.console.faults import Fault, InputError
@@ -223,7 +223,7 @@ def complete(document: Mapping[str, Any]) -> tuple[dict[str, Any], list[Fault]]:
     return config, unknown
 
 
-def loss_values(config: Mapping[str, Any]) -> Loss:
+def loss_values(config: Mapping[str, Any]) -> LossSettings:
     """Return μ, γ, ε and the measure of diversity that a run was trained with; the paper's if it used another loss, or
     values that this version does not know."""
     objective = config.get("objective", {})
@@ -231,9 +231,9 @@ def loss_values(config: Mapping[str, Any]) -> Loss:
     function = objective.get("diversity")
     known = function in ("std", "entropy") and all(name in objective for name in numbers)
     if objective.get("loss") not in ("dcl", "dcl-i") or not known:
-        return Loss()
+        return LossSettings()
     values = {name: float(objective[name]) for name in numbers}
-    return Loss(**values, function=function, trained=True)
+    return LossSettings(**values, function=function, trained=True)
 
 
 def numbers_from(run: RunSummary) -> str:

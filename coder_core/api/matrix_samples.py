@@ -11,7 +11,7 @@ from coder_core.api.run import Run
 from coder_core.api.sides import Array
 from coder_core.console.faults import InputError
 
-Source = Literal["seed", "chosen", "hardest", "split"]
+BatchSource = Literal["seed", "chosen", "hardest", "split"]
 
 # 2,500 images × 12,500 captions, a second for two runs: a larger split is sampled
 SCORES_AT_MOST = 31_250_000
@@ -30,27 +30,29 @@ class MatrixSamples:
     about: str  # describes which samples were chosen, and from how many
 
 
-def choose_samples(
-    run: Run,
-    split: str,
-    source: Source,
-    *,
-    size: int = 64,
-    seed: int = 0,
-    chosen: str = "",
-    within: Array | None = None,
-) -> MatrixSamples:
-    """Choose the samples of a matrix. InputError: fewer than two pairs, or a caption that does not exist.
+@dataclass(frozen=True)
+class SampleChoice:
+    """Which samples a matrix shows."""
 
-    Args:
-        source: "seed": random pairs, as training draws them; "chosen": the captions in `chosen`; "hardest": the
-            captions furthest behind another image, each followed by the image that beats it; "split": all samples, or
-            as many random images with their captions as keep the matrix below 2,500 × 12,500.
-        size: pairs, at least 2.
-        chosen: numbers of captions ("0-31, 77"), or words that the captions contain.
-        within: (k,) captions of a slice, ascending: pairs are drawn only from these, but captions chosen by number
-            need not be in the slice. None for the whole split.
-    """
+    # "seed": random pairs, as training draws them; "chosen": the captions in `chosen`; "hardest": the captions
+    # furthest behind another image, each followed by the image that beats it; "split": all samples, or as many
+    # random images with their captions as keep the matrix below 2,500 × 12,500
+    source: BatchSource
+    size: int = 64  # pairs, at least 2
+    seed: int = 0  # of random pairs or images
+    chosen: str = ""  # numbers of captions ("0-31, 77"), or words that the captions contain
+    # (k,) captions of a slice, ascending: pairs are drawn only from these, but captions chosen by number need
+    # not be in the slice. None for the whole split.
+    within: Array | None = None
+
+
+def choose_samples(run: Run, split: str, choice: SampleChoice) -> MatrixSamples:
+    """Choose the samples of a matrix. InputError: fewer than two pairs, or a caption that does not exist."""
+    source = choice.source
+    size = choice.size
+    seed = choice.seed
+    chosen = choice.chosen
+    within = choice.within
     owner = run.image_of_text(split)
     if len(owner) < 2:
         raise InputError.at(f"split {split}", "has 1 pair", "at least 2: a pair alone has no negatives")

@@ -120,11 +120,11 @@ def reviewed_recall(
     n = len(reviewed.keys)
     captions = np.arange(len(owner)) if within is None else within
     counted = {"i2t": np.arange(n) if within is None else owner[captions], "t2i": captions}
-    answers = [_reviewed_answers(run, split, way, judged, owner, counted[way]) for way in DIRECTIONS]
+    results = [_reviewed_results(run, split, way, judged, counted[way]) for way in DIRECTIONS]
     rows: list[dict[str, object]] = []
     for group in ("all", "changed"):
         hits = []
-        for (right, groups), images in zip(answers, (np.arange(n), owner), strict=True):
+        for (right, groups), images in zip(results, (np.arange(n), owner), strict=True):
             per_query = np.concatenate([right, np.ones((len(right), 1))], 1) * groups[group][:, None]
             hits.append(np.stack([np.bincount(images, column, n) for column in per_query.T], 1))
         queries = np.stack([part[:, -1] for part in hits], 1)
@@ -133,7 +133,7 @@ def reviewed_recall(
             for columns in (slice(len(RECALL_AT)), slice(len(MEASURES), len(MEASURES) + len(RECALL_AT)))
         )
         changes = differences(corrected, by_labels)
-        for direction, (right, groups) in zip(DIRECTIONS, answers, strict=True):
+        for direction, (right, groups) in zip(DIRECTIONS, results, strict=True):
             count = int(groups[group].sum())
             row: dict[str, object] = {"direction": direction, "queries": group, "count": count}
             means = 100 * right[groups[group]].mean(0) if count else np.full(2 * len(MEASURES), np.nan)
@@ -147,11 +147,12 @@ def reviewed_recall(
     return pd.DataFrame(rows).sort_values("direction", kind="stable", ignore_index=True)
 
 
-def _reviewed_answers(
-    run: Run, split: str, direction: Direction, judged: JudgedSplit, owner: Array, counted: Array
+def _reviewed_results(
+    run: Run, split: str, direction: Direction, judged: JudgedSplit, counted: Array
 ) -> tuple[Array, dict[str, Array]]:
     """Return (Q, 10) from 0 to 1: `MEASURES` by the labels, then by the reviews; and (Q,) bool, the queries of "all"
     and of "changed" among those `counted`."""
+    owner = run.image_of_text(split)
     ranks = run.ranks(split)[direction]
     best = run.best(split, direction).astype(np.int64)
     labels = np.stack([np.arange(len(owner)), owner], 1)
@@ -211,7 +212,7 @@ def _queue(images: Array, texts: Array, captions: Sequence[str]) -> list[tuple[i
     return list(first.values())[:QUEUE]
 
 
-def agreement(reviews: Reviews) -> pd.DataFrame:
+def reviewer_agreement(reviews: Reviews) -> pd.DataFrame:
     """Compute the agreement of every two reviewers on the pairs that both judged. Return one row per two reviewers:
     first, second, pairs, same (percent), kappa (Cohen 1960: agreement beyond chance, 1 is complete; NaN if both always
     gave the same single verdict)."""
@@ -225,15 +226,16 @@ def agreement(reviews: Reviews) -> pd.DataFrame:
         if shared:
             from sklearn.metrics import cohen_kappa_score
 
-            labels = [[verdicts[reviewer][pair] for pair in shared] for reviewer in (first, second)]
-            same = np.mean([one == other for one, other in zip(*labels, strict=True)])
-            several = len({*labels[0], *labels[1]}) > 1
-            kappa = float(cohen_kappa_score(*labels)) if several else np.nan
+            of_first = [verdicts[first][pair] for pair in shared]
+            of_second = [verdicts[second][pair] for pair in shared]
+            same = np.mean([one == other for one, other in zip(of_first, of_second, strict=True)])
+            several = len({*of_first, *of_second}) > 1
+            kappa = float(cohen_kappa_score(of_first, of_second)) if several else np.nan
             rows.append((first, second, len(shared), 100 * same, kappa))
     return pd.DataFrame(rows, columns=["first", "second", "pairs", "same", "kappa"])
 
 
-def data_folder(data: str, folders: Sequence[Path], root: Path) -> Path:
+def reviews_folder(data: str, folders: Sequence[Path], root: Path) -> Path:
     """Return the folder for reviews of a run's data: the data folder if it is one of `folders`, else `root`. `data`: as
     in the run's configuration. `folders`: data sets named when the program was started. `root`: the folder of runs, for
     built-in data, imported embeddings, and data sets elsewhere."""

@@ -47,11 +47,8 @@ class SplitPart:
 
     def sides(self, modality: Modality) -> Sides:
         """Return anchors of `modality` and candidates of the other one."""
-        numbers = np.arange(len(self.images))
-        if modality == "image":
-            return Sides(self.images, self.texts, numbers, self.owner, self.scores)
-        scores = None if self.scores is None else self.scores.T
-        return Sides(self.texts, self.images, self.owner, numbers, scores)
+        of_images = Sides(self.images, self.texts, np.arange(len(self.images)), self.owner, self.scores)
+        return of_images if modality == "image" else of_images.turned()
 
     def similarities(self, images: Array, texts: Array) -> Array:
         """Return (k, l) similarities of some images and captions, given as positions in the part."""

@@ -69,6 +69,11 @@ class Sides:
         within = np.arange(len(anchor)) - np.repeat(np.cumsum(count) - count, count)
         return count, anchor, order[first[anchor] + within]
 
+    def turned(self) -> Sides:
+        """Return the candidates as anchors and the anchors as their candidates."""
+        scores = None if self.scores is None else self.scores.T
+        return Sides(self.candidates, self.anchors, self.candidate_images, self.anchor_images, scores)
+
     def among(self, candidates: Array) -> Sides:
         """Return the same anchors against some of the candidates."""
         scores = None if self.scores is None else self.scores[:, candidates]

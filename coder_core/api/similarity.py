@@ -14,9 +14,8 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
-from coder_core.api.diversity import Loss, normalise, shares
-from coder_core.api.diversity import spread_over as spread_over_sides
-from coder_core.api.matrix_samples import MatrixSamples, Source, choose_samples
+from coder_core.api.diversity import LossSettings, normalise_in_draw, shares, spread_over
+from coder_core.api.matrix_samples import BatchSource, MatrixSamples, SampleChoice, choose_samples
 from coder_core.api.run import Run
 from coder_core.api.sides import Array, Direction, Sides
 from coder_core.geometry.text_space import unit_rows
@@ -56,23 +55,24 @@ class Scaled:
     row_step: int
     column_step: int
     spread: AnchorDiversity  # of the anchors
-    loss: Loss
+    loss: LossSettings
 
 
-def spread_over(s: Sides, loss: Loss) -> Array:
+def shown_spread(s: Sides, loss: LossSettings) -> Array:
     """Return (Q,) standard deviation, or entropy in bits, of each anchor over the negatives in `s`; ignores μ, γ, ε."""
-    return spread_over_sides(s, loss.function, loss.entropy_temperature)
+    return spread_over(s, loss.function, loss.entropy_temperature)
 
 
-def anchor_diversity(s: Sides, loss: Loss, spread: Array | None = None) -> AnchorDiversity:
-    """Compute spread (given from `spread_over`, or None) and diversity of every anchor over the negatives in `s`,
+def shown_diversity(s: Sides, loss: LossSettings, spread: Array | None = None) -> AnchorDiversity:
+    """Compute spread (given from `shown_spread`, or None) and diversity of every anchor over the negatives in `s`,
     normalised over these anchors."""
-    spread = spread_over(s, loss) if spread is None else spread
+    spread = shown_spread(s, loss) if spread is None else spread
     raw = squash(spread, loss.epsilon)
-    return AnchorDiversity(spread, raw, normalise(raw), len(s.candidates) - s.own_pairs()[0])
+    own, _, _ = s.own_pairs()
+    return AnchorDiversity(spread, raw, normalise_in_draw(raw), len(s.candidates) - own)
 
 
-def scale(s: Sides, spread: AnchorDiversity, loss: Loss, *, cells: int = CELLS) -> Scaled:
+def scale(s: Sides, spread: AnchorDiversity, loss: LossSettings, *, cells: int = CELLS) -> Scaled:
     """Compute the four matrices, at most `cells` per side, with only one tile of S in memory at a time. ValueError: μ
     is not positive. `s`: unit rows, in the order shown. `spread`: of the same anchors. `loss`: μ and γ."""
     plain = sharpness(1.0, loss.temperature)
@@ -102,9 +102,9 @@ def scale(s: Sides, spread: AnchorDiversity, loss: Loss, *, cells: int = CELLS) 
         tile[own] = -np.inf
         np.add.reduceat(shares(tile), first, out=added[3])
         sums[:, block] += np.add.reduceat(added, starts, 2)
+    similarity = (sums[0] / sizes).astype(np.float32)
     negatives = np.where(counts > 0, counts, np.nan)
-    means = [sums[0] / sizes, *(summed / negatives for summed in sums[1:])]
-    similarity, exponent, change, share = (mean.astype(np.float32) for mean in means)
+    exponent, change, share = (sums[1:] / negatives).astype(np.float32)
     return Scaled(similarity, exponent, change, share, row_step, column_step, spread, loss)
 
 
@@ -134,14 +134,15 @@ class Pair:
     # loss_plain, loss_value: μ·log(total) − log(1 + S⁺), NaN without a partner
     loss_plain: float
     loss_value: float
-    loss: Loss
+    loss: LossSettings
 
 
-def open_pair(
-    s: Sides, spread: AnchorDiversity, loss: Loss, anchor: int, candidate: int, *, paired: bool
-) -> Pair:
-    """Compute every number of one cell, in float64; anchor and candidate are positions in `s`. `paired`: candidate k is
-    the partner of anchor k. IndexError: there is no such cell."""
+def open_pair(s: Sides, scaled: Scaled, cell: tuple[int, int], *, paired: bool) -> Pair:
+    """Compute every number of one cell in float64. `cell`: positions in `s` of anchor and candidate. `paired`: candidate
+    k is the partner of anchor k. IndexError: there is no such cell."""
+    anchor, candidate = cell
+    spread = scaled.spread
+    loss = scaled.loss
     if not (0 <= anchor < len(s.anchors) and 0 <= candidate < len(s.candidates)):
         raise IndexError(f"no cell ({anchor}, {candidate}) in {len(s.anchors)} × {len(s.candidates)}")
     mu = loss.temperature
@@ -187,26 +188,26 @@ def matrix_sides(run: Run, split: str, samples: MatrixSamples, direction: Direct
     w = split_part.texts[texts]
     owner = split_part.owner[texts]
     scores = None if split_part.scores is None else split_part.scores[np.ix_(images, texts)]
-    if direction == "i2t":
-        return Sides(v, w, samples.images, owner, scores)
-    return Sides(w, v, owner, samples.images, None if scores is None else scores.T)
+    of_images = Sides(v, w, images, owner, scores)
+    return of_images if direction == "i2t" else of_images.turned()
 
 
 def ordered(
-    run: Run, split: str, samples: MatrixSamples, by: Order, direction: Direction, loss: Loss
+    samples: MatrixSamples, s: Sides, by: Order, direction: Direction, loss: LossSettings
 ) -> MatrixSamples:
-    """Order the samples by this run's diversities, most ambiguous anchor first, or with similar ones side by side."""
+    """Order the samples by a run's diversities, most ambiguous anchor first, or with similar ones side by side. `s`: the
+    run's images against its captions, as from `matrix_sides`. `direction`, `loss`: those of the anchors' diversity."""
     if by == "drawn":
         return samples
-    s = matrix_sides(run, split, samples, "i2t")
     images = samples.images
     texts = samples.texts
     if by == "cluster":
-        rows = s.scores if s.scores is not None else s.anchors + s.candidates if samples.paired else s.anchors
-        order = _alike(rows)
+        vectors = s.anchors + s.candidates if samples.paired else s.anchors
+        order = _alike(vectors if s.scores is None else s.scores)
         diversity = None
     else:
-        diversity = anchor_diversity(matrix_sides(run, split, samples, direction), loss).diversity
+        anchors = s if direction == "i2t" else s.turned()
+        diversity = shown_diversity(anchors, loss).diversity
         order = np.argsort(diversity, kind="stable")
     if samples.paired:
         return replace(samples, images=images[order], texts=texts[order])
@@ -236,21 +237,11 @@ def _alike(vectors: Array) -> Array:
     return np.argsort(np.arctan2(plane[:, 0], plane[:, 1]), kind="stable")
 
 
-def scaled_matrix(
-    run: Run,
-    split: str,
-    samples: MatrixSamples,
-    direction: Direction,
-    loss: Loss,
-    *,
-    cells: int = CELLS,
-    spread: Array | None = None,
-) -> Scaled:
+def scaled_matrix(s: Sides, loss: LossSettings, *, cells: int = CELLS, spread: Array | None = None) -> Scaled:
     """Compute S, exponents, the change by diversity, and shares of the loss; diversity is taken over the samples shown.
-    ValueError: μ or ε is not positive. `cells`: number per side; a larger matrix is shown as the means of blocks.
-    `spread`: from `spread_over` of the same sides, if it is known."""
-    sides = matrix_sides(run, split, samples, direction)
-    return scale(sides, anchor_diversity(sides, loss, spread), loss, cells=cells)
+    ValueError: μ or ε is not positive. `s`: from `matrix_sides`. `cells`: number per side; a larger matrix is shown as
+    the means of blocks. `spread`: from `shown_spread` of the same sides, if it is known."""
+    return scale(s, shown_diversity(s, loss, spread), loss, cells=cells)
 
 
 def hardest_in_cell(sides: Sides, scaled: Scaled, row: int, column: int) -> tuple[int, int]:
@@ -328,7 +319,7 @@ class StartingValues:
 
     # γ is midway between `negatives_top` and `positives`; μ is a third of the distance between the medians,
     # at least 0.005; both rounded to 0.005. ε is the paper's. Without negatives all are the paper's.
-    loss: Loss
+    loss: LossSettings
     # negatives, negatives_top: median and 99th percentile of the similarities of other pairs; NaN without any
     negatives: float
     negatives_top: float

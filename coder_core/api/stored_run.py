@@ -11,7 +11,7 @@ from PIL.Image import Image
 
 from coder_core.api import diversity, sampling
 from coder_core.api.concepts import ConceptView
-from coder_core.api.diversity import Anchor, DiversitySettings, Loss
+from coder_core.api.diversity import Anchor, DiversitySettings, LossSettings, MeasuredSpreads
 from coder_core.api.listing import RunSummary, loss_values
 from coder_core.api.sampling import Sample, SplitPart
 from coder_core.api.sides import Array, Direction, Modality, Sides, first_captions
@@ -78,7 +78,7 @@ class StoredRun:
         return [str(fault) for fault in history_faults(self.path / HISTORY, step=step, epochs=epochs)]
 
     @property
-    def loss(self) -> Loss:
+    def loss(self) -> LossSettings:
         """μ, γ, ε of training, or the paper's."""
         return loss_values(self.config)
 
@@ -123,10 +123,12 @@ class StoredRun:
             owner = self.image_of_text(split)
             scores = self.scores(split)
             if scores is None:
-                vectors = self.embeddings(split)
+                images, texts = self.embeddings(split)
             else:
-                vectors = np.empty((len(scores), 0), np.float32), np.empty((len(owner), 0), np.float32)
-            self._parts[key] = sampling.whole_split(*vectors, owner, scores).of_sample(sample)
+                images = np.empty((len(scores), 0), np.float32)
+                texts = np.empty((len(owner), 0), np.float32)
+            whole = sampling.whole_split(images, texts, owner, scores)
+            self._parts[key] = whole.of_sample(sample)
         return self._parts[key]
 
     def part(self, split: str, sample: Sample | None = None) -> SplitPart:
@@ -138,7 +140,8 @@ class StoredRun:
         """Return all images and captions with the scores by which the run ranks."""
         if self.scores(split) is not None:
             return self.compared(split)
-        return sampling.whole_split(*self.scoring(split), self.image_of_text(split))
+        images, texts = self.scoring(split)
+        return sampling.whole_split(images, texts, self.image_of_text(split))
 
     def sides(self, split: str, modality: Modality) -> Sides:
         """Return all anchors, of `modality`, and candidates, with the scores by which the run ranks."""
@@ -273,7 +276,7 @@ class StoredRun:
             "image": rows if fields.modality == "image" else part.image_rows[part.owner],
             "spread": spreads,
             "raw": raw,
-            "diversity": diversity.normalise(raw, draw),
+            "diversity": diversity.normalise_in_draw(raw, draw),
             "rank": np.where(ranks < 0, np.nan, ranks + 1.0),
         }
         return pd.DataFrame(columns)
@@ -283,7 +286,7 @@ class StoredRun:
         number: int,
         *,
         split: str,
-        loss: Loss | None = None,
+        loss: LossSettings | None = None,
         sample: Sample | None = None,
         **settings: Any,
     ) -> Anchor:
@@ -295,9 +298,9 @@ class StoredRun:
         fields = DiversitySettings(**settings)
         anchors = self.compared(split).sides(fields.modality)
         check_number(number, len(anchors.anchors), fields.modality)
-        part = self.compared(split, sample)
         spreads = self.spread(split, sample=sample, **settings)
-        return diversity.open_anchor(anchors, number, part, fields, spreads, loss or self.loss)
+        measured = MeasuredSpreads(self.compared(split, sample), fields, spreads)
+        return diversity.open_anchor(anchors, number, measured, loss or self.loss)
 
 
 def check_number(number: int, count: int, modality: Modality) -> None:

@@ -25,7 +25,8 @@ LARGEST_EXPONENT = 100.0  # 1 + exp(-100) equals 1 in both float32 and float64
 def spread(
     scores: Numbers, excluded: tuple[Any, Any], measure: Measure = "std", temperature: float = 1.0
 ) -> Numbers:
-    """Measure the spread of each anchor's scores over its negatives, by `deviation` or by `entropy`.
+    """Measure the spread of each anchor's scores over its negatives by standard deviation (CODER eq. 3) or by entropy
+    (supplement eq. 16).
 
     Args:
         scores: (Q, C) of any finite values, float32 or float64.
@@ -35,28 +36,26 @@ def spread(
         temperature: τ of the entropy's softmax.
 
     Returns:
-        (Q,) >= 0, a standard deviation, or an entropy in bits.
+        (Q,) >= 0, a standard deviation, or an entropy in bits; 0, with a zero gradient, for an anchor without negatives.
 
     Raises:
         ValueError: an unknown measure, or a temperature that is not positive.
 
-    >>> spread(np.array([[0.1, 0.3, 0.9]]), (np.array([0]), np.array([2])), "entropy")
-    array([0.99282243])
+    >>> last = np.array([0]), np.array([2])
+    >>> spread(np.array([[0.1, 0.3, 0.9]]), last).round(4)
+    array([0.1])
+    >>> spread(np.array([[0.5, 0.5, 0.9]]), last, "entropy")
+    array([1.])
     """
     if measure not in get_args(Measure):
         raise ValueError(f'measure must be "std" or "entropy", got {measure!r}')
     if measure == "std":
-        return deviation(scores, excluded)
-    return entropy(scores, excluded, temperature)
+        return _deviation(scores, excluded)
+    return _entropy(scores, excluded, temperature)
 
 
-def deviation(scores: Numbers, excluded: tuple[Any, Any]) -> Numbers:
-    """Return (Q,) sqrt(E[(S − E[S])²]) over each anchor's negatives; 0, with a zero gradient, for an anchor without any.
-    CODER eq. 3. Arguments as for `spread`.
-
-    >>> deviation(np.array([[0.1, 0.3, 0.9]]), (np.array([0]), np.array([2]))).round(4)
-    array([0.1])
-    """
+def _deviation(scores: Numbers, excluded: tuple[Any, Any]) -> Numbers:
+    """Return (Q,) sqrt(E[(S − E[S])²]) over each anchor's negatives."""
     library = _library(scores)
     rows, columns = excluded
     negatives = scores.shape[1] - library.bincount(rows, minlength=len(scores))
@@ -68,14 +67,10 @@ def deviation(scores: Numbers, excluded: tuple[Any, Any]) -> Numbers:
     return length / library.sqrt(count)
 
 
-def entropy(scores: Numbers, excluded: tuple[Any, Any], temperature: float = 1.0) -> Numbers:
-    """Return (Q,) −Σ P log2 P in bits, where P is the softmax of S / τ over each anchor's negatives; 0 for an anchor
-    without any. CODER supplement eq. 16. Arguments and errors as for `spread`.
+def _entropy(scores: Numbers, excluded: tuple[Any, Any], temperature: float) -> Numbers:
+    """Return (Q,) −Σ P log2 P in bits, where P is the softmax of S / τ over each anchor's negatives.
 
     With x = S / τ and Z = Σ exp(x), it is log Z − Σ x · exp(x) / Z, which needs one exponential per entry.
-
-    >>> entropy(np.zeros((1, 5)), (np.array([0]), np.array([2])))
-    array([2.])
     """
     if not temperature > 0:
         raise ValueError(f"temperature must be > 0, got {temperature}")

@@ -43,14 +43,14 @@ def test_pairs_belong_to_their_nearest_centroid_and_are_counted_once(run, offlin
     rows = api.members(run, "dev", offline, first)
     assert len(rows) == table["size"][0]
     assert rows["cosine"].is_monotonic_decreasing
-    np.testing.assert_array_equal(rows["agree"], api.agreement(offline, owner)[rows["caption"].to_numpy()])
+    np.testing.assert_array_equal(rows["agree"], api.labels_agree(offline, owner)[rows["caption"].to_numpy()])
 
 
 def test_agreement_matched_groups_and_log_odds_match_hand_calculation():
     texts = np.array([0, 0, 0, 1])
     owner = np.array([0, 0, 1, 1])
     clusters = Clusters("offline", np.eye(2), np.zeros(4, int), np.ones(4), np.array([0, 1]), texts)
-    assert api.agreement(clusters, owner).tolist() == [True, True, False, True]
+    assert api.labels_agree(clusters, owner).tolist() == [True, True, False, True]
     assert api.chance_agreement(clusters, owner) == pytest.approx(0.75 * 0.5 + 0.25 * 0.5)
     one = np.array([0, 0, 0, 1, 1, 2, 2, 2])
     other = np.array([5, 5, 5, 0, 0, 3, 3, 0])
@@ -74,11 +74,11 @@ def test_borderline_pairs_have_the_smallest_margins_and_prototypes_are_clusters(
     assert 0 not in near["cluster"].tolist()
     assert near["cosine"].is_monotonic_decreasing
     other = int(near["cluster"][0])
-    rows = api.between(run, "dev", offline, 0, other, count=5)
+    rows = api.between(run, "dev", offline, (0, other))
     assert rows["margin"].is_monotonic_increasing
     cosines = api.pair_rows(run, "dev", np.arange(150)) @ offline.centroids.T
     margins = np.abs(cosines[:, 0] - cosines[:, other])[np.isin(offline.pairs, [0, other])]
-    np.testing.assert_allclose(rows["margin"], np.sort(margins)[:5], atol=1e-6)
+    np.testing.assert_allclose(rows["margin"], np.sort(margins)[: api.BETWEEN], atol=1e-6)
     names = ("centroids", "pairs", "cosines", "images", "texts")
     arrays = {name: getattr(offline, name) for name in names} | {"members": np.array([5, 6, 7, 8])}
     write_prototypes(run, tmp_path / "pgc", **arrays, kind="embeddings")

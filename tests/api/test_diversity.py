@@ -35,7 +35,7 @@ def test_spread_over_a_split_matches_the_objective(modality, tile, monkeypatch):
     negatives = torch.from_numpy(np.arange(len(v))[:, None] != owner[None, :])
     of_anchors = (scores, negatives) if modality == "image" else (scores.T, negatives.T)
     for epsilon in (0.02, 0.1, 1.0):
-        diversity = maths.normalise(squash(maths.spread_over(s, "std", 1.0), epsilon))
+        diversity = maths.normalise_in_draw(squash(maths.spread_over(s, "std", 1.0), epsilon))
         expected = objectives.diversity_std(*of_anchors, epsilon=epsilon)
         np.testing.assert_allclose(diversity, expected.numpy(), atol=2e-6)
         assert diversity.max() == 1.0
@@ -59,7 +59,7 @@ def test_spread_in_batches_uses_only_negatives_of_the_batch(modality, size):
     assert captioned.sum() < 23
     anchors, candidates = (v, w[draw.pair_text]) if modality == "image" else (w, v[draw.pair_image])
     raw = squash(spread, 0.1)
-    normalised = maths.normalise(raw, draw)
+    normalised = maths.normalise_in_draw(raw, draw)
     for anchor in range(len(spread)):
         pairs = draw.batches[draw.batch_of[anchor]]
         assert anchor in pairs

@@ -9,10 +9,10 @@ import pandas as pd
 import pytest
 
 from coder_core.api import compare, open_run
-from coder_core.api.report import gather, render, sections
+from coder_core.api.report import Supplements, gather, render, sections
 from coder_core.api.retrieval import gain_in_words, gains, judged_recall, judged_values, run_judgements
 from coder_core.api.reviews import Review, ReviewedSplit, append_review
-from coder_core.api.slices import slice_columns, slice_table, usual_slices
+from coder_core.api.slices import Queries, slice_columns, slice_table, usual_slices
 from coder_core.evaluation.bootstrap import count_hits, difference
 from coder_core.evaluation.graded import label_metrics
 from coder_core.report import main
@@ -60,7 +60,7 @@ def test_the_report_is_one_file_with_all_changes(folders, tmp_path, capsys, comp
     sliced = page.partition("<h2>Slices</h2>")[2].partition("<h2>")[0]
     cells = re.findall(r"<td.*?>(.*?)</td>", sliced, re.DOTALL)
     columns = slice_columns(second, "dev")
-    table = slice_table([first, second], "dev", "t2i", 1, usual_slices(columns), columns).head(14)
+    table = slice_table([first, second], "dev", Queries("t2i"), usual_slices(columns), columns).head(14)
     table = table.sort_values("excess", ascending=False, kind="stable")
     for column, name in ((4, "mrr_1"), (5, "ndcg10_1")):
         assert [float(cell) for cell in cells[column::7]] == table[name].round(1).tolist()
@@ -127,7 +127,7 @@ def test_hostile_text_is_escaped_and_nothing_is_loaded(tmp_path):
     texts = [f"{HOSTILE[number % 5]}{number}" for number in range(60)]
     values = {"captions": texts, "pictures": False, "picture_names": texts[:12]}
     run = open_run(write_run(tmp_path, "evil", images=12, **values))
-    page = render(gather([run], "dev", question=" ".join(HOSTILE), command=HOSTILE[2]))
+    page = render(gather([run], "dev", Supplements(" ".join(HOSTILE), HOSTILE[2])))
     for tag in ("<script", "<img", "<b>", "<link", "<iframe"):
         assert tag not in page
     assert html.escape(" ".join(HOSTILE)).replace("&quot;", "&#34;") in page
@@ -173,7 +173,7 @@ def test_a_gate_fails_only_if_a_drop_exceeds_the_limit_beyond_noise(folders, tmp
     namesakes = [write_run(tmp_path / root, "x", pictures=False) for root in "ab"]
     document = verdict(namesakes, tmp_path, "--gate", "rsum=0")[1]
     assert [document["first"], document["last"]] == list(map(str, namesakes))
-    assert "<h2>Verdict</h2>" in (tmp_path / "report.html").read_text()
+    assert "<h2>Gate</h2>" in (tmp_path / "report.html").read_text()
 
 
 def test_a_gate_checks_all_queries_of_every_slice_with_enough(tmp_path, capsys):

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from coder_core.api import InputError, open_run, retrieval, sampling
-from coder_core.api.reviews import data_folder
+from coder_core.api.reviews import reviews_folder
 from tests.support.run_folders import unit, write_embeddings, write_run
 
 both_directions = pytest.mark.parametrize("direction", ["i2t", "t2i"])
@@ -205,4 +205,4 @@ def test_unfitting_judgements_are_refused_and_their_data_folder_is_found(three, 
     data = tmp_path / "data" / "flickr8k"
     (data / "precomp").mkdir(parents=True)
     for named, folder in ((data / "precomp", data), (data, data), ("demo", root), (tmp_path, root)):
-        assert data_folder(str(named), [data], root) == folder
+        assert reviews_folder(str(named), [data], root) == folder

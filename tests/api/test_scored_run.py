@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from coder_core.api import Loss, Run, compare, joint_space, margins, occurrences, open_run, similarity
+from coder_core.api import LossSettings, Run, compare, joint_space, margins, occurrences, open_run, similarity
 from coder_core.api.data_quality import small_losses
 from coder_core.api.retrieval import found_by
 from coder_core.files.sealed import write_sealed
@@ -90,21 +90,22 @@ def test_losses_of_all_pairs_are_those_of_full_batches(runs, monkeypatch):
 @pytest.mark.parametrize("direction", ["i2t", "t2i"])
 @pytest.mark.parametrize("source", ["seed", "hardest", "split"])
 def test_matrices_of_a_scored_run_equal_those_of_embeddings(runs, direction, source):
-    batches = [similarity.choose_samples(run, "dev", source, size=16) for run in runs]
+    batches = [similarity.choose_samples(run, "dev", similarity.SampleChoice(source, 16)) for run in runs]
     assert batches[0].texts.tolist() == batches[1].texts.tolist()
     batch = batches[0]
-    loss = Loss()
+    loss = LossSettings()
     sides = [similarity.matrix_sides(run, "dev", batch, direction) for run in runs]
-    np.testing.assert_allclose(*(similarity.spread_over(s, loss) for s in sides), atol=1e-6)
-    one, other = (similarity.scaled_matrix(run, "dev", batch, direction, loss, cells=8) for run in runs)
+    np.testing.assert_allclose(*(similarity.shown_spread(s, loss) for s in sides), atol=1e-6)
+    one, other = (similarity.scaled_matrix(s, loss, cells=8) for s in sides)
     for field in ("similarity", "exponent", "change", "share"):
         np.testing.assert_allclose(getattr(one, field), getattr(other, field), atol=1e-4, err_msg=field)
     first, second = (similarity.hardest_in_cell(s, one, 1, 2) for s in sides)
     assert first == second
-    pairs = (similarity.open_pair(s, one.spread, one.loss, *first, paired=batch.paired) for s in sides)
+    pairs = (similarity.open_pair(s, one, first, paired=batch.paired) for s in sides)
     numbers, expected = (asdict(replace(pair, loss=0)) for pair in pairs)
     assert numbers == pytest.approx(expected, rel=1e-5, abs=1e-4, nan_ok=True)
     for by in ("diversity", "cluster") if source != "hardest" else ():
-        in_order = similarity.ordered(runs[0], "dev", batch, by, direction, loss)
+        of_images = similarity.matrix_sides(runs[0], "dev", batch, "i2t")
+        in_order = similarity.ordered(batch, of_images, by, direction, loss)
         assert sorted(in_order.texts) == sorted(batch.texts)
         assert in_order.texts.tolist() != batch.texts.tolist()

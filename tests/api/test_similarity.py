@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from coder_core.api import Loss, matrix_samples, open_run, similarity
+from coder_core.api import LossSettings, matrix_samples, open_run, similarity
 from coder_core.api.sampling import whole_split
 from coder_core.api.sides import Sides
 from coder_core.api.similarity import open_pair
@@ -15,13 +15,13 @@ from tests.support.precomp_folders import assert_refused
 from tests.support.run_folders import synthetic
 
 DIRECTIONS = ("i2t", "t2i")
-LOSS = Loss(temperature=0.08, gamma=0.25, epsilon=0.15)
+LOSS = LossSettings(temperature=0.08, gamma=0.25, epsilon=0.15)
 WITHIN = np.array([3, 10, 11, 14, 75, 149])  # captions of a slice, of four images
 BLOCKS = (7, ["first caption", "first image"], "captions {0} … {1} (2)")
 
 
 def choose(run, source, **settings):
-    return matrix_samples.choose_samples(run, "dev", source, **settings)
+    return matrix_samples.choose_samples(run, "dev", matrix_samples.SampleChoice(source, **settings))
 
 
 def test_a_seed_is_reproducible_and_numbers_or_words_select_pairs(run):
@@ -89,7 +89,8 @@ def test_samples_of_a_slice_are_pairs_of_the_slice(run, source):
 @pytest.mark.parametrize("direction", DIRECTIONS)
 def test_ordering_keeps_every_sample(run, source, by, direction):
     batch = choose(run, source, size=25)
-    ordered = similarity.ordered(run, "dev", batch, by, direction, LOSS)
+    of_images = similarity.matrix_sides(run, "dev", batch, "i2t")
+    ordered = similarity.ordered(batch, of_images, by, direction, LOSS)
     for before, after in ((batch.images, ordered.images), (batch.texts, ordered.texts)):
         assert before.tolist() != after.tolist()
         np.testing.assert_array_equal(np.sort(before), np.sort(after))
@@ -98,7 +99,7 @@ def test_ordering_keeps_every_sample(run, source, by, direction):
         np.testing.assert_array_equal(ordered.images, owner)
     if by == "diversity":
         anchors = similarity.matrix_sides(run, "dev", batch, direction)
-        diversity = similarity.anchor_diversity(anchors, LOSS).diversity
+        diversity = similarity.shown_diversity(anchors, LOSS).diversity
         side = "images" if direction == "i2t" and source == "split" else "texts"
         order = np.argsort(diversity, kind="stable")
         np.testing.assert_array_equal(getattr(ordered, side), getattr(batch, side)[order])
@@ -136,7 +137,7 @@ def pairs(count=12):
 @pytest.mark.parametrize("modality", ["image", "text"])
 def test_every_cell_matches_reference_loops(modality):
     s = problem(modality=modality)
-    scaled = similarity.scale(s, similarity.anchor_diversity(s, LOSS), LOSS)
+    scaled = similarity.scale(s, similarity.shown_diversity(s, LOSS), LOSS)
     scores = s.anchors.astype(np.float64) @ s.candidates.T.astype(np.float64)
     negative = s.anchor_images[:, None] != s.candidate_images[None]
     values = reference(scores, negative, temperature=0.08, gamma=0.25, epsilon=0.15)
@@ -148,18 +149,18 @@ def test_every_cell_matches_reference_loops(modality):
     np.testing.assert_allclose(scaled.exponent, exponent, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(scaled.change, exponent - plain, rtol=1e-3, atol=1e-5)
     np.testing.assert_allclose(scaled.share, share, rtol=1e-4, atol=1e-7)
-    small = Loss(temperature=0.001, gamma=-1.0, epsilon=0.1)  # nothing overflows
-    scaled = similarity.scale(s, similarity.anchor_diversity(s, small), small)
+    small = LossSettings(temperature=0.001, gamma=-1.0, epsilon=0.1)  # nothing overflows
+    scaled = similarity.scale(s, similarity.shown_diversity(s, small), small)
     np.testing.assert_allclose(np.nansum(scaled.share, 1), 1.0, rtol=1e-4)
     with pytest.raises(ValueError, match="temperature"):
-        similarity.scale(s, scaled.spread, Loss(temperature=0.0))
+        similarity.scale(s, scaled.spread, LossSettings(temperature=0.0))
 
 
 @pytest.mark.parametrize("tile", [1, 37, 1_000_000])
 @pytest.mark.parametrize(("images", "cells"), [(9, 4), (10, 7), (8, 8), (5, 2)])
 def test_blocks_are_the_means_of_their_cells(images, cells, tile, monkeypatch):
     s = problem(images)
-    spread = similarity.anchor_diversity(s, LOSS)
+    spread = similarity.shown_diversity(s, LOSS)
     sharp = similarity.scale(s, spread, LOSS, cells=10_000)
     monkeypatch.setattr(similarity, "TILE", tile)
     blocks = similarity.scale(s, spread, LOSS, cells=cells)
@@ -178,7 +179,7 @@ def test_blocks_are_the_means_of_their_cells(images, cells, tile, monkeypatch):
 def test_a_large_matrix_is_computed_in_tiles(monkeypatch):
     """No intermediate array is larger than a tile, a hundredth of the matrix."""
     s = problem(400)
-    spread = similarity.anchor_diversity(s, LOSS)
+    spread = similarity.shown_diversity(s, LOSS)
     sizes = []
     shares = similarity.shares
     monkeypatch.setattr(similarity, "TILE", 8_000)
@@ -193,9 +194,10 @@ def test_one_pair_by_hand_and_diagonal_pairs_have_the_training_loss():
     """Anchor (1, 0) has the positive (1, 0) and negatives with cosines 0.6 and 0.0: mean 0.3, deviation 0.3."""
     v = np.array([[1.0, 0.0], [0.6, 0.8], [0.0, 1.0]], np.float32)
     s = Sides(v, v, np.arange(3), np.arange(3))
-    loss = Loss(temperature=0.1, gamma=0.3, epsilon=0.1)
-    spread = similarity.anchor_diversity(s, loss)
-    pair = open_pair(s, spread, loss, 0, 1, paired=True)
+    loss = LossSettings(temperature=0.1, gamma=0.3, epsilon=0.1)
+    spread = similarity.shown_diversity(s, loss)
+    scaled = similarity.scale(s, spread, loss)
+    pair = open_pair(s, scaled, (0, 1), paired=True)
     raw = 1 + np.exp(-0.1 / 0.3)
     total = 1 + np.exp(3.0) + np.exp(-3.0)
     numbers = {"negatives": 2, "spread": 0.3, "raw": raw, "diversity": raw / pair.largest, "plain": 3.0}
@@ -204,20 +206,20 @@ def test_one_pair_by_hand_and_diagonal_pairs_have_the_training_loss():
     for name, value in numbers.items():
         assert getattr(pair, name) == pytest.approx(value, rel=1e-5), name
     with pytest.raises(IndexError):
-        open_pair(s, spread, loss, 3, 0, paired=True)
+        open_pair(s, scaled, (3, 0), paired=True)
     # The loss of every diagonal pair is that of the objective on the same scores
     s = pairs()
-    spread = similarity.anchor_diversity(s, LOSS)
+    spread = similarity.shown_diversity(s, LOSS)
     scores = torch.from_numpy(s.anchors.astype(np.float64) @ s.candidates.T.astype(np.float64))
     negatives = torch.from_numpy(s.anchor_images[:, None] != s.candidate_images[None])
-    opened = [open_pair(s, spread, LOSS, k, k, paired=True) for k in range(len(s.anchors))]
+    scaled = similarity.scale(s, spread, LOSS)
+    opened = [open_pair(s, scaled, (k, k), paired=True) for k in range(len(s.anchors))]
     settings = {"temperature": 0.08, "margin": 0.25}
     for name, diversity in {"loss_value": torch.from_numpy(spread.diversity), "loss_plain": None}.items():
         losses = diversity_contrastive(scores, scores.diagonal(), negatives, diversity=diversity, **settings)
         np.testing.assert_allclose([getattr(pair, name) for pair in opened], losses.numpy(), rtol=1e-5)
-    scaled = similarity.scale(s, spread, LOSS)
     for cell in np.ndindex(scaled.similarity.shape):
-        pair = open_pair(s, spread, LOSS, *cell, paired=True)
+        pair = open_pair(s, scaled, cell, paired=True)
         assert pair.own == np.isnan(scaled.exponent[cell])
         for name in ("similarity", "exponent", "share"):
             expected = getattr(scaled, name)[cell]
@@ -228,20 +230,21 @@ def test_one_pair_by_hand_and_diagonal_pairs_have_the_training_loss():
 @pytest.mark.parametrize("source", ["seed", "split"])
 def test_cells_match_the_similarities_of_the_run(run, source, direction):
     batch = choose(run, source, size=12)
-    batch = similarity.ordered(run, "dev", batch, "diversity", direction, run.loss)
-    scaled = similarity.scaled_matrix(run, "dev", batch, direction, run.loss)
+    of_images = similarity.matrix_sides(run, "dev", batch, "i2t")
+    batch = similarity.ordered(batch, of_images, "diversity", direction, run.loss)
+    in_order = similarity.matrix_sides(run, "dev", batch, direction)
+    scaled = similarity.scaled_matrix(in_order, run.loss)
     expected = run.similarity(batch.images, batch.texts, split="dev")
     np.testing.assert_allclose(scaled.similarity, expected if direction == "i2t" else expected.T, atol=1e-6)
     assert (np.diff(scaled.spread.diversity) >= 0).all()  # the most ambiguous anchor first
     cell = similarity.positions(batch, direction, int(batch.images[3]), int(batch.texts[7]))
     assert cell == ((3, 7) if direction == "i2t" else (7, 3))
-    in_order = similarity.matrix_sides(run, "dev", batch, direction)
     assert similarity.hardest_in_cell(in_order, scaled, 3, 9) == (3, 9)
-    pair = open_pair(in_order, scaled.spread, scaled.loss, *cell, paired=batch.paired)
+    pair = open_pair(in_order, scaled, cell, paired=batch.paired)
     np.testing.assert_allclose(pair.similarity, scaled.similarity[cell], atol=1e-6)
     for text in np.setdiff1d(np.arange(150), batch.texts)[:1].tolist():
         assert similarity.positions(batch, direction, int(batch.images[0]), text) is None
-    entropy = similarity.scaled_matrix(run, "dev", batch, direction, Loss(function="entropy"))
+    entropy = similarity.scaled_matrix(in_order, LossSettings(function="entropy"))
     assert (entropy.spread.spread > 3).all()
     assert (scaled.spread.spread < 1).all()
 
@@ -249,7 +252,7 @@ def test_cells_match_the_similarities_of_the_run(run, source, direction):
 def test_a_block_opens_at_its_most_similar_negative(run):
     batch = choose(run, "split")
     in_order = similarity.matrix_sides(run, "dev", batch, "i2t")
-    scaled = similarity.scaled_matrix(run, "dev", batch, "i2t", run.loss, cells=7)
+    scaled = similarity.scaled_matrix(in_order, run.loss, cells=7)
     assert (scaled.row_step, scaled.column_step) == (5, 22)
     cell = similarity.hardest_in_cell(in_order, scaled, 1, 2)
     rows = np.arange(5, 10)
@@ -262,7 +265,8 @@ def test_a_block_opens_at_its_most_similar_negative(run):
 @pytest.mark.parametrize(("cells", "columns", "first"), [BLOCKS, (256, ["caption", "image"], "caption {0}")])
 def test_table_and_labels_cover_every_cell(run, cells, columns, first):
     batch = choose(run, "seed", size=12)
-    scaled = similarity.scaled_matrix(run, "dev", batch, "t2i", Loss(), cells=cells)
+    sides = similarity.matrix_sides(run, "dev", batch, "t2i")
+    scaled = similarity.scaled_matrix(sides, LossSettings(), cells=cells)
     table, labels = (make(scaled, batch, "t2i") for make in (similarity.matrix_table, similarity.labels))
     assert len(table) == scaled.similarity.size
     row = table.iloc[scaled.similarity.shape[1] + 2]
@@ -287,8 +291,8 @@ def test_starting_values_follow_from_quantiles_of_the_similarities(tmp_path):
     assert medians == pytest.approx((middle, top, positive), abs=1e-6)
     expected = (top + positive) / 2, (positive - middle) / 3
     assert (values.loss.gamma, values.loss.temperature) == pytest.approx(expected, abs=0.0025)
-    assert values.loss.gamma < 0.1 < Loss().gamma
+    assert values.loss.gamma < 0.1 < LossSettings().gamma
     sampled = similarity.values_from_similarities(run, "dev", pairs=1000)
     assert sampled.negatives == pytest.approx(middle, abs=0.02)
     values = similarity.values_from_similarities(alone, "dev")  # no negatives
-    assert (values.loss, np.isnan(values.negatives)) == (Loss(), True)
+    assert (values.loss, np.isnan(values.negatives)) == (LossSettings(), True)

@@ -104,7 +104,9 @@ def test_recall_by_slice_matches_reference_loops(tmp_path, direction, monkeypatc
     columns = slices.slice_columns(runs[-1], "dev", tags={0: ["Odd"]})
     expressions = ['"cat" in words', "colours", "image == 3", '"dog" in words and colours', "tenth <= 3"]
     entries = [Slice("kind", expression, expression.upper()) for expression in expressions]
-    recalls = slices.slice_table(runs, "dev", direction, 5, entries, columns).set_index("expression")
+    recalls = slices.slice_table(runs, "dev", slices.Queries(direction, 5), entries, columns).set_index(
+        "expression"
+    )
     assert set(recalls.index) == {*expressions} - {"image == 3"}  # that one has too few queries
     assert recalls["label"].tolist() == [expression.upper() for expression in recalls.index]
     confirmed = (recalls["excess"] > 0).tolist()
@@ -132,7 +134,7 @@ def test_recall_by_slice_matches_reference_loops(tmp_path, direction, monkeypatc
         assert {name: row[name] for name in expected} == pytest.approx(expected)
         assert row["gain_low"] <= row["gain"] <= row["gain_high"]
     monkeypatch.setattr(table, "label_values", None)  # gains of R@K do not need MRR and nDCG@10
-    gains = table.slice_gains(runs, "dev", direction, 5, entries, columns, least=1)
+    gains = table.slice_gains(runs, "dev", slices.Queries(direction, 5), entries, columns)
     for expression, gain in zip(gains["expression"], gains["gain"], strict=True):
         mask = slices.select(expression, columns)
         queries = mask if direction == "t2i" else np.unique(owner[mask])
@@ -156,7 +158,9 @@ def test_slices_of_a_large_split_are_counted_on_a_sample(tmp_path, monkeypatch):
     images = slices.images_counted(run, "dev")
     columns = slices.slice_columns(run, "dev")
     assert len(set(images.tolist())) == 60
-    [row] = slices.slice_table([run], "dev", "t2i", 1, [Slice("all", "length > 0", "")], columns).itertuples()
+    [row] = slices.slice_table(
+        [run], "dev", slices.Queries("t2i"), [Slice("all", "length > 0", "")], columns
+    ).itertuples()
     right = (run.ranks("dev")["t2i"] < 1).reshape(100, 5)[images]
     reported = np.setdiff1d(np.arange(60), np.random.default_rng(HALVES_SEED).permutation(60)[:30])
     assert row.queries == 150
@@ -193,7 +197,7 @@ def test_a_captions_concept_is_the_one_with_most_attention(tmp_path):
     assert {one.expression for one in usual} == set(rows)
     for expression, mask in rows.items():
         np.testing.assert_array_equal(slices.select(expression, columns), mask)
-    recalls = slices.slice_table([run], "dev", "t2i", 1, usual, columns).set_index("expression")
+    recalls = slices.slice_table([run], "dev", slices.Queries("t2i"), usual, columns).set_index("expression")
     reported = np.isin(run.image_of_text("dev"), np.random.default_rng(HALVES_SEED).permutation(80)[40:])
     expected = {expression: (mask & reported).sum() for expression, mask in rows.items()}
     assert recalls["queries"].to_dict() == expected

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tomli_w
 
-from coder_core.api import InputError, Loss, list_runs, open_run
+from coder_core.api import InputError, LossSettings, list_runs, open_run
 from coder_core.api.retrieval import config_differences
 from coder_core.runs.load import read_config
 from coder_core.train import main as train
@@ -68,7 +68,7 @@ def test_all_that_its_analysis_holds_is_shown(trained, unknown, kind):
         np.testing.assert_array_equal(mine, theirs)
     assert run.search(0, split="dev").equals(known.search(0, split="dev"))
     if key in ("temperature", "epsilon", "diversity", "loss"):
-        assert run.loss == Loss()  # never a wrong number
+        assert run.loss == LossSettings()  # never a wrong number
     else:
         assert run.loss == known.loss
     if isinstance(value, str):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from app import charts
-from app.ask import Loss
+from app.ask import LossSettings
 from app.charts.matrices import colour_stops
 from app.components import events
 from app.views.similarity import steps
@@ -23,7 +23,7 @@ GREY = COLOURS.ramp[0]
 PAIR = {"similarity": 0.5, "own": False, "negatives": 63, "spread": 0.2, "raw": 1.6065, "largest": 1.8}
 PAIR |= {"diversity": 0.8925, "effective": 0.08925, "plain": 2.0, "exponent": 2.2409, "total_plain": 12.0}
 PAIR |= {"total": 15.0, "share_plain": 0.6158, "share": 0.6268, "positive": 0.7, "loss_plain": -0.282}
-PAIR |= {"loss_value": -0.26, "loss": Loss()}
+PAIR |= {"loss_value": -0.26, "loss": LossSettings()}
 
 
 @pytest.mark.parametrize(("root", "counts"), [("one", [2, 1, 1]), ("imported", [4, 2, 2, 1])])

@@ -1,4 +1,4 @@
-"""A verdict between two runs: no recall and no slice may fall by more than allowed, beyond noise."""
+"""Check one run against another: no recall and no slice may fall by more than allowed, beyond noise."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,7 +9,7 @@ import pandas as pd
 from coder_core.api.retrieval import comparison
 from coder_core.api.run import Run
 from coder_core.api.sides import DIRECTIONS
-from coder_core.api.slices.table import slice_columns, slice_gains, usual_slices
+from coder_core.api.slices.table import Queries, slice_columns, slice_gains, usual_slices
 from coder_core.console.faults import InputError
 
 RULE = (
@@ -46,7 +46,7 @@ class Check:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class GateResult:
     """All checks of a gate."""
 
     first: str  # names of the runs
@@ -60,7 +60,7 @@ class Verdict:
         return sorted((check for check in self.checks if not check.passed), key=lambda check: check.change)
 
     def sentence(self) -> str:
-        """Return the verdict in words."""
+        """Return one sentence: how many checks failed."""
         if failed := self.failed:
             return f"{self.last} fails {len(failed):,} of {len(self.checks):,} checks against {self.first}."
         return f"{self.last} passes all {len(self.checks):,} checks against {self.first}."
@@ -73,21 +73,21 @@ class Verdict:
                 "queries": "all" if check.queries is None else f"{check.queries:,}",
                 "allowed": check.allowed,
                 "change": (check.change, check.low, check.high),
-                "verdict": "passed" if check.passed else "failed",
+                "result": "passed" if check.passed else "failed",
             }
             for check in self.checks
             if check.queries is None or not check.passed
         ]
-        return pd.DataFrame(rows, columns=["check", "queries", "allowed", "change", "verdict"])
+        return pd.DataFrame(rows, columns=["check", "queries", "allowed", "change", "result"])
 
     def document(self) -> str:
-        """Return the verdict as JSON: names, rule, passed, and every check."""
+        """Return the result as JSON: names, rule, passed, and every check."""
         names = {"first": self.first, "last": self.last, "split": self.split, "rule": RULE}
         checks = [asdict(check) | {"passed": check.passed} for check in self.checks]
         return json.dumps(names | {"passed": not self.failed, "checks": checks}, ensure_ascii=False, indent=1)
 
 
-def judge(first: Run, last: Run, split: str, gate: Gate) -> Verdict:
+def check_gate(first: Run, last: Run, split: str, gate: Gate) -> GateResult:
     """Check the last run against the first. InputError: they were evaluated on different samples, or no slice has as
     many queries as the gate requires.
 
@@ -104,7 +104,7 @@ def judge(first: Run, last: Run, split: str, gate: Gate) -> Verdict:
         fact = f"no slice of {split} has {gate.queries:,} or more queries"
         fix = "lower --gate-queries"
         raise InputError.at("--gate-slices", fact, fix=fix)
-    return Verdict(first.name, last.name, split, [*checks, *of_slices])
+    return GateResult(first.name, last.name, split, [*checks, *of_slices])
 
 
 def _slice_checks(first: Run, last: Run, split: str, gate: Gate) -> Iterator[Check]:
@@ -113,7 +113,13 @@ def _slice_checks(first: Run, last: Run, split: str, gate: Gate) -> Iterator[Che
     columns = slice_columns(last, split)
     slices = [entry for entry in usual_slices(columns) if entry.kind in OF_CAPTIONS]
     for direction in DIRECTIONS:
-        table = slice_gains([first, last], split, direction, 1, slices, columns, least=gate.queries)
-        names = ["label", "queries", "gain", "gain_low", "gain_high"]
-        for label, queries, *gain in table[names].itertuples(index=False, name=None):
-            yield Check(f"{direction}_r1, {label}", int(queries), gate.slices, *gain)
+        table = slice_gains([first, last], split, Queries(direction), slices, columns)
+        for row in table[table["queries"] >= gate.queries].to_dict("records"):
+            yield Check(
+                name=f"{direction}_r1, {row['label']}",
+                queries=row["queries"],
+                allowed=gate.slices,
+                change=row["gain"],
+                low=row["gain_low"],
+                high=row["gain_high"],
+            )

@@ -4,6 +4,7 @@ import base64
 import platform
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,14 +14,14 @@ import pandas as pd
 
 from coder_core.api.clusters import cluster_table, prototypes
 from coder_core.api.listing import ORIGINS, numbers_from
-from coder_core.api.report.gate import RULE, Verdict
+from coder_core.api.report.gate import RULE, GateResult
 from coder_core.api.report.page import Report, Section
 from coder_core.api.retrieval import comparison, judged
 from coder_core.api.retrieval.results import likely_matches, margins, text_vectors
 from coder_core.api.reviews import ReviewedSplit, Reviews, reviewed_recall
 from coder_core.api.run import Run
 from coder_core.api.sides import DIRECTIONS
-from coder_core.api.slices.table import slice_columns, slice_table, usual_slices
+from coder_core.api.slices.table import Queries, slice_columns, slice_table, usual_slices
 from coder_core.console.faults import InputError
 from coder_core.evaluation.bootstrap import count_hits, mean_intervals, recall_intervals
 from coder_core.evaluation.graded import RECALL_AT, label_values
@@ -53,19 +54,21 @@ AMBIGUITY = """CODER’s diversity of every caption (eq. 3): low means that it i
 The smallest is {:.3f}, the largest 1."""
 
 
-def gather(
-    runs: Sequence[Run],
-    split: str,
-    *,
-    question: str = "",
-    command: str = "",
-    reviews: Reviews | None = None,
-    positives: Sequence[str | Path] = (),
-    verdict: Verdict | None = None,
-) -> Report:
+@dataclass(frozen=True)
+class Supplements:
+    """What a report contains besides what the runs stored."""
+
+    question: str = ""  # the heading; "" for the usual question
+    command: str = ""  # the command that writes the report again
+    reviews: Reviews | None = None
+    positives: Sequence[str | Path] = ()  # sources of judgements beyond the labels, see `run_judgements`
+    gate: GateResult | None = None  # from `check_gate`, shown first
+
+
+def gather(runs: Sequence[Run], split: str, supplements: Supplements | None = None) -> Report:
     """Gather the report on one or several runs of the same samples; the last is the one under review. InputError: a run
-    lacks the split, the samples differ, or a source of judgements cannot be read. `positives`: sources of judgements
-    beyond the labels, see `run_judgements`. `verdict`: from `judge`, shown first."""
+    lacks the split, the samples differ, or a source of judgements cannot be read."""
+    extra = supplements or Supplements()
     first = runs[0]
     last = runs[-1]
     several = len(runs) > 1
@@ -73,10 +76,10 @@ def gather(
     gains = [comparison.gain_in_words(first, run, split) for run in runs[1:]]
     slices = _slices(runs, split)
     sections = [
-        *([] if verdict is None else [Section("Verdict", RULE, [("table", verdict.table())])]),
+        *([] if extra.gate is None else [Section("Gate", RULE, [("table", extra.gate.table())])]),
         Section("Data", "", [("facts", _data(last, split))]),
         Section("Recall", RECALL, [*_recalls(runs, split), ("sentences", gains[1:] and gains)]),
-        *(_judged(runs, split, source) for source in positives),
+        *(_judged(runs, split, source) for source in extra.positives),
         *_graded(runs, split),
         *([] if changes is None else [Section("What changed", MOVED, _moved(first, last, split, changes))]),
         Section("Typical failures", FAILURES, list(_failures(last, split, changes))),
@@ -88,20 +91,20 @@ def gather(
         *_clusters(last, split),
         *_ambiguity(last, split),
     ]
-    if reviews is not None and reviews.standing:
-        sections.append(Section("Reviews", "", [("facts", _reviews(runs, split, reviews))]))
+    if extra.reviews is not None and extra.reviews.standing:
+        sections.append(Section("Reviews", "", [("facts", _reviews(runs, split, extra.reviews))]))
     if several:
         settings = comparison.config_differences({run.name: run.config for run in runs})
         settings = settings.rename_axis("setting")
         blocks = [("table", settings) if len(settings) else ("sentences", ["None."])]
         sections.append(Section("Settings that differ", "", blocks))
-    commands = [*((run.name, _command(run)) for run in runs), ("this report", command)]
+    commands = [*((run.name, _command(run)) for run in runs), ("this report", extra.command)]
     sections.append(Section("How to reproduce", "", [("commands", commands)]))
-    sentences = [] if verdict is None else [verdict.sentence()]
+    sentences = [] if extra.gate is None else [extra.gate.sentence()]
     compared = f"Does {last.name} retrieve better than {first.name}, and where does it still fail?"
     names = " and ".join(filter(None, [", ".join(run.name for run in runs[:-1]), last.name]))
     return Report(
-        question=question or (compared if several else f"Where does {last.name} fail?"),
+        question=extra.question or (compared if several else f"Where does {last.name} fail?"),
         title=f"{names} on {split}",
         short=[*sentences, *gains, *_short(changes, slices, last.name)],
         sections=sections,
@@ -244,7 +247,7 @@ def _slices(runs: Sequence[Run], split: str) -> pd.DataFrame:
     """Return slice, queries, excess misses, R@1 with its interval, MRR and nDCG@10 of the last run, and any gain; the
     slice with the most excess misses first."""
     columns = slice_columns(runs[-1], split)
-    table = slice_table(runs, split, "t2i", 1, usual_slices(columns), columns).head(SLICES)
+    table = slice_table(runs, split, Queries("t2i"), usual_slices(columns), columns).head(SLICES)
     table = table.sort_values("excess", ascending=False, kind="stable")
     last = len(runs) - 1
     shown = table[["label", "queries"]].rename(columns={"label": "slice"})

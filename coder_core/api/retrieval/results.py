@@ -43,35 +43,23 @@ class Hubness:
 
 
 def occurrences(
-    run: Run,
-    split: str,
-    direction: Direction,
-    *,
-    k: int = 10,
-    sample: Sample | None = None,
-    queries: Array | None = None,
+    run: Run, split: str, direction: Direction, *, k: int = 10, queries: Array | None = None
 ) -> pd.DataFrame:
     """Count N_k of every candidate, the number of queries that have it among their first k results; an image without
-    captions is not a query. Return one row per candidate: candidate, count, right (queries it belongs to), wrong.
-
-    Args:
-        k: at most the ten results per query that the analysis keeps.
-        sample: restricts candidates and queries to its own.
-        queries: numbers of the queries to count, without restricting the candidates; None for all.
-    """
+    captions is not a query. Return one row per candidate: candidate, count, right (queries it belongs to), wrong. `k`:
+    at most the ten results per query that the analysis keeps. `queries`: numbers of the queries that count; None for
+    all."""
     best = run.best(split, direction)[:, :k]
     candidates = run.count(split, "image" if direction == "t2i" else "text")
     query = np.flatnonzero(run.ranks(split)[direction] >= 0)
-    rows = np.arange(candidates)
-    if sample is not None:
-        query = np.intersect1d(query, sample.queries(direction))
-        rows = sample.images if direction == "t2i" else sample.texts
     query = query if queries is None else np.intersect1d(query, queries)
     best = best[query]
     match = run.matches(split, direction, query[:, None], best)
-    count = np.bincount(best.ravel(), minlength=candidates)[rows]
-    right = np.bincount(best[match], minlength=candidates)[rows]
-    return pd.DataFrame({"candidate": rows, "count": count, "right": right, "wrong": count - right})
+    count = np.bincount(best.ravel(), minlength=candidates)
+    right = np.bincount(best[match], minlength=candidates)
+    return pd.DataFrame(
+        {"candidate": np.arange(candidates), "count": count, "right": right, "wrong": count - right}
+    )
 
 
 def hubness(counts: Array, k: int) -> Hubness:

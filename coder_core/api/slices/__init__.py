@@ -2,6 +2,7 @@
 
 from coder_core.api.slices.expressions import LONGEST_EXPRESSION, Columns, plain_words, search, select
 from coder_core.api.slices.table import (
+    Queries,
     Slice,
     images_counted,
     slice_columns,

@@ -4,6 +4,7 @@ a run misses more often than elsewhere."""
 import json
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -112,6 +113,14 @@ def _rows(members: Iterable[Iterable[str]]) -> dict[str, Array]:
     return {name: np.array(numbers) for name, numbers in rows.items()}
 
 
+@dataclass(frozen=True)
+class Queries:
+    """Queries of one direction; a query is a hit if a true match is among its first `at` results."""
+
+    direction: Direction
+    at: int = 1
+
+
 class Slice(NamedTuple):
     """Captions that an expression selects, and their name for readers."""
 
@@ -134,7 +143,11 @@ def usual_slices(columns: Columns) -> list[Slice]:
         "word": {f'"{word}" in words': f"word “{word}”" for word in _frequent(words)},
         "tag": {f"{tag!r} in tags": f"tag “{tag}”" for tag in sorted(columns.sets.get("tags", {}))},
     }
-    slices = [Slice(kind, *entry) for kind, of_kind in labels.items() for entry in of_kind.items()]
+    slices = [
+        Slice(kind, expression, label)
+        for kind, of_kind in labels.items()
+        for expression, label in of_kind.items()
+    ]
     return [entry for entry in slices if len(entry.expression) <= LONGEST_EXPRESSION]
 
 
@@ -144,7 +157,7 @@ def _frequent(rows: Mapping[str, Array]) -> list[str]:
 
 
 def slice_table(
-    runs: Sequence[Run], split: str, direction: Direction, at: int, slices: Sequence[Slice], columns: Columns
+    runs: Sequence[Run], split: str, queries: Queries, slices: Sequence[Slice], columns: Columns
 ) -> pd.DataFrame:
     """Compute recall by slice, with the most misses beyond the expected ones first.
 
@@ -155,7 +168,6 @@ def slice_table(
 
     Args:
         runs: on the same samples; the last is compared with the others.
-        at: a query is answered if a true match is among its first `at` results.
         slices: slices to list; those with fewer than 20 queries in either half are left out.
 
     Returns:
@@ -164,7 +176,7 @@ def slice_table(
         (percent and 95% interval, a bootstrap over images), mrr_r and ndcg10_r (percent); and for several runs gain,
         gain_low and gain_high (last − first).
     """
-    images, counts, hits, graded = _answered(runs, split, direction, at, slices, columns)
+    images, counts, hits, graded = _hits(runs, split, queries, slices, columns)
     discovery = np.zeros(images, dtype=bool)
     discovery[np.random.default_rng(HALVES_SEED).permutation(images)[: images // 2]] = True
     halves = [counts[:-1, half].sum(1) >= LEAST_QUERIES for half in (discovery, ~discovery)]
@@ -173,63 +185,58 @@ def slice_table(
     order = np.lexsort((-expected, excess <= 0))
     rows = rows[order]
     reported = [table[:, ~discovery] for table in (counts, *hits)]
-    queries = reported[0][rows].sum(1)
+    reported_queries = reported[0][rows].sum(1)
     frame = pd.DataFrame([slices[row] for row in rows.tolist()], columns=list(Slice._fields))
-    share = 100 * queries / max(reported[0][-1].sum(), 1)
-    frame = frame.assign(queries=queries.astype(np.int64), share=share, excess=excess[order])
+    share = 100 * reported_queries / max(reported[0][-1].sum(), 1)
+    frame = frame.assign(queries=reported_queries.astype(np.int64), share=share, excess=excess[order])
     if not len(rows):
         return frame
     of_queries, *of_hits = (table[rows] for table in reported)
-    means = 100 * np.stack([table[rows][:, ~discovery].sum(1) for table in graded]) / queries
+    means = 100 * np.stack([table[rows][:, ~discovery].sum(1) for table in graded]) / reported_queries
     names = [f"{name}_{run}" for run in range(len(runs)) for name in ("mrr", "ndcg10")]
     return frame.assign(**_recalls(of_queries, of_hits), **dict(zip(names, means, strict=True)))
 
 
 def slice_gains(
-    runs: Sequence[Run],
-    split: str,
-    direction: Direction,
-    at: int,
-    slices: Sequence[Slice],
-    columns: Columns,
-    *,
-    least: int,
+    runs: Sequence[Run], split: str, queries: Queries, slices: Sequence[Slice], columns: Columns
 ) -> pd.DataFrame:
-    """Compute the change of R@`at` from the first run to the last on every slice with at least `least` queries.
+    """Compute the change of R@K from the first run to the last on every slice that has a query.
 
     Unlike in `slice_table`, no half is held out, because slices are not ordered by their result. Arguments as there.
 
     Return one row per slice: kind, expression, label, queries (of `images_counted`), gain, gain_low and gain_high
     (points, and its 95% interval, a paired bootstrap over images)."""
-    _, counts, hits, _ = _answered(runs, split, direction, at, slices, columns)
-    queries = counts[:-1].sum(1).astype(np.int64)
-    rows = np.flatnonzero(queries >= max(least, 1))
+    _, counts, hits, _ = _hits(runs, split, queries, slices, columns)
+    of_slices = counts[:-1].sum(1).astype(np.int64)
+    rows = np.flatnonzero(of_slices)
     frame = pd.DataFrame([slices[row] for row in rows.tolist()], columns=list(Slice._fields))
-    frame["queries"] = queries[rows]
+    frame["queries"] = of_slices[rows]
     gains = _recalls(counts[rows], [hits[0][rows], hits[-1][rows]]) if len(rows) else {}
     return frame.assign(**{name: gains.get(name, np.empty(0)) for name in ("gain", "gain_low", "gain_high")})
 
 
-def _answered(
-    runs: Sequence[Run], split: str, direction: Direction, at: int, slices: Sequence[Slice], columns: Columns
+def _hits(
+    runs: Sequence[Run], split: str, queries: Queries, slices: Sequence[Slice], columns: Columns
 ) -> tuple[int, Array, list[Array], Iterator[Array]]:
     """Return the number of images counted, and (slices + 1, images) arrays whose last row is the whole split: the
-    queries of every slice and image; for each run those it answers; and, computed lazily, for each run the sums of
-    reciprocal rank and of nDCG@10."""
+    queries of every slice and image; for each run its hits; and, computed lazily, for each run the sums of reciprocal
+    rank and of nDCG@10."""
     images = images_counted(runs[0], split)
     owner = runs[0].image_of_text(split)
-    members, queries, query_image = _members(runs[0], split, direction, slices, columns, images)
-    every = sparse.vstack([members, sparse.csr_array(np.ones((1, len(queries))))])
+    direction = queries.direction
+    masks = [select(entry.expression, columns) for entry in slices]
+    members, rows, query_image = _members(owner, masks, direction, images)
+    every = sparse.vstack([members, sparse.csr_array(np.ones((1, len(rows))))])
     per_image = _one_hot(query_image, len(images))
 
     def summed(values: Array) -> Array:
         return np.asarray((sparse.csr_array(every.multiply(values)) @ per_image).toarray())
 
-    ranks = [run.ranks(split)[direction][queries] for run in runs]
-    answered = [summed((answers >= 0) & (answers < at)) for answers in ranks]
-    of_queries = (label_values(run.analysis(split), owner)[direction][queries] for run in runs)
+    ranks = [run.ranks(split)[direction][rows] for run in runs]
+    hits = [summed((of_run >= 0) & (of_run < queries.at)) for of_run in ranks]
+    of_queries = (label_values(run.analysis(split), owner)[direction][rows] for run in runs)
     graded = (summed(column) for values in of_queries for column in values.T)
-    return len(images), summed(ranks[0] >= 0), answered, graded
+    return len(images), summed(ranks[0] >= 0), hits, graded
 
 
 def slice_metrics(run: Run, split: str, captions: Array) -> Metrics:
@@ -249,16 +256,13 @@ def images_counted(run: Run, split: str) -> Array:
 
 
 def _members(
-    run: Run, split: str, direction: Direction, slices: Sequence[Slice], columns: Columns, images: Array
+    image_of_text: Array, masks: Sequence[Array], direction: Direction, images: Array
 ) -> tuple[sparse.csr_array, Array, Array]:
     """Return (slices, queries) with 1 for the queries of each slice, (queries,) their numbers, and (queries,) the
-    positions of their images among `images`."""
-    position = np.full(run.count(split, "image"), -1)
-    position[images] = np.arange(len(images))
-    captions = np.flatnonzero(position[run.image_of_text(split)] >= 0)
-    owner = position[run.image_of_text(split)[captions]]
-    masks = [select(entry.expression, columns)[captions] for entry in slices]
-    members = sparse.csr_array(np.stack(masks)).astype(np.float64)
+    positions of their images among `images`, ascending rows. `masks`: (m,) bool for each slice, its captions."""
+    captions = np.flatnonzero(np.isin(image_of_text, images))
+    owner = np.searchsorted(images, image_of_text[captions])
+    members = sparse.csr_array(np.stack(masks)[:, captions]).astype(np.float64)
     if direction == "t2i":
         return members, captions, owner
     of_images = (members @ _one_hot(owner, len(images))) > 0
