@@ -23,7 +23,7 @@ from app.components.words import count
 from app.questions import MatrixSettings
 
 MEASURES: dict[Literal["std", "entropy"], str] = {"std": "SD", "entropy": "Entropy"}
-SOURCES: dict[similarity.Source, str] = {"seed": "Random", "hardest": "Hardest", "chosen": "Selection"}
+SOURCES: dict[similarity.BatchSource, str] = {"seed": "Random", "hardest": "Hardest", "chosen": "Selection"}
 SOURCES |= {"split": "Whole split"}
 ORDERS: dict[similarity.Order, str] = {"diversity": "Diversity", "cluster": "Cluster", "drawn": "As drawn"}
 PAIRS = 64
