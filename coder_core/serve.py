@@ -1,0 +1,151 @@
+"""coder-lab app: serve the app on this machine.
+
+Where there is no run yet, the three small demo runs are trained in the background, and the app's first page shows how
+far they are.
+"""
+
+import os
+import socket
+import sys
+import time
+import urllib.request
+import webbrowser
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from coder_core.console.faults import InputError
+from coder_core.console.output import open_console, say
+from coder_core.console.runner import command
+
+PROGRAM = "coder-lab app"
+HOST = "127.0.0.1"
+PORT = 8501
+SCRIPT = "streamlit_app.py"
+INSTALLED = "coder_lab"  # folder beside coder_core in which the wheel keeps the app
+LONGEST_START = 120.0  # seconds until the server answers
+RUNS = "CODER_CHECKPOINTS"
+DATA = "CODER_DATA"
+
+
+@dataclass(frozen=True)
+class ServerArguments:
+    """Where to serve the app."""
+
+    root: Path = Path("checkpoints")
+    """Folder of the runs."""
+    port: int = PORT
+    """Port on this machine; the app listens on 127.0.0.1 only."""
+    browser: bool = True
+    """Open the app in a browser, where this machine has a screen."""
+
+
+@dataclass(frozen=True)
+class AppArguments:
+    """Serve the app at http://127.0.0.1:8501, for this machine only. From another machine, forward the port:
+    ssh -L 8501:localhost:8501 MACHINE."""
+
+    server: Annotated[ServerArguments, tyro.conf.arg(name="")] = ServerArguments()
+    demo: bool = True
+    """Train the three demo runs in the background if the folder has no run."""
+
+
+@command
+def main(arguments: list[str]) -> int:
+    """Replace this process by the app's server."""
+    parsed = tyro.cli(AppArguments, prog=PROGRAM, args=arguments)
+    check_server(parsed.server)
+    if parsed.demo and not has_runs(parsed.server.root):
+        start_demo(parsed.server.root)
+        say(open_console(), "no run yet: the demo is training in the background, and the app shows its progress")
+    serve(parsed.server)
+    return 0
+
+
+def app_folder() -> Path:
+    """Return the folder of streamlit_app.py: the checkout, or where the wheel put the app. InputError: none is there,
+    or Streamlit is not installed."""
+    beside = Path(__file__).resolve().parents[1]
+    for folder in (beside / INSTALLED, beside):
+        if (folder / SCRIPT).is_file() and (folder / "app").is_dir():
+            break
+    else:
+        raise InputError.at(beside, "has no app", fix='install it: pip install "coder-lab[app]"')
+    from importlib.util import find_spec
+
+    if find_spec("streamlit") is None:
+        raise InputError.at("streamlit", "is not installed", fix='pip install "coder-lab[app]"')
+    return folder
+
+
+def check_server(server: ServerArguments) -> None:
+    """Raise InputError if the app is not installed or the port is taken."""
+    app_folder()
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, server.port))
+        except (OSError, OverflowError) as error:
+            fact = f"cannot be used: {getattr(error, 'strerror', None) or error}"
+            fix = f"stop the other server, or choose another port: --port {server.port + 1}"
+            raise InputError.at(f"--port {server.port}", fact, fix=fix) from None
+
+
+def has_runs(root: Path) -> bool:
+    """True if the folder has a run, finished or not, or an imported one."""
+    return any(root.glob("*/config.toml")) or any(root.glob("*/analysis"))
+
+
+def start_demo(root: Path) -> None:
+    """Train the demo runs as the app's own job, which its first page shows and can stop."""
+    from coder_core.api.training import JobFolder, module_command
+
+    job = JobFolder(root.resolve() / ".training")
+    training = module_command("coder_core.train", "--root", str(root.resolve()))
+    job.start((*training, "--progress", str(job.progress_file)))
+
+
+def serve(server: ServerArguments, page: str = "", environment: Mapping[str, str] | None = None) -> None:
+    """Replace this process by the app's server; `page`: what a browser opens, such as "overview?run=mine"."""
+    folder = app_folder()
+    address = f"http://{HOST}:{server.port}/{page}"
+    variables = dict(os.environ) | dict(environment or {})
+    variables[RUNS] = str(server.root.resolve())
+    variables.setdefault(DATA, str(Path("data").resolve()))
+    say(open_console(), f"the app: {address}   (Ctrl-C stops it)")
+    sys.stdout.flush()
+    if server.browser and has_screen():
+        _open_when_ready(server.port, address)
+
+    # The server starts in the app's own folder, so that no file of the user's folder is imported or configures it
+    os.chdir(folder)
+    options = ["--server.port", str(server.port), "--server.address", HOST]
+    command_line = [sys.executable, "-P", "-m", "streamlit", "run", SCRIPT, *options]
+    os.execve(sys.executable, command_line, variables)
+
+
+def has_screen() -> bool:
+    """True if a browser window can open here: not on a machine reached by ssh, nor in a container."""
+    return sys.platform == "darwin" or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
+
+
+def _open_when_ready(port: int, address: str) -> None:
+    """Open a browser from a child process as soon as the server, which replaces this process, answers."""
+    if os.fork():
+        return
+    end = time.monotonic() + LONGEST_START
+    while time.monotonic() < end:
+        try:
+            with urllib.request.urlopen(f"http://{HOST}:{port}/_stcore/health", timeout=2):
+                break
+        except OSError:
+            time.sleep(0.2)
+    webbrowser.open(address)
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
