@@ -1,20 +1,15 @@
-# `make app` trains the demo when there is no run and serves the app; `make test` checks everything, types beside the tests.
+# `make app` serves the app, which trains the demo when there is no run; `make test` checks everything, types beside the tests.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 unexport PYTHONDONTWRITEBYTECODE # without compiled files every process would compile PyTorch again
 
-.PHONY: app train-demo test pytest check attack bench setup clean
+.PHONY: app test pytest check attack bench setup clean
 
-app: train-demo
-	$(BIN)/streamlit run streamlit_app.py
-
-# Only when there is no run yet, or a demo run was left unfinished; your own runs are never touched.
-train-demo: $(STAMP)
-	@if [ -e checkpoints/demo-baseline ] || ! ls checkpoints/*/config.toml >/dev/null 2>&1; then \
-		$(BIN)/python -m coder_core.train; \
-	fi
+# Without any run, or with a demo left unfinished, the demo trains in the background; your own runs are never touched.
+app: $(STAMP)
+	$(BIN)/python -m coder_core app
 
 setup: $(STAMP)
 

@@ -4,7 +4,7 @@ The app's packages are named app and pages in a checkout. Beside other people's 
 a wheel keeps them in coder_lab/, with streamlit_app.py, from which Streamlit imports them.
 """
 
-from setuptools import find_packages, setup
+from setuptools import find_namespace_packages, find_packages, setup
 from setuptools.command.build_py import build_py
 
 APP = find_packages(include=["app", "app.*"])
@@ -21,7 +21,7 @@ class BuildModules(build_py):
 setup(
     cmdclass={"build_py": BuildModules},
     packages=[
-        *find_packages(include=["coder_core", "coder_core.*"]),
+        *find_namespace_packages(include=["coder_core", "coder_core.*"]),
         "coder_lab",
         "coder_lab.pages",
         *(f"coder_lab.{name}" for name in APP),

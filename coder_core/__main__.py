@@ -31,9 +31,7 @@ TASKS = {
         "project": ("project", "lay images and captions out on a map"),
         "cluster": ("cluster", "group images and captions by k-means"),
     },
-    "Shell": {
-        "completion": ("completion", "print a completion script for bash, zsh or fish"),
-    },
+    "Shell": {"completion": ("completion", "print a completion script for bash, zsh or fish")},
 }
 COMMANDS = {name: module for commands in TASKS.values() for name, (module, _) in commands.items()}
 

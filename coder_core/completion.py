@@ -13,7 +13,8 @@ from coder_core.__main__ import COMMANDS, PROGRAM
 from coder_core.console.runner import command
 
 FLAG = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]*")
-SUBCOMMANDS = {"embed": ("pictures", "import"), "reviews": ("merge", "export")}
+# words before --help that print further flags
+MORE_HELP = {"embed": ["pictures", "import", "import TABLE.parquet"], "reviews": ["merge", "export"]}
 
 BASH = """# {program} completion for bash: source <({program} completion bash)
 _coder_lab() {{
@@ -60,9 +61,9 @@ def flags_of(name: str) -> list[str]:
     """Return the flags that a command's help lists, sorted."""
     module = import_module(f"coder_core.{COMMANDS[name]}")
     help_texts = io.StringIO()
-    for words in [[], *([word] for word in SUBCOMMANDS.get(name, ()))]:
+    for words in ["", *MORE_HELP.get(name, [])]:
         with contextlib.redirect_stdout(help_texts), contextlib.suppress(SystemExit):
-            module.main([*words, "--help"])
+            module.main([*words.split(), "--help"])
     return sorted(set(FLAG.findall(help_texts.getvalue())))
 
 

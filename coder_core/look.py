@@ -58,6 +58,8 @@ class LookArguments:
     """Split of the pictures to embed; empty: dev, or all if there are no splits."""
     skip_broken: bool = False
     """Leave out pictures that are missing or broken, with their captions."""
+    serve: bool = True
+    """Serve the app at the end; --no-serve only writes the run, for another machine or a running app."""
     server: Annotated[ServerArguments, tyro.conf.arg(name="")] = field(default_factory=ServerArguments)
 
 
@@ -66,7 +68,8 @@ def main(arguments: list[str]) -> int:
     """Check, embed and open. The exit status is that of the step that failed."""
     words = ["--help"] if not arguments or asks_for_help(arguments) else arguments
     parsed = tyro.cli(LookArguments, prog=PROGRAM, args=words)
-    check_server(parsed.server)
+    if parsed.serve:
+        check_server(parsed.server)
     console = open_console()
 
     if _are_vectors(parsed):
@@ -78,9 +81,13 @@ def main(arguments: list[str]) -> int:
     if status:
         return status
 
+    page = f"overview?{urlencode({'run': name, 'split': split})}"
+    if not parsed.serve:
+        _step(console, "open", f"coder-lab app --root {parsed.server.root}, then /{page}")
+        return 0
+
     _step(console, "open", "the app opens at the answer")
-    page = urlencode({"run": name, "split": split})
-    serve(parsed.server, f"overview?{page}")
+    serve(parsed.server, page)
     return 0
 
 

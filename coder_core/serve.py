@@ -58,9 +58,9 @@ def main(arguments: list[str]) -> int:
     """Replace this process by the app's server."""
     parsed = tyro.cli(AppArguments, prog=PROGRAM, args=arguments)
     check_server(parsed.server)
-    if parsed.demo and not has_runs(parsed.server.root):
+    if parsed.demo and needs_demo(parsed.server.root):
         start_demo(parsed.server.root)
-        say(open_console(), "no run yet: the demo is training in the background, and the app shows its progress")
+        say(open_console(), "the demo trains in the background; the app's first page shows its progress")
     serve(parsed.server)
     return 0
 
@@ -90,13 +90,20 @@ def check_server(server: ServerArguments) -> None:
             probe.bind((HOST, server.port))
         except (OSError, OverflowError) as error:
             fact = f"cannot be used: {getattr(error, 'strerror', None) or error}"
-            fix = f"stop the other server, or choose another port: --port {server.port + 1}"
+            fix = f"stop the other server, or choose another port, for example --port {PORT + 1}"
             raise InputError.at(f"--port {server.port}", fact, fix=fix) from None
 
 
-def has_runs(root: Path) -> bool:
-    """True if the folder has a run, finished or not, or an imported one."""
-    return any(root.glob("*/config.toml")) or any(root.glob("*/analysis"))
+def needs_demo(root: Path) -> bool:
+    """True if the folder has no run at all, or a demo that was left unfinished."""
+    from coder_core.config.presets import DEMO_RUNS
+    from coder_core.runs.status import read_status
+
+    if not any(root.glob("*/config.toml")) and not any(root.glob("*/analysis")):
+        return True
+    begun = [name for name in DEMO_RUNS if (root / name / "config.toml").is_file()]
+    states = [(read_status(root / name) or {}).get("state") for name in begun]
+    return bool(begun) and (len(begun) < len(DEMO_RUNS) or set(states) != {"finished"})
 
 
 def start_demo(root: Path) -> None:

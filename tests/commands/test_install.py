@@ -1,4 +1,4 @@
-"""The package: what is installed, and that its commands train from any folder, in a terminal."""
+"""The package: what a wheel installs, and that its commands train from any folder, in a terminal."""
 
 import fcntl
 import os
@@ -29,11 +29,9 @@ def installed(tmp_path_factory):
     folder = tmp_path_factory.mktemp("install")
     source = folder / "source"
     unwanted = shutil.ignore_patterns("__pycache__")
-    shutil.copytree(REPOSITORY / "coder_core", source / "coder_core", ignore=unwanted)
-    for other in ("app", "pages", "tests"):
-        (source / other).mkdir()
-        (source / other / "__init__.py").touch()
-    for file in ("pyproject.toml", "README.md", "streamlit_app.py"):
+    for package in ("coder_core", "app", "pages", ".streamlit"):
+        shutil.copytree(REPOSITORY / package, source / package, ignore=unwanted)
+    for file in ("pyproject.toml", "setup.py", "README.md", "streamlit_app.py"):
         shutil.copy(REPOSITORY / file, source)
     flags = ["--quiet", "--disable-pip-version-check", "--no-deps", "--no-index", "--no-compile"]
     target = ["--no-build-isolation", "--target", str(folder / "installed")]
@@ -41,13 +39,19 @@ def installed(tmp_path_factory):
     return folder / "installed"
 
 
-def test_only_coder_core_is_installed_and_pins_satisfy_the_requirements(installed):
-    folders = {"bin", "coder_core", f"coder_lab-{coder_core.__version__}.dist-info"}
+def source_files(folder, package):
+    """Return the files of a package below `folder`, relative to it, without compiled ones."""
+    files = (folder / package).rglob("*.*")
+    return {path.relative_to(folder) for path in files if path.is_file() and path.suffix != ".pyc"}
+
+
+def test_core_and_app_are_installed_and_pins_satisfy_the_requirements(installed):
+    folders = {"bin", "coder_core", "coder_lab", f"coder_lab-{coder_core.__version__}.dist-info"}
     assert {path.name for path in installed.iterdir()} == folders
     assert {path.name for path in (installed / "bin").iterdir()} == set(PROJECT["scripts"])
-    sources, files = ((root / "coder_core").rglob("*.*") for root in (REPOSITORY, installed))
-    modules = {path.relative_to(REPOSITORY) for path in sources if path.suffix != ".pyc"}
-    assert {path.relative_to(installed) for path in files if path.suffix != ".pyc"} == modules
+    assert source_files(installed, "coder_core") == source_files(REPOSITORY, "coder_core")
+    of_app = set().union(*(source_files(REPOSITORY, name) for name in ("app", "pages", ".streamlit")))
+    assert source_files(installed / "coder_lab", ".") == of_app | {Path("streamlit_app.py")}
     lines = (REPOSITORY / "requirements.txt").read_text("utf-8").splitlines()
     pins = {name: version for name, _, version in (line.partition("==") for line in lines) if version}
     extras = PROJECT["optional-dependencies"]

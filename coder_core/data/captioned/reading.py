@@ -86,6 +86,7 @@ class CaptionedData:
     layout: str
     splits: list[CaptionedSplit]
     faults: list[Fault]
+    dealt: bool = False  # True if a hash assigned pictures to splits, because the data name none
 
     def split(self, name: str) -> CaptionedSplit:
         """Return the split of this name; "val" is "dev". InputError if it does not exist."""
@@ -134,7 +135,7 @@ def read_captioned(
     else:
         folder, images.names = find_folder(path, root, folders, images.names, faults)
         positions = Files(folder, images.names)
-    _assign_splits(images, where, root, reading, faults)
+    dealt = _assign_splits(images, where, root, reading, faults)
     source |= {"pictures": str(positions.folder)} if positions.folder else {}
     owners = np.array(images.owners, np.int64)
     ids = id_array(images.caption_ids)
@@ -150,7 +151,8 @@ def read_captioned(
         faults += shared_names(f"{split.name} and {earlier.name}", names_of_both, "pictures")
     faults += _without_captions(splits)
     remaining = [present.get(split.name, split) for split in splits]
-    return CaptionedData(path, layout.name, [split for split in remaining if len(split.rows)], faults)
+    remaining = [split for split in remaining if len(split.rows)]
+    return CaptionedData(path, layout.name, remaining, faults, dealt)
 
 
 def _check_shares(reading: ReadingArguments) -> list[Fault]:
@@ -249,9 +251,9 @@ def _repeated_captions(images: _Images, where: str) -> list[Fault]:
 
 def _assign_splits(
     images: _Images, where: str, root: Path, reading: ReadingArguments, faults: list[Fault]
-) -> None:
+) -> bool:
     """Give a split to every image whose record names none: the split that its folder stands for, or else one dealt by a
-    hash, with a note. The hash adds a warning if names in the data folder stand for splits."""
+    hash, with a note. The hash adds a warning if names in the data folder stand for splits. Return True if it dealt."""
     named = {
         (split, composed(name)): image
         for image, (split, name) in enumerate(zip(images.splits, images.names, strict=True))
@@ -272,17 +274,20 @@ def _assign_splits(
     if joined:
         images.owners = array("q", (joined.get(owner, owner) for owner in images.owners))
     if not dealt:
-        return
+        return False
+
     shares = f"{reading.test_share:.0%} as test and {reading.dev_share:.0%} as dev"
     fact = f"has no splits: a hash of each picture's name assigns {shares} (seed {reading.split_seed})"
     flags = "change it with --dev-share, --test-share and --split-seed"
     mentioned = _names_of_splits(root, images.names)
     if not mentioned:
         faults.append(Fault(where, fact, fix=flags, severity="note"))
-        return
+        return True
+
     fact += f", although these names stand for splits: {', '.join(map(shown, mentioned))}"
     fix = 'write a column "split", or put the captions of each split into a file or folder named after it'
     faults.append(Fault(where, fact, "the official split", fix, "warning"))
+    return True
 
 
 def _names_of_splits(root: Path, names: Sequence[str]) -> list[str]:
