@@ -230,7 +230,7 @@ def _print_tables(
         title = f"{source} · tied results count against a query"
         console.print(tables.extended_table(whole, title))
     if parsed.qrels is not None:
-        from coder_core.evaluation.graded import metric_label
+        from coder_core.evaluation.metrics import metric_label
 
         title = f"{parsed.qrels.name} · % and 95% intervals · relevant documents last among equal scores"
         labels = [metric_label(name) for name in parsed.qrels_metrics]
@@ -283,7 +283,7 @@ def _faults(parsed: EvaluateArguments) -> list[Fault]:
 
 
 def _graded_faults(parsed: EvaluateArguments) -> list[Fault]:
-    from coder_core.evaluation.graded import METRICS, parse_metric
+    from coder_core.evaluation.metrics import METRICS, parse_metric
 
     faults = []
     for name in parsed.qrels_metrics:

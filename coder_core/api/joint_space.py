@@ -56,7 +56,9 @@ def modality_gap(run: Run, split: str, *, sample: Sample | None = None) -> float
 
 def score_separation(run: Run, split: str) -> Separation:
     """Return the mean scores of matching and of other pairs of a split, with both branches of a run that has two."""
-    return pairs_apart.separation(run.analysis(split).sources, run.image_of_text(split))
+    sources = run.analysis(split).sources
+    own = pairs_apart.own_similarity(sources, run.image_of_text(split))
+    return pairs_apart.separation(sources, own)
 
 
 def score_distributions(run: Run, split: str) -> Distributions:

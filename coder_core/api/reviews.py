@@ -32,8 +32,8 @@ from coder_core.data.reviews import (
     read_reviews,
 )
 from coder_core.evaluation.bootstrap import Hits, differences
-from coder_core.evaluation.graded import RECALL_AT, listed_ndcg
-from coder_core.runs.analysis.reviewed import reviewed_positives
+from coder_core.evaluation.metrics import RECALL_AT, listed_ndcg
+from coder_core.runs.analysis.reviewed import reviewed_relevance
 
 QUEUE = 50  # most pairs in a queue
 MEASURES = (*map(str, RECALL_AT), "mrr", "ndcg10")
@@ -156,7 +156,8 @@ def _reviewed_results(
     ranks = run.ranks(split)[direction]
     best = run.best(split, direction).astype(np.int64)
     labels = np.stack([np.arange(len(owner)), owner], 1)
-    pairs = reviewed_positives(judged, owner)
+    relation = reviewed_relevance(judged, owner, run.count(split, "image")).t2i
+    pairs = np.stack([relation.queries, relation.candidates], 1)
     affected = np.concatenate([labels[judged.labels == "wrong-caption"], judged.matches])
     if direction == "i2t":
         labels = labels[:, ::-1]

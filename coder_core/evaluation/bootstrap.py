@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from coder_core.evaluation.graded import RECALL_AT
+from coder_core.evaluation.metrics import RECALL_AT
 
 RECALLS = (*(f"{way}_r{k}" for way in ("i2t", "t2i") for k in RECALL_AT), "rsum")
 MANY = 5_000  # above this many images, and for a slice, images with equal hits are drawn as one group

@@ -15,7 +15,7 @@ import torch
 
 from coder_core.console.faults import Fault, InputError
 from coder_core.evaluation.ranking import Ties
-from coder_core.evaluation.tiles import EVERY, ScoreTiles
+from coder_core.evaluation.scores import EVERY, Scores
 
 Direction = Literal["i2t", "t2i"]
 DIRECTIONS: tuple[Direction, ...] = ("i2t", "t2i")
@@ -56,7 +56,8 @@ def most_options(image_of_text: np.ndarray, images: int, direction: Direction) -
 
 
 def c_way_accuracy(
-    scores: ScoreTiles,
+    scores: Scores,
+    image_of_text: np.ndarray,
     options: Sequence[int],
     direction: Direction,
     *,
@@ -70,22 +71,23 @@ def c_way_accuracy(
     image (.95 > .9, .8 > .7), caption 2 the right one.
 
     >>> from coder_core.evaluation.sources import ScoreMatrix
-    >>> from coder_core.evaluation.tiles import score_tiles
-    >>> scores = score_tiles([ScoreMatrix(np.array([[0.9, 0.8, 0.1], [0.95, 0.7, 0.2], [0.3, 0.4, 0.5]]))], [0, 1, 2])
-    >>> round(c_way_accuracy(scores, [3], "t2i")[3].mean, 1)
+    >>> from coder_core.evaluation.scores import check_scores
+    >>> scores = check_scores([ScoreMatrix(np.array([[0.9, 0.8, 0.1], [0.95, 0.7, 0.2], [0.3, 0.4, 0.5]]))])
+    >>> round(c_way_accuracy(scores, np.arange(3), [3], "t2i")[3].mean, 1)
     33.3
 
     Args:
         repeats: number of draws of the wrong options.
         ties: "pessimistic" counts an option with exactly the score of the right answer as better.
     """
-    faults = option_faults(options, scores.image_of_text.numpy(), scores.n, direction, repeats)
+    images, texts = scores.shape
+    faults = option_faults(options, image_of_text, images, direction, repeats)
     if faults:
         raise InputError(faults)
-    questions = _questions(scores, direction)
+    questions = _questions(image_of_text, images, direction)
     right = np.zeros((len(options), repeats), dtype=np.int64)
-    for block, start in enumerate(range(0, scores.m, BLOCK)):
-        rows = np.arange(start, min(start + BLOCK, scores.m))
+    for block, start in enumerate(range(0, texts, BLOCK)):
+        rows = np.arange(start, min(start + BLOCK, texts))
         random = np.random.default_rng([seed, DIRECTIONS.index(direction), block])
         first = questions.first[rows, None]
         count = questions.count[rows]
@@ -93,7 +95,7 @@ def c_way_accuracy(
         wrong = draw(random, np.tile(foreign, repeats), max(options) - 1).reshape(repeats, len(rows), -1)
         wrong += np.where(wrong >= first, count[:, None], 0)  # step over the question's own image
         right += _answered(scores, questions, direction, rows, wrong, options, ties)
-    shares = 100.0 * right / scores.m
+    shares = 100.0 * right / texts
     return {c: _accuracy(row) for c, row in zip(options, shares, strict=True)}
 
 
@@ -133,19 +135,18 @@ def draw(random: np.random.Generator, limits: np.ndarray, count: int) -> np.ndar
     return random.permuted(drawn.T, axis=1)
 
 
-def _questions(scores: ScoreTiles, direction: Direction) -> _Questions:
-    owner = scores.image_of_text.numpy()
+def _questions(owner: np.ndarray, images: int, direction: Direction) -> _Questions:
     if direction == "t2i":
-        one = np.ones(scores.m, dtype=np.int64)
-        return _Questions(np.arange(scores.m), owner, owner, one, np.arange(scores.n))
+        one = np.ones(len(owner), dtype=np.int64)
+        return _Questions(np.arange(len(owner)), owner, owner, one, np.arange(images))
     order = np.argsort(owner, kind="stable")
     image = owner[order]
-    count = np.bincount(owner, minlength=scores.n)[image]
-    return _Questions(image, np.arange(scores.m), np.searchsorted(image, image), count, order)
+    count = np.bincount(owner, minlength=images)[image]
+    return _Questions(image, np.arange(len(owner)), np.searchsorted(image, image), count, order)
 
 
 def _answered(
-    scores: ScoreTiles,
+    scores: Scores,
     questions: _Questions,
     direction: Direction,
     rows: np.ndarray,
@@ -159,7 +160,7 @@ def _answered(
     step = max(1, TILE_ELEMENTS // len(questions.order))
     for start in range(0, len(queries), step):
         some = torch.from_numpy(queries[start : start + step])
-        tile = (scores.exact(some, EVERY) if direction == "i2t" else scores.exact(EVERY, some).T).numpy()
+        tile = (scores.exact(some) if direction == "i2t" else scores.exact(EVERY, some).T).cpu().numpy()
         inside = np.flatnonzero((line >= start) & (line < start + len(tile)))
         lines = line[inside] - start
         own = tile[lines, questions.order[questions.answer[rows[inside]]]]

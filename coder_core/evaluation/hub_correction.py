@@ -11,11 +11,12 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from coder_core.evaluation.graded import RECALL_AT
+from coder_core.evaluation.metrics import RECALL_AT
 from coder_core.evaluation.ranking import rank
-from coder_core.evaluation.recall import metrics_from_ranks
+from coder_core.evaluation.recall import query_metrics
+from coder_core.evaluation.relevance import Relevance
+from coder_core.evaluation.scores import check_scores
 from coder_core.evaluation.sources import TILE_ELEMENTS, EmbeddingPair, Source, slices
-from coder_core.evaluation.tiles import score_tiles
 
 NEIGHBOURS = (1, 4, 16, 64, 128)
 STRENGTHS = (0.25, 0.5, 0.75, 1.0)
@@ -93,11 +94,12 @@ def choose_strengths(
     columns = {k: column for column, k in enumerate(neighbours)}
     tried = [Strength(neighbours[0], 0.0)]
     tried += [Strength(k, alpha) for alpha in STRENGTHS for k in neighbours]
+    labels = Relevance.of_labels(image_of_text, sources[0].shape[0])
     sums = []
     for strength in tried:
         biases = (strength.alpha * values[:, columns[strength.k]] for values in (image_biases, text_biases))
-        scores = score_tiles(corrected(sources, *biases), image_of_text)
-        metrics = metrics_from_ranks(rank(scores, best=0))
+        ranks = rank(check_scores(corrected(sources, *biases)), labels, best=0)
+        metrics = query_metrics(ranks.i2t.first, ranks.t2i.first)
         sums.append([sum(metrics[f"{way}_r{k}"] for k in RECALL_AT) for way in ("i2t", "t2i")])
     i2t, t2i = np.argmax(sums, axis=0)  # the first of equal sums
     return tried[i2t], tried[t2i]

@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 
 from coder_core.console.faults import Fault, InputError
-from coder_core.evaluation.graded import RECALL_AT, label_metrics
-from coder_core.evaluation.ranking import Ranks, Ties, rank
+from coder_core.evaluation.metrics import LISTED, RECALL_AT, Ranked, Ranks, query_values
+from coder_core.evaluation.ranking import Ties, rank
+from coder_core.evaluation.relevance import Relation, Relevance
+from coder_core.evaluation.scores import Scores, check_owners, check_scores
 from coder_core.evaluation.separation import separation
 from coder_core.evaluation.sources import Source, mixture
-from coder_core.evaluation.tiles import ScoreTiles, score_tiles
 
 CHOSEN_HALF = "chosen_half_rsum"
 OTHER_HALF = "other_half_rsum"
@@ -29,7 +30,7 @@ def retrieval_metrics(
     second: tuple[Any, Any] | None = None,
     weight: float = 0.9,
 ) -> Metrics:
-    """Compute the usual metrics of one model in both directions. InputError: `score_tiles` refuses the arguments.
+    """Compute the usual metrics of one model in both directions. InputError: `check_scores` refuses the arguments.
 
     In the example, caption j belongs to image j. Images 0 and 2 rank their captions first, image 1 second, so i2t_r1
     is 2/3. Caption 2 ranks its image first, captions 0 and 1 second, so t2i_r1 is 1/3.
@@ -54,51 +55,119 @@ def retrieval_metrics(
     return ensemble_metrics(sources, image_of_text, ties=ties)
 
 
-def ensemble_metrics(sources: Sequence[Source], image_of_text: Any, *, ties: Ties = "pessimistic") -> Metrics:
+def ensemble_metrics(
+    sources: Sequence[Source],
+    image_of_text: Any,
+    *,
+    ties: Ties = "pessimistic",
+    relevance: Relevance | None = None,
+) -> Metrics:
     """Compute the metrics of the sum of several sources, for example the mean of two runs.
 
     >>> from coder_core.evaluation.sources import EmbeddingPair, ScoreMatrix
     >>> runs = [EmbeddingPair(np.eye(2), np.eye(2), 0.5), ScoreMatrix(np.array([[0.0, 1.5], [0.0, 1.0]]), 0.5)]
     >>> ensemble_metrics(runs, [0, 1])["i2t_r1"]
     50.0
+
+    Args:
+        relevance: which results are right; None: the labels, `image_of_text`.
     """
-    scores = score_tiles(sources, image_of_text)
-    return all_metrics(scores, rank(scores, ties=ties, best=0))
+    scores = check_scores(sources)
+    owner = check_owners(image_of_text, *scores.shape)
+    relevance = Relevance.of_labels(owner, scores.shape[0]) if relevance is None else relevance
+    return metrics_of(scores, rank(scores, relevance, ties=ties, best=0), relevance)
 
 
-def all_metrics(scores: ScoreTiles, ranks: Ranks) -> Metrics:
-    """Compute the metrics of given ranks, and MRR, nDCG@10 (percent) and MD.
+def metrics_of(scores: Scores, ranks: Ranks, relevance: Relevance) -> Metrics:
+    """Return the metrics that `retrieval_metrics` lists, of ranks by a relevance.
 
     >>> from coder_core.evaluation.sources import ScoreMatrix
-    >>> scores = score_tiles([ScoreMatrix(np.array([[0.75, 0.25], [0.5, 0.75]]))], [0, 1])
-    >>> all_metrics(scores, rank(scores))["md"]
+    >>> scores = check_scores([ScoreMatrix(np.array([[0.75, 0.25], [0.5, 0.75]]))])
+    >>> labels = Relevance.of_labels(np.array([0, 1]), images=2)
+    >>> metrics_of(scores, rank(scores, labels), labels)["md"]
     0.375
     """
-    owner = scores.image_of_text.numpy()
-    own = scores.own.numpy()
-    md = separation(scores.sources, owner, own).mean_distance
-    return metrics_from_ranks(ranks) | label_metrics(ranks, owner) | ({} if math.isnan(md) else {"md": md})
+    own = ranks.t2i.own[relevance.t2i.found]
+    md = separation(scores.sources, own).mean_distance
+    return rank_metrics(ranks, relevance) | ({} if math.isnan(md) else {"md": md})
 
 
-def metrics_from_ranks(ranks: Ranks) -> Metrics:
-    """Compute the metrics of given ranks, except MRR. Images without captions are not used as queries.
+def rank_metrics(ranks: Ranks, relevance: Relevance) -> Metrics:
+    """Return the metrics of `metrics_of` that need only ranks: all except MD. Queries without a right answer do not
+    count."""
+    ways: dict[str, tuple[Ranked, Relation]] = {
+        "i2t": (ranks.i2t, relevance.i2t),
+        "t2i": (ranks.t2i, relevance.t2i),
+    }
+    metrics = query_metrics(ranks.i2t.first, ranks.t2i.first)
+    for way, (ranked, _) in ways.items():
+        tied = ranked.ties[ranked.first >= 0] > 0
+        metrics[f"{way}_ties"] = 100.0 * float(np.sum(tied)) / len(tied)
+    for way, (ranked, relation) in ways.items():
+        values = query_values(("mrr", f"ndcg@{LISTED}"), relation, ranked)
+        counted = values[ranked.first >= 0]
+        metrics[f"{way}_mrr"], metrics[f"{way}_ndcg{LISTED}"] = (100 * float(of.mean()) for of in counted.T)
+    return metrics
 
-    >>> ties, lists = np.zeros(2, int), np.empty((2, 0), np.int32)
-    >>> metrics_from_ranks(Ranks(np.array([0, 6]), np.array([0, 0]), ties, ties, lists, lists, lists))["i2t_r5"]
-    50.0
+
+EXTENDED = {
+    "map_at_r": "map@r",
+    "r_precision": "r-precision",
+    **{f"extended_r{k}": f"success@{k}" for k in RECALL_AT},
+    "extended_mrr": "mrr",
+    f"extended_ndcg{LISTED}": f"ndcg@{LISTED}",
+}
+"""Names, in a run's metrics, of the measures by judgements beyond the labels."""
+
+
+def extended_values(scores: Scores, relevance: Relevance) -> dict[str, np.ndarray]:
+    """Return "i2t" (n, 7) and "t2i" (m, 7): the measures `EXTENDED` of every query, from 0 to 1; NaN for one without a
+    judgement.
+
+    >>> from coder_core.evaluation.sources import ScoreMatrix
+    >>> scores = check_scores([ScoreMatrix(np.array([[0.9, 0.1, 0.5], [0.2, 0.8, 0.6]]))])
+    >>> relevance = Relevance.of_pairs({0: np.array([[0, 0], [1, 1], [2, 0]])}, images=2, texts=3)
+    >>> extended_values(scores, relevance)["t2i"][:, 0].tolist()  # mAP@R of three captions
+    [1.0, 1.0, 0.0]
     """
-    ties = {"i2t": ranks.image_ties[ranks.image_ranks >= 0], "t2i": ranks.text_ties}
-    shares = {f"{way}_ties": 100.0 * float(np.sum(level > 0)) / len(level) for way, level in ties.items()}
-    return query_metrics(ranks.image_ranks, ranks.text_ranks) | shares
+    ranks = rank(scores, relevance, best=0)
+    measures = list(EXTENDED.values())
+    return {
+        "i2t": query_values(measures, relevance.i2t, ranks.i2t),
+        "t2i": query_values(measures, relevance.t2i, ranks.t2i),
+    }
+
+
+def extended_metrics(scores: Scores, relevance: Relevance) -> Metrics:
+    """Return the means of `EXTENDED` over the judged queries in percent: i2t_map_at_r, i2t_r_precision, i2t_extended_r1,
+    …_r5, …_r10, …_mrr, …_ndcg10; same for t2i. A direction without a judged query has none.
+
+    >>> from coder_core.evaluation.sources import ScoreMatrix
+    >>> scores = check_scores([ScoreMatrix(np.array([[0.9, 0.1, 0.5], [0.2, 0.8, 0.6]]))])
+    >>> pairs = np.array([[0, 0], [1, 1], [2, 1], [2, 0]])  # caption 2 fits both images
+    >>> metrics = extended_metrics(scores, Relevance.of_pairs({0: pairs}, images=2, texts=3))
+    >>> metrics["i2t_map_at_r"], metrics["t2i_r_precision"]
+    (100.0, 100.0)
+    """
+    metrics: Metrics = {}
+    for way, values in extended_values(scores, relevance).items():
+        judged = values[~np.isnan(values[:, 0])]
+        if len(judged):
+            means = 100 * judged.mean(0)
+            metrics |= {f"{way}_{name}": float(mean) for name, mean in zip(EXTENDED, means, strict=True)}
+    return metrics
 
 
 def query_metrics(image_ranks: np.ndarray, text_ranks: np.ndarray) -> Metrics:
-    """Compute R@K, MedR, MeanR and R@sum of at least one query in each direction; rank −1 is an image without captions.
+    """Compute R@K, MedR, MeanR and R@sum of at least one query in each direction; rank −1 is a query without a right
+    answer.
 
     >>> query_metrics(np.array([0, 6, -1]), np.array([2]))["rsum"]
     400.0
     """
-    return _with_rsum(_one_way("i2t", image_ranks[image_ranks >= 0]) | _one_way("t2i", text_ranks))
+    return _with_rsum(
+        _one_way("i2t", image_ranks[image_ranks >= 0]) | _one_way("t2i", text_ranks[text_ranks >= 0])
+    )
 
 
 def five_fold(

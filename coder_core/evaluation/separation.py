@@ -41,23 +41,22 @@ class Distributions:
     of_images: int
 
 
-def separation(sources: Sequence[Source], image_of_text: Array, own: Array | None = None) -> Separation:
+def separation(sources: Sequence[Source], own: Array) -> Separation:
     """Compute both means in float64 from sums of the embeddings, without a score matrix.
 
     >>> from coder_core.evaluation.sources import ScoreMatrix
-    >>> means = separation([ScoreMatrix(np.array([[0.9, 0.2], [0.4, 0.7]]))], np.arange(2))
+    >>> means = separation([ScoreMatrix(np.array([[0.9, 0.2], [0.4, 0.7]]))], own=np.array([0.9, 0.7]))
     >>> round(means.positive, 2), round(means.negative, 2), round(means.mean_distance, 2)
     (0.8, 0.3, 0.5)
 
     Args:
-        own: (m,) the score of every caption with its image, if already known.
+        own: (P,) the scores of the matching pairs; of labels: `own_similarity`.
     """
     images, texts = sources[0].shape
-    own = own_similarity(sources, image_of_text) if own is None else own
     matching = float(own.sum(dtype=np.float64))
-    rest = (images - 1) * texts
+    rest = images * texts - len(own)
     total = sum(source.total() for source in sources) - matching
-    return Separation(matching / texts, total / rest if rest else float("nan"))
+    return Separation(matching / len(own), total / rest if rest else float("nan"))
 
 
 def own_similarity(sources: Sequence[Source], image_of_text: Array) -> Array:

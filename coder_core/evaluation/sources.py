@@ -110,7 +110,7 @@ def column_sums(matrix: Any) -> Array:
     >>> column_sums(np.eye(2))
     array([1., 1.])
     """
-    rows = np.asarray(matrix)
+    rows = np.asarray(matrix.cpu() if hasattr(matrix, "cpu") else matrix)
     sums = np.zeros(rows.shape[1])
     for part in slices(len(rows), TILE_ELEMENTS // rows.shape[1]):
         sums += rows[part].sum(0, dtype=np.float64)

@@ -14,7 +14,7 @@ from coder_core.api.retrieval import gain_in_words, gains, judged_recall, judged
 from coder_core.api.reviews import Review, ReviewedSplit, append_review
 from coder_core.api.slices import Queries, slice_columns, slice_table, usual_slices
 from coder_core.evaluation.bootstrap import count_hits, difference
-from coder_core.evaluation.graded import label_metrics
+from coder_core.evaluation.metrics import label_metrics
 from coder_core.report import main
 from tests.support.run_folders import write_run
 

@@ -6,7 +6,7 @@ import pytest
 from coder_core.api import open_run, slices
 from coder_core.api.slices import Slice, table
 from coder_core.data.words import tokenise
-from coder_core.evaluation.graded import label_values
+from coder_core.evaluation.metrics import label_values
 from coder_core.evaluation.recall import HALVES_SEED
 from tests.reference.graded import label_means
 from tests.support.concept_runs import write_concept_run

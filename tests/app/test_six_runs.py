@@ -14,7 +14,7 @@ from coder_core.api import open_run
 from coder_core.api.retrieval import gain_in_words, gains
 from coder_core.api.saved_views import saved_views
 from coder_core.api.slices import slice_metrics
-from coder_core.evaluation.graded import label_metrics
+from coder_core.evaluation.metrics import label_metrics
 from tests.support.run_folders import write_run
 
 NAMES = ["base", "b", "c", "d", "e", "last"]

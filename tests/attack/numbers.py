@@ -8,8 +8,9 @@ import random
 import numpy as np
 
 from coder_core.evaluation.ranking import rank
+from coder_core.evaluation.relevance import Relevance
+from coder_core.evaluation.scores import check_scores
 from coder_core.evaluation.sources import EmbeddingPair, ScoreMatrix
-from coder_core.evaluation.tiles import score_tiles
 from tests.attack.campaign import Campaign, Finding
 from tests.reference.ranking import brute_ranks
 from tests.support.run_folders import unit
@@ -37,9 +38,10 @@ def wrong(seed):
     """Describe the first result that differs from the loops; "" if none does."""
     images, texts, owner, copies = drawn_problem(seed)
     image_above, image_level, text_above, text_level = map(np.array, brute_ranks(images, texts, owner))
-    matrix = np.array(score_tiles([EmbeddingPair(images, texts)], owner).exact(slice(None), slice(None)))
+    matrix = np.array(check_scores([EmbeddingPair(images, texts)]).exact(slice(None)))
     pessimistic = (image_above + image_level, text_above + text_level)
     share = 1 / copies
+    labels = Relevance.of_labels(owner, len(images))
     for name, sources in {
         "embeddings": [EmbeddingPair(images, texts)],
         "a matrix": [ScoreMatrix(matrix, 1.0)],
@@ -47,8 +49,8 @@ def wrong(seed):
         f"{copies} equal runs": [EmbeddingPair(images, texts, share)] * copies,
     }.items():
         for ties, expected in (("pessimistic", pessimistic), ("optimistic", (image_above, text_above))):
-            ranks = rank(score_tiles(sources, owner), ties=ties, best=0)
-            for actual, right in zip((ranks.image_ranks, ranks.text_ranks), expected, strict=True):
+            ranks = rank(check_scores(sources), labels, ties=ties, best=0)
+            for actual, right in zip((ranks.i2t.first, ranks.t2i.first), expected, strict=True):
                 if not np.array_equal(actual, right):
                     return f"{name}, {ties}: {np.asarray(actual).tolist()} instead of {right.tolist()}"
     return ""

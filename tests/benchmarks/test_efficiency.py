@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks.efficiency import Searched, main
-from coder_core.evaluation.tiles import EVERY, score_tiles
+from coder_core.evaluation.scores import EVERY, check_scores
 from coder_core.runs.analysis.read import open_analysis
 from coder_core.training.launch import start_run
 from tests.support.tiny_runs import quiet, tiny_config, write_tiny_data
@@ -28,7 +28,7 @@ def test_timed_answers_match_the_analysis(runs):
     for folder in runs:
         analysis = open_analysis(folder, "dev")
         best = Searched(folder, "dev").answer(analysis.captions).best.numpy()
-        scores = score_tiles(analysis.sources, analysis.image_of_text).exact(EVERY, EVERY).numpy().T
+        scores = check_scores(analysis.sources).exact(EVERY).numpy().T
         ordered = np.take_along_axis(scores, best, axis=1)
         expected = -np.sort(-scores, axis=1)
         np.testing.assert_allclose(ordered, expected[:, : best.shape[1]], atol=2e-3)  # float16 parts

@@ -16,8 +16,8 @@ from coder_core.data.reviews import Review, append_review, image_keys, read_revi
 from coder_core.evaluate import display_names, main
 from coder_core.evaluation.c_way import c_way_accuracy
 from coder_core.evaluation.recall import retrieval_metrics
+from coder_core.evaluation.scores import check_scores
 from coder_core.evaluation.sources import EmbeddingPair
-from coder_core.evaluation.tiles import score_tiles
 from coder_core.project import main as project
 from coder_core.report import main as report
 from coder_core.runs.analysis.read import open_analysis
@@ -91,9 +91,11 @@ def test_c_way_accuracy_of_every_run_and_warnings_on_a_small_split(runs, tmp_pat
     one = open_analysis(runs[0], "dev")
     first = rows[str(runs[0])]
     pair = EmbeddingPair(one.image_embeddings, one.text_embeddings)
-    scored = score_tiles([pair], np.asarray(one.image_of_text))
+    scored = check_scores([pair])
     for way in ("i2t", "t2i"):
-        for c, accuracy in c_way_accuracy(scored, (2, 4), way, repeats=4).items():
+        for c, accuracy in c_way_accuracy(
+            scored, np.asarray(one.image_of_text), (2, 4), way, repeats=4
+        ).items():
             assert first[f"{way}_{c}way"] == accuracy.mean
             assert first[f"{way}_{c}way_interval"] == accuracy.interval
             assert rows["ensemble"][f"{way}_{c}way"] >= 0

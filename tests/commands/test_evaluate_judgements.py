@@ -16,9 +16,10 @@ from coder_core.data.dataset import read_split
 from coder_core.data.embeddings import read_embeddings
 from coder_core.data.judgements import COCO_JUDGEMENTS, coco_judgements
 from coder_core.evaluate import main
-from coder_core.evaluation.extended import extended_metrics
+from coder_core.evaluation.recall import extended_metrics
+from coder_core.evaluation.relevance import judged_relevance
+from coder_core.evaluation.scores import check_scores
 from coder_core.evaluation.sources import EmbeddingPair
-from coder_core.evaluation.tiles import score_tiles
 from coder_core.runs.analysis.evaluate import describe_samples
 from coder_core.runs.analysis.import_embeddings import import_run
 from coder_core.runs.analysis.read import open_analysis
@@ -40,9 +41,10 @@ def test_metrics_with_positives_beyond_the_labels(runs, tmp_path, capsys, compla
     second = np.flatnonzero(owner == 0)[1]
     first = np.flatnonzero(owner == 2)[0]
     pairs = np.concatenate([np.stack([np.arange(len(owner)), owner], 1), [[second, 3], [first, 1]]])
-    scored = score_tiles([EmbeddingPair(analysis.image_embeddings, analysis.text_embeddings)], owner)
+    scored = check_scores([EmbeddingPair(analysis.image_embeddings, analysis.text_embeddings)])
+    relevance = judged_relevance(pairs, pairs, owner, analysis.n_images)
     row = rows[str(runs[0])]
-    for name, value in extended_metrics(scored, pairs).items():
+    for name, value in extended_metrics(scored, relevance).items():
         assert row[name] == pytest.approx(value)
         assert name in rows["ensemble"]
     assert all(f"{row[f'{way}_extended_mrr']:.1f}/" in text for way in ("i2t", "t2i"))

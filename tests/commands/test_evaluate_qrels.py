@@ -12,8 +12,8 @@ from coder_core.api.retrieval import graded_evaluations, graded_tables
 from coder_core.data.qrels import SampleIds, read_qrels, sample_ids
 from coder_core.evaluate import main
 from coder_core.evaluation.recall import ensemble_metrics
+from coder_core.evaluation.scores import EVERY, check_scores
 from coder_core.evaluation.sources import ScoreMatrix
-from coder_core.evaluation.tiles import EVERY, score_tiles
 from coder_core.report import main as report
 from coder_core.runs.analysis.read import open_analysis
 from tests.reference.graded import metric
@@ -107,7 +107,7 @@ def test_a_trec_run_reads_back_exactly(runs, tmp_path):
     row_of(runs[0], tmp_path, f"--run-out={file}", f"--run-depth={depth}")
     analysis = open_analysis(runs[0], "dev")
     owner = np.asarray(analysis.image_of_text)
-    scores = score_tiles(analysis.sources, owner).exact(EVERY, EVERY).numpy()
+    scores = check_scores(analysis.sources).exact(EVERY).numpy()
     ids = SampleIds(analysis.image_names, owner)
     listed = {}
     for line in file.read_text().splitlines():

@@ -6,8 +6,8 @@ import pytest
 from coder_core.evaluation import c_way
 from coder_core.evaluation.c_way import DIRECTIONS, c_way_accuracy, draw, most_options
 from coder_core.evaluation.recall import ensemble_metrics
+from coder_core.evaluation.scores import check_scores
 from coder_core.evaluation.sources import EmbeddingPair, ScoreMatrix
-from coder_core.evaluation.tiles import score_tiles
 from tests.evaluation.test_recall import correlated
 from tests.reference.ranking import score
 from tests.support.precomp_folders import assert_refused
@@ -23,13 +23,13 @@ def small(seed=0):
     owner = owner[shuffled]
     w[:6] = w[0]
     v[3] = v[4]
-    return score_tiles([EmbeddingPair(v, w)], owner)
+    return check_scores([EmbeddingPair(v, w)]), owner
 
 
-def loops(scored, c, most, direction, ties, seed):
+def loops(scored, owner, c, most, direction, ties, seed):
     """Return the accuracy of each repeat in percent, by loops over questions and options."""
     (pair,) = scored.sources
-    owner = scored.image_of_text.tolist()
+    owner = owner.tolist()
     v = pair.image.numpy()
     w = pair.text.numpy()
     by_image = sorted(range(len(w)), key=lambda j: (owner[j], j))
@@ -62,46 +62,45 @@ def loops(scored, c, most, direction, ties, seed):
 def test_c_way_accuracy_matches_reference_loops(direction, ties, block, elements, monkeypatch):
     monkeypatch.setattr(c_way, "BLOCK", block)
     monkeypatch.setattr(c_way, "TILE_ELEMENTS", elements)
-    scored = small()
-    actual = c_way_accuracy(scored, (2, 5, 12), direction, repeats=REPEATS, seed=4, ties=ties)
+    scored, owner = small()
+    actual = c_way_accuracy(scored, owner, (2, 5, 12), direction, repeats=REPEATS, seed=4, ties=ties)
     for c, accuracy in actual.items():
-        np.testing.assert_allclose(accuracy.repeats, loops(scored, c, 12, direction, ties, 4))
+        np.testing.assert_allclose(accuracy.repeats, loops(scored, owner, c, 12, direction, ties, 4))
         assert accuracy.mean == pytest.approx(np.mean(accuracy.repeats))
 
 
 def test_a_worked_example_and_an_interval_by_hand():
     """Three numbers 40, 50, 60: deviation 10, Student's t of two degrees of freedom 4.3027, so 4.3027 · 10 / √3."""
     scores = np.array([[0.9, 0.8, 0.1], [0.95, 0.7, 0.2], [0.3, 0.4, 0.5]], np.float32)
-    actual = c_way_accuracy(score_tiles([EmbeddingPair(scores, np.eye(3))], np.arange(3)), (3,), "t2i")[3]
+    actual = c_way_accuracy(check_scores([EmbeddingPair(scores, np.eye(3))]), np.arange(3), (3,), "t2i")[3]
     assert (actual.mean, actual.interval) == pytest.approx((100 / 3, 0), abs=1e-9)
     by_hand = c_way._accuracy(np.array([40.0, 50.0, 60.0]))
     assert by_hand.interval == pytest.approx(4.302653 * 10 / 3**0.5, abs=1e-4)
     v, w, owner = correlated(30, 80, seed=2)  # all wrong images as options: recall at 1
-    actual = c_way_accuracy(score_tiles([EmbeddingPair(v, w)], owner), (30,), "t2i")[30]
+    actual = c_way_accuracy(check_scores([EmbeddingPair(v, w)]), owner, (30,), "t2i")[30]
     assert actual.mean == pytest.approx(ensemble_metrics([EmbeddingPair(v, w)], owner)["t2i_r1"])
 
 
 @pytest.mark.parametrize("direction", DIRECTIONS)
 def test_more_options_are_never_easier_and_only_the_seed_changes_the_result(direction):
-    scored = small(1)
-    actual, again = (c_way_accuracy(scored, (2, 4, 8), direction, repeats=6, seed=1) for _ in range(2))
+    scored, owner = small(1)
+    actual, again = (c_way_accuracy(scored, owner, (2, 4, 8), direction, repeats=6, seed=1) for _ in range(2))
     assert (actual[2].repeats >= actual[4].repeats).all()
     assert (actual[4].repeats >= actual[8].repeats).all()
     np.testing.assert_array_equal(actual[4].repeats, again[4].repeats)
-    elsewhere = c_way_accuracy(scored, (2, 4, 8), direction, repeats=6, seed=2)
+    elsewhere = c_way_accuracy(scored, owner, (2, 4, 8), direction, repeats=6, seed=2)
     assert not np.array_equal(actual[4].repeats, elsewhere[4].repeats)
     v, w, owner = correlated(15, 50, seed=3)
     matrix = v.astype(np.float64) @ w.T.astype(np.float64)
-    plain = c_way_accuracy(score_tiles([EmbeddingPair(v, w)], owner), (2, 5), direction, seed=9)
+    plain = c_way_accuracy(check_scores([EmbeddingPair(v, w)]), owner, (2, 5), direction, seed=9)
     for sources in ([EmbeddingPair(v, w, 0.5)] * 2, [ScoreMatrix(matrix, 0.5), EmbeddingPair(v, w, 0.5)]):
-        mixed = c_way_accuracy(score_tiles(sources, owner), (2, 5), direction, seed=9)
+        mixed = c_way_accuracy(check_scores(sources), owner, (2, 5), direction, seed=9)
         for c in plain:
             np.testing.assert_array_equal(mixed[c].repeats, plain[c].repeats)
 
 
 def test_options_are_distinct_and_uniform_and_too_many_are_refused():
-    scored = small()
-    owner = scored.image_of_text.numpy()
+    scored, owner = small()
     assert most_options(owner, 12, "t2i") == 12
     assert most_options(owner, 12, "i2t") == 40 - np.bincount(owner).max() + 1
     for options, way, repeats, message in (
@@ -109,7 +108,7 @@ def test_options_are_distinct_and_uniform_and_too_many_are_refused():
         ((1,), "i2t", 10, "1 options: "),
         ((5,), "i2t", 1, "repeats: is 1"),
     ):
-        assert_refused(message, c_way_accuracy, scored, options, way, repeats=repeats)
+        assert_refused(message, c_way_accuracy, scored, owner, options, way, repeats=repeats)
     for count, most in ((1, 1), (1, 30), (7, 7), (7, 8), (30, 40)):
         rows = draw(np.random.default_rng(0), np.array([most, count]), count)
         for row, high in zip(rows, (most, count), strict=True):

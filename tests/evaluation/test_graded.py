@@ -5,12 +5,12 @@ from math import inf
 import numpy as np
 import pytest
 
-from coder_core.evaluation.extended import extended_metrics
-from coder_core.evaluation.graded import graded_values, label_metrics, parse_metric
-from coder_core.evaluation.ranking import judged_ranks, rank
-from coder_core.evaluation.recall import ensemble_metrics, five_fold
+from coder_core.evaluation.metrics import parse_metric, query_values
+from coder_core.evaluation.ranking import rank
+from coder_core.evaluation.recall import ensemble_metrics, extended_metrics, five_fold
+from coder_core.evaluation.relevance import LABEL, Relation, Relevance
+from coder_core.evaluation.scores import check_scores
 from coder_core.evaluation.sources import EmbeddingPair, ScoreMatrix
-from coder_core.evaluation.tiles import EVERY, score_tiles
 from tests.reference.graded import label_means, metric, order_of
 
 TREC = {"ndcg@10": "ndcg_cut_10", "ndcg": "ndcg", "mrr": "recip_rank", "map": "map"}
@@ -29,55 +29,66 @@ def judged(seed):
         sides = [rng.integers(0, levels, (rows, 3)).astype(np.float32) for rows in (n, m)]
     else:
         sides = [rng.normal(size=(rows, 8)).astype(np.float32) for rows in (n, m)]
-    tiles = score_tiles([EmbeddingPair(*sides)], rng.integers(0, n, m))
+    scored = check_scores([EmbeddingPair(*sides)])
+    owner = rng.integers(0, n, m)
     grades = {}
     for way, (queries, documents) in {"i2t": (n, m), "t2i": (m, n)}.items():
         grades[way] = {query: {} for query in range(0, queries, 2)}
         for of_query in grades[way].values():
             for _ in range(rng.integers(1, 30)):
                 of_query[int(rng.integers(-1, documents))] = int(rng.integers(-1, 4))
-    return tiles, grades
+    return scored, owner, grades
 
 
-def values_of(tiles, way, grades):
-    triples = np.array([(q, d, g) for q, of_query in grades.items() for d, g in of_query.items()]).T
-    return graded_values(NAMES, triples[0], triples[2], judged_ranks(tiles, *triples, by_image=way == "i2t"))
+def values_of(scored, judgements):
+    """Return the values of the judged queries, direction → (Q, metrics)."""
+    relations = []
+    for grades, count in zip((judgements["i2t"], judgements["t2i"]), scored.shape, strict=True):
+        triples = np.array([(q, d, g) for q, of_query in grades.items() for d, g in of_query.items()]).T
+        relations.append(Relation.of(*triples[:2], grades=triples[2], queries_in_all=count))
+    ranks = rank(check_scores(scored.sources), Relevance(*relations), best=0)
+    values = [query_values(NAMES, *pair) for pair in zip(relations, (ranks.i2t, ranks.t2i), strict=True)]
+    for relation, of_split in zip(relations, values, strict=True):
+        assert np.isnan(of_split).all(1).nonzero()[0].tolist() == sorted(
+            {*range(relation.count)} - {*relation.queries}
+        )
+    return {way: of[~np.isnan(of[:, 0])] for way, of in zip(("i2t", "t2i"), values, strict=True)}
 
 
 @pytest.mark.parametrize("seed", range(24))
 def test_graded_metrics_equal_the_loops_on_distinct_and_on_tied_scores(seed):
-    tiles, judgements = judged(seed)
-    for way, grades in judgements.items():
-        rows = tiles.exact(EVERY, EVERY).numpy()
-        rows = rows if way == "i2t" else rows.T
-        queries, values = values_of(tiles, way, grades)
-        assert queries.tolist() == sorted(grades)
-        for query, actual in zip(queries.tolist(), values.tolist(), strict=True):
+    scored, owner, judgements = judged(seed)
+    scores = scored.exact(slice(None)).numpy()
+    for way, values in values_of(scored, judgements).items():
+        rows = scores if way == "i2t" else scores.T
+        grades = judgements[way]
+        for query, actual in zip(sorted(grades), values.tolist(), strict=True):
             order = order_of(rows[query].tolist(), grades[query])
             expected = [metric(*parse_metric(name), order, grades[query]) for name in NAMES]
             assert actual == pytest.approx(expected, abs=1e-9)
-    owner = tiles.image_of_text.numpy()
-    expected = label_means(tiles.exact(EVERY, EVERY).tolist(), owner.tolist())
-    assert label_metrics(rank(tiles, best=0), owner) == pytest.approx(expected, abs=1e-9)
+    expected = label_means(scores.tolist(), owner.tolist())
+    actual = ensemble_metrics(scored.sources, owner)
+    assert {name: actual[name] for name in expected} == pytest.approx(expected, abs=1e-9)
 
 
 @pytest.mark.parametrize("seed", range(8))
 def test_graded_metrics_equal_those_of_trec_eval(seed):
     """trec_eval gets equal scores as distinct ones, in the order in which ties count here."""
     theirs = pytest.importorskip("pytrec_eval")
-    tiles, judgements = judged(seed)
-    rows = tiles.exact(EVERY, EVERY).numpy()
-    for way, grades in judgements.items():
-        queries, values = values_of(tiles, way, grades)
+    scored, _, judgements = judged(seed)
+    rows = scored.exact(slice(None)).numpy()
+    for way, values in values_of(scored, judgements).items():
+        grades = judgements[way]
+        queries = sorted(grades)
         runs = {}
-        for query in queries.tolist():
+        for query in queries:
             order = order_of((rows if way == "i2t" else rows.T)[query].tolist(), grades[query])
             runs[str(query)] = {str(document): float(-place) for place, document in enumerate(order)}
         qrels = {str(q): {str(d): g for d, g in of_query.items()} for q, of_query in grades.items()}
         measures = {"ndcg", "ndcg_cut", "recip_rank", "map", "recall", "success"}
         expected = theirs.RelevanceEvaluator(qrels, measures).evaluate(runs)
         for name, key in TREC.items():
-            of_queries = [expected[str(query)][key] for query in queries.tolist()]
+            of_queries = [expected[str(query)][key] for query in queries]
             assert values[:, NAMES.index(name)] == pytest.approx(of_queries, abs=1e-9)
 
 
@@ -130,13 +141,13 @@ def test_ranking_only_the_labels_perfectly_leaves_map_at_r_low():
     """R@1 is 100 and mAP@R far lower, as ECCV Caption was made to show. Four images match all captions."""
     everything = np.stack(np.meshgrid(np.arange(20), np.arange(4)), -1).reshape(-1, 2)
     labels = np.stack([np.arange(20), np.arange(20)], 1)
-    tiles = score_tiles([ScoreMatrix(np.eye(20, dtype=np.float32))], np.arange(20))
-    metrics = extended_metrics(tiles, np.concatenate([labels, everything]))
+    relevance = Relevance.of_pairs({LABEL: np.concatenate([labels, everything])}, images=20, texts=20)
+    metrics = extended_metrics(check_scores([ScoreMatrix(np.eye(20, dtype=np.float32))]), relevance)
     assert metrics["t2i_extended_r1"] == 100
     assert metrics["t2i_map_at_r"] < 60
     elsewhere = np.stack([np.arange(12), (np.arange(12) + 1) % 12], 1)  # all scores equal: none is found
-    tiles = score_tiles([ScoreMatrix(np.zeros((12, 12), np.float32))], np.arange(12))
-    metrics = extended_metrics(tiles, elsewhere)
+    relevance = Relevance.of_pairs({LABEL: elsewhere}, images=12, texts=12)
+    metrics = extended_metrics(check_scores([ScoreMatrix(np.zeros((12, 12), np.float32))]), relevance)
     assert metrics["i2t_extended_mrr"] == pytest.approx(100 / 12)  # the last place
     assert set(metrics.values()) == {0.0, metrics["i2t_extended_mrr"]}
 
@@ -158,8 +169,9 @@ def test_extended_metrics_match_loops_and_ties_count_against_positives(seed):
     extra = np.stack([rng.integers(0, m, 2 * m), rng.integers(0, n, 2 * m)], 1)
     positives = np.concatenate([labels, extra, extra[:5]])
     positives = positives[positives[:, 1] < max(1, n - 1)]  # the last image has none
-    tiles = score_tiles(sources, owner)
-    scores = tiles.exact(EVERY, EVERY).numpy()
+    scored = check_scores(sources)
+    scores = scored.exact(slice(None)).numpy()
     pairs = set(map(tuple, positives.tolist()))
     expected = by_loops(scores, pairs, "i2t") | by_loops(scores, pairs, "t2i")
-    assert extended_metrics(tiles, positives) == pytest.approx(expected)
+    relevance = Relevance.of_pairs({LABEL: positives}, n, m)
+    assert extended_metrics(scored, relevance) == pytest.approx(expected)

@@ -5,10 +5,15 @@ import pytest
 
 from coder_core.evaluation.hub_correction import Strength, choose_strengths, corrected, hub_biases
 from coder_core.evaluation.ranking import rank
+from coder_core.evaluation.relevance import Relevance
+from coder_core.evaluation.scores import check_scores
 from coder_core.evaluation.sources import EmbeddingPair, ScoreMatrix, mixture
-from coder_core.evaluation.tiles import score_tiles
 from tests.reference.ranking import every_score
 from tests.support.run_folders import unit
+
+
+def ranks(sources, owner):
+    return rank(check_scores(sources), Relevance.of_labels(owner, sources[0].shape[0]))
 
 
 def unit_rows(random, count, size):
@@ -32,13 +37,13 @@ def test_biases_are_means_of_the_k_largest_scores_and_correct_the_ranks():
     owner = np.arange(120) % 40
     image_bias = random.random(40).astype(np.float32)
     text_bias = random.random(120).astype(np.float32)
-    ranks = rank(score_tiles(corrected([EmbeddingPair(images, texts)], image_bias, text_bias), owner))
+    both = ranks(corrected([EmbeddingPair(images, texts)], image_bias, text_bias), owner)
     scores = images.astype(np.float64) @ texts.T.astype(np.float64)
-    by_image = rank(score_tiles([ScoreMatrix((scores - text_bias[None]).astype(np.float32))], owner))
-    by_text = rank(score_tiles([ScoreMatrix((scores - image_bias[:, None]).astype(np.float32))], owner))
-    np.testing.assert_array_equal(ranks.image_ranks, by_image.image_ranks)
-    np.testing.assert_array_equal(ranks.text_ranks, by_text.text_ranks)
-    np.testing.assert_array_equal(ranks.text_best, by_text.text_best)
+    by_image = ranks([ScoreMatrix((scores - text_bias[None]).astype(np.float32))], owner)
+    by_text = ranks([ScoreMatrix((scores - image_bias[:, None]).astype(np.float32))], owner)
+    np.testing.assert_array_equal(both.i2t.first, by_image.i2t.first)
+    np.testing.assert_array_equal(both.t2i.first, by_text.t2i.first)
+    np.testing.assert_array_equal(both.t2i.best, by_text.t2i.best)
 
 
 def test_chosen_strengths_remove_a_hub_and_leave_other_scores_alone():
@@ -54,7 +59,7 @@ def test_chosen_strengths_remove_a_hub_and_leave_other_scores_alone():
     assert i2t == Strength(1, 0.0)
     assert t2i.alpha > 0
     bias = image_biases[:, (1, 4, 16).index(t2i.k)] * t2i.alpha
-    before = rank(score_tiles([hub], np.arange(60))).text_ranks
-    after = rank(score_tiles(corrected([hub], bias, np.zeros(60)), np.arange(60))).text_ranks
+    before = ranks([hub], np.arange(60)).t2i.first
+    after = ranks(corrected([hub], bias, np.zeros(60)), np.arange(60)).t2i.first
     assert (before > 0).mean() > 0.9
     assert (after == 0).all()

@@ -10,17 +10,34 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coder_core.console.faults import InputError
-from coder_core.evaluation import ranking, tiles
-from coder_core.evaluation.ranking import judged_ranks, rank
+from coder_core.evaluation import ranking
+from coder_core.evaluation.ranking import rank
+from coder_core.evaluation.recall import ensemble_metrics
+from coder_core.evaluation.relevance import Relation, Relevance
+from coder_core.evaluation.scores import check_scores
 from coder_core.evaluation.sources import EmbeddingPair, ScoreMatrix
-from coder_core.evaluation.tiles import score_tiles
+from tests.reference.graded import order_of
 from tests.reference.ranking import brute_ranks, score
 from tests.support.precomp_folders import assert_refused
 from tests.support.run_folders import unit
 
 
-def ranks(images, texts, owner, *, ties="pessimistic", best=10):
-    return rank(score_tiles([EmbeddingPair(images, texts)], owner), ties=ties, best=best)
+def ranked(sources, owner, **options):
+    return rank(check_scores(sources), Relevance.of_labels(np.asarray(owner), sources[0].shape[0]), **options)
+
+
+def ranks(images, texts, owner, **options):
+    return ranked([EmbeddingPair(images, texts)], owner, **options)
+
+
+def small_blocks(monkeypatch, rows):
+    """Rank a few rows at a time, compare fewer at once, and add few scores at once to the lists of columns."""
+    for name in ("_BLOCK_ELEMENTS", "_FEWEST_ROWS", "_EXACT_PAIRS"):
+        monkeypatch.setattr(ranking, name, rows)
+    monkeypatch.setattr(ranking, "_COMPARED_ROWS", 2)
+    monkeypatch.setattr(ranking, "_COMPARED_LINES", 2)
+    monkeypatch.setattr(ranking, "_PLACES", 2)
+    monkeypatch.setattr(ranking, "_MERGED", 5)
 
 
 def embeddings(n, m, width, seed):
@@ -41,37 +58,39 @@ def duplicated(seed, n=20, m=60):
 def assert_agrees(images, texts, owner):
     image_above, image_level, text_above, text_level = map(np.array, brute_ranks(images, texts, owner))
     optimistic, pessimistic = (ranks(images, texts, owner, ties=t) for t in ("optimistic", "pessimistic"))
-    scored = score_tiles([EmbeddingPair(images, texts)], owner)
-    grades = np.ones(len(texts), int)
-    image, text = (np.arange(len(rows)) for rows in (images, texts))
-    first = np.where(np.isin(image, owner), np.inf, pessimistic.image_ranks)
-    np.minimum.at(first, owner, judged_ranks(scored, owner, text, grades, by_image=True))
+    image = np.arange(len(images))
     for actual, expected in (
-        (optimistic.image_ranks, image_above),
-        (optimistic.text_ranks, text_above),
-        (optimistic.image_ties, image_level),
-        (optimistic.text_ties, text_level),
-        (pessimistic.image_ranks, image_above + image_level),
-        (pessimistic.text_ranks, text_above + text_level),
-        (judged_ranks(scored, text, owner, grades, by_image=False), text_above + text_level),
-        (first, image_above + image_level),
-        (optimistic.image_hits[:, : len(texts)], owner[optimistic.image_best] == image[:, None]),
-        (pessimistic.image_hits[:, : len(texts)], owner[pessimistic.image_best] == image[:, None]),
+        (optimistic.i2t.first, image_above),
+        (optimistic.t2i.first, text_above),
+        (optimistic.i2t.ties, image_level),
+        (optimistic.t2i.ties, text_level),
+        (pessimistic.i2t.first, image_above + image_level),
+        (pessimistic.t2i.first, text_above + text_level),
+        (pessimistic.t2i.ranks, text_above + text_level),
+        (hits_of(optimistic.i2t, owner), owner[optimistic.i2t.best] == image[:, None]),
+        (hits_of(pessimistic.i2t, owner), owner[pessimistic.i2t.best] == image[:, None]),
     ):
         np.testing.assert_array_equal(actual, expected)
 
 
-@pytest.mark.parametrize("change", ["none", "small tiles", "small delta"])
+def hits_of(of_images, owner):
+    """Return (n, ≤10) bool: which of an image's best captions are its own, by their ranks."""
+    order = np.lexsort((np.arange(len(owner)), owner))
+    hits = np.zeros(of_images.best.shape, bool)
+    listed = of_images.ranks < hits.shape[1]
+    hits[owner[order][listed], of_images.ranks[listed].astype(int)] = True
+    return hits
+
+
+@pytest.mark.parametrize("change", ["none", "small blocks", "nothing is crowded"])
 @pytest.mark.parametrize("kind", ["random", "duplicated", "signs", "nearly collapsed"])
 def test_ranks_match_reference_loops(kind, change, monkeypatch):
     """Many different sign vectors share a score, and no float32 sum is exact. Scores of a nearly collapsed model are a
-    few rounding errors apart, so whole tiles are scored exactly. Ties cross small tiles; a δ too small is widened."""
-    if change == "small tiles":
-        monkeypatch.setattr(ranking, "_ROWS", 7)
-        monkeypatch.setattr(ranking, "_COLUMNS", 13)
-        monkeypatch.setattr(ranking, "_PAIRS", 5)
-    elif change == "small delta":
-        monkeypatch.setattr(tiles, "_rounding_error", lambda source, k: 1e-12)
+    few rounding errors apart, so whole blocks are scored exactly. Ties cross small blocks."""
+    if change == "small blocks":
+        small_blocks(monkeypatch, 3)
+    elif change == "nothing is crowded":
+        monkeypatch.setattr(ranking, "_CROWDED", 0)
     random = np.random.default_rng(len(change))
     if kind == "random":
         problem = embeddings(40, 100, 64, len(change))
@@ -89,10 +108,10 @@ def test_a_collapsed_model_gets_the_worst_ranks():
     """If all scores are equal, every wrong candidate counts as above, and own candidates are listed last."""
     same = np.full((40, 50), 0.1), np.full((80, 50), 0.1), np.arange(80) % 40
     actual, good = (ranks(*same, ties=ties) for ties in ("pessimistic", "optimistic"))
-    assert (set(actual.image_ranks), set(actual.text_ranks), set(good.text_ranks)) == ({78}, {39}, {0})
-    level = rank(score_tiles([ScoreMatrix(np.zeros((3, 3), np.float32))], np.arange(3)))
-    assert level.image_ranks.tolist() == level.text_ranks.tolist() == [2, 2, 2]
-    assert level.image_best.tolist() == [[1, 2, 0], [0, 2, 1], [0, 1, 2]]
+    assert (set(actual.i2t.first), set(actual.t2i.first), set(good.t2i.first)) == ({78}, {39}, {0})
+    level = ranked([ScoreMatrix(np.zeros((3, 3), np.float32))], np.arange(3))
+    assert level.i2t.first.tolist() == level.t2i.first.tolist() == [2, 2, 2]
+    assert level.i2t.best.tolist() == [[1, 2, 0], [0, 2, 1], [0, 1, 2]]
 
 
 @given(st.lists(st.integers(0, 4), min_size=1, max_size=8).filter(any), st.integers(0, 99), st.booleans())
@@ -137,9 +156,9 @@ def test_ties_of_integer_and_zero_vectors_are_exact(width):
         assert_agrees(images, texts, owner)
         scores = exact(images, texts)
         lists = ranks(images, texts, owner)
-        assert lists.image_best.dtype == lists.text_best.dtype == np.int32
+        assert lists.i2t.best.dtype == lists.t2i.best.dtype == np.int32
         is_own_image = owner[None] == np.arange(len(images))[:, None]
-        sides = (scores, is_own_image, lists.image_best), (scores.T, is_own_image.T, lists.text_best)
+        sides = (scores, is_own_image, lists.i2t.best), (scores.T, is_own_image.T, lists.t2i.best)
         for matrix, is_own, best in sides:
             order = np.lexsort((np.broadcast_to(np.arange(matrix.shape[1]), matrix.shape), is_own, -matrix))
             np.testing.assert_array_equal(best, order[:, :10])
@@ -158,7 +177,7 @@ def test_candidates_of_much_larger_norm_are_compared_exactly():
         owner = random.integers(0, n // 3, m)
         scores = np.einsum("nd,md->nm", images.astype(float), texts.astype(float)).astype(np.float32)
         expected = (scores >= scores[owner, np.arange(m)]).sum(0) - 1
-        assert ranks(images, texts, owner, best=0).text_ranks.tolist() == expected.tolist()
+        assert ranks(images, texts, owner, best=0).t2i.first.tolist() == expected.tolist()
 
 
 def test_an_ensemble_ranks_the_summed_scores():
@@ -168,10 +187,10 @@ def test_an_ensemble_ranks_the_summed_scores():
     pairs = [EmbeddingPair(images, texts, 0.5), EmbeddingPair(other_images, other_texts, 0.5)]
     summed = 0.5 * (images @ texts.T + other_images @ other_texts.T)
     expected = [(np.delete(summed[:, j], owner[j]) > summed[owner[j], j]).sum() for j in range(50)]
-    assert rank(score_tiles(pairs, owner)).text_ranks.tolist() == expected
+    assert ranked(pairs, owner).t2i.first.tolist() == expected
     halves = images.astype(np.float16), texts.astype(np.float16)
-    actual = ranks(*map(torch.from_numpy, (*halves, owner)))
-    assert actual.text_ranks.tolist() == brute_ranks(*halves, owner)[2]
+    actual = ranks(*map(torch.from_numpy, halves), owner)
+    assert actual.t2i.first.tolist() == brute_ranks(*halves, owner)[2]
 
 
 def test_scores_that_cannot_be_ranked_are_refused():
@@ -182,15 +201,15 @@ def test_scores_that_cannot_be_ranked_are_refused():
             assert_refused(r"row.* 17 ", ranks, *problem)
     wrong = {"row 3: ": [0, 1, 2, 3], "row 2: ": [0, 1, -1, 0], "shape": [0, 1], "float": [0.5] * 4}
     for fact, owner in wrong.items():
-        assert_refused(fact, ranks, np.eye(3), np.eye(4, 3), owner)
+        assert_refused(fact, ensemble_metrics, [EmbeddingPair(np.eye(3), np.eye(4, 3))], owner)
     assert_refused("width", ranks, np.eye(3), np.ones((4, 2)), [0, 1, 2, 0])
     for value in (np.nan, np.inf, -np.inf):
         scores = np.zeros((4, 8), np.float32)
         scores[2, 5] = value
         with pytest.raises(InputError, match="scores of image 2"):
-            rank(score_tiles([ScoreMatrix(scores)], np.repeat(np.arange(4), 2)))
+            check_scores([ScoreMatrix(scores)])
     with pytest.raises(InputError, match=r"source 1: scores \(3, 5\) images and captions; expected 3 × 6"):
-        score_tiles([ScoreMatrix(np.zeros((3, 6))), ScoreMatrix(np.zeros((3, 5)))], np.zeros(6, int))
+        check_scores([ScoreMatrix(np.zeros((3, 6))), ScoreMatrix(np.zeros((3, 5)))])
 
 
 def exact(images, texts):
@@ -198,38 +217,39 @@ def exact(images, texts):
 
 
 def assert_same(ranks, expected):
-    for name, values in vars(expected).items():
-        np.testing.assert_array_equal(getattr(ranks, name), values, name)
+    for way in ("i2t", "t2i"):
+        for name in ("ranks", "first", "ties", "best"):
+            values = getattr(getattr(expected, way), name)
+            np.testing.assert_array_equal(getattr(getattr(ranks, way), name), values, name)
 
 
-@pytest.fixture(params=[(1, 1), (7, 13), (1024, 5120)])
-def _tile_size(request, monkeypatch):
-    rows, columns = request.param
-    for name in ("_ROWS", "_COLUMNS", "_LISTED_ROWS", "_EXACT_PAIRS"):
-        monkeypatch.setattr(ranking, name, columns if name == "_COLUMNS" else rows)
+@pytest.fixture(params=[1, 7, None])
+def _block_size(request, monkeypatch):
+    if request.param:
+        small_blocks(monkeypatch, request.param)
 
 
-@pytest.mark.usefixtures("_tile_size")
+@pytest.mark.usefixtures("_block_size")
 @pytest.mark.parametrize("ties", ["pessimistic", "optimistic"])
 def test_a_matrix_ranks_as_the_embeddings_that_made_it(ties):
     """Duplicated captions and images tie exactly; one image has no caption."""
     images, texts, owner = duplicated(2, 10, 30)
     owner[owner == 7] = 8
-    of_matrix = rank(score_tiles([ScoreMatrix(exact(images, texts))], owner), ties=ties)
+    of_matrix = ranked([ScoreMatrix(exact(images, texts))], owner, ties=ties)
     assert_same(of_matrix, ranks(images, texts, owner, ties=ties))
-    assert of_matrix.image_ranks[7] == -1
-    assert of_matrix.image_ties.sum() > 0
+    assert of_matrix.i2t.first[7] == -1
+    assert of_matrix.i2t.ties.sum() > 0
 
 
-@pytest.mark.usefixtures("_tile_size")
+@pytest.mark.usefixtures("_block_size")
 def test_a_matrix_and_embeddings_are_averaged(tmp_path):
     """One run of each kind; the matrix is a memory map."""
     images, texts, owner = embeddings(6, 15, 9, 0)
     other = np.random.default_rng(1).normal(size=(6, 15)).astype(np.float32)
     np.save(tmp_path / "scores.npy", other)
     mapped = np.load(tmp_path / "scores.npy", mmap_mode="r")
-    both = score_tiles([EmbeddingPair(images, texts, 0.25), ScoreMatrix(mapped, 0.75)], owner)
-    assert_same(rank(both), rank(score_tiles([ScoreMatrix(0.25 * images @ texts.T + 0.75 * other)], owner)))
+    both = ranked([EmbeddingPair(images, texts, 0.25), ScoreMatrix(mapped, 0.75)], owner)
+    assert_same(both, ranked([ScoreMatrix(0.25 * images @ texts.T + 0.75 * other)], owner))
 
 
 @pytest.mark.parametrize("copies", [2, 3, 7])
@@ -244,5 +264,55 @@ def test_an_ensemble_of_one_run_with_itself_ranks_as_the_run(copies):
         if case % 4 == 0:
             scores[:] = unit_of_scores
         owner = random.integers(0, n, m)
-        together = rank(score_tiles([ScoreMatrix(scores, 1 / copies)] * copies, owner))
-        assert_same(together, rank(score_tiles([ScoreMatrix(scores)], owner)))
+        together = ranked([ScoreMatrix(scores, 1 / copies)] * copies, owner)
+        assert_same(together, ranked([ScoreMatrix(scores)], owner))
+
+
+@pytest.mark.usefixtures("_block_size")
+@pytest.mark.parametrize("ties", ["pessimistic", "optimistic"])
+@pytest.mark.parametrize("seed", range(6))
+def test_any_relation_ranks_as_a_sorted_list(seed, ties):
+    """Both directions have judgements of their own, with grades, documents outside the split, and more right candidates
+    than are compared at once. Scores have many ties."""
+    random = np.random.default_rng(seed)
+    n, m = (int(size) for size in random.integers(1, 30, 2))
+    images, texts = (random.integers(-2, 3, (count, 3)).astype(np.float32) for count in (n, m))
+    relations = []
+    for queries, candidates in ((n, m), (m, n)):
+        pairs = np.unique(random.integers(0, [queries, candidates], (40, 2)), axis=0)
+        pairs[::5, 1] = -1
+        grades = random.integers(-1, 4, len(pairs))
+        relations.append(Relation.of(*pairs.T, grades=grades, queries_in_all=queries))
+    result = rank(check_scores([EmbeddingPair(images, texts)]), Relevance(*relations), ties=ties)
+    scores = exact(images, texts)
+    for relation, actual, rows in ((relations[0], result.i2t, scores), (relations[1], result.t2i, scores.T)):
+        sign = 1 if ties == "pessimistic" else -1
+        for query in range(relation.count):
+            grades = {c: g for q, c, g in pairs_of(relation) if q == query and c >= 0 and g > 0}
+            order = order_of(rows[query].tolist(), grades, sign)
+            for entry, (q, candidate, grade) in enumerate(pairs_of(relation)):
+                if q == query:
+                    expected = possible_ranks(order, rows[query], grades, candidate, grade)
+                    assert actual.ranks[entry] in expected
+            best = min(
+                (actual.ranks[e] for e, (q, *_) in enumerate(pairs_of(relation)) if q == query),
+                default=np.inf,
+            )
+            assert actual.first[query] == (best if np.isfinite(best) else -1)
+            assert sorted(
+                actual.best[query], key=lambda c: (-rows[query][c], sign * (c in grades), c)
+            ) == list(actual.best[query])
+
+
+def pairs_of(relation):
+    return list(
+        zip(relation.queries.tolist(), relation.candidates.tolist(), relation.grades.tolist(), strict=True)
+    )
+
+
+def possible_ranks(order, scores, grades, candidate, grade):
+    """Return the ranks that a candidate may have: those of the right candidates with its score and grade."""
+    if candidate < 0 or grade <= 0:
+        return {np.inf}
+    same = [c for c in grades if grades[c] == grade and scores[c] == scores[candidate]]
+    return {order.index(c) for c in same}

@@ -107,7 +107,7 @@ def test_separation_and_histograms_of_a_mixture_match_loops():
     is_own = owner == np.arange(20)[:, None]
     expected = scores[is_own].mean(), scores[~is_own].mean()
     for kinds in (pairs, [ScoreMatrix(scores)]):
-        means = maths.separation(kinds, owner)
+        means = maths.separation(kinds, maths.own_similarity(kinds, owner))
         assert (means.positive, means.negative) == pytest.approx(expected, abs=1e-12)
         assert means.mean_distance == pytest.approx(expected[0] - expected[1], abs=1e-12)
     counts = {True: np.zeros(maths.BINS, int), False: np.zeros(maths.BINS, int)}
@@ -128,8 +128,10 @@ def test_mean_distance_is_a_metric_of_models_and_ensembles():
     pairs, owner, _ = two_branches()
     first, second = pairs
     mixed = retrieval_metrics(first.image, first.text, owner, second=(second.image, second.text), weight=0.7)
-    assert mixed["md"] == pytest.approx(maths.separation(pairs, owner).mean_distance)
+    assert mixed["md"] == pytest.approx(
+        maths.separation(pairs, maths.own_similarity(pairs, owner)).mean_distance
+    )
     assert ensemble_metrics(pairs, owner)["md"] == pytest.approx(mixed["md"])
     alone = np.eye(1, 3), np.eye(2, 3), np.zeros(2, np.int64)  # one image: there are no other pairs
-    assert np.isnan(maths.separation([EmbeddingPair(*alone[:2])], alone[2]).negative)
+    assert np.isnan(maths.separation([EmbeddingPair(*alone[:2])], np.ones(2)).negative)
     assert "md" not in retrieval_metrics(*alone)

@@ -11,7 +11,8 @@ from coder_core.config.model import ModelConfig
 from coder_core.data.dataset import read_split
 from coder_core.data.words import Vocabulary
 from coder_core.evaluation.ranking import rank
-from coder_core.evaluation.tiles import score_tiles
+from coder_core.evaluation.relevance import Relevance
+from coder_core.evaluation.scores import check_scores
 from coder_core.model import encode
 from coder_core.model.build import build_model
 from coder_core.model.encode import autocast, encode_split, evaluating, score_pairs, score_split, score_texts
@@ -96,13 +97,14 @@ def test_scores_match_single_pairs_and_new_captions_score_alike(split, tokens, k
 @pytest.mark.parametrize("kind", [{}, *KINDS])
 def test_ranks_match_the_scores_of_any_scorer(split, tokens, kind):
     sources, scored = score_split(built(**kind), split, tokens, beta=0.9, device=CPU)
-    ranks = rank(score_tiles(sources, split.image_of_text), best=3)
+    labels = Relevance.of_labels(split.image_of_text, split.n_images)
+    ranks = rank(check_scores(sources), labels, best=3).t2i
     scores = scored.scores if hasattr(scored, "scores") else scored.images @ scored.texts.T
-    assert ranks.text_best.shape == (split.n_texts, 3)
+    assert ranks.best.shape == (split.n_texts, 3)
     for j in (0, 17, split.n_texts - 1):
         positive = scores[split.image_of_text[j], j]
         better = int((np.delete(scores[:, j], split.image_of_text[j]) >= positive).sum())
-        assert abs(better - ranks.text_ranks[j]) <= 1  # rounding
+        assert abs(better - ranks.first[j]) <= 1  # rounding
 
 
 @pytest.mark.parametrize("kind", [{}, KINDS[0]])

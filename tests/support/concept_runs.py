@@ -4,14 +4,15 @@ import numpy as np
 
 from coder_core.config.schema import Config
 from coder_core.evaluation.ranking import rank
-from coder_core.evaluation.recall import metrics_from_ranks
+from coder_core.evaluation.recall import rank_metrics
+from coder_core.evaluation.relevance import Relevance
+from coder_core.evaluation.scores import check_scores
 from coder_core.evaluation.sources import mixture
-from coder_core.evaluation.tiles import score_tiles
 from coder_core.model.concepts.knowledge import Concepts, count_together
 from coder_core.model.concepts.vocabulary import Concept, ConceptVocabulary
 from coder_core.model.encode import SplitEmbeddings
 from coder_core.runs.analysis.concepts import concept_tables
-from coder_core.runs.analysis.tables import RANKS
+from coder_core.runs.analysis.tables import rank_tables
 from tests.support.run_folders import CAPTIONS_PER_IMAGE, synthetic, write_configured, write_embeddings
 from tests.support.tiny_runs import changed
 
@@ -43,11 +44,12 @@ def write_concept_run(root, name, *, images=30, beta=0.6, captions=(), attention
     branches, owner = two_branches(images, **drawn)
     if attention:
         branches = branches._replace(image_attention=attention[0], text_attention=attention[1])
-    ranked = rank(score_tiles(mixture(branches.images, branches.texts, branches.second, beta), owner))
+    labels = Relevance.of_labels(owner, images)
+    ranked = rank(check_scores(mixture(branches.images, branches.texts, branches.second, beta)), labels)
     knowledge = some_concepts(concepts)
     arrays, documents = concept_tables(branches, knowledge, knowledge.graph(threshold=0.3, rescaled=True))
-    arrays |= {name: getattr(ranked, name) for name in RANKS}
-    about = {"metrics": metrics_from_ranks(ranked), "documents": documents, "beta": beta}
+    arrays |= rank_tables(ranked)
+    about = {"metrics": rank_metrics(ranked, labels), "documents": documents, "beta": beta}
     about["captions"] = captions or [f"scene {i}" for i in range(len(owner))]
     write_embeddings(folder, branches.images, branches.texts, owner, **about, **arrays)
     return folder

@@ -24,7 +24,7 @@ from coder_core.api.sides import DIRECTIONS
 from coder_core.api.slices.table import Queries, slice_columns, slice_table, usual_slices
 from coder_core.console.faults import InputError
 from coder_core.evaluation.bootstrap import count_hits, mean_intervals, recall_intervals
-from coder_core.evaluation.graded import RECALL_AT, label_values
+from coder_core.evaluation.metrics import RECALL_AT, label_values
 
 PICTURE_SIZE = 220  # pixels of the longer side
 EXAMPLES = 6  # per kind of failure

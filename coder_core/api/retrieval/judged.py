@@ -27,7 +27,8 @@ from coder_core.data.judgements import (
 )
 from coder_core.data.lines import shown
 from coder_core.data.pictures import open_picture
-from coder_core.evaluation.graded import RECALL_AT, label_values
+from coder_core.evaluation.metrics import RECALL_AT, label_values
+from coder_core.evaluation.relevance import judged_relevance
 from coder_core.runs.derived.graded import GradedEvaluation, read_graded
 
 JUDGEMENT_FILES = ("positives.tsv", "ExpertAnnotations.txt", "CrowdFlowerAnnotations.txt")
@@ -69,22 +70,16 @@ def judged_values(run: Run, split: str, judgements: Judgements) -> pd.DataFrame:
     query with a positive: direction ("i2t", "t2i"), query, and from 0 to 1 map_at_r, r_precision, judged_1, judged_5,
     judged_10 (any positive among the first K), judged_mrr, judged_ndcg10, labels_1, labels_5, labels_10 (a labelled
     one), labels_mrr and labels_ndcg10. Among exactly equal scores positives come last."""
-    from coder_core.evaluation.extended import extended_values
-    from coder_core.evaluation.tiles import score_tiles
+    from coder_core.evaluation.recall import extended_values
+    from coder_core.evaluation.scores import check_scores
 
     owner = run.image_of_text(split)
     ranks = run.ranks(split)
-    pairs = judgements.of_texts
-    scores = score_tiles(run.analysis(split).sources, owner)
-    labels = owner[pairs[:, 0]] == pairs[:, 1]
-    alone = np.bincount(pairs[:, 0], minlength=len(owner)) == 1
-    alone &= np.bincount(pairs[labels, 0], minlength=len(owner)) == 1
-    judged = extended_values(scores, pairs[~alone[pairs[:, 0]]], judgements.of_images)
+    images = run.count(split, "image")
+    relevance = judged_relevance(judgements.of_texts, judgements.of_images, owner, images)
+    judged = extended_values(check_scores(run.analysis(split).sources), relevance)
     tables = []
     by_labels = label_values(run.analysis(split), owner)
-    # The metrics of captions with their label as the only positive, most of a split, follow from the ranks
-    within = [ranks["t2i"] < k for k in (1, 1, *RECALL_AT)]
-    judged["t2i"][alone] = np.column_stack([*within, by_labels["t2i"]])[alone]
     for direction, values in judged.items():
         table = pd.DataFrame(values, columns=list(JUDGED_VALUES))
         within = [(ranks[direction] >= 0) & (ranks[direction] < k) for k in RECALL_AT]

@@ -18,7 +18,7 @@ from coder_core.api.run import Run
 from coder_core.api.sides import Array, Direction
 from coder_core.api.slices.expressions import LONGEST_EXPRESSION, Columns, select
 from coder_core.data.words import tokenise
-from coder_core.evaluation.graded import label_metrics, label_values
+from coder_core.evaluation.metrics import label_metrics, label_values
 from coder_core.evaluation.recall import HALVES_SEED, Metrics, query_metrics
 from coder_core.model.concepts.lemmas import STOP_WORDS
 

@@ -28,8 +28,9 @@ from coder_core.console.progress import Progress, named
 from coder_core.data.content.report import Finding, check_content
 from coder_core.data.reviews import JudgedSplit, Reviews, judge_split
 from coder_core.evaluation.ranking import best_lists
+from coder_core.evaluation.relevance import Relevance
+from coder_core.evaluation.scores import Scores, check_scores
 from coder_core.evaluation.sources import slices
-from coder_core.evaluation.tiles import ScoreTiles, score_tiles
 from coder_core.files.atomic import appearing
 from coder_core.geometry.captions import caption_space, largest_cosine
 from coder_core.runs.analysis.read import Analysis
@@ -117,7 +118,7 @@ def write_triplets(
     ]
     judged = judge_split(reviews.verdicts, names, analysis.captions, owner, len(names))
     matches = Matches(analysis, judged, groups)
-    tiles = score_tiles(analysis.sources, owner)
+    scores = check_scores(analysis.sources)
     pairs = np.flatnonzero(judged.labels != "wrong-caption")
     pictures = analysis.picture_folder
     files = [str(Path(pictures) / name) if pictures else name for name in names]
@@ -131,7 +132,9 @@ def write_triplets(
             written = 0
             with ExitStack() as stack:
                 write = _writer(unfinished / FILES[way], form, columns, stack)
-                for rows in _mined(tiles, pairs, matches, mining, way == "i2t", named(progress, FILES[way])):
+                for rows in _mined(
+                    scores, owner, pairs, matches, mining, way == "i2t", named(progress, FILES[way])
+                ):
                     answers = [[sides[1][row] for row in column] for column in rows[:, 1:].T.tolist()]
                     write([[sides[0][row] for row in rows[:, 0].tolist()], *answers])
                     written += len(rows)
@@ -151,11 +154,18 @@ def _groups(findings: Sequence[Finding], count: int) -> np.ndarray:
 
 
 def _mined(
-    tiles: ScoreTiles, pairs: np.ndarray, matches: Matches, mining: Mining, by_image: bool, progress: Progress
+    scores: Scores,
+    owner: np.ndarray,
+    pairs: np.ndarray,
+    matches: Matches,
+    mining: Mining,
+    by_image: bool,
+    progress: Progress,
 ) -> Iterator[np.ndarray]:
     """Yield blocks of (rows, 2 + k) int64: anchor, positive and its negatives, hardest first."""
-    owner = tiles.image_of_text.numpy()
-    own = tiles.own.numpy()
+    own = scores.pairs(torch.from_numpy(owner), torch.arange(len(owner))).numpy()
+    labels = Relevance.of_labels(owner, scores.shape[0])
+    relation = labels.i2t if by_image else labels.t2i
     most = int(np.bincount(owner).max()) if by_image else 1
     anchors, positives = (owner[pairs], pairs) if by_image else (pairs, owner[pairs])
     order = np.argsort(anchors, kind="stable")
@@ -165,7 +175,8 @@ def _mined(
     k = mining.negatives
     for part in slices(len(queries), QUERIES):
         some = queries[part]
-        best, scores = best_lists(tiles, last + most, by_image=by_image, asking=torch.from_numpy(some))
+        asking = torch.from_numpy(some)
+        best, of_best = best_lists(scores, relation, last + most, by_image=by_image, asking=asking)
         foreign = owner[best] != some[:, None] if by_image else best != owner[some][:, None]
         rank = np.cumsum(foreign, 1)
         usable = foreign & (rank >= first) & (rank <= last)
@@ -176,7 +187,7 @@ def _mined(
         query = np.searchsorted(some, anchors[rows])
         usable = usable[query]
         if mining.margin is not None:
-            usable &= scores[query] <= own[pairs[rows], None] - np.float32(mining.margin)
+            usable &= of_best[query] <= own[pairs[rows], None] - np.float32(mining.margin)
         keys = np.where(usable, random.random(usable.shape), np.inf)
         complete = usable.sum(1) >= k
         if complete.any():

@@ -12,9 +12,10 @@ from coder_core.data.captioned.positions import note_packed
 from coder_core.data.embeddings import Embeddings
 from coder_core.data.split import Split
 from coder_core.evaluation.ranking import rank
-from coder_core.evaluation.recall import Metrics, all_metrics
+from coder_core.evaluation.recall import Metrics, metrics_of
+from coder_core.evaluation.relevance import Relevance
+from coder_core.evaluation.scores import check_owners, check_scores
 from coder_core.evaluation.sources import Source
-from coder_core.evaluation.tiles import score_tiles
 from coder_core.model.encode import Encoded, SplitScores, score_split
 from coder_core.runs.analysis import tables
 from coder_core.runs.analysis.clusters import cluster_tables, read_prototypes
@@ -64,9 +65,11 @@ def ranked(
     sources: list[Source], image_of_text: np.ndarray, progress: Progress = silent
 ) -> tuple[Metrics, dict[str, Any]]:
     """Rank scores; return their metrics and the arrays `tables.RANKS`."""
-    scores = score_tiles(sources, image_of_text)
-    ranks = rank(scores, best=BEST_LISTED, progress=progress)
-    return all_metrics(scores, ranks), {table: getattr(ranks, table) for table in tables.RANKS}
+    scores = check_scores(sources)
+    owner = check_owners(image_of_text, *scores.shape)
+    labels = Relevance.of_labels(owner, scores.shape[0])
+    ranks = rank(scores, labels, best=BEST_LISTED, progress=progress)
+    return metrics_of(scores, ranks, labels), tables.rank_tables(ranks)
 
 
 def describe_samples(samples: Split | Embeddings, n_images: int) -> dict[str, Any]:

@@ -7,11 +7,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from coder_core.console.faults import Fault
-from coder_core.data.qrels import SampleIds, read_qrels, sample_ids
+from coder_core.data.qrels import GradedPairs, Qrels, SampleIds, Way, read_qrels, sample_ids
 from coder_core.evaluation.bootstrap import mean_intervals
-from coder_core.evaluation.graded import graded_values
-from coder_core.evaluation.ranking import best_lists, judged_ranks
+from coder_core.evaluation.metrics import query_values
+from coder_core.evaluation.ranking import best_lists, rank
+from coder_core.evaluation.relevance import JUDGEMENT, Relation, Relevance
 from coder_core.files.atomic import writing
 from coder_core.runs.derived.graded import store_graded
 
@@ -32,16 +35,18 @@ def add_graded_metrics(
     names = [name.lower() for name in metrics]
     for row in rows:
         samples = row.split
-        scores = row.scores
         owner = samples.image_of_text
         ids = SampleIds(samples.image_names, owner, samples.caption_ids)
         qrels = read_qrels(file, ids, f"{samples.image_names[0]}#0")
         notes[qrels.fact] = Fault(str(file), qrels.fact, severity="note")
+        relevance = graded_relevance(qrels, samples.n_images, len(owner))
+        ranks = rank(row.scores, relevance, best=0)
         graded: dict[str, float] = {}
-        for way, pairs in qrels.pairs.items():
-            ranks = judged_ranks(scores, *pairs, by_image=way == "i2t")
-            queries, values = graded_values(metrics, pairs.queries, pairs.grades, ranks)
-            intervals = 100 * mean_intervals(values, queries if way == "i2t" else owner[queries])
+        for way in qrels.pairs:
+            of_split = query_values(metrics, getattr(relevance, way), getattr(ranks, way))
+            queries = np.flatnonzero(~np.isnan(of_split[:, 0]))
+            images = queries if way == "i2t" else owner[queries]
+            intervals = 100 * mean_intervals(of_split[queries], images)
             graded[f"{way}_qrels_queries"] = len(queries)
             for name, (mean, low, high) in zip(names, intervals.tolist(), strict=True):
                 key = f"{way}_qrels_{name}"
@@ -52,6 +57,17 @@ def add_graded_metrics(
     return list(notes.values())
 
 
+def graded_relevance(qrels: Qrels, images: int, texts: int) -> Relevance:
+    """Return the relation of the judged pairs; a direction without judgements has none."""
+    nothing = np.empty(0, np.int64)
+
+    def relation(way: Way, count: int) -> Relation:
+        queries, candidates, grades = qrels.pairs.get(way, GradedPairs(nothing, nothing, nothing))
+        return Relation.of(queries, candidates, grades=grades, sources=JUDGEMENT, queries_in_all=count)
+
+    return Relevance(relation("i2t", images), relation("t2i", texts))
+
+
 def write_trec_run(row: RunRow, file: Path, depth: int) -> None:
     """Write the best candidates of every caption and every image: query Q0 document rank score tag. Ranks count from 1;
     scores are the exact ones, in digits that read back as the same float32; among equal scores the labelled matches
@@ -59,9 +75,13 @@ def write_trec_run(row: RunRow, file: Path, depth: int) -> None:
     ids = sample_ids(row.split.image_names, row.split.image_of_text)
     tag = re.sub(r"\s+", "_", row.named("" if row.run is None else row.run.resolve().name))
     scores = row.scores
+    labels = row.labels
     with writing(file) as (temporary,), temporary.open("w", encoding="utf-8") as lines:
-        for by_image, (queries, documents) in ((False, ids[::-1]), (True, ids)):
-            best, values = best_lists(scores, depth, by_image=by_image)
+        for relation, by_image, (queries, documents) in (
+            (labels.t2i, False, ids[::-1]),
+            (labels.i2t, True, ids),
+        ):
+            best, values = best_lists(scores, relation, depth, by_image=by_image)
             for query, found, of_query in zip(queries, best.tolist(), values, strict=True):
                 lines.writelines(
                     f"{query} Q0 {documents[document]} {rank} {score!s} {tag}\n"

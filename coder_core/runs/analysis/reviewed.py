@@ -3,20 +3,20 @@
 import numpy as np
 
 from coder_core.data.reviews import JudgedSplit
-from coder_core.evaluation.extended import extended_metrics
-from coder_core.evaluation.recall import Metrics
-from coder_core.evaluation.tiles import ScoreTiles
+from coder_core.evaluation.recall import Metrics, extended_metrics
+from coder_core.evaluation.relevance import LABEL, VERDICT, Relevance, label_pairs
+from coder_core.evaluation.scores import Scores
 
 
-def reviewed_positives(judged: JudgedSplit, image_of_text: np.ndarray) -> np.ndarray:
-    """Return (P, 2) pairs (caption, image) that belong together: the labels without those judged wrong, and other
-    matches. Too-vague and duplicate pairs stay, because their labels are right."""
-    labels = np.stack([np.arange(len(image_of_text)), image_of_text], 1)
-    return np.concatenate([labels[judged.labels != "wrong-caption"], judged.matches])
+def reviewed_relevance(judged: JudgedSplit, image_of_text: np.ndarray, images: int) -> Relevance:
+    """Return the labels without those judged wrong, and the pairs that also match. Too-vague and duplicate pairs stay,
+    because their labels are right."""
+    labels = label_pairs(image_of_text)[judged.labels != "wrong-caption"]
+    return Relevance.of_pairs({LABEL: labels, VERDICT: judged.matches}, images, len(image_of_text))
 
 
-def reviewed_metrics(scores: ScoreTiles, judged: JudgedSplit, image_of_text: np.ndarray) -> Metrics:
+def reviewed_metrics(scores: Scores, judged: JudgedSplit, image_of_text: np.ndarray) -> Metrics:
     """Compute i2t_reviewed_r1, r5, r10, mrr, ndcg10 and the same for t2i, in percent: R@K counts queries with any
     positive among the first K. A query whose only label is wrong is left out; it remains a candidate for others."""
-    metrics = extended_metrics(scores, reviewed_positives(judged, image_of_text))
+    metrics = extended_metrics(scores, reviewed_relevance(judged, image_of_text, scores.shape[0]))
     return {name.replace("extended", "reviewed"): metrics[name] for name in metrics if "extended" in name}

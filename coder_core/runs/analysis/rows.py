@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +22,13 @@ from coder_core.data.judgements import read_judgements
 from coder_core.data.reviews import Reviews, judge_split
 from coder_core.data.split import Split
 from coder_core.evaluation.c_way import DIRECTIONS, c_way_accuracy, most_options, option_faults
-from coder_core.evaluation.extended import extended_metrics
-from coder_core.evaluation.graded import label_metrics
+from coder_core.evaluation.metrics import label_metrics
 from coder_core.evaluation.ranking import Ties
-from coder_core.evaluation.recall import Metrics, ensemble_metrics, five_fold
+from coder_core.evaluation.recall import Metrics, ensemble_metrics, extended_metrics, five_fold
+from coder_core.evaluation.relevance import Relevance, judged_relevance
+from coder_core.evaluation.scores import EVERY, Scores, check_scores
 from coder_core.evaluation.separation import distributions
 from coder_core.evaluation.sources import Source
-from coder_core.evaluation.tiles import EVERY, ScoreTiles, score_tiles
 from coder_core.files.atomic import write_output
 from coder_core.model.splits import read_splits
 from coder_core.objectives.diversity import deviation
@@ -92,10 +93,15 @@ class RunRow:
         name += ", hubs corrected" if self.hubs_corrected else ""
         return name + (" (5 × 1K)" if self.folds else "") + (" best" if best else "")
 
-    @property
-    def scores(self) -> ScoreTiles:
+    @cached_property
+    def scores(self) -> Scores:
         """Scores of all pairs."""
-        return score_tiles(self.sources, self.split.image_of_text)
+        return check_scores(self.sources)
+
+    @property
+    def labels(self) -> Relevance:
+        """The right answers by the labels."""
+        return Relevance.of_labels(self.split.image_of_text, self.split.n_images)
 
     def five_folds(self, ties: Ties) -> RunRow:
         """Return the row with the means over five folds of 1,000 images."""
@@ -203,27 +209,29 @@ def add_extended_metrics(rows: Sequence[RunRow], source: Path) -> list[Fault]:
     notes: dict[str, Fault] = {}
     for row in rows:
         samples = row.split
-        scores = row.scores
-        judgements = read_judgements(source, samples.image_names, samples.image_of_text, samples.caption_ids)
-        row.metrics |= extended_metrics(scores, judgements.of_texts, judgements.of_images)
+        owner = samples.image_of_text
+        judgements = read_judgements(source, samples.image_names, owner, samples.caption_ids)
+        relevance = judged_relevance(judgements.of_texts, judgements.of_images, owner, samples.n_images)
+        row.metrics |= extended_metrics(row.scores, relevance)
         notes[judgements.fact] = Fault(judgements.source, judgements.fact, severity="note")
         if judgements.disagreement is None:
             continue
         judged = np.flatnonzero(np.isfinite(judgements.disagreement))
         disagreement = pd.Series(judgements.disagreement[judged])
         if disagreement.nunique() > 1:  # a rank correlation needs two different values
-            rho = float(pd.Series(_deviations(scores, judged)).corr(disagreement, method="spearman"))
+            rho = float(pd.Series(_deviations(row, judged)).corr(disagreement, method="spearman"))
             row.metrics["disagreement_rho"] = rho
             fact = f"ρ between diversity and the spread of experts' grades is {rho:+.2f} over {len(judged):,} captions"
             notes[f"{row.name} {fact}"] = Fault(row.name, fact, severity="note")
     return list(notes.values())
 
 
-def _deviations(scores: ScoreTiles, texts: np.ndarray) -> np.ndarray:
+def _deviations(row: RunRow, texts: np.ndarray) -> np.ndarray:
     """Return the (k,) deviations of captions' scores with other images; diversity grows with them (CODER eq. 3)."""
-    images = torch.arange(scores.n)
+    images = torch.arange(row.split.n_images)
+    owner = torch.from_numpy(row.split.image_of_text)
     parts = [
-        deviation(scores.exact(EVERY, part).T.double(), scores.image_of_text[part, None] != images)
+        deviation(row.scores.exact(EVERY, part).T.double(), owner[part, None] != images)
         for part in torch.from_numpy(texts).split(DEVIATIONS_AT_ONCE)
     ]
     return torch.cat(parts).numpy()
@@ -262,7 +270,7 @@ def add_c_way_accuracy(
             possible = [c for c in options if c <= most_options(owner, images, way)]
             if not possible:
                 continue
-            accuracies = c_way_accuracy(scores, possible, way, repeats=repeats, seed=seed, ties=ties)
+            accuracies = c_way_accuracy(scores, owner, possible, way, repeats=repeats, seed=seed, ties=ties)
             for c, accuracy in accuracies.items():
                 key = f"{way}_{c}way"
                 row.metrics |= {key: accuracy.mean, f"{key}_interval": accuracy.interval}

@@ -9,6 +9,7 @@ import numpy as np
 
 from coder_core.console.faults import InputError
 from coder_core.console.plain_files import subfolder
+from coder_core.evaluation.metrics import Ranks
 from coder_core.files import atomic
 from coder_core.files.sealed import MANIFEST
 
@@ -36,6 +37,16 @@ LONGEST_SPLIT = 200
 TABLES: dict[str, list[str]] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
 RANKS = ("image_ranks", "text_ranks", "image_best", "text_best")
 EMBEDDINGS = ("image_embeddings", "text_embeddings")
+
+
+def rank_tables(ranks: Ranks) -> dict[str, np.ndarray]:
+    """Return the arrays `RANKS`."""
+    return {
+        "image_ranks": ranks.i2t.first,
+        "text_ranks": ranks.t2i.first,
+        "image_best": ranks.i2t.best,
+        "text_best": ranks.t2i.best,
+    }
 
 
 def required_tables(version: int) -> tuple[str, ...]:

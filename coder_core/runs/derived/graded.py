@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from coder_core.console.documents import NUMBER, check_values
-from coder_core.evaluation.graded import metric_label
+from coder_core.evaluation.metrics import metric_label
 from coder_core.files.sealed import file_sha256
 from coder_core.runs.analysis.read import Analysis, open_analysis
 from coder_core.runs.derived.store import derived_folder, list_derived, read_as, write_derived

@@ -10,7 +10,7 @@ import numpy as np
 from coder_core.console.faults import InputError
 from coder_core.evaluation.sources import EmbeddingPair, Source
 from coder_core.runs.analysis.read import Analysis, open_analysis
-from coder_core.runs.analysis.tables import RANKS
+from coder_core.runs.analysis.tables import RANKS, rank_tables
 from coder_core.runs.derived.store import DerivedFolder, derived_folder, read_as, write_derived
 
 FLAG = "--hub-correction"
@@ -55,11 +55,11 @@ def correct_hubs(
     """Correct the scores of an analysed split with k and α chosen on `chosen_on`, and store the ranks. Returns the
     ranks and the corrected scores. `sources_of`: split name → its scores, and the image of every caption, (m,).
     InputError: the run scores pair by pair, so that train queries would have to be scored with every candidate."""
-    from coder_core.evaluation.graded import label_metrics
     from coder_core.evaluation.hub_correction import NEIGHBOURS, choose_strengths, corrected, hub_biases
     from coder_core.evaluation.ranking import rank
-    from coder_core.evaluation.recall import metrics_from_ranks
-    from coder_core.evaluation.tiles import score_tiles
+    from coder_core.evaluation.recall import rank_metrics
+    from coder_core.evaluation.relevance import Relevance
+    from coder_core.evaluation.scores import check_scores
 
     reference = _embeddings(run, sources_of(REFERENCE)[0])
     neighbours = [k for k in NEIGHBOURS if k <= min(reference[0].shape)]
@@ -79,11 +79,12 @@ def correct_hubs(
     of_images = t2i.alpha * image_biases[:, neighbours.index(t2i.k)]
     of_texts = i2t.alpha * text_biases[:, neighbours.index(i2t.k)]
     scores = corrected(pairs, of_images, of_texts)
-    ranks = rank(score_tiles(scores, owner))
+    labels = Relevance.of_labels(owner, scores[0].shape[0])
+    ranks = rank(check_scores(scores), labels)
     strengths = {"i2t": (i2t.k, i2t.alpha), "t2i": (t2i.k, t2i.alpha)}
-    arrays: dict[str, Any] = {name: getattr(ranks, name) for name in RANKS}
+    arrays: dict[str, Any] = rank_tables(ranks)
     facts: dict[str, Any] = {"chosen_on": chosen_on, "strengths": strengths}
-    facts["metrics"] = metrics_from_ranks(ranks) | label_metrics(ranks, owner)
+    facts["metrics"] = rank_metrics(ranks, labels)
     write_derived(correction_folder(run, split, open_analysis(run, split)), arrays, facts=facts)
     return HubCorrection(**arrays, **facts), scores
 

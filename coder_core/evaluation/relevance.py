@@ -1,0 +1,156 @@
+"""Relevance: which candidates are right for a query, how much, and why. Uses only NumPy, so that the app need not load
+torch.
+
+A split has one relation per direction. Labels alone are the default: a caption and its image belong together. Groups,
+equal texts, files of judgements and people's verdicts widen or narrow it. Ranks and metrics read the relation; nothing
+else decides whether a result is right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from coder_core.evaluation.sources import Array
+
+SOURCES = ("label", "group", "text", "judgement", "verdict")
+"""Why a candidate is right: the data says so, both belong to one group, the caption has the same text as one of the
+image's own, judges found it, or a reviewer did. `LABEL` … are their codes; a pair has the first that applies."""
+LABEL, GROUP, TEXT, JUDGEMENT, VERDICT = range(len(SOURCES))
+
+
+@dataclass(frozen=True)
+class Relation:
+    """Judged pairs of one direction, sorted by query, then by candidate.
+
+    >>> relation = Relation.of(np.array([1, 0, 1]), np.array([0, 2, 1]), queries_in_all=3)
+    >>> relation.queries, relation.candidates, relation.sizes
+    (array([0, 1, 1]), array([2, 0, 1]), array([1, 2, 0]))
+    >>> relation.contains(np.array([0, 0]), np.array([1, 2]))
+    array([False,  True])
+    """
+
+    queries: Array  # (P,) int64, ascending
+    candidates: Array  # (P,) int64; −1: a document that is not in the split, which no ranking finds
+    grades: Array  # (P,) int64: relevant from 1, judged as not relevant below
+    sources: Array  # (P,) int8 codes of `SOURCES`
+    count: int  # number Q of queries of the split, judged or not
+
+    @classmethod
+    def of(
+        cls,
+        queries: Array,
+        candidates: Array,
+        *,
+        queries_in_all: int,
+        grades: Array | None = None,
+        sources: Array | int = LABEL,
+    ) -> Relation:
+        """Sort P different pairs, which have grade 1 unless `grades` (P,) are given."""
+        order = np.lexsort((candidates, queries))
+        grades = np.ones(len(queries)) if grades is None else grades
+        sources = np.broadcast_to(sources, len(queries))
+        query, candidate, grade = (np.asarray(a, np.int64)[order] for a in (queries, candidates, grades))
+        return cls(query, candidate, grade, sources[order].astype(np.int8), queries_in_all)
+
+    @classmethod
+    def of_sources(cls, pairs: Mapping[int, Array], queries_in_all: int) -> Relation:
+        """Join the pairs of several sources: code → (P, 2) int64 queries and candidates, in any order and number.
+
+        >>> both = {LABEL: np.array([[0, 1]]), GROUP: np.array([[0, 0], [0, 1]])}
+        >>> [SOURCES[code] for code in Relation.of_sources(both, queries_in_all=1).sources]
+        ['group', 'label']
+        """
+        rows = np.concatenate([pairs[source] for source in sorted(pairs)])
+        sources = np.repeat(sorted(pairs), [len(pairs[source]) for source in sorted(pairs)])
+        unique, first = np.unique(rows, axis=0, return_index=True)
+        return cls.of(*unique.T, queries_in_all=queries_in_all, sources=sources[first])
+
+    @cached_property
+    def relevant(self) -> Array:
+        """(P,) bool: the pairs whose candidate is right."""
+        return np.asarray(self.grades > 0)
+
+    @cached_property
+    def sizes(self) -> Array:
+        """(Q,) int64: the number of right candidates of every query, with those outside the split."""
+        return np.bincount(self.queries[self.relevant], minlength=self.count)
+
+    @cached_property
+    def found(self) -> Array:
+        """(F,) int64: the relevant pairs whose candidate is in the split, as rows of the relation."""
+        return np.flatnonzero(self.relevant & (self.candidates >= 0))
+
+    @cached_property
+    def _keys(self) -> Array:
+        """(F + 1,) int64: ascending numbers that stand for the pairs `found`, and one above all others."""
+        keys = self.queries[self.found] << 32 | self.candidates[self.found]
+        return np.append(keys, np.iinfo(np.int64).max)
+
+    def find(self, queries: Array, candidates: Array) -> Array:
+        """Return, in the common shape of both arguments, the row of every relevant pair; −1 for any other pair."""
+        keys = np.asarray(queries, np.int64) << 32 | np.asarray(candidates, np.int64)
+        place = np.searchsorted(self._keys, keys)
+        return np.where(self._keys[place] == keys, np.append(self.found, -1)[place], -1)
+
+    def contains(self, queries: Array, candidates: Array) -> Array:
+        """Return, in the common shape of both arguments, whether the candidates are right for the queries."""
+        return self.find(queries, candidates) >= 0
+
+
+@dataclass(frozen=True)
+class Relevance:
+    """Both relations of a split: images as queries for captions, captions as queries for images."""
+
+    i2t: Relation
+    t2i: Relation
+
+    @classmethod
+    def of_labels(cls, image_of_text: Array, images: int) -> Relevance:
+        """Return the labels of a split: every caption belongs to its image, `image_of_text` (m,), and to no other.
+
+        >>> Relevance.of_labels(np.array([1, 0, 1]), images=2).i2t.candidates
+        array([1, 0, 2])
+        """
+        texts = np.arange(len(image_of_text))
+        i2t = Relation.of(image_of_text, texts, queries_in_all=images)
+        return cls(i2t, Relation.of(texts, image_of_text, queries_in_all=len(texts)))
+
+    @classmethod
+    def of_pairs(cls, pairs: Mapping[int, Array], images: int, texts: int) -> Relevance:
+        """Return the relation of captions and images that belong together: source → (P, 2) int64 rows (caption, image).
+
+        >>> labels, other = np.array([[0, 0], [1, 1]]), np.array([[0, 1]])
+        >>> Relevance.of_pairs({LABEL: labels, VERDICT: other}, images=2, texts=2).i2t.sizes
+        array([1, 2])
+        """
+        turned = {source: rows[:, ::-1] for source, rows in pairs.items()}
+        return cls(Relation.of_sources(turned, images), Relation.of_sources(pairs, texts))
+
+
+def label_pairs(image_of_text: Array) -> Array:
+    """Return (m, 2) int64 rows (caption, image) of the labels."""
+    return np.stack([np.arange(len(image_of_text)), image_of_text], 1)
+
+
+def judged_relevance(of_texts: Array, of_images: Array, image_of_text: Array, images: int) -> Relevance:
+    """Return the relation of pairs that judges confirmed, in place of the labels.
+
+    >>> pairs = np.array([[0, 0], [0, 1]])
+    >>> judged_relevance(pairs, pairs[:1], np.array([0, 1]), images=2).t2i.sources
+    array([0, 3], dtype=int8)
+
+    Args:
+        of_texts: (P, 2) int64 rows (caption, image), positives of captions as queries.
+        of_images: the same for images as queries, which may have been judged separately.
+    """
+
+    def by_source(pairs: Array) -> dict[int, Array]:
+        is_label = image_of_text[pairs[:, 0]] == pairs[:, 1]
+        return {LABEL: pairs[is_label], JUDGEMENT: pairs[~is_label]}
+
+    i2t = Relevance.of_pairs(by_source(of_images), images, len(image_of_text)).i2t
+    return Relevance(i2t, Relevance.of_pairs(by_source(of_texts), images, len(image_of_text)).t2i)
