@@ -62,8 +62,10 @@ def graded_relevance(qrels: Qrels, images: int, texts: int) -> Relevance:
     nothing = np.empty(0, np.int64)
 
     def relation(way: Way, count: int) -> Relation:
-        queries, candidates, grades = qrels.pairs.get(way, GradedPairs(nothing, nothing, nothing))
-        return Relation.of(queries, candidates, grades=grades, sources=JUDGEMENT, queries_in_all=count)
+        pairs = qrels.pairs.get(way, GradedPairs(nothing, nothing, nothing))
+        return Relation.of(
+            pairs.queries, pairs.candidates, grades=pairs.grades, sources=JUDGEMENT, queries_in_all=count
+        )
 
     return Relevance(relation("i2t", images), relation("t2i", texts))
 
