@@ -1,16 +1,9 @@
-"""Features in .npy files: headers are checked, and nothing is unpickled or loaded as a whole.
-
-Access to a mapped page beyond the end of its file kills the process (SIGBUS), which Python cannot catch. So features
-are mapped only for shape and type, and values are read: a file that became shorter then raises an ordinary error.
-"""
+"""Features in .npy files: headers are checked, files are mapped, and nothing is unpickled or loaded as a whole."""
 
 import math
-import os
-import weakref
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import BinaryIO, Literal
 
@@ -115,68 +108,23 @@ def _coercions(path: Path, shape: tuple[int, ...], dtype: np.dtype, fortran: boo
 
 
 class UnreadableRowsError(InputError):
-    """Features or pictures that could be read before can no longer be read."""
+    """Pictures that could be read before can no longer be read."""
 
 
 class FeatureRows:
-    """Rows of features (n, L, F) or (n, F), read on demand from the file behind a memory map or a slice of its images.
-    Arrays in memory, and maps in Fortran order, whose rows are scattered over the file, are indexed instead."""
+    """Features (n, L, F) or (n, F), in memory or mapped, whose rows are read on demand; (n, F) is one region each."""
 
     def __init__(self, features: np.ndarray) -> None:
         self.features = features if features.ndim == 3 else features[:, None]
         self.images, self.regions, self.size = self.features.shape
-        self._descriptor = -1
-        self._start, self.path = _position_in_file(self.features)
-        contiguous = self.features[:1, :1].flags.c_contiguous
-        if self.path and contiguous and self.features.strides[2] == features.itemsize:
-            self._descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
-            weakref.finalize(self, os.close, self._descriptor)
 
     def of_images(self, images: Sequence[int] | np.ndarray) -> np.ndarray:
         """Read all regions of k images: (k, L, F) in the features' own type."""
-        regions = np.tile(np.arange(self.regions), len(images))
-        rows = self.gather(np.repeat(images, self.regions), regions)
-        return rows.reshape(len(images), self.regions, self.size)
+        return self.features[np.asarray(images)]
 
     def gather(self, images: np.ndarray, regions: np.ndarray) -> np.ndarray:
-        """Read region regions[i] of image images[i], (k,) and (k,) -> (k, F) in the features' own type.
-        UnreadableRowsError: the file became shorter, or its disk fails."""
-        if self._descriptor < 0 or not len(images):
-            return self.features[images, regions]
-        rows = np.empty((len(images), self.size), self.features.dtype)
-        image_bytes, region_bytes, _ = self.features.strides
-        offsets = self._start + images * image_bytes + regions * region_bytes
-        row_bytes = rows.itemsize * self.size
-        target = rows.reshape(-1).view(np.uint8).data
-        breaks = np.flatnonzero(np.diff(offsets) != row_bytes) + 1  # adjacent rows are read together
-        for first, last in pairwise([0, *breaks.tolist(), len(rows)]):
-            self._read(target[first * row_bytes : last * row_bytes], int(offsets[first]))
-        return rows
-
-    def _read(self, target: memoryview, offset: int) -> None:
-        done = 0
-        while done < len(target):
-            try:
-                count = os.preadv(self._descriptor, [target[done:]], offset + done)
-            except OSError as error:
-                raise UnreadableRowsError.at(self.path, f"cannot be read ({error.strerror})") from error
-            if count == 0:
-                size = os.fstat(self._descriptor).st_size
-                needed = offset + len(target)
-                problem = f"became shorter while it was read: it has {size:,} bytes"
-                raise UnreadableRowsError.at(self.path, problem, f"at least {needed:,}", "restore the file")
-            done += count
-
-
-def _position_in_file(array: np.ndarray) -> tuple[int, str]:
-    """Return the offset of a mapped array in its file, and the file; (0, "") for an array in memory."""
-    root = array
-    while isinstance(root.base, np.ndarray):
-        root = root.base
-    if not isinstance(root, np.memmap) or root.filename is None:
-        return 0, ""
-    start, address = (each.__array_interface__["data"][0] for each in (root, array))
-    return root.offset + address - start, str(root.filename)
+        """Read region regions[i] of image images[i], (k,) and (k,) -> (k, F) in the features' own type."""
+        return self.features[images, regions]
 
 
 def scan_values(file: FeatureFile, rows: tuple[int, int]) -> tuple[np.ndarray, list[Fault]]:
