@@ -23,7 +23,7 @@ from coder_core.config.objective import (
 )
 from coder_core.config.setting import Setting, settings_of, spelt_as_flag
 from coder_core.config.training import TrainingConfig
-from coder_core.console.documents import shown
+from coder_core.console.documents import excerpt
 from coder_core.console.faults import Fault, stop_on_errors
 
 Arguments = TypeVar("Arguments")
@@ -144,7 +144,7 @@ def read_document(document: Mapping[str, Any], origin: str = "config.toml") -> t
     faults: list[Fault] = []
     name = document.get("name", "")
     if not isinstance(name, str):
-        faults.append(Fault(f"{origin} key name", f"is {shown(name)}", "text"))
+        faults.append(Fault(f"{origin} key name", f"is {excerpt(name)}", "text"))
         name = ""
     for section, table in document.items():
         if section == "name":
@@ -153,7 +153,7 @@ def read_document(document: Mapping[str, Any], origin: str = "config.toml") -> t
             where = f"{origin} [{section}]" if isinstance(table, dict) else f"{origin} key {section}"
             faults.append(_unknown(where, ["name", *SECTIONS]))
         elif not isinstance(table, dict):
-            faults.append(Fault(f"{origin} [{section}]", f"is {shown(table)}", "a table"))
+            faults.append(Fault(f"{origin} [{section}]", f"is {excerpt(table)}", "a table"))
         else:
             values |= _read_section(section, table, f"{origin} [{section}]", faults)
     return replaced(Config(name), values), faults

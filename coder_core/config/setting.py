@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_t
 
 from typing_extensions import Doc
 
-from coder_core.console.documents import LARGEST, shown
+from coder_core.console.documents import LARGEST, excerpt
 from coder_core.console.faults import Fault
 
 Section = TypeVar("Section")
@@ -105,7 +105,7 @@ class Setting:
         """Return the fault of a value that is not allowed; `place` is the flag if empty."""
         if self.allows(value):
             return None
-        found = f"{value:g}" if isinstance(value, float) else shown(value)
+        found = f"{value:g}" if isinstance(value, float) else excerpt(value)
         expected = self.expected
         if type(value) is int and abs(value) >= LARGEST:
             expected = f"{TYPES[self.value_type]} between −2⁶³ and 2⁶³"

@@ -12,7 +12,7 @@ LARGEST = 2**63
 JSON_NAMES = {type(None): "null", dict: "object", list: "array"}
 
 
-def parse_json(text: str | bytes) -> Any:
+def parse_document(text: str | bytes) -> Any:
     """Parse a JSON document. ValueError: not JSON, not UTF-8, a key given twice in one object, NaN or an infinity, or
     half a character (a lone surrogate), which cannot be printed. RecursionError: nested too deeply."""
     content = text.decode() if isinstance(text, bytes) else text
@@ -27,7 +27,7 @@ def _with_unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(record) < len(pairs):
         keys = [key for key, _ in pairs]
         twice = next(key for key in keys if keys.count(key) > 1)
-        raise ValueError(f"the key {shown(twice)} is given twice")
+        raise ValueError(f"the key {excerpt(twice)} is given twice")
     return record
 
 
@@ -44,13 +44,13 @@ def check_values(
     not an object, or values of other types; names all their keys.
     """
     if not isinstance(record, dict):
-        raise InputError.at(place, f"contains {shown(record)}", "an object", "restore the file")
+        raise InputError.at(place, f"contains {excerpt(record)}", "an object", "restore the file")
     faults = []
     for key, kind in kinds.items():
         if key in record and not _fits(record[key], kind, least):
             kinds_of_key = kind if isinstance(kind, tuple) else (kind,)
             expected = " or ".join(JSON_NAMES.get(each, each.__name__) for each in kinds_of_key)
-            found = f"is {shown(record[key])}"
+            found = f"is {excerpt(record[key])}"
             faults.append(Fault(f"{place} key {key}", found, expected, "restore the file"))
     if faults:
         raise InputError(faults)
@@ -74,7 +74,7 @@ def _fits(value: Any, kind: type | tuple[type, ...], least: float) -> bool:
     return not isinstance(value, int | float) or least <= value < LARGEST  # exact even for huge integers
 
 
-def shown(value: Any) -> str:
+def excerpt(value: Any) -> str:
     """Return a value's repr, cut to 60 characters."""
     try:
         text = repr(value)

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import numpy as np
 from numpy.lib import format as npy
 
-from coder_core.console.documents import LARGEST, check_values, parse_json, shown
+from coder_core.console.documents import LARGEST, check_values, excerpt, parse_document
 from coder_core.console.faults import Fault, InputError
 from coder_core.console.plain_files import DOCUMENT, plain_fault, read_plain, sync
 from coder_core.files.atomic import appearing, locate, settled
@@ -35,13 +35,15 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 MANIFEST = "manifest.json"
+MANIFEST_BYTES = 1 << 16  # at most; a listing reads the manifests of all runs
 THREADS = 4  # for comparing files with the manifest
 THREADED_BYTES = 1 << 22  # below, reading takes less time than starting threads
 MAPPED_BYTES = 1 << 25  # of an array's file; smaller ones are read whole
 LONGEST_HEADER = 1 << 12  # bytes of the header of a .npy file that this program writes
-# of a TOML file, in a line of it: parsing a key of n dots takes n² steps
-TOML_BYTES = 1 << 16
-DOTS = 200
+TOML_BYTES = 1 << 15
+# in a line, and lines that begin a table, of a TOML file: parsing n of them takes n² steps
+DOTS = 100
+TABLES = 100
 BAD_SYNTAX = (ValueError, TypeError, SyntaxError, TokenError, LookupError)
 HEADER_ERRORS = (*BAD_SYNTAX, EOFError, RecursionError, MemoryError, OverflowError)
 _ROOM = 1 << 16  # bytes for the manifest and the headers of arrays
@@ -126,7 +128,7 @@ class SealedFolder:
         """Read and verify the value of `<name>.json`, a file of at most `most` bytes."""
         path = self._listed(f"{name}.json")
         with _parsing(path, "JSON"):
-            return parse_json(self.read(path.name, most))
+            return parse_document(self.read(path.name, most))
 
     def array(self, name: str) -> np.ndarray:
         """Open `<name>.npy` read-only, with the shape and dtype in the manifest; a large one is mapped. Its contents
@@ -184,10 +186,12 @@ class SealedFolder:
 
 def read_toml(path: Path, name: str) -> dict[str, Any]:
     """Read and verify a TOML file of a sealed folder. InputError: as for `SealedFolder.read`, or it is not TOML, larger
-    than 64 KiB or nested too deeply."""
+    than 32 KiB or nested too deeply."""
     with _parsing(path / name, "TOML"):
         text = SealedFolder(path).read(name, TOML_BYTES).decode()
-        if max(line.count(".") for line in text.split("\n")) > DOTS:
+        lines = text.split("\n")
+        tables = sum(line.lstrip().startswith("[") for line in lines)
+        if tables > TABLES or max(line.count(".") for line in lines) > DOTS:
             raise RecursionError
         return tomllib.loads(text)
 
@@ -207,7 +211,7 @@ def _read_manifest(path: Path) -> tuple[dict[str, Any], str]:
     """Read a manifest and the sha256 of its file. InputError: missing, damaged or forged. NewerFormatError: of another
     version."""
     try:
-        content = read_plain(path)
+        content = read_plain(path, MANIFEST_BYTES)
     except OSError as error:
         fix = "restore it; to continue a run, it must have been trained here"
         raise InputError.at(path, f"cannot be read ({error.strerror})", "a manifest", fix) from error
@@ -216,7 +220,7 @@ def _read_manifest(path: Path) -> tuple[dict[str, Any], str]:
     if own is None or hashlib.sha256(rest).hexdigest().encode() != own[1]:
         raise InputError.at(path, "is damaged: it does not match its own checksum", fix="restore the folder")
     with _parsing(path, "a manifest"):
-        manifest = parse_json(content)
+        manifest = parse_document(content)
         _check_manifest(manifest, path)
     return manifest, hashlib.sha256(content).hexdigest()
 
@@ -244,7 +248,7 @@ def _check_manifest(manifest: Any, path: Path) -> None:
         if _DTYPE.fullmatch(entry["dtype"]) and (file := files.get(f"{name}.npy")):
             content = math.prod(shape) * int(entry["dtype"][-1])
             if not content < file["bytes"] <= content + LONGEST_HEADER:
-                problem = f"has shape {shown(shape)} and {file['bytes']:,} bytes"
+                problem = f"has shape {excerpt(shape)} and {file['bytes']:,} bytes"
                 raise InputError.at(path.with_name(f"{name}.npy"), problem, f"{content:,} bytes and a header")
 
 
@@ -283,7 +287,7 @@ def check_header(path: Path) -> None:
     if dtype.hasobject:
         raise InputError.at(path, "cannot be read (objects are never unpickled)")
     if size != expected:
-        problem = f"has {size:,} bytes, but its header declares {dtype!s:.80} {shown(shape)}"
+        problem = f"has {size:,} bytes, but its header declares {dtype!s:.80} {excerpt(shape)}"
         raise InputError.at(path, problem, "a file as long as its header declares", "write the array again")
 
 

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from coder_core.console.documents import parse_json
+from coder_core.console.documents import parse_document
 from coder_core.console.faults import Fault, InputError
 from coder_core.console.plain_files import DOCUMENT, open_plain, read_plain
 from coder_core.files.atomic import WriteError
@@ -55,7 +55,7 @@ def open_line(line: str, key: str = "") -> dict[str, Any]:
     if checksum != f'{_checksum(text, key)}"}}':
         raise ValueError("the line does not match its checksum")
     try:
-        record = parse_json(text)
+        record = parse_document(text)
     except RecursionError as error:
         raise ValueError("the line is nested too deeply") from error
     if not isinstance(record, dict):

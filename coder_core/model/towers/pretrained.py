@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from coder_core.console.documents import shown
+from coder_core.console.documents import excerpt
 from coder_core.console.faults import InputError
 from coder_core.console.plain_files import DOCUMENT, plain_fault
 from coder_core.files.sealed import file_sha256
@@ -257,9 +257,11 @@ def _check_settings(settings: dict[str, Any], file: Path) -> None:
     for key, value in settings.items():
         where = f"{file} key {key}"
         if key.lstrip("_") == "attn_implementation" and value not in (None, *ATTENTION):
-            raise InputError.at(where, f"is {shown(value)}", " or ".join(ATTENTION), "remove the key")
+            raise InputError.at(where, f"is {excerpt(value)}", " or ".join(ATTENTION), "remove the key")
         if "layers" in key and isinstance(value, int) and value > MOST_LAYERS:
-            raise InputError.at(where, f"is {shown(value)}", f"at most {MOST_LAYERS:,}", "download it again")
+            raise InputError.at(
+                where, f"is {excerpt(value)}", f"at most {MOST_LAYERS:,}", "download it again"
+            )
         if isinstance(value, dict):
             _check_settings(value, file)
 
