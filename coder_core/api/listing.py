@@ -1,8 +1,10 @@
 """List runs from their small files; a damaged run is listed with its fault."""
 
+import os
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,7 +12,8 @@ from coder_core.api.diversity import LossSettings
 from coder_core.config.schema import find_setting, read_document, to_document
 from coder_core.console.documents import check_values
 from coder_core.console.faults import Fault, InputError
-from coder_core.files.atomic import folder_names, locate
+from coder_core.console.plain_files import SMALL, subfolder
+from coder_core.files.atomic import MOST_ENTRIES, folder_names, locate
 from coder_core.files.sealed import MANIFEST, SealedFolder, read_toml
 from coder_core.runs.analysis import tables
 from coder_core.runs.analysis.read import check_manifest, check_metrics
@@ -18,6 +21,7 @@ from coder_core.runs.folder import check_run, holds_run
 from coder_core.runs.status import read_status
 
 IMPORTED = "imported"
+MOST_BYTES = 1 << 18  # of the manifests of a run's analyses, so that a listing takes milliseconds
 ORIGINS = {
     "features": "trained on region features that came with the data",
     "tower features": "trained on region features of a pretrained tower, which did not change",
@@ -83,6 +87,11 @@ def list_runs(root: str | Path) -> list[RunSummary]:
     for path in sorted(base.iterdir()) if base.is_dir() else []:
         if path.name.startswith(".") or not path.is_dir():
             continue
+        shown = os.fsencode(path.name).decode("utf-8", "backslashreplace")
+        if shown != path.name:
+            fault = Fault(str(base / shown), "has a name that is not UTF-8", fix="rename the folder")
+            runs.append(RunSummary(shown, base / shown, "damaged", str(fault)))
+            continue
         if not path.resolve().is_relative_to(base.resolve()):
             target = path.resolve()
             fact = f"is a link to {target}, and only links within {base.name} are followed"
@@ -106,9 +115,7 @@ def _summary_of_any(path: Path) -> RunSummary:
 def summarise(path: Path) -> RunSummary:
     """Summarise one run folder; a damaged one has a fault."""
     try:
-        entries = sorted((path / "analysis").iterdir()) if (path / "analysis").exists() else []
-        folders = sorted((f for f in entries if f.is_dir()), key=lambda folder: folder.name != "dev")
-        splits = [tables.split_folder(path, f.name) for f in folders if not f.name.startswith(".")]
+        splits = _split_folders(path)
         manifests = {folder.name: _read_manifest(folder) for folder in splits}
         damaged = {folder.name: damage for folder in splits if (damage := _damage(folder))}
         has_best = bool(folder_names(path / "best"))
@@ -136,13 +143,29 @@ def summarise(path: Path) -> RunSummary:
         status=status,
         splits=tuple(intact),
         metrics={split: manifest["metrics"] for split, manifest in intact.items()},
-        stamp="|".join(f"{f.name}:{manifests[f.name].get('self', '')}:{_changed(f)}" for f in splits),
+        stamp="|".join(
+            f"{f.name}:{manifests[f.name].get('self', '')}:{_changed(f, manifests[f.name])}" for f in splits
+        ),
         origin=origin,
         damaged=damaged,
         has_best=has_best,
         documents=frozenset(str(name) for manifest in manifests.values() for name in manifest["documents"]),
         samples={split: _samples(manifest) for split, manifest in intact.items()},
     )
+
+
+def _split_folders(path: Path) -> list[Path]:
+    """Return the folders of a run's analyses, dev first. InputError: a link, a folder that no split can have as its
+    name, or more analyses than can be listed at once."""
+    analysis = subfolder(path, "analysis")
+    entries = list(islice(analysis.iterdir(), MOST_ENTRIES)) if analysis.exists() else []
+    names = sorted(entry.name for entry in entries if entry.is_dir() and not entry.name.startswith("."))
+    folders = [tables.split_folder(path, name) for name in sorted(names, key=lambda name: name != "dev")]
+    total = sum((locate(folder) / MANIFEST).stat().st_size for folder in folders)
+    if total > MOST_BYTES:
+        problem = f"has {len(folders):,} analyses, whose manifests have {total:,} bytes"
+        raise InputError.at(analysis, problem, f"at most {MOST_BYTES:,}", "remove some of them")
+    return folders
 
 
 def _read_manifest(folder: Path) -> dict[str, Any]:
@@ -170,10 +193,11 @@ def _samples(manifest: Mapping[str, Any]) -> SplitSamples:
     return SplitSamples(images, captions, "-".join(digests))
 
 
-def _changed(folder: Path) -> int:
+def _changed(folder: Path, manifest: Mapping[str, Any]) -> int:
     """Return the time of a sealed folder's last change, in nanoseconds; 0 while the folder is being replaced."""
+    place = locate(folder)
     with suppress(OSError):
-        return max((path.lstat().st_mtime_ns for path in locate(folder).iterdir()), default=0)
+        return max((place / name).lstat().st_mtime_ns for name in (MANIFEST, *manifest["files"]))
     return 0
 
 
@@ -184,7 +208,7 @@ def _origin(path: Path, manifests: Mapping[str, Mapping[str, Any]]) -> dict[str,
     if name not in manifest["files"]:
         return {}
     folder = path / "analysis" / split
-    document: dict[str, Any] = SealedFolder(folder).document(tables.DOCUMENT_IMPORTED)
+    document: dict[str, Any] = SealedFolder(folder).document(tables.DOCUMENT_IMPORTED, SMALL)
     kinds = {"created": str, "files": dict, "images": int, "captions": int, "dimension": int, "notes": list}
     check_values(document, kinds, str(folder / name))
     return document

@@ -28,7 +28,7 @@ class Fault:
         if self.fix:
             first = self.fix[0] if self.fix.startswith(COMMANDS) else self.fix[0].upper()
             text += f". {first}{self.fix[1:]}"
-        return text
+        return text.encode("utf-8", "backslashreplace").decode()  # names of files may hold other bytes
 
 
 class InputError(ValueError):

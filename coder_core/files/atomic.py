@@ -14,12 +14,14 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from itertools import islice
 from pathlib import Path
 
 from coder_core.console.faults import Fault, InputError
 from coder_core.console.plain_files import check_file, open_plain, replace_plain, sync
 
 SETTLED_NS = 2_000_000_000  # a file changed more recently may change again with the same time of change
+MOST_ENTRIES = 2_000  # of a folder that are listed; no run has more
 _UNFINISHED = re.compile(r"\.tmp-.+-\d+-[0-9a-f]{8}")
 _ASIDE = re.compile(r"\.tmp-(.+)-old")
 
@@ -189,7 +191,8 @@ def folder_names(parent: Path) -> list[str]:
 def _folder_names(parent: Path) -> list[str]:
     try:
         with os.scandir(parent) as entries:
-            names = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+            first = islice(entries, MOST_ENTRIES)
+            names = [entry.name for entry in first if entry.is_dir(follow_symlinks=False)]
     except OSError:
         if parent.is_dir():
             raise

@@ -27,6 +27,7 @@ from coder_core.files.atomic import replace_file
 from coder_core.runs.history import open_line, run_key, seal_line
 
 STATUS = "status.json"
+STATUS_BYTES = 1 << 16  # at most
 _LOCK = ".lock"
 FOLDERS = ("analysis", "best", "derived", "state", "tensorboard", "unranked")  # that a writer fills
 KINDS: dict[str, type | tuple[type, ...]] = dict.fromkeys(("state", "host", "message"), str)
@@ -47,7 +48,7 @@ def read_status(folder: Path) -> dict[str, Any] | None:
     """Read the status, or None if the run has none yet (InputError: the file is damaged, or another run's)."""
     path = Path(folder) / STATUS
     try:
-        record = open_line(read_plain(path).decode().rstrip("\n"), run_key(Path(folder)))
+        record = open_line(read_plain(path, STATUS_BYTES).decode().rstrip("\n"), run_key(Path(folder)))
     except FileNotFoundError:
         return None
     except InputError:
