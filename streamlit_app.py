@@ -20,6 +20,7 @@ app = App(Path(__file__).name, lifespan=prepare, middleware=[Middleware(Guard), 
 
 def draw() -> None:
     """Draw the frame, and in it the requested page."""
+    from app import judging
     from app.components import downloads, events, links
     from app.components.theme import tone
     from app.frame import pages as frame
@@ -31,6 +32,7 @@ def draw() -> None:
     st.html(f"<style>:root {{ {colours} }}</style>")
     st.logo(frame.APP / "logo.svg", size="large", icon_image=frame.APP / "icon.png")
     frame.mark_ready()
+    judging.begin()
     downloads.begin()
     events.begin()
     pages = frame.page_list()

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, Literal, TypedDict, TypeVar
 
 import streamlit as st
 
@@ -54,12 +54,19 @@ _LINKED = "parameters-of-the-link"
 _SEEN = "of-the-url"
 
 
-def bound(key: str) -> dict[str, Any]:
+class Bound(TypedDict, total=False):
+    """Arguments of a widget whose value the address holds."""
+
+    key: str
+    bind: Literal["query-params"]
+
+
+def bound(key: str) -> Bound:
     """Return the widget arguments that keep its value in the address under `key`."""
     return {"key": key, "bind": "query-params"}
 
 
-def bound_number(key: str) -> dict[str, Any]:
+def bound_number(key: str) -> Bound:
     """Return `bound` for a number, but unbound if the address has one that is not finite, on which Streamlit fails."""
     return bound(key) if NUMBER.fullmatch(st.query_params.get(key, "0")) else {"key": key}
 

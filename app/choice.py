@@ -62,9 +62,19 @@ class Choice:
         """The run in question, or the only one."""
         return self.second or self.first
 
+    def of(self, runs: Sequence[RunSummary]) -> Choice:
+        """Return the same split and slice with these runs only, the baseline first and the one in question last."""
+        first, *others = runs
+        second = others[-1] if others else None
+        return replace(self, first=first, second=second, between=tuple(others[:-1]))
+
     def alone(self, run: RunSummary) -> Choice:
         """Return the same split and slice with only one run."""
-        return replace(self, first=run, second=None, between=())
+        return self.of([run])
+
+    def ends(self) -> Choice:
+        """Return the same with the first and the last of the runs only."""
+        return self.of([self.first, *self.runs[1:][-1:]])
 
     def ask(self, question: Question[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Call `ask` with the run in question and the split."""

@@ -35,6 +35,7 @@ from coder_core.api.reviews import (
 
 State = tuple[int, ...]
 Pair = tuple[int, int]  # image and caption
+_READ = "reviews-of-this-run-of-the-script"
 QUEUES = {"ambiguous": "Most ambiguous", "near": "Near misses", "likely": "Likely matches"}
 
 
@@ -71,9 +72,18 @@ def same_data(entry: starting.DataSet, data: str) -> bool:
     return Path(entry.path).resolve() == Path(data).resolve()
 
 
+def begin() -> None:
+    """Read the files of reviews again in this script run."""
+    st.session_state[_READ] = {}
+
+
 def load(path: Path) -> Reviews:
-    """Read the current contents of the file; a missing one is empty. InputError: it contains something else."""
-    return _load(path, _state(path))
+    """Return the contents of the file, read once per script run; a missing one is empty. InputError: it contains
+    something else."""
+    read: dict[Path, Reviews] = st.session_state.setdefault(_READ, {})
+    if path not in read:
+        read[path] = _load(path, _state(path))
+    return read[path]
 
 
 @st.cache_resource(max_entries=8, show_spinner=False)
@@ -103,12 +113,20 @@ def _state(path: Path) -> State:
 
 def give(run: RunSummary, review: Review) -> None:
     """Append a verdict. InputError: a text is too long, or the file cannot be written."""
-    api.append_review(file_of(run), review)
+    path = file_of(run)
+    api.append_review(path, review)
+    _forget(path)
 
 
 def undo(run: RunSummary, review: Review) -> None:
     """Undo a verdict."""
-    api.append_undo(file_of(run), review.id, review.reviewer)
+    path = file_of(run)
+    api.append_undo(path, review.id, review.reviewer)
+    _forget(path)
+
+
+def _forget(path: Path) -> None:
+    st.session_state.setdefault(_READ, {}).pop(path, None)
 
 
 def own_verdicts(run: RunSummary, reviewer: str) -> dict[tuple[str, str], Review]:

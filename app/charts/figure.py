@@ -103,6 +103,7 @@ def figure(
         "plot_bgcolor": "rgba(0,0,0,0)",
         "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom"},
         "hoverlabel": {"align": "left", "font": {"size": 13}},
+        "modebar": {"bgcolor": "rgba(0,0,0,0)", "color": colours.faint, "activecolor": colours.ink},
         "bargap": 0.25,
         "showlegend": True,
         "xaxis": {**axis, "title": {"text": x, "font": faint}, "showgrid": False, **(xaxis or {})},

@@ -169,10 +169,18 @@ def note(text: str) -> None:
     st.html(f'<p class="cl-how cl-small">{html.escape(text)}</p>')
 
 
-def question(title: str, how: str = "") -> None:
-    """Draw the head of a page: the question it answers and how to read it, as in `heading`."""
+def question(title: str, how: str = "", answer: str = "") -> None:
+    """Draw the head of a page: the question and how to read it, as in `heading`; or the answer as the title, with the
+    question in a small line above it, which explains the page on hover."""
+    how = how or HOW_TO_READ.get(title, "")
+    if answer:
+        hover = html.escape(how, quote=True)
+        st.html(f'<p class="cl-question" title="{hover}">{html.escape(title)}</p>')
+        st.title(literal(answer), anchor=False)
+        return
     st.title(literal(title), anchor=False)
-    st.html(f'<p class="cl-how">{html.escape(how or HOW_TO_READ[title])}</p>')
+    if how:
+        st.html(f'<p class="cl-how">{html.escape(how)}</p>')
 
 
 def heading(text: str, how: str = "", *, detail: bool = False, **values: object) -> None:

@@ -1,7 +1,8 @@
 """Controls that several pages share, and how they are laid out."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal, TypeVar, cast
+from functools import partial
+from typing import Any, Literal, TypedDict, TypeVar, Unpack, cast
 
 import numpy as np
 import streamlit as st
@@ -12,18 +13,35 @@ from app.address import bound, bound_number, put
 from app.ask import Modality, RunSummary
 from app.components import cards, opened
 from app.components.refusals import attempt
-from app.components.selection import neighbour, next_failure
+from app.components.selection import neighbour, next_miss
+
+
+class Look(TypedDict, total=False):
+    """How a button looks, and the keys that press it."""
+
+    type: Literal["primary", "secondary", "tertiary"]
+    help: str | None
+    shortcut: str | None
+    disabled: bool
+
 
 Option = TypeVar("Option", bound=str)
 T = TypeVar("T")
-Failed = np.ndarray | None  # a bool for every sample of the split
+Missed = np.ndarray | None  # a bool for every sample of the split
 MODALITIES: dict[Modality, str] = {"text": "Captions", "image": "Images"}
 FIRST = {"1": "1", "5": "5", "10": "10"}  # numbers of results to consider
 
 
-def row(align: Literal["top", "center", "bottom"] = "bottom") -> DeltaGenerator:
+def row(
+    align: Literal["top", "center", "bottom"] = "bottom", gap: Literal["small", "medium"] = "medium"
+) -> DeltaGenerator:
     """Open a row of controls."""
-    return st.container(horizontal=True, vertical_alignment=align, gap="medium")
+    return st.container(horizontal=True, vertical_alignment=align, gap=gap)
+
+
+def more_filters() -> DeltaGenerator:
+    """Open a menu for filters that are needed rarely."""
+    return st.popover("Filters", icon=":material/filter_list:", width=120)
 
 
 def advanced() -> DeltaGenerator:
@@ -39,36 +57,53 @@ def side_by_side(items: Iterable[T], gap: Literal["small", "medium", "large"] = 
             yield item
 
 
-def step_through(label: str, key: str, order: np.ndarray, count: int, tip: str, failed: Failed = None) -> int:
+def step_through(label: str, key: str, order: np.ndarray, count: int, missed: Missed = None) -> int:
     """Draw a sample's number with buttons and arrow keys to the previous and next sample of `order`, or (Shift) of the
-    `failed`; return the number."""
+    `missed`; return the number."""
     opened.among(key, order)
     first = int(order[0]) if len(order) else 0
     if int(st.session_state.get(key) or 0) >= count:  # the user has switched to a smaller split
         put(key, min(first, count - 1))
-    with st.container(horizontal=True, vertical_alignment="bottom"):
-        number = whole_number(label, 0, count - 1, first, key, 190, help=tip)
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
+        number = whole_number(label, (0, count - 1), first, key, 140)
         steps = ((-1, "Previous", "arrow_back", "Left"), (1, "Next", "arrow_forward", "Right"))
         for step, name, icon, arrow in steps:
             other = neighbour(order, number, step)
-            button(name, f"{key}-{name.lower()}", icon, put, key, other, shortcut=arrow)
-        if failed is not None:
-            for step, name, _, arrow in steps:
-                other = next_failure(order, failed, number, step)
-                look = {"shortcut": f"Shift+{arrow}", "disabled": not failed.any()}
-                button(f"{name} failure", f"{key}-failure-{step}", "", put, key, other, **look)
+            button(name, f"{key}-{name.lower()}", icon, partial(put, key, other), shortcut=arrow)
+        if missed is not None:
+            _step_to_misses(key, order, missed, number)
     return number
 
 
-def whole_number(label: str, low: int, high: int, start: int, key: str, width: int, **more: Any) -> int:
-    """Draw a field for a whole number, kept in the URL, and return its value."""
-    return int(st.number_input(label, low, high, start, width=width, **bound_number(key), **more) or 0)
+def _step_to_misses(key: str, order: np.ndarray, missed: np.ndarray, number: int) -> None:
+    for step, name, arrow in ((-1, "Previous", "Left"), (1, "Next", "Right")):
+        other = next_miss(order, missed, number, step)
+        alone = other == number
+        button(
+            f"{name} miss",
+            f"{key}-miss-{step}",
+            "",
+            partial(put, key, other),
+            shortcut=f"Shift+{arrow}",
+            disabled=alone,
+            help="No other query of this list is missed." if alone else None,
+        )
 
 
-def button(label: str, key: str, icon: str, action: Callable[..., None], *args: Any, **more: Any) -> None:
-    """Draw a button that calls `action` with `args`; `icon` is the name of a Material symbol, "" for none."""
+def whole_number(
+    label: str, bounds: tuple[int, int], start: int, key: str, width: int, *, step: int = 1, tip: str = ""
+) -> int:
+    """Draw a field for a whole number within `bounds`, kept in the URL, and return its value."""
+    low, high = bounds
+    bind = bound_number(key)
+    value = st.number_input(label, low, high, start, step, width=width, help=tip or None, **bind)
+    return int(value or 0)
+
+
+def button(label: str, key: str, icon: str, action: Callable[[], None], **look: Unpack[Look]) -> None:
+    """Draw a button that calls `action`; `icon` is the name of a Material symbol, "" for none."""
     symbol = f":material/{icon}:" if icon else None
-    st.button(label, key=key, icon=symbol, on_click=action, args=args, **more)
+    st.button(label, key=key, icon=symbol, on_click=action, **look)
 
 
 def pick(label: str, options: Iterable[T], key: str, width: int | None = None, **more: Any) -> T:
@@ -82,11 +117,31 @@ def switch(label: str, key: str, term: str = "") -> bool:
     return st.toggle(label, False, help=cards.tip(term) if term else None, **bound(key))
 
 
-def choose_one(label: str, options: Mapping[Option, str], key: str, tip: str = "", **more: Any) -> Option:
-    """Draw buttons for a few options (value → label); return the chosen value. The URL holds the escaped label."""
+def choose_one(
+    label: str,
+    options: Mapping[Option, str],
+    key: str,
+    tip: str = "",
+    *,
+    default: Option | None = None,
+    hidden: bool = False,
+    on_change: Callable[[], None] | None = None,
+) -> Option:
+    """Draw buttons for a few options (value → label); return the chosen value, at first the `default` (None: the first
+    option). The URL holds the escaped label. `hidden`: only screen readers read the label."""
     names = {name: cards.literal(text) for name, text in options.items()}
-    look = {"default": next(iter(names)), "required": True, "help": tip or None, **bound(key), **more}
-    return cast(Option, st.segmented_control(label, list(names), format_func=names.__getitem__, **look))
+    chosen = st.segmented_control(
+        label,
+        list(names),
+        format_func=names.__getitem__,
+        default=default or next(iter(names)),
+        required=True,
+        help=tip or None,
+        label_visibility="collapsed" if hidden else "visible",
+        on_change=on_change,
+        **bound(key),
+    )
+    return cast(Option, chosen)
 
 
 def choose_run(label: str, runs: Sequence[RunSummary], key: str) -> RunSummary:
@@ -110,8 +165,8 @@ def show_work(name: str, command: tuple[str, ...], label: str, note: str, fault:
     elif reason:
         cards.empty("The last attempt did not finish.", reason)
     with st.container(horizontal=True, vertical_alignment="center"):
-        begin = (attempt, "It was not started.", jobs.start_work, command, name)
-        button(cards.literal(label), f"begin-{name}", "play_arrow", *begin, type="primary")
+        begin = partial(attempt, "It was not started.", jobs.start_work, command, name)
+        button(cards.literal(label), f"begin-{name}", "play_arrow", begin, type="primary")
         cards.note(note)
 
 
@@ -123,5 +178,6 @@ def _watch_work(name: str) -> None:
     progress = (job.progress if job else None) or jobs.JobProgress(0.0, "starting")
     st.progress(progress.fraction)
     with st.container(horizontal=True, vertical_alignment="center"):
-        button("Cancel", f"cancel-{name}", "close", jobs.stop, name, help="Partial results are not stored.")
+        cancel = partial(jobs.stop, name)
+        button("Cancel", f"cancel-{name}", "close", cancel, help="Partial results are not stored.")
         cards.note(f"{100 * progress.fraction:.0f} % · {progress.phase}")

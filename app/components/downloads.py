@@ -6,7 +6,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 import streamlit as st
@@ -14,7 +13,7 @@ import streamlit as st
 from app import charts
 from app.address import bound
 from app.components import cards
-from app.components.table import Column, rows_table
+from app.components.table import Column, Table, rows_table
 from app.components.theme import tone
 
 Make = Callable[[], Any]  # bytes or text
@@ -55,7 +54,7 @@ def chart(figure: go.Figure, key: str, alt: str, **arguments: Any) -> Any:
         rows = charts.hover_texts(figure)
         columns = {"series": Column("series")} if any(rows["series"]) else {}
         columns["value"] = Column(alt)
-        rows_table(rows, columns, np.arange(len(rows)), f"{key}-values", "values", None, None, height=300)
+        rows_table(Table(rows, columns, f"{key}-values", "values", height=300))
         if len(rows) == charts.MOST:
             cards.note(f"Only the first {len(rows):,} values are listed; the tables of this page have all.")
     return drawn

@@ -1,5 +1,7 @@
 """Addresses inside the app. Labels in an address must equal those of widgets, which read them from the URL."""
 
+import html
+import json
 from urllib.parse import urlencode
 
 import streamlit as st
@@ -34,6 +36,13 @@ def followed(page: str) -> dict[str, str]:
     """Return the parameters that open, on this page, the sample that a person opened on another; {} without one."""
     sample = opened.state().shared
     return opening(page, *sample) if sample else {}
+
+
+def fresh_html(choice: Choice) -> str:
+    """Return an invisible element with the present addresses of all pages. history.js takes them for the links of the
+    sidebar and the tabs, which are older than the opened sample if only a part of the page ran again."""
+    addresses = {name: address(name, choice) for name in st.session_state[PAGES] if name}
+    return f'<div class="cl-fresh" data-addresses="{html.escape(json.dumps(addresses), quote=True)}"></div>'
 
 
 def opening(page: str, modality: Modality, number: int) -> dict[str, str]:

@@ -1,6 +1,7 @@
 """Sliders for μ, γ and ε of the loss, which start at a run's own values."""
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 import streamlit as st
 
@@ -52,7 +53,7 @@ def choose_loss(choice: Choice, page: str = "") -> LossSettings:
         text = cards.literal(f"{label}: μ = {loss.temperature:g}, γ = {loss.gamma:g}")
         taken = (mu, gamma) == (loss.temperature, loss.gamma)
         values = {f"{page}mu": loss.temperature, f"{page}gamma": loss.gamma}
-        button(text, f"{page}values-{loss is PAPER}", "", put_all, values, disabled=taken)
+        button(text, f"{page}values-{loss is PAPER}", "", partial(put_all, values), disabled=taken)
     return replace(start, temperature=mu, gamma=gamma, epsilon=epsilon)
 
 

@@ -98,6 +98,13 @@ def begin(page: str, data: object) -> None:
     now.drawn = False
 
 
+def begin_fragment() -> None:
+    """Begin to draw, again, the part of a page that has the panel."""
+    now = state()
+    now.own = None
+    now.drawn = False
+
+
 def among(target: str, rows: Sequence[int] | np.ndarray) -> bool:
     """Open the first of `rows` in the field `target` when they change, unless one of them was chosen in the meantime.
     Return True if one is open. A number in the address stays open until the rows change, even if there are none."""

@@ -5,7 +5,7 @@ import html
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import streamlit as st
@@ -36,6 +36,7 @@ OF_CAPTION = ("wrong-caption", "too-vague")
 UNDO = "undo"
 # page, time, run and review; style.css hides it sooner
 GIVEN = "verdict-given"
+_NEW = "verdict-is-new"
 TOAST_SECONDS = 20
 Review = judging.Review
 
@@ -56,8 +57,10 @@ def reviewer() -> str:
 def reviewer_field() -> None:
     """Draw the field for the reviewer's name, which the address keeps from page to page."""
     help_text = "Stored with every verdict. The default is the login name of the person who started the app."
-    field = {"placeholder": login(), "width": 220, **bound(REVIEWER)}
-    st.text_input("Reviewer", max_chars=LONGEST_REVIEWER, help=help_text, **field)
+    limit = LONGEST_REVIEWER
+    st.text_input(
+        "Reviewer", max_chars=limit, help=help_text, placeholder=login(), width=220, **bound(REVIEWER)
+    )
 
 
 def offered(choice: Choice, image: int, caption: int | None) -> dict[str, str]:
@@ -75,21 +78,30 @@ def current(choice: Choice, image: int, caption: int | None) -> Review | None:
 
 
 def give(
-    choice: Choice, image: int, caption: int | None, verdict: str, tags: tuple[str, ...] = (), note: str = ""
+    choice: Choice, pair: tuple[int, int | None], verdict: str, tags: tuple[str, ...] = (), note: str = ""
 ) -> None:
-    """Record a verdict, or undo the current one. "Wrong caption" and "too vague" are about a caption with its own
-    image, whatever image it is shown with."""
+    """Record a verdict on an image and a caption (None: all of its captions), or undo the current one. "Wrong caption"
+    and "too vague" are about a caption with its own image, whatever image it is shown with."""
+    image, caption = pair
     run = choice.last
     split = choice.ask(judging.ReviewedSplit.of)
     if verdict == UNDO:
         if (review := current(choice, image, caption)) is not None:
             attempt(NOT_RECORDED, judging.undo, run, review)
+            st.session_state[_NEW] = True
         return
     if verdict in OF_CAPTION and caption is not None:
         image = int(split.image_of_text[caption])
-    review = Review(*split.pair(image, caption), verdict, reviewer(), tags, note)  # type: ignore[arg-type]
+    image_key, text = split.pair(image, caption)
+    review = Review(image_key, text, verdict, reviewer(), tags, note)  # type: ignore[arg-type]
     attempt(NOT_RECORDED, judging.give, run, review)
     st.session_state[GIVEN] = opened.state().page, time.monotonic(), run, review
+    st.session_state[_NEW] = True
+
+
+def is_new() -> bool:
+    """True if a verdict was given or undone since the whole page ran."""
+    return bool(st.session_state.get(_NEW))
 
 
 def in_words(review: Review) -> str:
@@ -99,6 +111,7 @@ def in_words(review: Review) -> str:
 
 def show_toast() -> None:
     """Show the last verdict on this page in the corner of the window, with an undo button, unless it was undone."""
+    st.session_state.pop(_NEW, None)
     page, given, run, review = st.session_state.get(GIVEN, ("", 0.0, None, None))
     if page != opened.state().page or time.monotonic() - given > TOAST_SECONDS:
         st.session_state.pop(GIVEN, None)
@@ -106,7 +119,8 @@ def show_toast() -> None:
         with st.container(key=f"toast-{review.id}", horizontal=True, vertical_alignment="center"):
             words = in_words(review)
             st.html(f'<p class="cl-text" role="status">{html.escape(words[0].upper() + words[1:])}</p>')
-            button("Undo", "undo-given", "undo", attempt, NOT_RECORDED, judging.undo, run, review)
+            undo = partial(attempt, NOT_RECORDED, judging.undo, run, review)
+            button("Undo", "undo-given", "undo", undo)
 
 
 def judge(choice: Choice, image: int, caption: int | None, key: str, *, keys: bool = False) -> DeltaGenerator:
@@ -119,19 +133,20 @@ def judge(choice: Choice, image: int, caption: int | None, key: str, *, keys: bo
         cards.empty("Verdicts cannot be given here.", str(error))
         return st.container()
     row = st.container(horizontal=True, vertical_alignment="center", gap="small", key=f"{key}-review")
-    arguments = (choice, image, caption)
     with row:
-        for verdict, label in offered(*arguments).items():
-            icon = ""
-            look = "secondary"
-            if review is not None and review.verdict == verdict:
-                icon = "check"
-                look = "primary"
-            shortcut = LABELS[verdict][2] if keys else None
-            action = (give, *arguments, verdict)
-            button(label, f"{key}-{verdict}", icon, *action, shortcut=shortcut, type=look)
+        for verdict, label in offered(choice, image, caption).items():
+            given = review is not None and review.verdict == verdict
+            button(
+                label,
+                f"{key}-{verdict}",
+                "check" if given else "",
+                partial(give, choice, (image, caption), verdict),
+                shortcut=LABELS[verdict][2] if keys else None,
+                type="primary" if given else "secondary",
+            )
         if review is not None and not keys:
-            button("Undo", f"{key}-undo", "undo", give, *arguments, UNDO, type="tertiary")
+            undo = partial(give, choice, (image, caption), UNDO)
+            button("Undo", f"{key}-undo", "undo", undo, type="tertiary")
         _remarks(choice, image, caption, review, key)
     if review is not None and (review.tags or review.note):
         cards.note(" · ".join(part for part in (", ".join(review.tags), review.note) if part))
@@ -143,7 +158,8 @@ def _remarks(choice: Choice, image: int, caption: int | None, review: Review | N
         words = str(st.session_state.get(f"{key}-tags", "")).split(",")
         tags = tuple(dict.fromkeys(word.strip() for word in words if word.strip()))
         verdict = "none" if review is None else review.verdict
-        give(choice, image, caption, verdict, tags, str(st.session_state.get(f"{key}-note", "")).strip())
+        note = str(st.session_state.get(f"{key}-note", "")).strip()
+        give(choice, (image, caption), verdict, tags, note)
 
     tags, note = (", ".join(review.tags), review.note) if review else ("", "")
     longest = judging.MOST_TAGS * (judging.LONGEST_TAG + 2)
@@ -175,7 +191,8 @@ def review_menu(choice: Choice, modality: Modality, query: int | None, candidate
     """Return the menu that judges a query with a candidate; "" without a query of the split."""
     if query is None:
         return ""
-    return menu_html(choice, *((candidate, query) if modality == "text" else (query, candidate)))
+    image, caption = (candidate, query) if modality == "text" else (query, candidate)
+    return menu_html(choice, image, caption)
 
 
 def record_clicked(choice: Choice) -> None:
@@ -188,7 +205,7 @@ def record_clicked(choice: Choice) -> None:
         if verdict not in (*LABELS, UNDO) or not isinstance(pair, list) or len(pair) != 3:
             return
         if events.is_index(pair[0], len(split.keys)) and events.is_index(pair[1], len(split.captions)):
-            give(choice, pair[0], pair[1], str(verdict))
+            give(choice, (pair[0], pair[1]), str(verdict))
             if pair[2] == 1:
                 st.session_state[ENLARGED] = pair[0]
 

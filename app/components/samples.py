@@ -2,6 +2,7 @@
 
 import html
 from collections.abc import Iterable, Mapping
+from functools import partial
 from itertools import repeat
 from typing import Any
 
@@ -14,10 +15,11 @@ from app.address import SLICE, bound, put
 from app.ask import Modality, Run, RunSummary, ask
 from app.choice import UNITS, Choice, neighbours
 from app.components import cards, downloads, events, links, opened, reviewing
-from app.components.controls import Failed, button, step_through
+from app.components.controls import Missed, button, step_through
 from app.components.selection import matching
-from app.components.table import Column, SampleCell, picking_table
+from app.components.table import Column, SampleCell, Table, picking_table
 
+Placed = tuple[int, float]  # rank and score of a card
 NO_WORDS = "No caption or file name contains all of these words."
 FEWER_WORDS = "Use fewer words, or clear the field or the slice."
 NO_COMMON_WORDS = "These captions share hardly any words, so the images that each would fit are unknown."
@@ -52,26 +54,42 @@ def texts_of(run: RunSummary, split: str, modality: Modality, numbers: np.ndarra
 
 
 def sample_card(
-    choice: Choice, run: RunSummary, modality: Modality, number: int, rank: int, score: float, **more: Any
+    choice: Choice, run: RunSummary, sample: opened.Sample, placed: Placed, *, pictured: bool = True
 ) -> cards.Result:
-    """Return a card of a sample: an image with its picture, or its captions if it has none; a caption with its text and
-    its image's picture. `more` has other fields of the card; pictured=False leaves the picture out."""
+    """Return a card of a sample with its rank and score: an image with its picture, or its captions if it has none; a
+    caption with its text and, if `pictured`, its image's picture."""
     split = choice.split
+    modality, number = sample
     numbers = np.array([number])
     image = int(images_of(run, split, modality, numbers)[0])
-    picture = ask(Run.picture, run, split, image, CARD_PICTURE) if more.pop("pictured", True) else None
+    picture = ask(Run.picture, run, split, image, CARD_PICTURE) if pictured else None
     [first] = texts_of(run, split, modality, numbers)
     text = first
-    if modality == "image":
-        captions = [] if picture else ask(Run.captions_of, run, split, image).tolist()
-        text = "\n".join(ask(Run.captions, run, split)[row] for row in captions)
-    fields = {"sample": (modality, number), "caption": text, "hover": first}
-    fields["ids"] = ids_text(modality, number, image, ask(Run.image_names, run, split)[image])
-    return cards.Result(rank, score, picture=picture, image=image, **(fields | more))
+    if modality == "image" and not picture:
+        captions = ask(Run.captions, run, split)
+        text = "\n".join(captions[row] for row in ask(Run.captions_of, run, split, image).tolist())
+    rank, score = placed
+    return cards.Result(
+        rank,
+        score,
+        picture=picture,
+        image=image,
+        sample=sample,
+        caption=text,
+        hover=first,
+        ids=ids_text(modality, number, image, ask(Run.image_names, run, split)[image]),
+    )
 
 
 def search_words(key: str, of: str = "in captions and file names") -> str:
-    return str(st.text_input("Filter by words", **bound(key), placeholder=of, width=220) or "")
+    field = st.text_input(
+        "Filter by words",
+        placeholder=f"Filter by words {of}",
+        label_visibility="collapsed",
+        width=290,
+        **bound(key),
+    )
+    return str(field or "")
 
 
 def holding(choice: Choice, modality: Modality, numbers: np.ndarray, words: str) -> np.ndarray:
@@ -112,8 +130,8 @@ def similar_button(choice: Choice, modality: Modality, number: int, key: str) ->
     """Draw a button that makes the samples most similar to this one the slice, if the run has embeddings."""
     if similar := neighbours(choice, modality, number):
         label = f"Similar {UNITS[modality]}"
-        look = {"type": "tertiary", "help": cards.tip("similar")}
-        button(label, f"{key}-similar", "join_inner", put, SLICE, similar, **look)
+        narrow = partial(put, SLICE, similar)
+        button(label, f"{key}-similar", "join_inner", narrow, type="tertiary", help=cards.tip("similar"))
 
 
 def cells_of(run: RunSummary, split: str, rows: Iterable[tuple[Modality, int, int, str]]) -> list[SampleCell]:
@@ -161,8 +179,8 @@ def sample_table(
 
     _enter(target, modality)
     opened.among(target, numbers)
-    names = (target, f"{target}-table", UNITS[modality])
-    order = picking_table(values, columns, numbers, *names, height=height, samples=cells)
+    listed = Table(values, columns, f"{target}-table", UNITS[modality], numbers, height, cells)
+    order = picking_table(listed, target)
     content = values.rename(columns={name: column.label for name, column in columns.items()})
     file_names = ask(Run.image_names, run, split)
     images = images_of(run, split, modality, numbers)
@@ -181,14 +199,13 @@ def _enter(target: str, modality: Modality) -> None:
 
 
 def step_samples(
-    choice: Choice, modality: Modality, target: str, order: np.ndarray, failed: Failed = None
+    choice: Choice, modality: Modality, target: str, order: np.ndarray, missed: Missed = None
 ) -> int:
     """Draw the number field `target` with buttons to other samples, and `show_sample`; return the number."""
     _enter(target, modality)
     label = "Caption number" if modality == "text" else "Image number"
     count = choice.ask(Run.count, modality)
-    help_text = "Its row in the split, counted from 0."
-    number = step_through(label, target, order, count, help_text, failed)
+    number = step_through(label, target, order, count, missed)
     show_sample(choice, modality, number, target)
     return number
 
@@ -204,7 +221,7 @@ def show_sample(choice: Choice, modality: Modality, number: int, target: str, *,
 
 
 def show_opened(choice: Choice, panel: DeltaGenerator) -> None:
-    """Fill the panel at the end of a page with the opened sample."""
+    """Fill the panel with the opened sample, after the parts of the page that can open one."""
 
     def existing(sample: opened.Sample | None) -> opened.Sample | None:
         return sample if sample and sample[1] < choice.ask(Run.count, sample[0]) else None
@@ -215,8 +232,9 @@ def show_opened(choice: Choice, panel: DeltaGenerator) -> None:
 
     events.on_click("open", open_clicked)
     if sample := existing(opened.current()):
-        with panel:
+        with panel.container(key="opened"):
             _panel(choice, *sample)
+    st.html(links.fresh_html(choice))
     opened.end()
 
 
@@ -246,4 +264,4 @@ def _panel(choice: Choice, modality: Modality, number: int) -> None:
     with reviewing.judge(choice, image, number if modality == "text" else None, "sample"):
         similar_button(choice, modality, number, "sample")
         if opened.current() != opened.state().own:
-            button("Close", "close-sample", "close", opened.show, None, type="tertiary")
+            button("Close", "close-sample", "close", partial(opened.show, None), type="tertiary")

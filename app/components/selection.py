@@ -26,13 +26,17 @@ def neighbour(ids: np.ndarray, current: int, step: int) -> int:
     return int(ids[np.clip(position[0] + step, 0, len(ids) - 1)]) if len(position) else int(ids[0])
 
 
-def next_failure(ids: Sequence[int] | np.ndarray, failed: np.ndarray, current: int, step: int) -> int:
-    """Return the next (step 1) or previous (−1) id with `failed` (a bool for each id of the split), else `current`."""
+def next_miss(ids: Sequence[int] | np.ndarray, missed: np.ndarray, current: int, step: int) -> int:
+    """Return the next (step 1) or previous (−1) id with `missed` (a bool for each id of the split), going on at the
+    other end; `current` if there is no other."""
     order = np.asarray(ids, dtype=np.int64)
     position = np.flatnonzero(order == current)
     start = int(position[0]) if len(position) else (-1 if step > 0 else len(order))
-    failures = np.flatnonzero(failed[order])
-    further = failures[failures > start] if step > 0 else failures[failures < start][::-1]
+    misses = np.flatnonzero(missed[order])
+    if step > 0:
+        further = np.concatenate([misses[misses > start], misses[misses < start]])
+    else:
+        further = np.concatenate([misses[misses < start][::-1], misses[misses > start][::-1]])
     return int(order[further[0]]) if len(further) else current
 
 

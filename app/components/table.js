@@ -78,7 +78,9 @@ export default function ({ data, parentElement, setTriggerValue }) {
       if (sample) line.append(sampleCell(row.sample, (event) => { event.stopPropagation(); open(true) }))
       row.cells.forEach((cell, column) => {
         const kind = columns[column].number ? "number" : /[^\s-]{17}/.test(cell) ? null : "whole" // words are short
-        line.append(make("td", { class: kind, title: kind === "number" ? null : cell }, cell))
+        const shown = row.bold?.[column] ? make("b", {}, cell) : cell
+        const dot = column === 0 && row.colour ? [make("span", { class: "dot", style: `background: ${row.colour}` })] : []
+        line.append(make("td", { class: kind, title: kind === "number" ? null : cell }, ...dot, shown))
       })
       if (opens) listen(line, index, body, open)
       body.append(line)
@@ -86,7 +88,8 @@ export default function ({ data, parentElement, setTriggerValue }) {
     const table = make("table", { role: opens && "grid", "aria-label": label, class: !opens && "plain" }, make("thead", {}, head), body)
     const turn = (name, step, possible) =>
       button(name, () => setTriggerValue("page", page + step), { disabled: !possible, "data-focus": name })
-    const foot = make("div", { class: "foot" }, make("span", {}, range))
+    const hint = opens ? "Click a row to open it." : ""
+    const foot = make("div", { class: "foot" }, make("span", {}, range), make("small", {}, hint))
     if (pages > 1) foot.append(turn("Previous page", -1, page > 0), turn("Next page", 1, page + 1 < pages))
     const scrolled = make("div", { class: "scrolled", style: data.height && `max-height: ${data.height}px` }, table)
     parentElement.append(make("div", { class: "frame" }, scrolled, ...(opens || pages > 1 ? [foot] : [])))

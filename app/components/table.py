@@ -7,9 +7,8 @@ Values from the browser are checked before use.
 
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import partial
-from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -63,39 +62,46 @@ def columns_of(table: str) -> dict[str, Column]:
     return {name: Column(*fields) for name, fields in _TABLES[table].items()}
 
 
-def picking_table(
-    frame: pd.DataFrame, columns: Columns, ids: np.ndarray, target: str, key: str, label: str, **more: Any
-) -> np.ndarray:
+@dataclass(frozen=True)
+class Table:
+    """Rows of a frame and their columns. `key`: of the component; `label` names the rows in the plural; `ids`: what a
+    row opens (None: its position). Above `height` in pixels, rows scroll. `samples` makes their first cells; `address`
+    returns the page of the app that a row leads to. `best`: columns whose largest number is bold; `colours`: name of a
+    run in the first column → the colour of its dot."""
+
+    frame: pd.DataFrame
+    columns: Columns
+    key: str
+    label: str
+    ids: np.ndarray | None = None
+    height: int | None = 420
+    samples: Samples | None = None
+    address: Callable[[int], str] | None = None
+    best: Sequence[str] = ()
+    colours: Mapping[str, str] = field(default_factory=dict)
+
+
+def picking_table(table: Table, target: str) -> np.ndarray:
     """Draw a `rows_table` whose opened row is the value of the number widget `target`."""
     value = value_of(target)
     current = int(value) if value.isdecimal() and len(value) < 12 else None
-    return rows_table(frame, columns, ids, key, label, current, partial(put, target), **more)
+    return rows_table(table, current, partial(put, target))
 
 
 def plain_table(frame: pd.DataFrame, columns: Columns, key: str, label: str) -> None:
     """Draw a `rows_table` whose rows open nothing, in its full height."""
-    rows_table(frame, columns, np.arange(len(frame)), key, label, height=None)
+    rows_table(Table(frame, columns, key, label, height=None))
 
 
 def rows_table(
-    frame: pd.DataFrame,
-    columns: Columns,
-    ids: np.ndarray,
-    key: str,
-    label: str,
-    current: int | None = None,
-    on_pick: Callable[[int], None] | None = None,
-    *,
-    height: int | None = 420,
-    samples: Samples | None = None,
-    address: Callable[[int], str] | None = None,
+    table: Table, current: int | None = None, on_pick: Callable[[int], None] | None = None
 ) -> np.ndarray:
     """Draw a table in which a click on a row, Enter or Space calls `on_pick` with the row's id before the page reruns.
-    Return the row positions in the order shown, over all pages. `current` is the open id (None: the first); `label`
-    names the rows in the plural. Above `height` in pixels, rows scroll. `samples` makes their first cells; `address`
-    returns the page of the app that a row leads to, instead of `on_pick`."""
-    ids = np.asarray(ids)
-    names = list(columns)
+    Return the row positions in the order shown, over all pages. `current` is the open id (None: the first)."""
+    frame = table.frame
+    key = table.key
+    ids = np.arange(len(frame)) if table.ids is None else np.asarray(table.ids)
+    names = list(table.columns)
     view = opened.view_of(key)
     sort = view.sort if view.sort and view.sort[0] in names else None
     order = _sorted_rows(frame, sort)
@@ -107,7 +113,7 @@ def rows_table(
     pages = max(1, -(-len(ids) // PAGE))
     page = min(view.page, pages - 1)
     shown = order[page * PAGE : (page + 1) * PAGE]
-    parts = samples(shown) if samples else []
+    parts = table.samples(shown) if table.samples else []
     is_open = ids[shown] == (ids[order[0]] if current is None and len(order) else current)
 
     def report() -> None:
@@ -121,17 +127,18 @@ def rows_table(
         _turn(view, value, pages, names)
 
     script, style = (HERE.with_suffix(ending).read_text(encoding="utf-8") for ending in (".js", ".css"))
-    content = _cells(frame.iloc[shown], columns, parts) | {
+    address = table.address
+    content = _cells(table, shown, parts) | {
         "opens": on_pick is not None or address is not None,
         "addresses": [address(row) for row in ids[shown].tolist()] if address else [],
         "picked": int(is_open.argmax()) if is_open.any() else -1,
-        "label": label,
-        "sample": "sample" if samples else "",
+        "label": table.label,
+        "sample": "sample" if table.samples else "",
         "sorted": [names.index(sort[0]), sort[1]] if sort else None,
         "page": page,
         "pages": pages,
-        "range": _range(page, len(ids), label),
-        "height": height,
+        "range": _range(page, len(ids), table.label),
+        "height": table.height,
     }
     component = st.components.v2.component(NAME, js=script, css=style)
     component(key=key, on_row_change=report, on_page_change=report, on_sort_change=report, data=content)
@@ -148,13 +155,32 @@ def _turn(view: View, value: Any, pages: int, names: Sequence[str]) -> None:
         view.page = 0
 
 
-def _cells(frame: pd.DataFrame, columns: Mapping[str, Column], parts: Sequence[SampleCell]) -> dict[str, Any]:
-    shown = [(c.label, TERMS.get(c.term, ""), bool(c.digits) or c.right) for c in columns.values()]
-    heads = [dict(zip(("label", "help", "number"), head, strict=True)) for head in shown]
-    texts = [[_cell(value, column) for value in frame[name].tolist()] for name, column in columns.items()]
-    samples = [asdict(part) for part in parts] or repeat(None, len(frame))
-    rows = [{"cells": cells, "sample": sample} for *cells, sample in zip(*texts, samples, strict=True)]
+def _cells(table: Table, shown: np.ndarray, parts: Sequence[SampleCell]) -> dict[str, Any]:
+    """Return heads and rows of the positions `shown`."""
+    heads = []
+    for column in table.columns.values():
+        number = bool(column.digits) or column.right
+        heads.append({"label": column.label, "help": TERMS.get(column.term, ""), "number": number})
+    best = {name: _largest(table.frame[name]) for name in table.best}
+    rows = []
+    for place, position in enumerate(shown.tolist()):
+        values = {name: table.frame[name].iloc[position] for name in table.columns}
+        bold = [name in best and bool(values[name] == best[name]) for name in table.columns]
+        row = {
+            "cells": [_cell(values[name], column) for name, column in table.columns.items()],
+            "sample": asdict(parts[place]) if parts else None,
+        }
+        if any(bold):
+            row["bold"] = bold
+        if table.colours:
+            row["colour"] = table.colours.get(str(next(iter(values.values()))), "")
+        rows.append(row)
     return {"columns": heads, "rows": rows}
+
+
+def _largest(values: pd.Series) -> float:
+    numbers = pd.to_numeric(values, errors="coerce").dropna()
+    return float(numbers.max()) if len(numbers) > 1 else float("nan")
 
 
 def _range(page: int, total: int, label: str) -> str:

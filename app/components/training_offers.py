@@ -1,6 +1,7 @@
 """Offers of other pages to train or to evaluate: a link that fills in the form, and a button that evaluates a run."""
 
 from collections.abc import Iterable
+from functools import partial
 from itertools import combinations
 from typing import Any
 
@@ -92,8 +93,8 @@ def offer_evaluation(run: RunSummary, split: str) -> None:
         if job is not None and not run.damaged:
             cards.empty("The evaluation ended without a result.", jobs.last_line(job))
         with st.container(horizontal=True, vertical_alignment="center"):
-            action = (attempt, NOT_STARTED, training.evaluate, run, split)
-            button(f"Evaluate on {split}", f"evaluate-{split}", "leaderboard", *action)
+            start = partial(attempt, NOT_STARTED, training.evaluate, run, split)
+            button(f"Evaluate on {split}", f"evaluate-{split}", "leaderboard", start)
             cards.note(cards.HOW_TO_READ[f"evaluate on {split}"])
 
     watch()

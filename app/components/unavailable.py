@@ -4,7 +4,8 @@ import re
 import shlex
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 
 from app import questions
 from app.address import RUNS, put
@@ -12,6 +13,7 @@ from app.ask import InputError, Run, Runs, RunSummary, all_runs, ask, comparable
 from app.choice import Choice
 from app.components import cards, links
 from app.components.controls import button
+from app.components.words import listed
 
 LONGEST = 80  # characters of a name from a link
 _SPLIT = re.compile(r"[A-Za-z0-9_]+")
@@ -100,7 +102,7 @@ def _offer_another(choice: Choice, has: Has) -> None:
     if comparable(choice.first, run, split):
         names = [choice.first.name, run.name]
         label = f"Compare {cards.literal(names[0])} with {cards.literal(run.name)}"
-    button(label, "another-run", "", put, RUNS, names, type="primary")
+    button(label, "another-run", "", partial(put, RUNS, names), type="primary")
 
 
 def embedded(choice: Choice) -> Choice | None:
@@ -108,12 +110,13 @@ def embedded(choice: Choice) -> Choice | None:
     without = [run for run in choice.runs if ask(Run.scores, run, choice.split) is not None]
     if not without:
         return choice
-    names = " and ".join(run.name for run in without)
+    names = listed([run.name for run in without])
     verb = "scores" if len(without) == 1 else "score"
     fact = f"{names} {verb} every image with every caption as a pair, so a sample has no single embedding."
     matches = [run for run in choice.runs if run not in without]
     if not matches:
         cards.empty(fact, cards.HOW_TO_READ["without embeddings"])
         return None
-    cards.note(f"{fact} Only {matches[0].name} is shown.")
-    return replace(choice, first=matches[0], second=None)
+    verb = "is" if len(matches) == 1 else "are"
+    cards.note(f"{fact} Only {listed([run.name for run in matches])} {verb} shown.")
+    return choice.of(matches)

@@ -18,11 +18,19 @@ function watch() {
     return write.apply(this, entry)
   }
 
+  // Links of the sidebar and the tabs open the sample that is open now, even if only a part of the page has run since
+  const freshen = (address) => {
+    const addresses = document.querySelector(".cl-fresh")?.dataset.addresses
+    const fresh = addresses && JSON.parse(addresses)[address.pathname.slice(1)]
+    if (fresh) address.search = new URL(fresh, location.href).search
+  }
+
   const follow = (event) => {
     const link = event.target.closest?.("a[href]")
     const modified = event.button || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey
     if (!link || modified || link.hasAttribute("download") || link.target === "_blank") return
     const address = new URL(link.href)
+    if (link.closest(".st-key-pages, .cl-tabs")) freshen(address)
     if (address.origin !== location.origin || address.hash || !state.pages.includes(address.pathname)) return
     const here = new URLSearchParams(location.search)
     for (const key of state.retained)

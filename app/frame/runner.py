@@ -1,7 +1,6 @@
 """Every page of the app: its question, the panel of the opened sample, and its sections."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
@@ -10,7 +9,7 @@ import streamlit as st
 from app.address import RUNS
 from app.ask import InputError, all_runs, run_faults
 from app.choice import Choice
-from app.components import cards, enlarged, events, links, reviewing, samples, unavailable
+from app.components import cards, enlarged, events, links, opened, reviewing, samples, unavailable
 from app.components.unavailable import Problem
 from app.components.words import listed
 from app.frame import PAGES
@@ -25,23 +24,32 @@ def run(name: str) -> None:
     entry = PAGES[name]
     choice = st.session_state.get(frame.CHOSEN)
     view = import_module(f"app.views.{name}")
-    title = view.question(choice) if hasattr(view, "question") else entry["question"]
-    cards.question(title, entry.get("how", ""))
-    panel = st.container(key="opened")
+    question = view.question(choice) if hasattr(view, "question") else entry["question"]
+    head = st.container()
+    panel = st.container()
     cards.refusal()
-    if "alone" not in entry and (choice := _about(entry, choice)) is None:
-        return
+    answer = ""
     try:
-        shown = unavailable.embedded(choice) if choice and "embedded" in entry else choice
-        if shown is not None or "alone" in entry:
-            view.show(shown)
+        if "alone" not in entry:
+            choice = _about(entry, choice)
+            if choice is not None and hasattr(view, "answer"):
+                answer = view.answer(choice)
+        with head:
+            cards.question(question, entry.get("how", ""), answer)
+        if choice is None and "alone" not in entry:
+            return
+        view.show(choice)
         if choice is not None:
-            samples.show_opened(choice, panel)
+            if not opened.state().drawn:  # the page has no place for it
+                samples.show_opened(choice, panel)
             reviewing.record_clicked(choice)
             enlarged.open_clicked(choice)
             events.listen()
             reviewing.show_toast()
     except InputError as error:
+        if not answer:
+            with head:
+                cards.question(question)
         cards.empty("The rest of this page cannot be shown.", str(error))
 
 
@@ -55,10 +63,14 @@ def _about(entry: Mapping[str, Any], choice: Choice | None) -> Choice | None:
     if choice is None:
         _offer_others([problem.name for problem in problems])
         return None
-    if "of_two" in entry and choice.second is not None and choice.between:
-        pair = f"{choice.first.name} and {choice.second.name}"
+    if "embedded" in entry:
+        choice = unavailable.embedded(choice)
+        if choice is None:
+            return None
+    if "of_two" in entry and choice.between:
+        pair = listed([choice.first.name, choice.last.name])
         cards.note(f"This page compares two runs: the first and the last of {len(choice.runs)}, {pair}.")
-        choice = replace(choice, between=())
+        choice = choice.ends()
     if "narrowed" in entry and choice.mask is not None and not choice.mask.any():
         cards.empty("This slice contains no caption.", "Change or clear the slice in the sidebar.")
         return None

@@ -4,6 +4,7 @@ import html
 from collections.abc import Mapping
 from contextlib import nullcontext, suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any
 from urllib.parse import parse_qs, urlencode
 
@@ -134,7 +135,8 @@ def _pick_runs(runs: ByName, names: list[str], first: RunSummary | None, split: 
     if len(names) > 1:
         swapped = [names[1], names[0], *names[2:]]
         tip = "The second run becomes the baseline."
-        button("Swap the first two", "swap-runs", "swap_vert", put, RUNS, swapped, type="tertiary", help=tip)
+        swap = partial(put, RUNS, swapped)
+        button("Swap the first two", "swap-runs", "swap_vert", swap, type="tertiary", help=tip)
 
 
 def _same_data(run: RunSummary, first: RunSummary, split: str) -> bool:
@@ -164,7 +166,7 @@ def _sliced(shown: Choice, expression: str) -> Choice:
     words = plain_words(run, split, expression)
     size = f"{f'With {words}: ' if words else ''}{len(captions):,} of {len(inside):,} captions"
     cards.note(f"{size} on every page. Text→image R@1: {recalls}." if len(captions) else f"{size}.")
-    button("Clear slice", "clear-slice", "close", st.session_state.update, {SLICE: ""})
+    button("Clear slice", "clear-slice", "close", partial(put, SLICE, ""))
     return replace(shown, slice=expression, slice_run=shown.last, mask=inside)
 
 
@@ -207,8 +209,9 @@ def saved_views_menu(page: str) -> None:
             present = f"{page_of_view}?{urlencode(values, doseq=True)}"
             with st.container(horizontal=True, vertical_alignment="center"):
                 st.html(cards.links_html([(name, present)]))
-                remove = (attempt, "The view was not removed.", saved_views.remove_view, runs_root(), name)
-                button("Remove", f"remove-view-{number}", "", *remove)
+                failure = "The view was not removed."
+                remove = partial(attempt, failure, saved_views.remove_view, runs_root(), name)
+                button("Remove", f"remove-view-{number}", "", remove)
 
 
 def _save_view(page: str) -> None:

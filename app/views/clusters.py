@@ -1,7 +1,7 @@
 """The Clusters page: all clusters; one cluster with its words, members and nearest clusters."""
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -24,7 +24,7 @@ from app.components.controls import (
 )
 from app.components.samples import sample_card
 from app.components.selection import selected_points
-from app.components.table import Column, columns_of, picking_table, plain_table
+from app.components.table import Column, Table, columns_of, picking_table, plain_table
 from app.components.theme import tone
 from app.components.words import count
 
@@ -73,11 +73,10 @@ def choose_settings(choice: Choice) -> Settings | None:
         if choose_one("Clusters", kinds, "clusters-of", cards.tip("prototype")) == "learned":
             return None
     most = min(MOST, len(ask(Run.captions, choice.first, choice.split)))
-    number = whole_number(
-        "Number of clusters", LEAST, most, min(Settings().clusters, most), "cluster-count", 150
-    )
+    usual = min(Settings().clusters, most)
+    number = whole_number("Number of clusters", (LEAST, most), usual, "cluster-count", 150)
     with advanced():
-        return Settings(number, whole_number("Seed", 0, 9999, 0, "cluster-seed", 110))
+        return Settings(number, whole_number("Seed", (0, 9999), 0, "cluster-seed", 110))
 
 
 def numbers(runs: Sequence[RunSummary], split: str, stored_clusters: dict[str, Clusters]) -> None:
@@ -129,7 +128,7 @@ def overview(run: RunSummary, choice: Choice, result: clusters.Clusters) -> pd.D
         cards.heading("All clusters", count=len(table), first=first)
         columns = {name: column for name, column in COLUMNS.items() if name in table}
         ids = table["cluster"].to_numpy()
-        picking_table(table, columns, ids, TARGET, "clusters-table", "clusters", height=330)
+        picking_table(Table(table, columns, "clusters-table", "clusters", ids, height=330), TARGET)
     downloads.table(table, f"clusters-{choice.split}")
     return table
 
@@ -142,9 +141,8 @@ def _pick() -> None:
 
 def show_cluster(run: RunSummary, choice: Choice, result: clusters.Clusters, table: pd.DataFrame) -> None:
     cards.heading("One cluster in detail", detail=True)
-    help_text = "Its number. Next opens the next row of the table above."
     ids = table["cluster"].to_numpy()
-    number = step_through("Cluster", TARGET, ids, result.count, help_text)
+    number = step_through("Cluster", TARGET, ids, result.count)
     if number not in ids:
         fact = f"Cluster {number} contains no pair of this split."
         cards.empty(fact, "Choose another cluster in the table.")
@@ -165,7 +163,7 @@ def show_cluster(run: RunSummary, choice: Choice, result: clusters.Clusters, tab
         if len(near):
             cards.label("Nearest clusters")
             ids = near["cluster"].to_numpy()
-            picking_table(near, NEAR, ids, TARGET, "near-table", "clusters nearby", height=250)
+            picking_table(Table(near, NEAR, "near-table", "clusters nearby", ids, height=250), TARGET)
     for column in rest:
         with column:
             _concepts(marks)
@@ -224,7 +222,7 @@ def _cards(run: RunSummary, choice: Choice, pairs: pd.DataFrame, score: str, not
         of_image = pairs["image"] == image
         best = pairs[of_image].iloc[0]
         caption = int(best["caption"])
-        fields: dict[str, Any] = {"caption": "\n".join(lines[of_image]), "hover": captions[caption]}
-        fields["sample"] = ("text", caption)
-        items.append(sample_card(choice, run, "image", image, image, float(best[score]), **fields))
+        card = sample_card(choice, run, ("image", image), (image, float(best[score])))
+        text = "\n".join(lines[of_image])
+        items.append(replace(card, caption=text, hover=captions[caption], sample=("text", caption)))
     cards.results(items)

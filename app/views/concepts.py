@@ -17,7 +17,7 @@ from app.components import cards, downloads
 from app.components.controls import choose_one, choose_run, pick, row, side_by_side, whole_number
 from app.components.samples import note_sample, note_slice, sample_card, sample_table, step_samples
 from app.components.selection import selected_points
-from app.components.table import columns_of, plain_table, rows_table
+from app.components.table import Table, columns_of, plain_table, rows_table
 from app.components.theme import tone
 from app.components.unavailable import runs_with
 
@@ -74,7 +74,7 @@ def graphs(runs: Sequence[RunSummary], split: str) -> str:
         ordered = [names_of(runs[-1], split)[i] for i in np.argsort(-last["read"].to_numpy(), kind="stable")]
         options = dict.fromkeys(ordered + [word for run in runs for word in names_of(run, split)])
         word = pick("Concept", options, CONCEPT, 220, help=cards.tip("concept"))
-        count = whole_number("At most", 5, MOST_SHOWN, USUAL, "count", 120, step=5)
+        count = whole_number("At most", (5, MOST_SHOWN), USUAL, "count", 120, step=5)
     views = [ask(concept_attention.view_of, run, split) for run in runs]
     same = all(view.words == views[0].words and view.edges().equals(views[0].edges()) for view in views)
     if len(runs) == 2 and by != "read" and same:
@@ -118,7 +118,7 @@ def _pick(key: str, names: list[str]) -> None:
 
 def amounts(runs: Sequence[RunSummary], choice: Choice) -> None:
     """Draw the number of concepts that images and captions (of the slice) attend to, and the attention they share."""
-    cards.heading("How many concepts does a sample read?")
+    cards.heading("How many concepts does a sample attend to?")
 
     def attention(run: RunSummary, side: Modality) -> concepts.AttentionSummary:
         whole = ask(concept_attention.attention_of, run, choice.split, side)
@@ -149,7 +149,7 @@ def amounts(runs: Sequence[RunSummary], choice: Choice) -> None:
     figures = charts.concepts_read(numbers, tone())
     for side, figure in side_by_side(zip(BOTH, figures, strict=True)):
         cards.label(UNITS[side].capitalize())
-        downloads.chart(figure, f"amount-{side}", f"concepts that {UNITS[side]} read")
+        downloads.chart(figure, f"amount-{side}", f"concepts that {UNITS[side]} attend to")
 
 
 def _typical(attention: concepts.AttentionSummary) -> str:
@@ -211,21 +211,23 @@ def _readers(run: RunSummary, choice: Choice, concept: int, side: Modality) -> N
         reader = f"{'image' if side == 'image' else 'caption'}{' of the slice' if choice.slice else ''}"
         cards.empty(f"No {reader} attends to this concept.", "Choose another concept.")
         return
-    card = partial(sample_card, choice, run, side, term="attention", pictured=side == "image")
-    shares = enumerate(table[["sample", "attention"]].to_numpy().tolist(), start=1)
-    cards.results([card(int(sample), rank, share) for rank, (sample, share) in shares])
+    items = []
+    shares = table[["sample", "attention"]].to_numpy().tolist()
+    for rank, (sample, share) in enumerate(shares, start=1):
+        card = sample_card(choice, run, (side, int(sample)), (rank, share), pictured=side == "image")
+        items.append(replace(card, term="attention"))
+    cards.results(items)
 
 
 def all_concepts(runs: Sequence[RunSummary], split: str) -> None:
     run = runs[-1]
     heading = f"All concepts of {run.name}" if len(runs) > 1 else "All concepts"
-    cards.heading(heading, "Click on a row to choose the concept.")
+    cards.heading(heading)
     table = ask(questions.concept_table, run, split).assign(word=names_of(run, split))
     table = table.sort_values("read", ascending=False, kind="stable", ignore_index=True)
     words = table["word"].tolist()
     word = st.session_state.get(CONCEPT)
     current = words.index(word) if word in words else None
-    ids = np.arange(len(table))
-    names = ("concepts-table", "concepts")
-    rows_table(table, COLUMNS, ids, *names, current, lambda row: put(CONCEPT, words[row]), height=260)
+    listed = Table(table, COLUMNS, "concepts-table", "concepts", height=260)
+    rows_table(listed, current, lambda row: put(CONCEPT, words[row]))
     downloads.table(table.drop(columns="read"), f"concepts-{run.name}-{split}")

@@ -15,7 +15,7 @@ from app.choice import Choice
 from app.components import cards, downloads, links, opened, reviewing, samples
 from app.components.controls import choose_one, row, show_work, step_through, switch
 from app.components.loss_values import Slider
-from app.components.table import Column, Columns, columns_of, picking_table
+from app.components.table import Column, Columns, Table, columns_of, picking_table
 from app.components.training_offers import Judges, judges_among, show_link
 from app.components.words import count
 
@@ -227,9 +227,10 @@ def _show_findings(
         columns |= {"samples": Column(view, ",d"), "splits": Column("splits")}
         columns["likeness"] = Column("likeness", ".1f", "likeness", " %")
     ids = np.arange(len(findings))
-    order = ids[picking_table(table, columns, ids, target, f"{target}-table", "findings", height=330)]
+    listed = Table(table, columns, f"{target}-table", "findings", ids, height=330)
+    order = ids[picking_table(listed, target)]
     downloads.table(api.sample_rows(findings, splits, captions=captions), f"data-{view}")
-    number = step_through("Finding", target, order, len(findings), "Its position in the list.")
+    number = step_through("Finding", target, order, len(findings))
     members = findings[number].samples
     if len(members) > MEMBERS_SHOWN:
         cards.note(f"{MEMBERS_SHOWN} of {count(len(members), 'sample')} shown; the downloaded file has all.")

@@ -1,6 +1,7 @@
 """The Diversity page: distributions, the two measures, changes between runs, the ranked table, one anchor."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -84,12 +85,12 @@ def choose_settings(choice: Choice) -> tuple[Settings, LossSettings]:
             settings["candidates"] = choose_one("Candidates", CANDIDATES, "over", cards.tip("candidates"))
             if settings["candidates"] == "batch":
                 size = last.config.get("training", {}).get("batch_size", 128)
-                settings["batch_size"] = whole_number("Batch size", 2, 8192, size, "batch", 130)
+                settings["batch_size"] = whole_number("Batch size", (2, 8192), size, "batch", 130)
             elif settings["candidates"] == "bank":
                 size = last.config.get("memory", {}).get("bank_size", 0) or diversity.BANK_SIZE
-                settings["bank_size"] = whole_number("Bank size", 1, 1 << 20, size, "bank", 130)
+                settings["bank_size"] = whole_number("Bank size", (1, 1 << 20), size, "bank", 130)
             if settings["candidates"] != "split":
-                settings["seed"] = whole_number("Seed", 0, 9999, 0, "anchor-seed", 110)
+                settings["seed"] = whole_number("Seed", (0, 9999), 0, "anchor-seed", 110)
             loss = loss_values.choose_loss(choice)
             tau = loss_values.Slider("τ of entropy", "tau", "entropy temperature", 0.01, 1.0, 0.01)
             settings["temperature"] = tau.draw(loss.entropy_temperature)
@@ -171,7 +172,7 @@ def ranked_anchors(choice: Choice, tables: Tables, changes: Changes, modality: M
     unit = UNITS[modality]
     orders = {"second": f"Lowest in {last}", "first": f"Lowest in {first}"}
     orders |= {"fell": "Largest decrease", "rose": "Largest increase"}
-    cards.heading(f"The most ambiguous {unit}", "Click on a row to open the anchor below.")
+    cards.heading(f"The most ambiguous {unit}")
     with row():
         by = choose_one("Rank by", orders, "ranked", cards.tip("change")) if changes is not None else "second"
         words = samples.search_words("anchor-words")
@@ -261,9 +262,10 @@ def _nearest(choice: Choice, run: RunSummary, anchor: diversity.Anchor, number: 
     for rank, negative in enumerate(anchor.nearest(NEAREST).to_dict("records"), start=1):
         candidate = int(negative["candidate"])
         before, after = (_percent(negative[f"weight_{kind}"]) for kind in ("plain", "diversity"))
-        more: dict[str, Any] = {"notes": (f"{before} → {after} %",), "pictured": other == "image"}
-        more["review"] = review_menu(choice, anchor.modality, number, candidate)
-        items.append(samples.sample_card(choice, run, other, candidate, rank, negative["similarity"], **more))
+        placed = (rank, negative["similarity"])
+        card = samples.sample_card(choice, run, (other, candidate), placed, pictured=other == "image")
+        review = review_menu(choice, anchor.modality, number, candidate)
+        items.append(replace(card, notes=(f"{before} → {after} %",), review=review))
     cards.note("Nearest negatives: rank, similarity, share of the loss without → with diversity.")
     cards.results(items[: None if other == "image" else FIRST_CAPTIONS])
     if other == "text":

@@ -27,12 +27,13 @@ from app.ask import (
     slices,
 )
 from app.choice import DIRECTIONS, QUERIES, Choice
-from app.components import cards, downloads, links
+from app.components import answers, cards, downloads, links
 from app.components.controls import choose_one, pick, side_by_side
 from app.components.gains import show_gains
+from app.components.run_names import run_colour
 from app.components.samples import cells_of
 from app.components.selection import by_outcome
-from app.components.table import Column, SampleCell, columns_of, plain_table, rows_table
+from app.components.table import Column, SampleCell, Table, columns_of, plain_table, rows_table
 from app.components.theme import tone
 from app.components.words import OF_WAY, count, curve_label, curves
 
@@ -49,40 +50,58 @@ RECALLS = {name: Column(name, ".1f", TERMS.get(name[4:], "R@K")) for name in MET
 RECALLS |= {"R@sum": Column("R@sum", ".1f", "R@sum"), "MD": Column("MD", ".3f", "mean distance")}
 COLUMNS = {"run": Column("run"), "from": Column("from", term="from"), "loss": Column("loss", term="loss")}
 COLUMNS |= {**RECALLS, "state": Column("state"), "date": Column("date")}
+BEST = [name for name in METRICS.values() if name != "MD"]  # MD depends on the scale of the scores
 GRADED = {key: label for key, label in METRICS.items() if label[4:] in TERMS}
 CHANGED = 8
 CHANGES = {"rank_a": Column("before", ",d", "rank"), "rank_b": Column("now", ",d", "rank")}
 MEANS = {name: Column(name, ".3f", "mean similarity") for name in ("matching pairs", "other pairs")}
-SEPARATION = {"run": Column("run"), **MEANS, "MD": RECALLS["MD"]}
+SEPARATION = {"run": Column("run"), "AUROC": Column("AUROC", ".3f", "AUROC"), **MEANS, "MD": RECALLS["MD"]}
+
+
+def answer(choice: Choice) -> str:
+    """Say which run is better, and how many captions it fixes and breaks."""
+    metrics = metrics_by_run(choice.runs, choice)
+    captions = choice.captions
+    if any(run.name not in metrics for run in choice.runs) or (captions is not None and not len(captions)):
+        return ""
+    values = {name: of_run["rsum"] for name, of_run in metrics.items()}
+    if choice.second is None:
+        [value] = values.values()
+        return f"{choice.first.name} reaches R@sum {value:.1f} of 600"
+    if choice.between:
+        return answers.of_several(choice, "R@sum", values)
+    ends = values[choice.first.name], values[choice.last.name]
+    fixed, broken = answers.changed(choice)
+    return f"{answers.better(choice, 'rsum', 'R@sum', ends)} · {fixed:,} fixed, {broken:,} broken"
 
 
 def show(choice: Choice) -> None:
     cards.faults(run_faults())
-    for run in choice.runs:
-        if run.unknown:
-            parts = "; ".join(run.unknown)
-            cards.note(cards.HOW_TO_READ["unknown configuration"].format(run=run.name, parts=parts))
     shown = [run.name for run in choice.runs]
     unevaluated = [run for run in all_runs() if run.name in choice.names and run.name not in shown]
     runs = [choice.first, *choice.between, *unevaluated, *choice.runs[1:][-1:]]
     captions = choice.captions
     empty = captions is not None and not len(captions)
+    metrics: Metrics = {}
     if empty:
         cards.empty("This slice contains no caption.", "Change or clear the slice in the sidebar.")
     else:
-        show_gains(choice, {key: label for label, key, _ in HEADLINE if not key.endswith("medr")})
         metrics = metrics_by_run(runs, choice)
+        if captions is not None:
+            images = count(len(choice.members("image")), "image")
+            numbers = {"captions": count(len(captions), "caption"), "images": images, "slice": choice.slice}
+            cards.note(cards.HOW_TO_READ["numbers of a slice"].format(**numbers))
         headline(choice, metrics)
+        if choice.between:
+            recalls = {key: label for label, key, _ in HEADLINE if not key.endswith("medr")}
+            show_gains(choice, recalls)
+        elif choice.second is not None:
+            show_changed(choice)
     show_table(choice)
     show_judged(choice)
-    report = partial(judging.report_page, choice.runs, choice.split)
-    file = f"report-{choice.split}.html"
-    downloads.offer("Report", report, file, "text/html", "summarize", help=cards.tip("report"))
-    origins = {run.name: listing.numbers_from(run) for run in runs}
-    if len(set(origins.values())) > 1:
-        kinds = "; ".join(f"{name}: {listing.ORIGINS.get(kind, kind)}" for name, kind in origins.items())
-        cards.note(f"These runs are of different kinds, so more than the loss differs between them. {kinds}.")
-    if choice.second is not None and not empty:
+    _offer_report(choice)
+    _note_origins(runs)
+    if choice.between and not empty:
         show_changed(choice)
     left, right = st.columns(2, gap="large")
     if not empty:
@@ -91,19 +110,39 @@ def show(choice: Choice) -> None:
     with right:
         show_curves(runs)
     if not empty:
-        show_answers(runs, choice)
+        show_hits(runs, choice)
     for part in side_by_side((partial(show_separation, runs, choice.split), partial(show_differences, runs))):
         part()
 
 
+def _offer_report(choice: Choice) -> None:
+    report = partial(judging.report_page, choice.runs, choice.split)
+    file = f"report-{choice.split}.html"
+    downloads.offer("Report", report, file, "text/html", "summarize", help=cards.tip("report"))
+
+
+def _note_origins(runs: Runs) -> None:
+    """Warn that the runs differ in more than the loss, if they come from different sources."""
+    origins = {run.name: listing.numbers_from(run) for run in runs}
+    if len(set(origins.values())) > 1:
+        kinds = "; ".join(f"{name}: {listing.ORIGINS.get(kind, kind)}" for name, kind in origins.items())
+        cards.note(f"These runs are of different kinds, so more than the loss differs between them. {kinds}.")
+
+
 def show_changed(choice: Choice) -> None:
-    """Draw the captions that the last run answers but not the first, and vice versa; a row opens the query."""
+    """Draw the captions that only the last run hits, and those that only the first one hits; a row opens the query."""
     changes = ask_both(retrieval.compare, choice.first, choice.last, choice.split)
     changes = changes[changes["direction"] == "t2i"]
     changes = changes[choice.inside("text", changes["query"])]
     for outcome in side_by_side(("fixed", "broken")):
-        cards.heading(f"{outcome.capitalize()} captions", second=choice.last.name)
-        _changed_table(choice, by_outcome(changes, outcome)[:CHANGED], outcome)
+        rows = by_outcome(changes, outcome)
+        shown = rows[:CHANGED]
+        first = f"first {len(shown)} shown" if len(rows) > len(shown) else "all shown"
+        cards.heading(f"{len(rows):,} {outcome}", cards.HOW_TO_READ[outcome].format(second=choice.last.name))
+        if len(rows):
+            address = links.address("retrieval", choice, outcome=outcome.capitalize())
+            st.html(cards.links_html([(f"{first}; open all {len(rows):,} →", address)]))
+        _changed_table(choice, shown, outcome)
 
 
 def _changed_table(choice: Choice, rows: pd.DataFrame, outcome: str) -> None:
@@ -121,7 +160,8 @@ def _changed_table(choice: Choice, rows: pd.DataFrame, outcome: str) -> None:
     def address(query: int) -> str:
         return links.address("retrieval", choice, **links.opening("retrieval", "text", query))
 
-    rows_table(rows, CHANGES, ids, outcome, "captions", -1, samples=cells, address=address)
+    listed = Table(rows, CHANGES, outcome, "captions shown", ids, 300, cells, address)
+    rows_table(listed, -1)
 
 
 def metrics_by_run(runs: Runs, choice: Choice) -> Metrics:
@@ -131,9 +171,6 @@ def metrics_by_run(runs: Runs, choice: Choice) -> Metrics:
     evaluated = [run for run in runs if split in run.metrics]
     if captions is None:
         return {run.name: run.metrics[split] for run in evaluated}
-    images = count(len(choice.members("image")), "image")
-    numbers = {"captions": count(len(captions), "caption"), "images": images, "slice": choice.slice}
-    cards.note(cards.HOW_TO_READ["numbers of a slice"].format(**numbers))
     return {run.name: ask(slices.slice_metrics, run, split, captions) for run in evaluated}
 
 
@@ -148,6 +185,8 @@ def headline(choice: Choice, metrics: Metrics) -> None:
         before, after = (metrics[run.name].get(key, float("nan")) for run in (choice.first, choice.last))
         digits = 0 if key.endswith("medr") else 1
         note = f"vs {before:.{digits}f}" if changes else ""
+        if key in changes:
+            note += f" · 95% [{changes[key].low:+.1f}, {changes[key].high:+.1f}]"
         value = f"{after:.{digits}f}"
         item = cards.Metric(label, value, note, term)
         if key in changes:
@@ -202,9 +241,9 @@ def show_table(choice: Choice) -> None:
     groups: dict[listing.SplitSamples | None, list[dict[str, Any]]] = {of_choice: []}
     for run in all_runs():
         groups.setdefault(run.samples.get(split), []).append(_row(run, split))
-    origins = list(listing.ORIGINS)
     for rows in groups.values():
-        rows.sort(key=lambda row: origins.index(row["from"]) if row["from"] in origins else len(origins))
+        rows.sort(key=_score, reverse=True)
+    colours = {run.name: run_colour(choice, run) for run in choice.runs}
     here = st.container()
     others = len(groups) - 1
     elsewhere = st.expander(f"Runs on {others} other sets of samples") if others > 1 else st.container()
@@ -217,9 +256,17 @@ def show_table(choice: Choice) -> None:
             key = f"runs-{samples.digest}-{samples.images}"
         with here if samples == of_choice else elsewhere:
             cards.label(name)
-            plain_table(pd.DataFrame(rows), COLUMNS, key, "runs")
+            rows_table(
+                Table(pd.DataFrame(rows), COLUMNS, key, "runs", height=None, best=BEST, colours=colours)
+            )
     everything = pd.DataFrame([row for rows in groups.values() for row in rows])
     downloads.table(everything, f"runs-{split}", paper=True)
+
+
+def _score(row: Mapping[str, Any]) -> float:
+    """Return R@sum, by which the runs of a table are ordered; the lowest value without one."""
+    value = row["R@sum"]
+    return float("-inf") if value is None else float(value)
 
 
 def _row(run: listing.RunSummary, split: str) -> dict[str, Any]:
@@ -278,23 +325,23 @@ def show_differences(runs: Runs) -> None:
         downloads.table(table, "settings-that-differ", paper=True)
 
 
-def show_answers(runs: Runs, choice: Choice) -> None:
-    """Draw the number of queries that one run answers and another does not, for every two runs."""
+def show_hits(runs: Runs, choice: Choice) -> None:
+    """Draw the number of queries that one run hits and another misses, for every two runs."""
     runs = [run for run in runs if choice.split in run.splits and comparable(choice.first, run, choice.split)]
     if len(runs) < 3:  # for two, the outcomes above show it
         return
-    cards.heading("Who answers what?")
+    cards.heading("Which queries does only one run get right?")
     modality = choose_one("Direction", links.DIRECTIONS, "answers-of")
     right = ask_all(questions.answers, runs, choice.split, QUERIES[modality], 1, choice.samples(modality))
     alone = (right[:, None] & ~right[None]).sum(-1)  # of the row's run and not of the column's
     names = [run.name for run in runs]
     table = pd.DataFrame(alone, columns=names).astype(object).mask(np.eye(len(runs), dtype=bool), None)
-    columns = {"run": Column("run"), "answered": Column("answered", ",d", "R@K")}
-    columns |= {name: Column(f"not by {name}", ",d") for name in names}
-    plain_table(table.assign(run=names, answered=right.sum(-1)), columns, "answers", "runs")
+    columns = {"run": Column("run"), "hits": Column("hits", ",d", "R@K")}
+    columns |= {name: Column(f"missed by {name}", ",d") for name in names}
+    plain_table(table.assign(run=names, hits=right.sum(-1)), columns, "answers", "runs")
     every = int(right.all(0).sum())
     none = int((~right.any(0)).sum())
-    cards.note(f"Of {right.shape[1]:,} queries {every:,} are answered by all these runs, {none:,} by none.")
+    cards.note(f"Of {right.shape[1]:,} queries, all these runs hit {every:,}, and none hits {none:,}.")
 
 
 def show_separation(runs: Runs, split: str) -> None:
@@ -313,7 +360,10 @@ def show_separation(runs: Runs, split: str) -> None:
     figure = charts.similarity_curves(pairs, sampled.edges, tone())
     downloads.chart(figure, "similarities", "similarities of pairs")
     means = [ask(joint_space.score_separation, run, split) for run in evaluated if run.name in counted]
-    numbers = [(mean.positive, mean.negative, mean.mean_distance) for mean in means]
+    numbers = [
+        (joint_space.auroc(counts), mean.positive, mean.negative, mean.mean_distance)
+        for counts, mean in zip(counted.values(), means, strict=True)
+    ]
     table = pd.DataFrame(numbers, columns=list(SEPARATION)[1:])
     table.insert(0, "run", list(counted))
     plain_table(table, SEPARATION, "separation", "runs")

@@ -17,7 +17,7 @@ from app.components.refusals import attempt
 from app.components.reviewing import WORDS
 from app.components.samples import TABLE_PICTURE, ids_text, note_sample, search_words, similar_button
 from app.components.selection import matching
-from app.components.table import Column, SampleCell, columns_of, plain_table, rows_table
+from app.components.table import Column, SampleCell, Table, columns_of, plain_table, rows_table
 from app.components.training_offers import data_set, offer_evaluation, show_link
 from app.components.words import count, gain_cell
 
@@ -52,20 +52,22 @@ def show_queue(choice: Choice) -> None:
         cards.note(f"From a random sample of {len(sample.texts):,} of {sample.of_texts:,} captions.")
     pairs = judging.queue(run, choice.split, kind, choice.captions)
     skipped: Skipped = st.session_state.setdefault(f"{SKIPPED}-{run.name}-{choice.split}", {})
-    remaining = [pair for pair in pairs if pair not in skipped and not _is_judged(choice, *pair)]
+    remaining = [pair for pair in pairs if pair not in skipped and not _is_judged(choice, pair)]
     done = len(pairs) - len(remaining)
     st.progress(done / max(len(pairs), 1), f"{done} of {len(pairs)} judged or skipped")
     given = [*judging.own_verdicts(choice.last, reviewing.reviewer()).values()]
     last = given[-1].id if given else ""
     if remaining:
-        _show_pair(choice, *remaining[0])
-        with reviewing.judge(choice, *remaining[0], "queue", keys=True):
-            similar_button(choice, "text", remaining[0][1], "queue")
+        image, caption = remaining[0]
+        _show_pair(choice, image, caption)
+        with reviewing.judge(choice, image, caption, "queue", keys=True):
+            similar_button(choice, "text", caption, "queue")
     else:
         cards.empty("This queue is finished." if pairs else "No such pair exists.", "Choose another queue.")
     with st.container(horizontal=True, vertical_alignment="center"):
         if remaining:
-            button("Skip", "queue-skip", "", skipped.update, {remaining[0]: last}, shortcut="S")
+            skip = partial(skipped.update, {remaining[0]: last})
+            button("Skip", "queue-skip", "", skip, shortcut="S")
         _offer_undo(choice, skipped, given)
 
 
@@ -84,8 +86,9 @@ def _offer_undo(choice: Choice, skipped: Skipped, given: list[judging.Review]) -
     cards.note(note[:220])
 
 
-def _is_judged(choice: Choice, image: int, caption: int) -> bool:
+def _is_judged(choice: Choice, shown: tuple[int, int]) -> bool:
     """True if this reviewer has judged the pair, or the caption as wrong or too vague."""
+    image, caption = shown
     split = choice.ask(judging.ReviewedSplit.of)
     given = judging.own_verdicts(choice.last, reviewing.reviewer())
     of_caption = given.get(split.pair(int(split.image_of_text[caption]), caption))
@@ -131,7 +134,7 @@ def show_judged(choice: Choice, reviews: judging.Reviews) -> None:
         return [_pair_cell(choice, verdicts[row], pairs[row]) for row in positions.tolist()]
 
     columns = {str(name): Column(str(name)) for name in frame}
-    rows_table(frame, columns, np.arange(len(frame)), "judged", "verdicts", samples=cells)
+    rows_table(Table(frame, columns, "judged", "verdicts", samples=cells))
     images, captions = ([getattr(r, name) for r in verdicts] for name in ("image", "caption"))
     downloads.table(frame.assign(image=images, caption=captions), "reviews")
 

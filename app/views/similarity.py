@@ -112,13 +112,16 @@ def choose_settings(choice: Choice) -> MatrixSettings:
     chosen = ""
     with row():
         if source != "split":
-            size = whole_number("Pairs", 2, MOST_PAIRS, PAIRS, "pairs", 100)
+            size = whole_number("Pairs", (2, MOST_PAIRS), PAIRS, "pairs", 100)
         if source == "chosen":
-            field = {"placeholder": "0-31, 77 or words", "width": 230, **bound("chosen")}
-            chosen = str(st.text_input("Captions", max_chars=CHARACTERS, **field) or "")
+            example = "0-31, 77 or words"
+            field = st.text_input(
+                "Captions", max_chars=CHARACTERS, placeholder=example, width=230, **bound("chosen")
+            )
+            chosen = str(field or "")
         with advanced():
             if source in ("seed", "split"):
-                seed = whole_number("Seed", 0, 9999, 0, "draw", 90)
+                seed = whole_number("Seed", (0, 9999), 0, "draw", 90)
             loss = loss_values.choose_loss(choice, "scaling-")
             measure = choose_one("Measure", MEASURES, "spread", f"{cards.tip('SD')} {cards.tip('entropy')}")
     names = [name for name, view in choice.ask_each(Run.concepts).items() if view is not None]
@@ -138,8 +141,8 @@ def choose_pair(shown: Matrices) -> Cell:
     images, captions = (choice.ask(Run.count, modality) for modality in BOTH)
     cards.heading("One pair")
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        image = whole_number("Image", 0, images - 1, hardest[0], "pair-image", 100)
-        text = whole_number("Caption", 0, captions - 1, hardest[1], "pair-caption", 100)
+        image = whole_number("Image", (0, images - 1), hardest[0], "pair-image", 100)
+        text = whole_number("Caption", (0, captions - 1), hardest[1], "pair-caption", 100)
     opened.tell("pair-caption", "text", text, own=False)
     cell = similarity.positions(batch, settings.direction, image, text)
     if cell is None:

@@ -9,7 +9,7 @@ from app.ask import Run, RunSummary, ask, slices
 from app.choice import QUERIES, Choice, slice_table
 from app.components import cards, downloads, links
 from app.components.controls import FIRST, MODALITIES, choose_one, row
-from app.components.table import Column, columns_of, rows_table
+from app.components.table import Column, Table, columns_of, rows_table
 from app.components.theme import tone
 from app.components.words import gain_cell
 
@@ -67,8 +67,8 @@ def _table(choice: Choice, table: pd.DataFrame, runs: list[RunSummary], at: int,
     expressions = dict(table["expression"])
     current = next((number for number, text in expressions.items() if text == choice.slice), -1)
     ids = table.index.to_numpy()
-    rows = (key, "slices")
-    rows_table(values, columns, ids, *rows, current, lambda row: put(SLICE, expressions[row]), height=560)
+    listed = Table(values, columns, key, "slices", ids, height=560)
+    rows_table(listed, current, lambda row: put(SLICE, expressions[row]))
 
 
 def _intervals(numbers: pd.DataFrame, form: str) -> list[str]:

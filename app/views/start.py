@@ -3,6 +3,7 @@
 import html
 import time
 from collections.abc import Mapping
+from functools import partial
 
 import streamlit as st
 
@@ -48,8 +49,8 @@ def show(choice: Choice | None) -> None:
             cards.empty(f"Training {'was stopped' if stopped else 'ended'} without a finished run.", fix)
             st.code(job.output, language=None)
         command = jobs.module_command(jobs.TRAIN, "--root", str(jobs.runs_root()))
-        start = (attempt, NOT_STARTED, jobs.start_work, command, jobs.TRAINING)
-        button("Train the demo", "train-demo", "play_circle", *start, type="primary")
+        start = partial(attempt, NOT_STARTED, jobs.start_work, command, jobs.TRAINING)
+        button("Train the demo", "train-demo", "play_circle", start, type="primary")
         cards.faults(run_faults())
         cards.note(cards.HOW_TO_READ["your own data"])
         page_link("train", FIRST["train"])

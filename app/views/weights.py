@@ -1,6 +1,7 @@
 """The Weights page: distribution and statistics, extreme pairs, measures, all pairs."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
@@ -77,7 +78,8 @@ def extremes(run: RunSummary, choice: Choice, table: pd.DataFrame) -> None:
         items = []
         for rank, number in enumerate(numbers[:EXTREMES].tolist(), start=1):
             score = float(weights[number])
-            items.append(sample_card(choice, run, "text", number, rank, score, term="sample weight"))
+            card = sample_card(choice, run, ("text", number), (rank, score))
+            items.append(replace(card, term="sample weight"))
         cards.results(items)
 
 

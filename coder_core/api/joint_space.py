@@ -66,6 +66,23 @@ def score_distributions(run: Run, split: str) -> Distributions:
     return pairs_apart.distributions(run.analysis(split).sources, run.image_of_text(split))
 
 
+def auroc(counts: Distributions) -> float:
+    """Return the probability that a matching pair scores higher than another pair, the area under the ROC curve, from
+    histograms; pairs in one bin count half. It does not depend on the scale of the scores. NaN without other pairs.
+
+    >>> counts = Distributions(np.linspace(-1, 1, 4), np.array([0, 1, 3]), np.array([4, 4, 0]), 2, 2)
+    >>> auroc(counts)
+    0.9375
+    """
+    others = int(counts.negative.sum())
+    matching = int(counts.positive.sum())
+    if not others or not matching:
+        return float("nan")
+    below = np.cumsum(counts.negative) - counts.negative
+    higher = (counts.positive * (below + counts.negative / 2)).sum()
+    return float(higher / (matching * others))
+
+
 def samples(run: Run, split: str, *, sample: Sample | None = None) -> pd.DataFrame:
     """Describe the position of every sample in the joint space: images first, in the order of a layout's points.
 

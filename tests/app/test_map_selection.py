@@ -125,13 +125,14 @@ def test_words_match_in_any_order_and_case():
         assert selection.matching(captions, words).tolist() == expected
 
 
-def test_stepping_to_neighbours_and_failures_stays_inside_an_order():
+def test_stepping_to_neighbours_and_misses_stays_inside_an_order():
     for current, step, expected in ((5, 1, 9), (5, -1, 5), (9, 1, 2), (2, 1, 2), (77, 1, 5)):
         assert selection.neighbour([5, 9, 2], current, step) == expected
     failed = np.isin(np.arange(10), [9, 7, 1])
-    for current, step, expected in ((5, 1, 9), (9, 1, 7), (7, 1, 7), (7, -1, 9), (5, -1, 5), (3, 1, 9)):
-        assert selection.next_failure([5, 9, 2, 7], failed, current, step) == expected
-    assert selection.next_failure([], failed, 3, 1) == 3
+    for current, step, expected in ((5, 1, 9), (9, 1, 7), (7, 1, 9), (7, -1, 9), (5, -1, 7), (3, 1, 9)):
+        assert selection.next_miss([5, 9, 2, 7], failed, current, step) == expected
+    assert selection.next_miss([5, 9, 2], failed, 9, 1) == 9  # there is no other
+    assert selection.next_miss([], failed, 3, 1) == 3
 
 
 def test_a_rank_equal_to_the_limit_is_a_miss():

@@ -106,6 +106,13 @@ def test_pages_of_a_run_that_scores_pairs(root, page, opened):
         assert not alone.get("plotly_chart")
 
 
+def test_joint_space_drops_runs_without_embeddings_before_it_takes_two(root, opened):
+    app = opened(root, "joint", run=["alpha", "beta", "scored"], map="PCA")
+    assert app.saying("scored", "scores every image", "Only alpha and beta")
+    assert app.saying("modality gap of alpha")
+    assert app.saying("modality gap of beta")
+
+
 @pytest.mark.parametrize("page", PARAMETERS)
 def test_invalid_url_parameters_change_nothing(roots, tmp_path, page, opened):
     root = write_concept_run(tmp_path / "runs", "one").parent if page == "concepts" else roots["two"]

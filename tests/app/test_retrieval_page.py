@@ -158,13 +158,29 @@ def test_queries_fixed_and_broken_by_hub_correction_are_listed(roots, tmp_path, 
         assert [bool(queries[number]) for number in numbers] == [True] * int(queries.any())
 
 
-def test_next_failure_steps_through_failed_queries_and_a_link_opens_any(roots, opened):
+def test_a_button_for_the_next_miss_either_opens_one_or_is_disabled(roots, opened):
+    ranks = {way: open_run(roots["two"] / "demo").ranks("dev")[way] for way in ("i2t", "t2i")}
+    for direction, (modality, way) in {"text": ("text", "t2i"), "image": ("image", "i2t")}.items():
+        app = opened(roots["two"], "retrieval").change(direction=direction)
+        for outcome in ("fixed", "broken", "both right", "all"):
+            app.change(outcome=outcome)
+            if f"query-{modality}" not in app.keys("number_input"):
+                continue
+            for key in (f"query-{modality}-miss-1", f"query-{modality}-miss--1"):
+                before = app.value(f"query-{modality}")
+                if not app.button(key=key).disabled:
+                    after = app.click(key).value(f"query-{modality}")
+                    assert after != before
+                    assert ranks[way][after] >= 1
+
+
+def test_next_miss_steps_through_missed_queries_and_a_link_opens_any(roots, opened):
     ranks = open_run(roots["two"] / "demo").ranks("dev")["t2i"]
     app = opened(roots["two"], "retrieval")
-    walked = [app.click("query-text-failure-1").value("query-text") for _ in range(3)]
+    walked = [app.click("query-text-miss-1").value("query-text") for _ in range(3)]
     assert len(set(walked)) == 3
     assert (ranks[walked] >= 1).all()
-    assert app.click("query-text-failure--1").value("query-text") == walked[1]
+    assert app.click("query-text-miss--1").value("query-text") == walked[1]
     app = opened(roots["two"], "retrieval", outcome="Broken", query_text="7")
     assert app.value("query-text") == 7  # even if the filter leaves it out
     before = open_run(roots["two"] / "demo-baseline").ranks("dev")["t2i"]

@@ -16,7 +16,7 @@ from app.choice import Choice
 from app.components import cards, downloads, map_selection, words
 from app.components.controls import button, pick, row
 from app.components.samples import cells_of, ids_text, sample_card, show_sample
-from app.components.table import Column, SampleCell, rows_table
+from app.components.table import Column, SampleCell, Table, rows_table
 from app.components.theme import tone
 
 AREA = "area"
@@ -107,14 +107,22 @@ def explore(choice: Choice, planes: Planes, tables: Tables, modalities: Modaliti
     with row():
         column = pick("Colour", names, "colour", 150)
         example = "words, image 12, a file"
-        find = {"help": cards.tip("find"), "width": 210, **bound("find")}
-        query = st.text_input("Find on the map", max_chars=QUERY_LENGTH, placeholder=example, **find) or ""
+        help_text = cards.tip("find")
+        limit = QUERY_LENGTH
+        query = st.text_input(
+            "Find on the map",
+            max_chars=limit,
+            placeholder=example,
+            help=help_text,
+            width=210,
+            **bound("find"),
+        )
         label = "Lines between images and their captions"
         help_text = cards.tip("pair lines")
         lines = both and st.toggle(label, True, help=help_text, **bound("lines"))
         selection = map_selection.from_text(st.query_params.get(AREA))
         button("Clear selection", "clear-selection", "deselect", _clear, disabled=not selection)
-    query = query.strip()
+    query = (query or "").strip()
     selected, matches = _selected(shown, selection, query)
     opened = map_selection.focus_point(st.query_params.get(FOCUS), *shown.of_split)
     if opened is None and len(matches) == 1 and query:
@@ -267,7 +275,8 @@ def _table(shown: Shown, selected: np.ndarray) -> None:
 
     focus = map_selection.focus_point(st.query_params.get(FOCUS), images, captions)
     ids = shown.rows[selected]
-    rows_table(table, columns, ids, TABLE, "samples", focus, pick, height=360, samples=cells)
+    listed = Table(table, columns, TABLE, "samples", ids, height=360, samples=cells)
+    rows_table(listed, focus, pick)
     downloads.table(table, f"selection-{choice.split}")
 
 
@@ -281,4 +290,4 @@ def _pictures(shown: Shown, selected: np.ndarray) -> None:
     cards.heading("Their pictures", some=some)
     best = table.groupby("image")["similarity"].max()  # of an image, and of its captions, to their best match
     rows = images[:PICTURES_SHOWN].tolist()
-    cards.results([sample_card(choice, choice.last, "image", row, row, float(best[row])) for row in rows])
+    cards.results([sample_card(choice, choice.last, ("image", row), (row, float(best[row]))) for row in rows])

@@ -1,7 +1,7 @@
 """The Joint space page: the choice of a map, its computation, and the modality gap."""
 
 from dataclasses import asdict, replace
-from typing import Any
+from functools import partial
 
 import streamlit as st
 
@@ -62,16 +62,18 @@ def drawn_sample(choice: Choice) -> Sample | None:
 def choose_settings() -> joint_space.LayoutSettings:
     """Draw the choice of modalities (one alone, both, or both centred) and of the map's method, whose parameters are in
     a popover; return the settings. A selection belongs to one map, so a change of either clears it."""
-    clear: dict[str, Any] = {"on_change": set_value, "args": (AREA, "")}
-    modalities = choose_one("Points", MODALITIES, "modalities", cards.tip("modalities"), **clear)
-    method = choose_one("Map", METHODS, "map", cards.tip("map"), **clear)
+    clear = partial(set_value, AREA, "")
+    modalities = choose_one("Points", MODALITIES, "modalities", cards.tip("modalities"), on_change=clear)
+    method = choose_one("Map", METHODS, "map", cards.tip("map"), on_change=clear)
     settings = joint_space.LayoutSettings(method, modalities=modalities)
     if method == "pca":
         return settings
     with advanced():
         if method == "umap":
-            field = {"help": cards.tip("map"), **bound_number("neighbours")}
-            neighbours = st.number_input("Neighbours", 2, 200, 15, **field)
+            help_text = cards.tip("map")
+            neighbours = st.number_input(
+                "Neighbours", 2, 200, 15, help=help_text, **bound_number("neighbours")
+            )
             distance = st.number_input("Minimum distance", 0.0, 1.0, 0.1, 0.05, **bound_number("distance"))
             settings = replace(settings, neighbours=int(neighbours), min_distance=float(distance))
         else:

@@ -1,7 +1,8 @@
 """Failures of the split's own queries: rank changes, near misses, judged matches. Sections return orders of queries."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,10 +11,11 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from app import charts, judging, questions
+from app.address import put_all
 from app.ask import Direction, Modality, Run, RunSummary, ask, ask_both, likely_matches, retrieval
 from app.choice import DIRECTIONS, QUERIES, UNITS, Choice
 from app.components import cards, downloads, events
-from app.components.controls import choose_one, pick, row, switch
+from app.components.controls import choose_one, more_filters, pick, row, switch
 from app.components.gains import show_gains
 from app.components.samples import of_run, sample_table, search_words
 from app.components.selection import by_outcome
@@ -30,7 +32,7 @@ RECALLS = columns_of("judged-recall")
 
 @dataclass(frozen=True)
 class Queries:
-    """The queries of one modality in a section; a query counts as answered within the first `at` results."""
+    """The queries of one modality in a section; a query is hit by a true match among the first `at` results."""
 
     choice: Choice
     modality: Modality
@@ -67,118 +69,144 @@ def share_metric(label: str, number: int, total: int, term: str, colour: str = "
     return cards.Metric(label, f"{number:,}", f"of {max(total, 1):,}", term, share, colour, "off")  # type: ignore[arg-type]
 
 
-def compare_runs(shown: Queries) -> np.ndarray:
+@dataclass(frozen=True)
+class Section:
+    """A list of queries with its controls, and the figures that explain it. `draw_list` returns the queries in the
+    order shown; it is drawn again when a query is opened, and the figures are not."""
+
+    draw_list: Callable[[], np.ndarray]
+    draw_figures: Callable[[], None]
+
+
+def compare_runs(shown: Queries) -> Section:
+    """Queries by their ranks in two runs."""
     choice = shown.choice
-    direction = shown.direction
     first, second = choice.runs
     changes = ask_both(retrieval.compare, first, second, choice.split, at=shown.at)
-    changes = changes[changes["direction"] == direction].drop(columns="direction")
+    changes = changes[changes["direction"] == shown.direction].drop(columns="direction")
     changes = changes[choice.inside(shown.modality, changes["query"])]
-    counts = {name: int((changes["outcome"] == name).sum()) for name in retrieval.OUTCOMES}
-    colours = {name: OUTCOME_COLOURS.get(name, "off") if number else "off" for name, number in counts.items()}
-    cards.metrics(share_metric(name, n, len(changes), name, colours[name]) for name, n in counts.items())
-    note_gains(shown)
-    left, right = figure_and_table(choice)
-    with left:
+
+    def draw_list() -> np.ndarray:
+        outcomes = {"all": "All", **{name: name.capitalize() for name in retrieval.OUTCOMES}}
+        outcome = choose_one("Show", outcomes, "outcome", hidden=True)
+        ranks = {"rank_a": (first, "from-rank"), "rank_b": (second, "to-rank")}
+        with row(gap="small"):
+            words = search_words("words")
+            filters = more_filters()
+        with filters:
+            bands = [choose_band(of_run(choice, "Rank", run), key) for run, key in ranks.values()]
+            queries = by_outcome(changes, None if outcome == "all" else outcome)
+            for name, band in zip(ranks, bands, strict=True):
+                queries = queries[in_band(queries[name].to_numpy(), band)]
+            queries = only_right(shown, queries)
+        columns = shown.columns("rank", ",d", {first.name: "rank_a", second.name: "rank_b"})
+        columns["change"] = Column("gain", "+,d", "gain")
+        fact = NO_MATCH if outcome == "all" or any(bands) else f"No query is {outcome}."
+        return shown.table(queries, columns, words, shown.file("ranks", outcome), fact)
+
+    def draw_figures() -> None:
+        counts = {name: int((changes["outcome"] == name).sum()) for name in retrieval.OUTCOMES}
+        metrics = []
+        for name, number in counts.items():
+            colour = OUTCOME_COLOURS.get(name, "off") if number else "off"
+            metrics.append(share_metric(name, number, len(changes), name, colour))
+        cards.metrics(metrics)
+        note_gains(shown)
         cards.heading("Rank changes between the two runs", second=second.name)
         figure = charts.rank_matrix(changes, first.name, second.name, tone())
         downloads.chart(figure, "ranks", "ranks in both runs")
 
     def open_cell(cell: tuple[int, int]) -> None:
         before, after = (charts.RANK_LABELS[band] for band in cell)
-        st.session_state.update({"outcome": "all", "from-rank": before, "to-rank": after})
+        put_all({"outcome": "all", "from-rank": before, "to-rank": after})
 
     events.on_cell(["ranks"], (BANDS, BANDS), open_cell)
-    with right:
-        cards.heading("Queries by outcome")
-        outcomes = {"all": "All", **{name: name.capitalize() for name in retrieval.OUTCOMES}}
-        outcome = choose_one("Show", outcomes, "outcome")
-        ranks = {"rank_a": (first, "from-rank"), "rank_b": (second, "to-rank")}
-        with row():
-            bands = [choose_band(of_run(choice, "Rank", run), key) for run, key in ranks.values()]
-            words = search_words("words")
-        queries = by_outcome(changes, None if outcome == "all" else outcome)
-        for name, band in zip(ranks, bands, strict=True):
-            queries = queries[in_band(queries[name].to_numpy(), band)]
-        queries = only_right(shown, queries)
-        columns = shown.columns("rank", ",d", {first.name: "rank_a", second.name: "rank_b"})
-        columns["change"] = Column("gain", "+,d", "gain")
-        fact = NO_MATCH if outcome == "all" or any(bands) else f"No query is {outcome}."
-        return shown.table(queries, columns, words, shown.file("ranks", outcome), fact)
+    return Section(draw_list, draw_figures)
 
 
-def ranks_of_runs(shown: Queries) -> np.ndarray:
-    """Draw the ranks of the true matches, for one run or more than two, and their queries; return the queries."""
+def ranks_of_runs(shown: Queries) -> Section:
+    """Queries by the ranks of their true matches, in one run or in more than two."""
     choice = shown.choice
-    several = shown.choice.second is not None
+    several = choice.second is not None
     ranks = {name: ranks[shown.direction] + 1 for name, ranks in choice.ask_each(Run.ranks).items()}
     names = list(ranks)
     table = pd.DataFrame(ranks).rename_axis("query").reset_index()
     table = table[(table[names[-1]] > 0) & choice.inside(shown.modality, table["query"])]
-    if several:
-        count_answers(shown, table)
-    left, right = figure_and_table(choice)
-    with left:
+
+    def draw_list() -> np.ndarray:
+        order = "Largest differences between runs first" if several else "Worst rank first"
+        cards.heading("Queries by rank", order=order)
+        with row():
+            chosen = choose_hit(shown, table) if several else choose_missed(shown, table)
+            band = choose_band("Rank", "to-rank")
+            words = search_words("words")
+        inside = chosen.inside & in_band(table[chosen.run].to_numpy(), band)
+        queries = only_right(shown, table[inside])
+        of_runs = queries[names]
+        largest = of_runs.max(axis=1) - of_runs.min(axis=1) if several else of_runs[chosen.run]
+        queries = queries.iloc[np.argsort(-largest.to_numpy(), kind="stable")]
+        facts = {"missed": "No query is missed.", "found": "Every query is missed."}
+        fact = NO_MATCH if band else facts.get(chosen.name, NO_MATCH)
+        columns = shown.columns("rank", ",d", dict(zip(names, names, strict=True)))
+        return shown.table(queries, columns, words, shown.file("ranks", chosen.name), fact)
+
+    def draw_figures() -> None:
+        if several:
+            count_hits(shown, table)
         cards.heading("Ranks of the true matches")
         figure = charts.rank_distribution({name: table[name].to_numpy() for name in names}, tone())
         downloads.chart(figure, "ranks", "ranks of the true matches")
 
     def open_bar(bar: tuple[int, int]) -> None:
-        answer = "answered-by" if several else "answer"
+        of_all = "answered-by" if several else "answer"
         band = charts.RANK_LABELS[bar[1]]
-        st.session_state.update({"rank-of": names[bar[0]], "to-rank": band, answer: "all"})
+        put_all({"rank-of": names[bar[0]], "to-rank": band, of_all: "all"})
 
     events.on_cell(["ranks"], (len(names), BANDS), open_bar)
-    with right:
-        order = "Largest differences between runs first" if several else "Worst rank first"
-        cards.heading("Queries by rank", order=order)
-        with row():
-            answer, inside, of = (choose_answered if several else choose_missed)(shown, table)
-            band = choose_band("Rank", "to-rank")
-            words = search_words("words")
-        queries = only_right(shown, table[inside & in_band(table[of].to_numpy(), band)])
-        of_runs = queries[names]
-        largest = of_runs.max(axis=1) - of_runs.min(axis=1) if several else of_runs[of]
-        queries = queries.iloc[np.argsort(-largest.to_numpy(), kind="stable")]
-        facts = {"missed": "No query is missed.", "found": "No query is answered."}
-        fact = NO_MATCH if band else facts.get(answer, NO_MATCH)
-        columns = shown.columns("rank", ",d", dict(zip(names, names, strict=True)))
-        return shown.table(queries, columns, words, shown.file("ranks", answer), fact)
+    return Section(draw_list, draw_figures)
 
 
-# Name of the choice, a bool for every query of a table, and the name of the run whose ranks count
-Filter = tuple[str, np.ndarray, str]
+@dataclass(frozen=True)
+class Filter:
+    """A choice of queries: its name, a bool for every query of a table, and the run whose ranks count."""
+
+    name: str
+    inside: np.ndarray
+    run: str
 
 
 def choose_missed(shown: Queries, table: pd.DataFrame) -> Filter:
-    name = shown.choice.last.name
-    answer = choose_one("Show", {"missed": "Missed", "found": "Answered", "all": "All"}, "answer")
-    missed = table[name].to_numpy() > shown.at
-    return answer, {"missed": missed, "found": ~missed, "all": missed | ~missed}[answer], name
+    """Let the user choose between hits and misses of one run."""
+    run = shown.choice.last.name
+    name = choose_one("Show", {"missed": "Missed", "found": "Hit", "all": "All"}, "answer")
+    missed = table[run].to_numpy() > shown.at
+    inside = {"missed": missed, "found": ~missed, "all": missed | ~missed}
+    return Filter(name, inside[name], run)
 
 
-def choose_answered(shown: Queries, table: pd.DataFrame) -> Filter:
+def choose_hit(shown: Queries, table: pd.DataFrame) -> Filter:
+    """Let the user choose queries by the runs that hit them, and the run whose ranks count."""
     names = [run.name for run in shown.choice.runs]
-    right = table[names].to_numpy() <= shown.at
-    times = right.sum(1)
-    options = {"all": times >= 0, "by all": right.all(1), "by none": times == 0}
-    options |= {f"only by {name}": right[:, i] & (times == 1) for i, name in enumerate(names)}
+    hits = table[names].to_numpy() <= shown.at
+    times = hits.sum(1)
+    options = {"all": times >= 0, "by all": hits.all(1), "by none": times == 0}
+    options |= {f"only by {name}": hits[:, i] & (times == 1) for i, name in enumerate(names)}
     all_but_one = times == len(names) - 1
-    options |= {f"by all but {name}": ~right[:, i] & all_but_one for i, name in enumerate(names)}
-    answer = pick("Answered", options, "answered-by", 230, help=cards.tip("answered by"))
-    return answer, options[answer], pick("Rank in", names, "rank-of", 200, index=len(names) - 1)
+    options |= {f"by all but {name}": ~hits[:, i] & all_but_one for i, name in enumerate(names)}
+    name = pick("Hit", options, "answered-by", 230, help=cards.tip("hit by"))
+    return Filter(name, options[name], pick("Rank in", names, "rank-of", 200, index=len(names) - 1))
 
 
-def count_answers(shown: Queries, table: pd.DataFrame) -> None:
-    """Count the queries that all, some or none of several runs answer, and report whether gains may be noise."""
-    right = table[[run.name for run in shown.choice.runs]].to_numpy() <= shown.at
-    every = int(right.all(1).sum())
-    none = int((~right.any(1)).sum())
+def count_hits(shown: Queries, table: pd.DataFrame) -> None:
+    """Count the queries that all, some or none of several runs hit, and report whether gains may be noise."""
+    hits = table[[run.name for run in shown.choice.runs]].to_numpy() <= shown.at
+    every = int(hits.all(1).sum())
+    none = int((~hits.any(1)).sum())
     numbers = {"by all": every, "by some": len(table) - every - none, "by none": none}
     total = len(table)
-    term = "answered by"
-    cards.metrics(share_metric(f"answered {by}", number, total, term) for by, number in numbers.items())
-    note_gains(shown, {"answers alone": [f"{number:,}" for number in right[right.sum(1) == 1].sum(0)]})
+    cards.metrics(share_metric(f"hit {by}", number, total, "hit by") for by, number in numbers.items())
+    alone = hits[hits.sum(1) == 1].sum(0)
+    note_gains(shown, {"hit by this run alone": [f"{number:,}" for number in alone]})
 
 
 def note_gains(shown: Queries, more: Mapping[str, Sequence[str]] | None = None) -> None:
@@ -187,16 +215,11 @@ def note_gains(shown: Queries, more: Mapping[str, Sequence[str]] | None = None) 
     show_gains(shown.choice, recall, more)
 
 
-def figure_and_table(choice: Choice) -> Sequence[DeltaGenerator]:
-    """Open containers for a figure and a table: side by side or, for more than two runs, one below the other."""
-    return [st.container(), st.container()] if choice.between else st.columns([2, 3], gap="large")
-
-
 def only_right(shown: Queries, queries: pd.DataFrame) -> pd.DataFrame:
     """Return the queries or, if asked for, those with an unlabelled match: a likely one, or one by the judgements."""
     queries = only_guessed(shown, queries)
     source = source_of(shown.choice)
-    label = f"Only judged right in {cards.literal(shown.choice.last.name)}"
+    label = "Only misses that reviewers accept"
     if source is None or not switch(label, "judged", "judged"):
         return queries
     fact = f"Queries with no labelled match in the first {shown.at}, but with one judged by {source.label}."
@@ -208,7 +231,7 @@ def only_guessed(shown: Queries, queries: pd.DataFrame) -> pd.DataFrame:
     """Return the queries or, if asked for, those with a likely unlabelled match in the last run."""
     choice = shown.choice
     at = shown.at
-    if not switch(f"Only probably right in {cards.literal(choice.last.name)}", "likely", "likely"):
+    if not switch("Only likely missing labels", "likely", "likely"):
         return queries
     recalls = []
     inside = choice.samples(shown.modality)
@@ -243,11 +266,11 @@ def in_band(ranks: np.ndarray, band: str) -> np.ndarray:
     return np.asarray(charts.rank_band(ranks) == charts.RANK_LABELS.index(band))
 
 
-def near_misses(shown: Queries) -> np.ndarray:
-    """Draw queries whose match loses, or wins, by a small margin; return their order."""
+def near_misses(shown: Queries) -> Section:
+    """Queries whose true match loses, or wins, by a small margin."""
     choice = shown.choice
     direction = shown.direction
-    last = shown.choice.last
+    last = choice.last
     samples = choice.ask_each(Run.sample)
     tables = {}
     for run in choice.runs:
@@ -257,30 +280,13 @@ def near_misses(shown: Queries) -> np.ndarray:
     beside = {name: f"margin {name}" for name in list(tables)[:-1] if len(tables[name]) == len(table)}
     for name, column in beside.items():
         table[column] = tables[name]["margin"]
-    left, right = figure_and_table(choice)
-    with left:
-        cards.heading("Margins of the true matches", last=last.name)
-        margins = {name: values["margin"].to_numpy() for name, values in tables.items()}
-        figure = charts.margin_histogram(margins, tone())
-        downloads.chart(figure, "margins", "margins of the matches")
-        if (sample := samples[last.name]) is not None:
-            queries = sample.texts if direction == "t2i" else sample.images
-            drawn = count(len(queries), "random query", "random queries")
-            cards.note(f"{drawn} of the split are shown; their candidates are the whole split.")
+    margins = {name: values["margin"].to_numpy() for name, values in tables.items()}
+    figure = charts.margin_histogram(margins, tone())
 
-    def open_margin(bar: tuple[int, int]) -> None:
-        distance = (table["margin"] - float(figure.data[bar[0]].x[bar[1]])).abs().to_numpy()
-        nearest = table.iloc[int(np.nanargmin(distance))]
-        side = "lost" if nearest["rank"] > 1 else "held"
-        number = int(nearest["query"])
-        st.session_state.update({"calls": side, "words": "", f"query-{shown.modality}": number})
-
-    bins = len(figure.data[0].x) if len(figure.data) else 0
-    events.on_cell(["margins"], (len(figure.data), bins), open_margin)
-    with right:
+    def draw_list() -> np.ndarray:
         cards.heading("Smallest margins")
         with row():
-            sides = {"lost": "Just missed", "held": "Just answered"}
+            sides = {"lost": "Narrow misses", "held": "Narrow hits"}
             side = choose_one("Show", sides, "calls", cards.tip("margin"))
             words = search_words("words")
         queries = table[(table["rank"] > 1).to_numpy() == (side == "lost")]
@@ -290,23 +296,46 @@ def near_misses(shown: Queries) -> np.ndarray:
         columns |= shown.columns("margin", "+.4f", beside)
         return shown.table(queries, columns, words, shown.file("margins", side))
 
+    def draw_figures() -> None:
+        cards.heading("Margins of the true matches", last=last.name)
+        downloads.chart(figure, "margins", "margins of the matches")
+        sample = samples[last.name]
+        if sample is not None:
+            queries = sample.texts if direction == "t2i" else sample.images
+            drawn = count(len(queries), "random query", "random queries")
+            cards.note(f"{drawn} of the split are shown; their candidates are the whole split.")
 
-def unlabelled_matches(shown: Queries, source: judging.Source) -> np.ndarray:
-    """Draw recall by the judgements, and the last run's failures that are matches by them; return their order."""
+    def open_margin(bar: tuple[int, int]) -> None:
+        distance = (table["margin"] - float(figure.data[bar[0]].x[bar[1]])).abs().to_numpy()
+        nearest = table.iloc[int(np.nanargmin(distance))]
+        side = "lost" if nearest["rank"] > 1 else "held"
+        number = int(nearest["query"])
+        put_all({"calls": side, "words": "", f"query-{shown.modality}": number})
+
+    bins = len(figure.data[0].x) if len(figure.data) else 0
+    events.on_cell(["margins"], (len(figure.data), bins), open_margin)
+    return Section(draw_list, draw_figures)
+
+
+def unlabelled_matches(shown: Queries, source: judging.Source) -> Section:
+    """Misses of the last run that are matches by the judgements, and recall by these."""
     choice = shown.choice
-    last = shown.choice.last
-    show_recall(choice, source)
-    how = cards.HOW_TO_READ["judged right"].format(at=shown.at)
-    cards.heading(f"Failures of {last.name} that the judges call right", how)
-    words = search_words("words")
+    last = choice.last
     queries = np.flatnonzero(judged_right(source, shown))
     queries = queries[choice.inside(shown.modality, queries)]
     ranks = {name: ranks[shown.direction][queries] + 1 for name, ranks in choice.ask_each(Run.ranks).items()}
     table = pd.DataFrame({"query": queries, **ranks})
     table = table.iloc[np.argsort(-table[last.name].to_numpy(), kind="stable")]
-    columns = shown.columns("rank", ",d", dict(zip(ranks, ranks, strict=True)))
-    file = f"judged-right-{choice.split}-{shown.direction}"
-    return shown.table(table, columns, words, file, "No such failure exists.")
+
+    def draw_list() -> np.ndarray:
+        how = cards.HOW_TO_READ["judged right"].format(at=shown.at)
+        cards.heading(f"Misses of {last.name} that reviewers accept", how)
+        words = search_words("words")
+        columns = shown.columns("rank", ",d", dict(zip(ranks, ranks, strict=True)))
+        file = f"judged-right-{choice.split}-{shown.direction}"
+        return shown.table(table, columns, words, file, "No such miss exists.")
+
+    return Section(draw_list, partial(show_recall, choice, source))
 
 
 def choose_source(choice: Choice, controls: DeltaGenerator) -> judging.Source | None:

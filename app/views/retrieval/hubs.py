@@ -16,31 +16,44 @@ from app.components.samples import name_of, sample_table, search_words, show_sam
 from app.components.table import Column, columns_of, plain_table
 from app.components.theme import tone
 from app.components.words import count
-from app.views.retrieval.failures import Queries, figure_and_table
+from app.views.retrieval.failures import Queries, Section
 
 HUBNESS = columns_of("hubness")
 CORRECTED = columns_of("corrected ranks")
 Tables = Mapping[str, pd.DataFrame]  # run → occurrences of every candidate
 
 
-def show_hubs(shown: Queries) -> np.ndarray:
-    """Draw candidates that rank high for too many queries, and those that retrieve them wrongly; return the latter."""
+def hubs_of_runs(shown: Queries) -> Section:
+    """Candidates that rank high for too many queries, and the queries that retrieve them wrongly."""
     choice = shown.choice
-    direction = shown.direction
-    k = int(choose_one("Among the first", dict(reversed(FIRST.items())), "k", cards.tip("occurrences")))
-    tables = choice.ask_each(retrieval.occurrences, direction, k=k, queries=choice.samples(shown.modality))
-    counts = {name: table["count"].to_numpy() for name, table in tables.items()}
-    rows = [{"run": name, "largest": n.max(), **vars(retrieval.hubness(n, k))} for name, n in counts.items()]
-    plain_table(pd.DataFrame(rows), HUBNESS, "hubness", "runs")
     kind = OTHER[shown.modality]
     target = "hub-image" if kind == "image" else "hub-caption"
-    left, right = figure_and_table(choice)
-    with left:
-        cards.heading("Distribution of k-occurrences", last=choice.last.name)
-        downloads.chart(charts.occurrence_bands(counts, k, tone()), "hubs", "occurrences of candidates")
-    with right:
+    k = int(choose_one("Among the first", dict(reversed(FIRST.items())), "k", cards.tip("occurrences")))
+    tables = choice.ask_each(
+        retrieval.occurrences, shown.direction, k=k, queries=choice.samples(shown.modality)
+    )
+
+    def draw_list() -> np.ndarray:
         cards.heading("Largest hubs", last=choice.last.name)
         hub = _hub_table(shown, kind, target, tables, k)
+        return _queries(shown, k, kind, hub)
+
+    def draw_figures() -> None:
+        counts = {name: table["count"].to_numpy() for name, table in tables.items()}
+        rows = [
+            {"run": name, "largest": n.max(), **vars(retrieval.hubness(n, k))} for name, n in counts.items()
+        ]
+        plain_table(pd.DataFrame(rows), HUBNESS, "hubness", "runs")
+        cards.heading("Distribution of k-occurrences", last=choice.last.name)
+        downloads.chart(charts.occurrence_bands(counts, k, tone()), "hubs", "occurrences of candidates")
+
+    return Section(draw_list, draw_figures)
+
+
+def _queries(shown: Queries, k: int, kind: Modality, hub: int) -> np.ndarray:
+    """Draw the queries that retrieve the hub wrongly, or those that the correction changes; return their order."""
+    choice = shown.choice
+    direction = shown.direction
     correction = retrieval.stored_correction(opened_run(choice.last), choice.split)
     if correction.value is not None:
         sources = {"hub": "Of this hub", "fixed": "Fixed by hub correction", "broken": "Broken by it"}
@@ -84,13 +97,13 @@ def _hub_table(shown: Queries, kind: Modality, target: str, tables: Tables, k: i
     file = f"hubs-{choice.split}-{shown.direction}-{k}"
     order = sample_table(whole, kind, numbers, values, columns, words, target, file, height=360)
     largest = int((order if len(order) else numbers)[0])
-    hub = whole_number("Hub", 0, choice.ask(Run.count, kind) - 1, largest, target, 190)
+    hub = whole_number("Hub", (0, choice.ask(Run.count, kind) - 1), largest, target, 140)
     show_sample(choice, kind, hub, target, own=False)
     return hub
 
 
 def _corrected(shown: Queries, k: int, correction: retrieval.HubCorrection, kind: str) -> np.ndarray:
-    """Draw the queries whose answer enters ("fixed") or leaves the first k with the correction for hubs."""
+    """Draw the queries whose match enters ("fixed") or leaves the first k with the correction for hubs."""
     choice = shown.choice
     direction = shown.direction
     name = shown.choice.last.name

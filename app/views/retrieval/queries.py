@@ -1,31 +1,36 @@
 """The Retrieval page: a choice of queries, then one with its results: a sample of the split, a text or a picture."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from dataclasses import replace
 
+import numpy as np
 import pandas as pd
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from app import questions
-from app.address import bound, put
+from app import judging, questions
+from app.address import bound, put, value_of
 from app.ask import InputError, Modality, Run, RunSummary, ask, heat_maps, likely_matches, retrieval
 from app.choice import OTHER, QUERIES, Choice
 from app.components import cards, links, opened
+from app.components.answers import retrieves
 from app.components.controls import FIRST, choose_one, row, side_by_side, switch
 from app.components.heat_maps import Explained, show_heat_maps
 from app.components.reviewing import review_menu
+from app.components.run_names import run_label
 from app.components.samples import note_slice, sample_card, search_words, step_samples
 from app.components.selection import matching
-from app.components.table import Column, rows_table
+from app.components.table import Column, Table, rows_table
+from app.components.workplace import list_and_detail
 from app.views.retrieval import failures, hubs
 
 RESULTS = 10
+BEST = 5  # results shown at first
 LIKELY = "likely match (a guess)"
 FORMATS = ["jpg", "jpeg", "png", "webp"]
 MOST_MEGABYTES = 10
 PICTURE_SIZE = 280
-SOURCES = {"split": "Sample of the split", "text": "Free text", "picture": "Picture"}
+SOURCES = {"split": "From the split", "text": "Free text", "picture": "Picture"}
 Search = Callable[[RunSummary], pd.DataFrame | None]
 
 
@@ -39,8 +44,18 @@ def question(choice: Choice | None) -> str:
     return f"Which run retrieves better, {choice.first.name} or {choice.second.name}?"
 
 
+def answer(choice: Choice) -> str:
+    """Say which run retrieves better, by the direction and the rank of the controls below."""
+    modality = next((name for name, text in links.DIRECTIONS.items() if text == value_of("direction")), None)
+    modality = modality or value_of("direction", "text")  # the widget's value, or its label in the address
+    at = value_of("at", "1")
+    return retrieves(
+        choice, modality if modality in links.DIRECTIONS else "text", int(at) if at in FIRST else 1
+    )
+
+
 def show(choice: Choice) -> None:
-    controls = row()
+    controls = row(gap="small")
     with controls:
         source = choose_one("Query", SOURCES, "ask")
         modality = choose_one("Direction", links.DIRECTIONS, "direction") if source == "split" else "text"
@@ -53,35 +68,46 @@ def show(choice: Choice) -> None:
 
 
 def query_from_split(choice: Choice, modality: Modality, controls: DeltaGenerator) -> None:
-    """Draw the split's own queries: which failed and why, then one of them in detail."""
+    """Draw the split's own queries beside one of them in detail, and below them which failed and why."""
     source = failures.choose_source(choice, controls)
     with controls:
-        at = int(choose_one("Answered within the first", FIRST, "at", cards.tip("R@K")))
-        two = len(choice.runs) == 2
-        views = {"ranks": "Rank changes" if two else "Ranks", "near": "Near misses", "hubs": "Hubs"}
-        views |= {"judged": "Judgements"} if source is not None else {}
+        at = int(choose_one("Hit within the first", FIRST, "at", cards.tip("R@K")))
+        views = {"ranks": "Rank changes" if len(choice.runs) == 2 else "Ranks", "near": "Near misses"}
+        views |= {"hubs": "Hubs"} | ({"judged": "Judgements"} if source is not None else {})
         view = choose_one("View", views, "look", f"{cards.tip('margin')} {cards.tip('hub')}")
+        shown = failures.Queries(choice, modality, at)
+        section = _section(shown, view, source)
     note_slice(choice, modality)
-    shown = failures.Queries(choice, modality, at)
+    failed = choice.ask(Run.ranks)[QUERIES[modality]] >= at
+    target = f"query-{modality}"
+
+    def draw_detail(order: np.ndarray) -> None:
+        if opened.among(target, order):
+            number = step_samples(choice, modality, target, order, failed)
+            one_query(choice, modality, number, source)
+
+    list_and_detail(choice, section.draw_list, draw_detail)
+    section.draw_figures()
+
+
+def _section(shown: failures.Queries, view: str, source: judging.Source | None) -> failures.Section:
     if view == "near":
-        order = failures.near_misses(shown)
-    elif view == "hubs":
-        order = hubs.show_hubs(shown)
-    elif view == "judged" and source is not None:
-        order = failures.unlabelled_matches(shown, source)
-    else:
-        order = failures.compare_runs(shown) if two else failures.ranks_of_runs(shown)
-    if opened.among(f"query-{modality}", order):
-        frames = "Green frames are true matches."
-        if source is not None:
-            frames += f" Dashed frames are unlabelled matches, judged by {source.label}."
-        cards.heading("One query in detail", detail=True, frames=frames)
-        failed = choice.ask(Run.ranks)[QUERIES[modality]] >= at
-        one_query(choice, modality, step_samples(choice, modality, f"query-{modality}", order, failed))
+        return failures.near_misses(shown)
+    if view == "hubs":
+        return hubs.hubs_of_runs(shown)
+    if view == "judged" and source is not None:
+        return failures.unlabelled_matches(shown, source)
+    if len(shown.choice.runs) == 2:
+        return failures.compare_runs(shown)
+    return failures.ranks_of_runs(shown)
 
 
-def one_query(choice: Choice, modality: Modality, number: int) -> None:
+def one_query(choice: Choice, modality: Modality, number: int, source: judging.Source | None) -> None:
     """Draw the results of a sample of the split in every run, and heat maps of the sample with them."""
+    frames = "Green frames are true matches."
+    if source is not None:
+        frames += f" Dashed frames are unlabelled matches, judged by {source.label}."
+    cards.heading("One query in detail", detail=True, frames=frames)
     all_ranks = choice.ask_each(Run.ranks).items()
     ranks = {name: int(of_run[QUERIES[modality]][number]) for name, of_run in all_ranks}
     notes = {name: "match at rank " + ("–" if rank < 0 else f"{rank + 1:,}") for name, rank in ranks.items()}
@@ -97,10 +123,13 @@ def one_query(choice: Choice, modality: Modality, number: int) -> None:
 def show_results(
     choice: Choice, modality: Modality, search: Search, notes: Mapping[str, str], query: int | None = None
 ) -> None:
-    """Draw every run's ten best candidates; `notes` are below the runs' names. `search` returns None if it has
-    explained why there are none. If `query`, a sample of the split, is given, its results can be judged."""
-    for run in side_by_side(choice.runs, "small"):
-        cards.label(run.name, notes.get(run.name, ""))
+    """Draw every run's ten best candidates, pictures in one row per run; `notes` follow the runs' names. `search`
+    returns None if it has explained why there are none. If `query`, a sample of the split, is given, its results can
+    be judged."""
+    pictured = modality == "text"
+    places = side_by_side(choice.runs, "small") if not pictured else iter(choice.runs)
+    for run in places:
+        run_label(choice, run, notes.get(run.name, ""))
         try:
             candidates = search(run)
         except (InputError, OSError, ImportError) as error:
@@ -108,20 +137,35 @@ def show_results(
             continue
         if candidates is None:
             continue
-        by_judges = failures.judged_candidates(choice, run, modality, query)
-        likely = set[int]()
-        if query is not None and st.session_state.get("guess"):
-            likely = _likely(choice, run, modality, query) - by_judges
-        items = []
-        for result in candidates.to_dict("records"):
-            number = int(result["candidate"])
-            rank = int(result["place"])
-            score = float(result["score"])
-            marks: dict[str, Any] = {"match": bool(result["match"]), "judged": number in by_judges}
-            marks |= {"notes": (LIKELY,) if number in likely else (), "pictured": modality == "text"}
-            marks["review"] = review_menu(choice, modality, query, number)
-            items.append(sample_card(choice, run, OTHER[modality], number, rank, score, **marks))
-        cards.results(items)
+        items = _result_cards(choice, run, (modality, query), candidates)
+        cards.results(items[:BEST])
+        if len(items) > BEST:
+            with st.expander(f"Ranks {BEST + 1} to {len(items)}"):
+                cards.results(items[BEST:])
+
+
+def _result_cards(
+    choice: Choice, run: RunSummary, query: tuple[Modality, int | None], candidates: pd.DataFrame
+) -> list[cards.Result]:
+    modality, number = query
+    judged = failures.judged_candidates(choice, run, modality, number)
+    likely = set[int]()
+    if number is not None and st.session_state.get("guess"):
+        likely = _likely(choice, run, modality, number) - judged
+    items = []
+    for result in candidates.to_dict("records"):
+        candidate = int(result["candidate"])
+        placed = (int(result["place"]), float(result["score"]))
+        card = sample_card(choice, run, (OTHER[modality], candidate), placed, pictured=modality == "text")
+        marked = replace(
+            card,
+            match=bool(result["match"]),
+            judged=candidate in judged,
+            notes=(LIKELY,) if candidate in likely else (),
+            review=review_menu(choice, modality, number, candidate),
+        )
+        items.append(marked)
+    return items
 
 
 def _likely(choice: Choice, run: RunSummary, modality: Modality, query: int) -> set[int]:
@@ -162,8 +206,8 @@ def _saved_queries(saved: list[str], query: str) -> None:
     table = pd.DataFrame({"query": [saved[row] for row in rows]})
     columns = {"query": Column("query")}
     current = saved.index(query) if query in saved else -1
-    names = ("saved-queries", "saved queries")
-    rows_table(table, columns, rows, *names, current, lambda row: put("text", saved[row]), height=240)
+    listed = Table(table, columns, "saved-queries", "saved queries", rows, height=240)
+    rows_table(listed, current, lambda row: put("text", saved[row]))
 
 
 def _pictures_of(choice: Choice, run: RunSummary, query: str) -> pd.DataFrame:

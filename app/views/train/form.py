@@ -3,6 +3,7 @@
 import re
 import shlex
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -201,21 +202,22 @@ def _offer(form: Form) -> None:
     command = shlex.join(["python", "-m", "coder_core.train", *arguments])
     begins = tuple(f"{preset}-" for preset in starting.presets())
     asks = any(key in FIELDS or key.startswith(begins) for key in linked())  # a link starts no training
-    action = (put, ASKED, command) if asks else (_begin, *form.settings)
-    button(f"Train {cards.literal(name)}", "train-start", "play_arrow", *action, type="primary")
+    begin = partial(_begin, form)
+    action = partial(put, ASKED, command) if asks else begin
+    button(f"Train {cards.literal(name)}", "train-start", "play_arrow", action, type="primary")
     if asks and st.session_state.get(ASKED) == command:
         trains = f"The button below trains {name} on {form.data.name} with the preset {form.preset}"
         fix = "Read the command below, then start it, or change the form."
         cards.empty(f"A link filled in this form. {trains}.", fix)
-        button("Start it", "train-confirm", "", _begin, *form.settings, type="primary")
+        button("Start it", "train-confirm", "", begin, type="primary")
     st.code(command, language=None, wrap_lines=True)
 
 
-def _begin(*settings: Any) -> None:
+def _begin(form: Form) -> None:
     def start() -> None:
-        training.start(*settings)
+        training.start(*form.settings)
         st.session_state.pop(ASKED, None)
-        put("watch", settings[1])
+        put("watch", form.name)
         put("name", "")  # the form offers another one
 
     attempt(NOT_STARTED, start)

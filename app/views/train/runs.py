@@ -1,6 +1,7 @@
 """The Train page: the form that starts a run, and one run with progress, curves, output, Stop and Resume."""
 
 import html
+from functools import partial
 
 import streamlit as st
 
@@ -69,11 +70,11 @@ def _draw(entry: training.TrainingRun) -> None:
     with st.container(horizontal=True, vertical_alignment="center"):
         if entry.stoppable:
             help_text = "The run saves and stops within seconds; nothing is lost."
-            button("Stop", "train-stop", "stop", jobs.stop, entry.job_name, help=help_text)
+            button("Stop", "train-stop", "stop", partial(jobs.stop, entry.job_name), help=help_text)
         elif not entry.alive and run.state != "finished":
-            action = (attempt, NOT_STARTED, training.resume, run)
+            resume = partial(attempt, NOT_STARTED, training.resume, run)
             help_text = "Continues from the newest save."
-            button("Resume", "train-resume", "play_arrow", *action, type="primary", help=help_text)
+            button("Resume", "train-resume", "play_arrow", resume, type="primary", help=help_text)
         left = time_left(run, read.steps)
         st.html(f'<p class="cl-how">{_state(entry, run, text)}{left}{latest(read.epochs)}</p>')
     if run.usable and not entry.alive:
@@ -105,7 +106,7 @@ def _without_run(entry: training.TrainingRun) -> None:
         cards.label(entry.name)
         st.progress(progress.fraction)
         cards.note(f"{progress.phase.capitalize() or 'Reading the data and building the model'} …")
-        button("Stop", "train-stop", "stop", jobs.stop, entry.job_name)
+        button("Stop", "train-stop", "stop", partial(jobs.stop, entry.job_name))
     else:
         fact = "did not start"
         fix = "The output below says why. Change the values and start again."
@@ -113,7 +114,7 @@ def _without_run(entry: training.TrainingRun) -> None:
             fact = STOPPED_EARLY
             fix = "Dismiss it, then start it again; judges already trained are kept."
         cards.empty(f"{entry.name} {fact}.", fix)
-        button("Dismiss", "train-dismiss", "", _dismiss, entry)
+        button("Dismiss", "train-dismiss", "", partial(_dismiss, entry))
     _output(entry, expanded=True)
 
 

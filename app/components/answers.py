@@ -1,0 +1,67 @@
+"""Titles of pages: what a page finds, in one sentence with its numbers."""
+
+from app.ask import Run, ask_both, retrieval
+from app.choice import DIRECTIONS, QUERIES, Choice
+from app.components.words import gain_cell, listed
+
+
+def better(choice: Choice, recall: str, name: str, values: tuple[float, float]) -> str:
+    """Say which of the first and the last run is better by a recall of the metrics, called `name`, or that the
+    difference may be noise. `values`: of the first and the last run."""
+    first = choice.first.name
+    last = choice.last.name
+    gain = ask_both(retrieval.gains, choice.first, choice.last, choice.split, choice.captions)[recall]
+    before, after = values
+    change = gain_cell(gain.mean, gain.low, gain.high)
+    if gain.beyond_noise:
+        winner = last if gain.mean > 0 else first
+        high, low = (after, before) if gain.mean > 0 else (before, after)
+        return f"{winner} is better: {name} {high:.1f} against {low:.1f}, {change}"
+    if before == after:
+        return f"No difference: {name} of both runs is {after:.1f}"
+    return f"No clear winner: {name} {after:.1f} of {last}, {before:.1f} of {first}, {change}"
+
+
+def changed(choice: Choice, at: int = 1) -> tuple[int, int]:
+    """Count the captions that the last run fixes and breaks."""
+    changes = ask_both(retrieval.compare, choice.first, choice.last, choice.split, at=at)
+    changes = changes[changes["direction"] == "t2i"]
+    changes = changes[choice.inside("text", changes["query"])]
+    outcomes = changes["outcome"].value_counts()
+    return int(outcomes.get("fixed", 0)), int(outcomes.get("broken", 0))
+
+
+def of_several(choice: Choice, name: str, values: dict[str, float]) -> str:
+    """Say which of several runs has the highest value."""
+    order = sorted(values, key=lambda run: -values[run])
+    best = order[0]
+    others = listed([f"{run} {values[run]:.1f}" for run in order[1:]])
+    return f"{best} has the highest {name}, {values[best]:.1f}; {others}"
+
+
+def recall_at(choice: Choice, modality: str, at: int) -> dict[str, float]:
+    """Return recall (%) at a rank of every run, on the slice if there is one."""
+    direction = QUERIES[modality]  # type: ignore[index]
+    recalls = {}
+    inside = choice.samples(modality)  # type: ignore[arg-type]
+    for name, ranks in choice.ask_each(Run.ranks).items():
+        of_queries = ranks[direction] if inside is None else ranks[direction][inside]
+        of_queries = of_queries[of_queries >= 0]
+        recalls[name] = 100 * float((of_queries < at).mean()) if len(of_queries) else float("nan")
+    return recalls
+
+
+def retrieves(choice: Choice, modality: str, at: int) -> str:
+    """Say how well the runs retrieve in one direction at a rank."""
+    direction = QUERIES[modality]  # type: ignore[index]
+    name = f"{DIRECTIONS[direction]} R@{at}"
+    values = recall_at(choice, modality, at)
+    if choice.second is None:
+        missed = 100 - values[choice.first.name]
+        return (
+            f"{choice.first.name} misses {missed:.1f}% of its queries: {name} {values[choice.first.name]:.1f}"
+        )
+    if choice.between:
+        return of_several(choice, name, values)
+    ends = values[choice.first.name], values[choice.last.name]
+    return better(choice, f"{direction}_r{at}", name, ends)
