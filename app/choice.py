@@ -178,20 +178,36 @@ def named(values: Values, runs: Runs) -> Named:
 
 
 def default_runs(runs: Runs) -> list[str]:
-    """Return the runs to show first: "x-baseline" and the run "coder-x" or "x"; else a zero-shot run, or the oldest
-    one, and the next one, if any."""
-    names = [run.name for run in runs]
-    for name in names:
+    """Return the runs to show first, baseline first, evaluated on the same samples: "x-baseline" and the run "coder-x"
+    or "x"; else the newest run that has a partner and the newest of its partners, a zero-shot run or the older one
+    first; else the newest run alone."""
+    by_name = {run.name: run for run in runs}
+    for name in by_name:
         stem = name.removesuffix("-baseline")
-        partners = [partner for partner in (f"coder-{stem}", stem) if partner in names and partner != name]
-        if stem != name and partners:
-            return [name, partners[0]]
-    facts = {run.name: listing.facts(run) for run in runs}
-    order = {name: (fact["from"] != "zero-shot", fact["created"], name) for name, fact in facts.items()}
-    return sorted(names, key=order.__getitem__)[:2]
+        for partner in (f"coder-{stem}", stem) if stem != name else ():
+            if partner in by_name and _same_samples(by_name[name], by_name[partner]):
+                return [name, partner]
+    facts = {name: listing.facts(run) for name, run in by_name.items()}
+    newest_first = sorted(by_name, key=lambda name: (facts[name]["created"], name), reverse=True)
+    for position, name in enumerate(newest_first):
+        for partner in newest_first[position + 1 :]:
+            if _same_samples(by_name[name], by_name[partner]):
+                pair = [partner, name]
+                return sorted(pair, key=lambda one: facts[one]["from"] != "zero-shot")
+    return newest_first[:1]
+
+
+def _same_samples(a: RunSummary, b: RunSummary) -> bool:
+    """True if the runs were evaluated on the same samples of a split that both have, as far as is known."""
+    shared = [split for split in a.splits if split in b.splits]
+    known = [split for split in shared if a.samples.get(split) == b.samples.get(split)]
+    return bool(known) or not (a.splits and b.splits)
 
 
 def default_split(runs: Runs) -> str:
-    """Return the first run's first split that every run has, else its first; "" if it has none."""
+    """Return the first run's first split that every run has with the same samples, else one that every run has, else
+    its first; "" if it has none."""
     shared = [split for split in runs[0].splits if all(split in run.splits for run in runs)]
+    of_first = runs[0].samples
+    shared.sort(key=lambda split: any(run.samples.get(split) != of_first.get(split) for run in runs))
     return (shared or [*runs[0].splits, ""])[0]

@@ -45,14 +45,14 @@ def margin_histogram(margins: Values, colours: Tone) -> go.Figure:
 
 
 def recall_by_diversity(recalls: Mapping[str, pd.DataFrame], at: int, colours: Tone) -> go.Figure:
-    """Draw recall at `at` by tenth of the anchors' diversity (columns `tenth`, `recall`)."""
+    """Draw recall at `at` by tenth of the anchors, the most ambiguous first (columns `tenth`, `recall`)."""
     hover = "tenth %{x}: %{y:.1f} %"
     traces = []
     for name, frame, colour in draw.coloured(recalls, colours):
         x = frame["tenth"].to_numpy()
         y = frame["recall"].to_numpy()
         traces.append(draw.line(x, y, name, colour, hover, dots=True, width=2.5))
-    label = "tenths of the anchors, low → high diversity"
+    label = "tenths of the anchors, most → least ambiguous"
     axes: Part = {"xaxis": {"dtick": 1}, "yaxis": {"rangemode": "tozero"}}
     return draw.figure(colours, traces, label, f"recall at {at}, %", runs=len(recalls), **axes)
 

@@ -17,6 +17,7 @@ CURVE_HEIGHT = 250
 RANK_HEIGHT = 360
 EPOCH_TICKS = 8
 BEHIND_TEXT = 0.5  # of a ramp: darker cells would hide their numbers
+FAINT = 0.3  # opacity of what may be noise
 ROW_HEIGHT = 34
 MARGINS = 90
 RANK_EDGES = (1, 5, 10, 50, 100)
@@ -65,24 +66,30 @@ def training_curves(frames: Mapping[str, pd.DataFrame], column: str, label: str,
     return draw.figure(colours, traces, "epoch", draw.plain(label), xaxis=ticks, **size)
 
 
-def slice_recalls(slices: Sequence[str], recalls: Values, x: str, colours: Tone) -> go.Figure:
-    """Draw a row per slice, a dot and an interval per run: run → (slices, 3) recall, low and high end in percent."""
+def slice_recalls(
+    slices: Sequence[str], recalls: Values, overall: Mapping[str, float], x: str, colours: Tone
+) -> go.Figure:
+    """Draw a row per slice, a dot and an interval per run: run → (slices, 3) recall, low and high end in percent. A
+    dashed line is a run's `overall` recall; slices whose interval contains it are faint."""
     labels = [draw.plain(label) for label in slices]
     hover = "%{customdata[0]}: %{x:.1f} [%{customdata[1]}, %{customdata[2]}]"
     traces = []
+    lines = []
     for position, (name, values, colour) in enumerate(draw.coloured(recalls, colours)):
         recall, low, high = values.T
         offset = (position - (len(recalls) - 1) / 2) * min(0.2, 0.7 / len(recalls))
         interval = {"type": "data", "array": high - recall, "arrayminus": recall - low}
         interval |= {"color": colour, "thickness": 1.2, "width": 0}
+        noise = (low <= overall[name]) & (overall[name] <= high)
+        lines.append(draw.vertical_line(overall[name], colour, 1.5, "dash"))
         ends = list(zip(labels, low.round(1).tolist(), high.round(1).tolist(), strict=True))
-        marker = {"color": colour, "size": 9}
+        marker = {"color": colour, "size": 9, "opacity": np.where(noise, FAINT, 1.0).tolist()}
         rows = np.arange(len(slices)) + offset
         traces.append(draw.points(recall, rows, name, hover, marker, error_x=interval, customdata=ends))
     rows_axis = {"tickvals": list(range(len(slices))), "ticktext": labels, "autorange": "reversed"}
     height = MARGINS + ROW_HEIGHT * len(slices)
     shown = rows_axis | {"showgrid": False}
-    return draw.figure(colours, traces, x, "", height=height, runs=len(recalls), yaxis=shown)
+    return draw.figure(colours, traces, x, "", height=height, runs=len(recalls), yaxis=shown, shapes=lines)
 
 
 def rank_band(ranks: Sequence[int] | np.ndarray) -> np.ndarray:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from app.components import opened
 from app.components.refusals import refused
@@ -26,6 +27,7 @@ TERMS, HOW_TO_READ = (tomllib.loads(file.read_text(encoding="utf-8")) for file i
 SHORT_LINE = 16
 LINES_SHOWN = 5
 _MARKS = re.compile(r"[\\`*\[\]()<>:$~!#|&]|_(?![^\W_])|(?<![^\W_])_")
+_HEAD = "head-of-the-page"
 _LIST = re.compile(r"^(\d*)([-+.)])(?=\s)")
 _ADDRESS = re.compile(r":(?=\S)|www(?=\.)", re.IGNORECASE)
 
@@ -65,6 +67,16 @@ class Result:
     hover: str = ""
     review: str = ""
     judged: bool = False
+
+
+@dataclass
+class _Head:
+    """The head of a page, until its title is drawn."""
+
+    place: DeltaGenerator
+    question: str
+    how: str
+    is_drawn: bool = False
 
 
 def tip(term: str) -> str:
@@ -169,18 +181,35 @@ def note(text: str) -> None:
     st.html(f'<p class="cl-how cl-small">{html.escape(text)}</p>')
 
 
-def question(title: str, how: str = "", answer: str = "") -> None:
-    """Draw the head of a page: the question and how to read it, as in `heading`; or the answer as the title, with the
-    question in a small line above it, which explains the page on hover."""
-    how = how or HOW_TO_READ.get(title, "")
-    if answer:
-        hover = html.escape(how, quote=True)
-        st.html(f'<p class="cl-question" title="{hover}">{html.escape(title)}</p>')
-        st.title(literal(answer), anchor=False)
+def begin_page(question: str, how: str = "") -> None:
+    """Make room for the head of a page: its question and how to read it, as in `heading`."""
+    how = how or HOW_TO_READ.get(question, "")
+    st.session_state[_HEAD] = _Head(st.container(), question, how)
+
+
+def answer(text: str) -> None:
+    """Draw the answer to the page's question as its title, with the question in a small line above it, which explains
+    the page on hover."""
+    head: _Head = st.session_state[_HEAD]
+    if head.is_drawn or not text:
         return
-    st.title(literal(title), anchor=False)
-    if how:
-        st.html(f'<p class="cl-how">{html.escape(how)}</p>')
+    head.is_drawn = True
+    with head.place:
+        hover = html.escape(head.how, quote=True)
+        st.html(f'<p class="cl-question" title="{hover}">{html.escape(head.question)}</p>')
+        st.title(literal(text), anchor=False)
+
+
+def without_answer() -> None:
+    """Draw the question as the title, with how to read the page, if there is no answer."""
+    head: _Head = st.session_state[_HEAD]
+    if head.is_drawn:
+        return
+    head.is_drawn = True
+    with head.place:
+        st.title(literal(head.question), anchor=False)
+        if head.how:
+            st.html(f'<p class="cl-how">{html.escape(head.how)}</p>')
 
 
 def heading(text: str, how: str = "", *, detail: bool = False, **values: object) -> None:

@@ -83,8 +83,14 @@ class Guard:
                 message = message | {"headers": headers.raw}
             await send(message)
 
+        async def received() -> Any:
+            message = await receive()
+            if message["type"] == "websocket.receive" and message.get("bytes") is None:
+                return {"type": "websocket.disconnect", "code": 1003}  # Streamlit's messages are bytes
+            return message
+
         if allowed:
-            await self.app(scope, receive, protected)
+            await self.app(scope, received if scope["type"] == "websocket" else receive, protected)
             return
         if scope["type"] == "websocket":
             await receive()

@@ -25,20 +25,14 @@ def run(name: str) -> None:
     choice = st.session_state.get(frame.CHOSEN)
     view = import_module(f"app.views.{name}")
     question = view.question(choice) if hasattr(view, "question") else entry["question"]
-    head = st.container()
+    cards.begin_page(question, entry.get("how", ""))
     panel = st.container()
     cards.refusal()
-    answer = ""
     try:
         if "alone" not in entry:
             choice = _about(entry, choice)
-            if choice is not None and hasattr(view, "answer"):
-                answer = view.answer(choice)
-        with head:
-            cards.question(question, entry.get("how", ""), answer)
-        if choice is None and "alone" not in entry:
-            return
-        view.show(choice)
+        if choice is not None or "alone" in entry:
+            view.show(choice)
         if choice is not None:
             if not opened.state().drawn:  # the page has no place for it
                 samples.show_opened(choice, panel)
@@ -47,10 +41,9 @@ def run(name: str) -> None:
             events.listen()
             reviewing.show_toast()
     except InputError as error:
-        if not answer:
-            with head:
-                cards.question(question)
         cards.empty("The rest of this page cannot be shown.", str(error))
+    finally:
+        cards.without_answer()
 
 
 def _about(entry: Mapping[str, Any], choice: Choice | None) -> Choice | None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import socket
+import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from importlib import import_module
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
 
 HOME = "/"
 FIRST = "/overview"
+COLLECT_SECONDS = 20
+QUIET_PERCENT = 10  # of one processor, during a second
 START = "/start"
 PATHS = {HOME, *(f"/{name}" for name in PAGES)} - {START}
 
@@ -76,7 +80,17 @@ async def prepare(app: Any) -> AsyncIterator[None]:
     """Prepare the server at its start: send answers without delay, and load what the first page needs in a thread."""
     send_at_once()
     Thread(target=load, daemon=True).start()
+    Thread(target=collect_when_quiet, daemon=True).start()
     yield
+
+
+def collect_when_quiet() -> None:
+    """Collect garbage once in a while, when the server does nothing: a full collection stops every visitor."""
+    process = psutil.Process()
+    while True:
+        time.sleep(COLLECT_SECONDS)
+        if process.cpu_percent(interval=1.0) < QUIET_PERCENT:
+            gc.collect()
 
 
 def load() -> None:
@@ -93,6 +107,8 @@ def load() -> None:
     first = [runs[name] for name in default_runs([*runs.values()])]
     for run in first:
         ask(questions.analysis_fault, run, default_split(first))
+    gc.collect()
+    gc.freeze()  # what is loaded stays; later collections need not look at it
 
 
 def send_at_once() -> None:

@@ -95,6 +95,9 @@ def numbers(runs: Sequence[RunSummary], split: str, stored_clusters: dict[str, C
     if len(runs) == 2:
         same = clusters.same_grouping(first, last)
         items.append(cards.Metric("AMI of the two runs", f"{same:.2f}", "0 chance, 1 same", "grouping"))
+    cards.answer(
+        f"Image and caption of {share:.0f}% of the pairs fall into the same cluster, {by_chance:.0f}% by chance"
+    )
     cards.metrics(items)
 
 

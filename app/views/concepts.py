@@ -30,7 +30,7 @@ USUAL = 40
 STRONGEST = 8
 READERS = 5
 LITTLE = 2.0  # percentage points of shared attention above chance
-AT_CHANCE = "Images share hardly more attention with their own captions than with others: these concepts do not tell pairs apart."
+AT_CHANCE = "these concepts do not tell pairs apart"
 PARTS = {"strong": "Strongest concepts", "around": "One neighbourhood"}
 BY: dict[concepts.Strength, str] = {"captions": "Captions", "edges": "Edges", "read": "Attention"}
 KINDS = {"": "All", "object": "Objects", "property": "Properties", "motion": "Motions"}
@@ -141,9 +141,13 @@ def amounts(runs: Sequence[RunSummary], choice: Choice) -> None:
         named = (image.named, text.named, total)
         amounts_of.append((run.name, _typical(image), _typical(text), *named, share, by_chance))
         if share - by_chance < LITTLE:
-            cards.note(f"{run.name}: {AT_CHANCE}")
+            cards.answer(f"{run.name}: {AT_CHANCE}")
+            cards.note(f"{run.name}: {cards.HOW_TO_READ['concepts at chance']}")
         if not ask(concept_attention.view_of, run, choice.split).whole:
             cards.note("Only the strongest concepts of every sample are stored; shares refer to these.")
+    name, *_, share, by_chance = amounts_of[-1]
+    with_own = f"shares {share:.0f}% of its attention with its own captions, {by_chance:.0f}% with others"
+    cards.answer(f"In {name} an image {with_own}")
     plain_table(pd.DataFrame(amounts_of, columns=list(AMOUNTS)), AMOUNTS, "concept-amounts", "runs")
     numbers = {UNITS[side]: {run.name: attention(run, side).perplexity for run in runs} for side in BOTH}
     figures = charts.concepts_read(numbers, tone())

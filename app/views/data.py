@@ -76,7 +76,12 @@ def mismatched_pairs(choice: Choice, run: RunSummary, cross_fitted: Judges) -> N
     table = table[choice.inside("text", table["caption"])]
     counts = table["verdict"].value_counts()
     numbers = [(name, f"{counts.get(name, 0):,}") for name in api.VERDICTS]
-    cards.metrics(cards.Metric(*n, note, "random pairs") for n, note in zip(numbers, EXPECTED, strict=True))
+    wrong = int(counts.get(api.VERDICTS[0], 0))
+    cards.answer(f"{wrong:,} of {len(table):,} captions probably belong to another image")
+    cards.metrics(
+        cards.Metric(name, number, note, "random pairs")
+        for (name, number), note in zip(numbers, EXPECTED, strict=True)
+    )
     if choice.split == "train":
         _offer_cleaning(choice, run, cross_fitted, api.error_probability(every["random"].to_numpy()))
     cards.heading("Captions that may belong to another image", by=by)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -9,10 +10,11 @@ import pandas as pd
 import streamlit as st
 
 from app import charts
+from app.address import put
 from app.ask import LossSettings, Modality, Run, RunSummary, ask, diversity, retrieval
 from app.choice import OTHER, UNITS, Choice
 from app.components import cards, downloads, loss_values, opened, samples
-from app.components.controls import MODALITIES, advanced, choose_one, row, switch, whole_number
+from app.components.controls import MODALITIES, advanced, button, choose_one, row, switch, whole_number
 from app.components.heat_maps import Explained, show_heat_maps
 from app.components.reviewing import review_menu
 from app.components.selection import recall_by_tenth
@@ -24,13 +26,16 @@ NEAREST = 10
 MOST_ACROSS = 3  # most runs beside each other
 RECALL_AT = 10
 RHO = "+.2f"  # format of a correlation
+NORMAL_95 = 1.96  # half the width of a 95% interval, in standard errors
+SATURATED = 0.001  # difference of all diversities, of 0.5
+TEMPERATURES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5)  # tried to find one that tells anchors apart
 SAME_ORDER = 0.995  # correlation of measures that rank alike
 SPREADS = {"std": "Standard deviation", "entropy": "Entropy"}
 SYMBOLS = {"std": "SD", "entropy": "entropy"}
 MEASURES = {"diversity": "Diversity", "SD": "Standard deviation", "entropy": "Entropy"}
 TARGETS: dict[Modality, str] = {"text": "caption", "image": "image"}
 CANDIDATES = {"split": "Whole split", "batch": "A batch", "bank": "A bank"}
-NUMBERS = {"diversity": ".4f", "SD": ".4f", "entropy": ".4f", "rank": ",d"}
+NUMBERS = {"percentile": ".1f", "diversity": ".4f", "SD": ".4f", "entropy": ".4f", "rank": ",d"}
 ANCHOR = columns_of("anchor")
 FIGURES = {"similarities": "Similarities to the negatives", "weights": "Weights of the nearest negatives"}
 FIRST_CAPTIONS = 5
@@ -45,11 +50,13 @@ def show(choice: Choice) -> None:
     last = choice.last
     samples.note_sample(last, choice.split, "as anchors")
     tables = measured(choice, settings, loss.epsilon)
+    warn_if_saturated(choice, settings, loss.epsilon, tables[last.name])
     unit = UNITS[modality]
     target = TARGETS[modality]
     changes = None
     if choice.second is not None:
-        changes = retrieval.diversity_changes(tables[choice.first.name], tables[choice.second.name])
+        ordered = [by_ambiguity(tables[run.name]) for run in (choice.first, choice.last)]
+        changes = retrieval.diversity_changes(*ordered)
     samples.note_slice(choice, modality)
     inside = choice.inside(modality, tables[last.name]["anchor"])
     if not inside.any():
@@ -58,6 +65,7 @@ def show(choice: Choice) -> None:
         return
     tables = {name: table[inside].reset_index(drop=True) for name, table in tables.items()}
     changes = None if changes is None else changes[inside].reset_index(drop=True)
+    cards.answer(answer(choice, tables[last.name], unit))
     distributions(tables, unit)
     with st.expander("Both measures" if changes is None else "Both measures, and both runs"):
         parts = st.columns(2, gap="large")
@@ -71,6 +79,53 @@ def show(choice: Choice) -> None:
         cards.heading("One anchor in detail", detail=True)
         number = samples.step_samples(choice, modality, target, order)
         show_anchor(choice, number, settings, loss)
+
+
+def by_ambiguity(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the table with `order` as its spread, which is smallest for the most ambiguous anchor."""
+    return table.assign(spread=table["order"])
+
+
+def answer(choice: Choice, table: pd.DataFrame, unit: str) -> str:
+    """Say whether the most ambiguous tenth of the anchors is missed more often than the least ambiguous one."""
+    known = table.dropna(subset="rank")
+    tenths = recall_by_tenth(known["order"].to_numpy(), known["rank"].to_numpy() - 1, RECALL_AT)
+    if len(tenths) < 2:
+        return ""
+    low, high = (tenths.iloc[end]["recall"] for end in (0, -1))
+    numbers = f"{low:.0f}% of the most ambiguous tenth are hit within {RECALL_AT}, {high:.0f}% of the least ambiguous"
+    of = "" if choice.second is None else f" in {choice.last.name}"
+    variances = [
+        share * (100 - share) / count
+        for share, count in tenths.iloc[[0, -1]][["recall", "anchors"]].to_numpy()
+    ]
+    noise = NORMAL_95 * float(np.sqrt(sum(variances)))
+    if high - low > noise:
+        return f"Ambiguous {unit} are missed more often{of}: {numbers}"
+    if low - high > noise:
+        return f"Here low diversity does not mean missed{of}: {numbers}"
+    return f"No clear link between diversity and misses{of}: {numbers}; the difference may be noise"
+
+
+def warn_if_saturated(choice: Choice, settings: Settings, epsilon: float, table: pd.DataFrame) -> None:
+    """Say that the entropy does not tell the anchors apart at this temperature, and offer one that does."""
+    if settings["function"] != "entropy" or np.ptp(table["diversity"].to_numpy()) > SATURATED:
+        return
+    sample = choice.ask(Run.sample)
+    spreads = {}
+    for tau in TEMPERATURES:
+        at_tau = settings | {"temperature": tau}
+        values = choice.ask(Run.diversity, epsilon=epsilon, sample=sample, **at_tau)["diversity"]
+        spreads[tau] = float(values.std())
+    best = max(spreads, key=spreads.__getitem__)
+    digits = table["diversity"].round(4).iloc[0]
+    with row("center"):
+        cards.note(
+            f"At τ = {settings['temperature']:g} the entropy of all anchors is nearly the same: every diversity is "
+            f"about {digits:.4f}."
+        )
+        if spreads[best] > spreads.get(settings["temperature"], 0.0):
+            button(f"Use τ = {best:g}", "useful-tau", "", partial(put, "tau", best))
 
 
 def choose_settings(choice: Choice) -> tuple[Settings, LossSettings]:
@@ -110,14 +165,24 @@ def measured(choice: Choice, settings: Settings, epsilon: float) -> dict[str, pd
             if run is choice.last or name == st.session_state.get("shown"):
                 of_spread = settings | {"function": function}
                 tables[run.name][name] = ask(Run.spread, run, choice.split, sample=sample, **of_spread)
+    sign = (
+        1 if settings["function"] == "std" else -1
+    )  # an ambiguous anchor has a small SD and a large entropy
+    for name, table in tables.items():
+        order = sign * table["spread"]
+        percentile = 100 * (order.rank(method="average") - 1) / max(len(order) - 1, 1)
+        tables[name] = table.assign(order=order, percentile=percentile)
     return tables
 
 
 def distributions(tables: Tables, unit: str) -> None:
     left, right = st.columns([3, 2], gap="large")
     with left:
-        cards.heading("How diverse are the anchors?")
         measure = st.session_state["shown"]
+        by_entropy = measure == "entropy" or (
+            measure == "diversity" and st.session_state["measure"] == "entropy"
+        )
+        cards.heading("How diverse are the anchors?", side="right" if by_entropy else "left")
         values = {name: table[measure].to_numpy() for name, table in tables.items()}
         label = MEASURES[measure].lower()
         downloads.chart(charts.histogram(values, label, unit, tone()), "histogram", f"{label} histogram")
@@ -125,14 +190,14 @@ def distributions(tables: Tables, unit: str) -> None:
         cards.heading("Does ambiguity cost recall?", correlations=_correlations(tables, "rank"))
         recalls = {}
         for name, table in tables.items():
-            spread, ranks = table.dropna(subset="rank")[["diversity", "rank"]].to_numpy().T
-            recalls[name] = recall_by_tenth(spread, ranks - 1, RECALL_AT)
+            order, ranks = table.dropna(subset="rank")[["order", "rank"]].to_numpy().T
+            recalls[name] = recall_by_tenth(order, ranks - 1, RECALL_AT)
         figure = charts.recall_by_diversity(recalls, RECALL_AT, tone())
         downloads.chart(figure, "tenths", "recall by diversity")
 
 
 def _correlations(tables: Tables, column: str) -> str:
-    values = {name: (table["diversity"], table[column]) for name, table in tables.items()}
+    values = {name: (table["order"], table[column]) for name, table in tables.items()}
     rhos = {name: retrieval.rank_correlation(*pair) for name, pair in values.items()}
     return " · ".join(f"{name} {number(rho, '+.2f')}" for name, rho in rhos.items())
 
@@ -170,23 +235,23 @@ def ranked_anchors(choice: Choice, tables: Tables, changes: Changes, modality: M
     first = choice.first.name
     last = choice.last.name
     unit = UNITS[modality]
-    orders = {"second": f"Lowest in {last}", "first": f"Lowest in {first}"}
-    orders |= {"fell": "Largest decrease", "rose": "Largest increase"}
+    orders = {"second": f"Most ambiguous in {last}", "first": f"Most ambiguous in {first}"}
+    orders |= {"fell": "More ambiguous than before", "rose": "Less ambiguous than before"}
     cards.heading(f"The most ambiguous {unit}")
     with row():
         by = choose_one("Rank by", orders, "ranked", cards.tip("change")) if changes is not None else "second"
         words = samples.search_words("anchor-words")
-        count_fits = modality == "text" and switch("Images it fits", "fits", "fits")
+        count_fits = modality == "text" and switch("Plausible images", "fits", "fits")
     anchors = tables[last]["anchor"].to_numpy()
     values, columns = _numbers(choice, tables, changes)
     if count_fits and (fits := _fits(choice, tables, anchors)) is not None:
-        values["images it fits"] = fits
-        columns["images it fits"] = Column("images it fits", ",d", "fits")
+        values["plausible images"] = fits
+        columns["plausible images"] = Column("plausible images", ",d", "fits")
     if changes is not None and by in ("fell", "rose"):
         order = np.argsort((1 if by == "fell" else -1) * changes["change"].to_numpy(), kind="stable")
     else:
         table = tables[last if by == "second" else first]
-        order = np.argsort(table["diversity"].to_numpy(), kind="stable")
+        order = np.argsort(table["order"].to_numpy(), kind="stable")
     ranked = values.iloc[order]
     names = (TARGETS[modality], f"diversity-{choice.split}-{unit}")
     return samples.sample_table(choice, modality, anchors[order], ranked, columns, words, *names, height=300)
@@ -201,7 +266,7 @@ def _fits(choice: Choice, tables: Tables, anchors: np.ndarray) -> np.ndarray | N
         return None
     fits = fits[np.isin(np.arange(len(fits)) if sample is None else sample.texts, anchors)]
     correlations = _correlations({name: table.assign(fits=fits) for name, table in tables.items()}, "fits")
-    cards.note(cards.HOW_TO_READ["images it fits"].format(correlations=correlations))
+    cards.note(cards.HOW_TO_READ["plausible images"].format(correlations=correlations))
     return fits
 
 
@@ -210,7 +275,7 @@ def _numbers(choice: Choice, tables: Tables, changes: Changes) -> tuple[pd.DataF
     values = {}
     columns = {}
     for run in (choice.last, *choice.runs[:-1]):
-        shown = {"diversity"} if choice.between else {"diversity", "rank"}
+        shown = {"percentile"} if choice.between else {"percentile", "rank"}
         for name, digits in NUMBERS.items():
             if name in tables[run.name] and (run is choice.last or name in shown):
                 values[f"{name} {run.name}"] = tables[run.name][name]

@@ -76,6 +76,7 @@ def answer(choice: Choice) -> str:
 
 
 def show(choice: Choice) -> None:
+    cards.answer(answer(choice))
     cards.faults(run_faults())
     shown = [run.name for run in choice.runs]
     unevaluated = [run for run in all_runs() if run.name in choice.names and run.name not in shown]

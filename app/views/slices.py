@@ -1,5 +1,7 @@
 """The Slices page: groups of captions, ordered by misses beyond the expected ones."""
 
+from dataclasses import replace
+
 import pandas as pd
 import streamlit as st
 
@@ -8,13 +10,14 @@ from app.address import SLICE, put
 from app.ask import Run, RunSummary, ask, slices
 from app.choice import QUERIES, Choice, slice_table
 from app.components import cards, downloads, links
+from app.components.answers import recall_at
 from app.components.controls import FIRST, MODALITIES, choose_one, row
 from app.components.table import Column, Table, columns_of, rows_table
 from app.components.theme import tone
 from app.components.words import gain_cell
 
 PICTURED = 12
-PAGES = {"Failures of this slice": "retrieval", "Its diversity": "diversity", "On the map": "joint"}
+PAGES = {"Misses of this slice": "retrieval", "Its diversity": "diversity", "On the map": "joint"}
 
 
 def show(choice: Choice) -> None:
@@ -22,7 +25,7 @@ def show(choice: Choice) -> None:
     runs = choice.runs
     with row():
         modality = choose_one("Queries", MODALITIES, "queries")
-        at = int(choose_one("Answered within the first", FIRST, "slice-at", cards.tip("R@K")))
+        at = int(choose_one("Hit within the first", FIRST, "slice-at", cards.tip("R@K")))
     beside = f" (beside {' and '.join(run.name for run in runs[:-1])})" if len(runs) > 1 else ""
     cards.note(cards.HOW_TO_READ["slices judged"].format(last=runs[-1].name, beside=beside))
     counted = len(ask(slices.images_counted, choice.first, choice.split))
@@ -36,17 +39,40 @@ def show(choice: Choice) -> None:
     kinds = {"all": "All", **{kind: kind.capitalize() for kind in dict.fromkeys(table["kind"])}}
     kind = choose_one("Show", kinds, "slice-kind")
     table = table if kind == "all" else table[table["kind"] == kind]
-    worst = table[table["excess"] > 0]  # for one kind, the first are shown
-    pictured = (worst if kind == "all" and len(worst) else table).head(PICTURED)
+    overall = recall_at(replace(choice, slice=""), modality, at)
+    last = len(runs) - 1
+    below = table[(table["excess"] > 0) & (table[f"recall_{last}"] < overall[runs[-1].name])]
+    cards.answer(answer(below, runs, overall[runs[-1].name], at))
+    pictured = (below if kind == "all" and len(below) else table).head(
+        PICTURED
+    )  # of one kind, the first are shown
     label = f"R@{at}, %"
     names = [[f"{name}_{number}" for name in ("recall", "low", "high")] for number in range(len(runs))]
     recalls = {run.name: pictured[of_run].to_numpy() for run, of_run in zip(runs, names, strict=True)}
-    figure = charts.slice_recalls(pictured["label"].tolist(), recalls, label, tone())
+    figure = charts.slice_recalls(pictured["label"].tolist(), recalls, overall, label, tone())
     downloads.chart(figure, "slice-recalls", "recall of the first slices")
+    cards.note(
+        "Dashed lines are the recall of all queries. Faint dots may be noise: their interval contains it."
+    )
     _table(choice, table, runs, at, f"slices-{modality}-{at}-{kind}")
     downloads.table(table, f"slices-{choice.split}")
     if choice.slice:
         st.html(cards.links_html([(label, links.address(page, choice)) for label, page in PAGES.items()]))
+
+
+def answer(below: pd.DataFrame, runs: list[RunSummary], overall: float, at: int) -> str:
+    """Name the slice with the most excess misses, if its interval lies below the overall recall. `below`: the slices of
+    lower recall."""
+    run = runs[-1].name
+    last = len(runs) - 1
+    certain = below[below[f"high_{last}"] < overall]
+    if not len(certain):
+        return f"No slice of {run} is certainly worse than its overall R@{at}, {overall:.1f}"
+    worst = certain.iloc[0]
+    recall, low, high = (worst[f"{name}_{last}"] for name in ("recall", "low", "high"))
+    found = f"R@{at} {recall:.1f} [{low:.1f}, {high:.1f}] against {overall:.1f} overall"
+    others = f" · {len(certain) - 1} more below the overall" if len(certain) > 1 else ""
+    return f"{run} misses most on {worst['label']}: {found}{others}"
 
 
 def _table(choice: Choice, table: pd.DataFrame, runs: list[RunSummary], at: int, key: str) -> None:

@@ -27,7 +27,9 @@ def test_names_in_charts_are_escaped():
         "density": charts.density(np.arange(9.0), np.ones(9), charts.plain(EVIL), "y", "captions", LIGHT),
         "margins": charts.margin_histogram({EVIL: np.linspace(-1, 1, 9)}, LIGHT),
         "hubs": charts.occurrence_bands({EVIL: np.arange(9)}, 10, LIGHT),
-        "slices": charts.slice_recalls([EVIL], {EVIL: np.array([[20.0, 15.0, 30.0]])}, "R@1", LIGHT),
+        "slices": charts.slice_recalls(
+            [EVIL], {EVIL: np.array([[20.0, 15.0, 30.0]])}, {EVIL: 40.0}, "R@1", LIGHT
+        ),
         "distribution": charts.rank_distribution({EVIL: np.array([1, 7])}, LIGHT),
     }
     for kind, figure in figures.items():
@@ -191,3 +193,10 @@ def test_colour_ramps_of_ranks_changes_and_numbers():
     both = charts.split_ramp(charts.ramp("rank", np.array([1.0, 10.0, 100.0, 1000.0]), LIGHT), 2)
     assert (both[0].high, both[1].high) == (3.0, 3.0)
     np.testing.assert_allclose(both[1].values, [2, 3])
+
+
+def test_slices_show_the_overall_recall_and_grey_out_noise():
+    recalls = {"a": np.array([[20.0, 15.0, 30.0], [50.0, 38.0, 62.0]])}
+    figure = charts.slice_recalls(["worse", "noise"], recalls, {"a": 40.0}, "R@1", LIGHT)
+    assert [shape.x0 for shape in figure.layout.shapes] == [40.0]
+    assert list(figure.data[0].marker.opacity) == [1.0, 0.3]

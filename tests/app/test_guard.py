@@ -13,6 +13,7 @@ from app.choice import default_runs
 from app.frame.guard import Guard, is_allowed
 from app.frame.server import complete, send_at_once
 from coder_core.api import RunSummary
+from coder_core.api.listing import SplitSamples
 from tests.support.run_folders import write_run
 
 OWN = (b"host", b"127.0.0.1:8501")
@@ -119,8 +120,13 @@ def test_other_addresses_are_kept_and_without_runs_the_start_page_opens():
     assert complete("/overview", "", []) is None
 
 
+SMALL, LARGE = ({"dev": SplitSamples(size, 5 * size, "digest")} for size in (10, 20))
+
+
 def run(name, created="2026-01-01", **values):
     values = {"state": "finished", "config": {"about": {"created": created}}} | values
+    if "samples" in values:
+        values["splits"] = tuple(values["samples"])
     return RunSummary(name, Path(name), **values)
 
 
@@ -132,9 +138,15 @@ def run(name, created="2026-01-01", **values):
         ([run("a", created="2026-02-02"), run("b")], ["b", "a"]),
         ([run("tuned"), run("zero-shot", **ZERO_SHOT)], ["zero-shot", "tuned"]),
         ([run("a")], ["a"]),
+        ([run("a", samples=SMALL), run("b", samples=LARGE), run("c", samples=SMALL)], ["a", "c"]),
+        ([run("demo-baseline", samples=SMALL), run("demo", samples=LARGE)], ["demo-baseline"]),
+        (
+            [run(name, f"2026-01-0{day}", samples=SMALL) for day, name in enumerate("abc", start=1)],
+            ["b", "c"],
+        ),
     ],
 )
-def test_the_default_comparison_is_a_baseline_zero_shot_or_oldest_run(runs, names):
+def test_the_default_comparison_is_a_baseline_or_the_newest_pair_of_equal_samples(runs, names):
     assert default_runs(runs) == names
 
 

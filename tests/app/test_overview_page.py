@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from app.choice import DIRECTIONS
-from coder_core.api import open_run
+from coder_core.api import compare, open_run
 from coder_core.api.joint_space import score_separation
 from coder_core.api.saved_views import save_view, saved_views
 from coder_core.api.slices import slice_metrics
@@ -25,7 +25,7 @@ def test_runs_are_grouped_by_data_and_follow_the_sidebar(tmp_path, opened):
     for name, images in (("a", 12), ("b", 12), ("c", 12), ("elsewhere", 14), ("new", 12)):
         folder = write_run(root, name, images=images, pictures=False)
     shutil.rmtree(folder / "analysis")
-    app = opened(root, "overview", also=["c", "elsewhere", "new"])
+    app = opened(root, "overview", run=["a", "b"], also=["c", "elsewhere", "new"])
     field = app.multiselect(key="run")
     assert field.options == ["a", "b", "c", "new", "elsewhere"]
     assert field.value == ["a", "c", "elsewhere", "new", "b"]
@@ -45,7 +45,7 @@ def test_similarities_of_any_number_of_runs_are_side_by_side(tmp_path, opened):
         write_run(root, name, images=12, seed=seed, noise=1.0 + seed, pictures=False)
     captions = [f"scene {i}, told in way {k}" for i in range(12) for k in range(5)]
     write_concept_run(root, "both", images=12, captions=captions)
-    app = opened(root, "overview", curves=["c", "both"])  # as older links have it
+    app = opened(root, "overview", run=["a", "b"], curves=["c", "both"])  # as older links have it
     assert app.value("run") == app.query_params["run"] == ["a", "c", "both", "b"]
     assert "curves" not in app.query_params
     [table] = app.rows("matching pairs")
@@ -75,6 +75,8 @@ def test_mrr_ndcg_and_metrics_by_a_qrels_file_are_shown(tmp_path, opened):
     app = opened(root, "overview", slice="image < 9")
     [table] = app.rows("Success@10")
     [of_runs, of_slice] = app.rows("i→t nDCG@10")
+    assert [row["run"] for row in of_runs] == ["b", "a"]  # the highest R@sum first
+    of_runs.reverse()
     expected = [(way, name, "30") for way, name in product(DIRECTIONS.values(), ("a", "b"))]
     assert [(row["direction"], row["run"], row["queries"]) for row in table] == expected
     for row, (way, name) in zip(table, product(DIRECTIONS, runs), strict=True):
@@ -145,5 +147,11 @@ def test_fixed_and_broken_queries_are_listed_and_open_in_retrieval(roots, opened
         assert {(row["before"] == "1", row["now"] == "1") for row in rows} == {expected}
     tables = [table for table in app.tables() if table["addresses"]]
     [row, address] = tables[0]["rows"][0], dict(parse_qsl(tables[0]["addresses"][0].partition("?")[2]))
+    changes = compare(*(open_run(roots["two"] / name) for name in ("demo-baseline", "demo")), "dev")
+    outcomes = changes[changes["direction"] == "t2i"]["outcome"].value_counts()
+    counts = [f"{outcomes.get(outcome, 0)} {outcome}" for outcome in ("fixed", "broken")]
+    assert set(counts) <= set(app.headings().splitlines())  # of all, not of the rows shown
+    assert f"{counts[0]}, {counts[1]}" in app.title[0].value
+    assert f"open all {counts[0].split()[0]} →" in app.texts()
     assert row["sample"]["name"] == f"caption {address['query-text']}"
     assert address["run"] == "demo"  # the last of both

@@ -215,12 +215,14 @@ def test_an_uploaded_picture_queries_as_its_sample_and_other_files_are_refused(r
     assert not app.cards()
 
 
-def test_free_text_queries_need_a_run_with_a_model(roots, opened):
-    for root, run in (("one", "demo"), ("imported", "clip")):
+def test_free_text_is_offered_only_where_a_run_can_encode_it(roots, opened):
+    for root, run, offered in (
+        ("one", "demo", False),
+        ("imported", "clip", False),
+        ("imported", "clip-pictures", True),  # it has saved queries
+    ):
         app = opened(roots[root], "retrieval", run=run, versus="—", ask="Free text")
-        before = app.refusals()
-        [refusal] = app.change(text="a red ring").refusals()
-        assert refusal not in before
+        assert ("text" in app.keys("text_input")) == offered, run
 
 
 def test_ids_and_captions_replace_missing_pictures(roots, opened):

@@ -22,6 +22,8 @@ Layouts = list[joint_space.Layout]
 
 def show(choice: Choice) -> None:
     sample = drawn_sample(choice)
+    gaps = choice.ask_each(joint_space.modality_gap, sample=sample)
+    cards.answer(answer(gaps))
     with row():
         settings = choose_settings()
     tables = tables_of(choice, sample)
@@ -42,8 +44,14 @@ def show(choice: Choice) -> None:
     explore(choice, planes, tables, settings.modalities, remark(choice, layouts))
     cards.heading("How far apart are images and texts?")
     term = "modality gap"
-    gaps = choice.ask_each(joint_space.modality_gap, sample=sample)
     cards.metrics(cards.Metric(f"{term} of {name}", f"{gap:.3f}", "", term) for name, gap in gaps.items())
+
+
+def answer(gaps: dict[str, float]) -> str:
+    """State the distance between images and texts in every run."""
+    names = list(gaps)
+    last = f"The means of images and texts are {gaps[names[-1]]:.2f} apart in {names[-1]}"
+    return last if len(names) == 1 else f"{last}, {gaps[names[0]]:.2f} in {names[0]}"
 
 
 def drawn_sample(choice: Choice) -> Sample | None:

@@ -1,5 +1,5 @@
 """The Retrieval page: queries that fail, hubs, and one query in detail."""
 
-from app.views.retrieval.queries import answer, question, show
+from app.views.retrieval.queries import question, show
 
-__all__ = ["answer", "question", "show"]
+__all__ = ["question", "show"]

@@ -31,6 +31,7 @@ FORMATS = ["jpg", "jpeg", "png", "webp"]
 MOST_MEGABYTES = 10
 PICTURE_SIZE = 280
 SOURCES = {"split": "From the split", "text": "Free text", "picture": "Picture"}
+WITHOUT_TEXT = {source: label for source, label in SOURCES.items() if source != "text"}
 Search = Callable[[RunSummary], pd.DataFrame | None]
 
 
@@ -55,9 +56,11 @@ def answer(choice: Choice) -> str:
 
 
 def show(choice: Choice) -> None:
+    cards.answer(answer(choice))
     controls = row(gap="small")
     with controls:
-        source = choose_one("Query", SOURCES, "ask")
+        offered = SOURCES if any(_ranks_texts(choice, run) for run in choice.runs) else WITHOUT_TEXT
+        source = choose_one("Query", offered, "ask")
         modality = choose_one("Direction", links.DIRECTIONS, "direction") if source == "split" else "text"
     if source == "split":
         query_from_split(choice, modality, controls)
@@ -65,6 +68,12 @@ def show(choice: Choice) -> None:
         query_with_text(choice)
     else:
         query_with_picture(choice)
+
+
+def _ranks_texts(choice: Choice, run: RunSummary) -> bool:
+    """True if a run can encode a free text, or has texts that were imported with it."""
+    has_model = run.has_best and not run.unknown
+    return has_model or "towers" in run.documents or bool(ask(Run.saved_queries, run, choice.split))
 
 
 def query_from_split(choice: Choice, modality: Modality, controls: DeltaGenerator) -> None:
