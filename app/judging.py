@@ -36,7 +36,12 @@ from coder_core.api.reviews import (
 State = tuple[int, ...]
 Pair = tuple[int, int]  # image and caption
 _READ = "reviews-of-this-run-of-the-script"
-QUEUES = {"ambiguous": "Most ambiguous", "near": "Near misses", "likely": "Likely matches"}
+QUEUES = {
+    "ambiguous": "Most ambiguous",
+    "wrong": "Likely wrong",
+    "near": "Near misses",
+    "likely": "Likely matches",
+}
 
 
 def data_of(run: RunSummary) -> str:
@@ -145,6 +150,10 @@ def queue(run: RunSummary, split: str, kind: str, captions: np.ndarray | None = 
         table = table[table["anchor"].isin(captions)]
         owner = ask(Run.image_of_text, run, split)
         return api.ambiguous_pairs(table, owner, texts)
+    if kind == "wrong":
+        table = ask(data_quality.mismatches, run, split, sample=sample)
+        table = table[(table["verdict"] == data_quality.VERDICTS[0]) & table["caption"].isin(captions)]
+        return api.suspicious_pairs(table, texts)
     if kind == "near":
         table = ask(retrieval.margins, run, split, "t2i", sample=sample)
         return api.near_miss_pairs(table[table["query"].isin(captions)], texts)

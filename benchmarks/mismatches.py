@@ -215,7 +215,7 @@ def main(arguments: Sequence[str]) -> int:
     runs = [open_run(Path(name)) for name in arguments]
     console = Console(width=170)
     columns = ("run", "captions", "AUROC, similarity alone", "precision", "AUROC, suspicion", "precision")
-    groups = ("like a random pair: exchanged", "of all exchanged", "doubtful: exchanged", "of all exchanged")
+    groups = ("probably wrong: exchanged", "of all exchanged", "doubtful: exchanged", "of all exchanged")
     title = f"{SHARE:.0%} of the captions of {SPLIT} exchanged: mean of {SEEDS} draws ± standard deviation"
     table = Table(*columns, *groups, title=title)
     for run in runs:

@@ -9,7 +9,19 @@ import pandas as pd
 import streamlit as st
 
 from app import jobs, questions
-from app.ask import HASHES, Modality, Run, RunSummary, StoredResult, ask, ask_both, opened_run, retrieval
+from app.ask import (
+    HASHES,
+    Modality,
+    Run,
+    RunSummary,
+    StoredResult,
+    ask,
+    ask_both,
+    likely_matches,
+    listing,
+    opened_run,
+    retrieval,
+)
 from app.ask import data_quality as api
 from app.choice import Choice
 from app.components import cards, downloads, links, opened, reviewing, samples
@@ -19,8 +31,11 @@ from app.components.table import Column, Columns, Table, columns_of, picking_tab
 from app.components.training_offers import Judges, judges_among, show_link
 from app.components.words import count
 
-VIEWS = {"pairs": "Mismatched pairs", "pictures": "Duplicate pictures"}
-VIEWS |= {"captions": "Duplicate captions", "bad": "Bad pictures", "empty": "Empty captions"}
+VIEWS = {"pairs": "Mismatched pairs", "matches": "Unlabelled matches", "pictures": "Duplicate pictures"}
+VIEWS |= {"captions": "Duplicate captions", "bad": "Bad pictures"}
+VIEWS |= {"empty": "Empty captions", "little": "Says little"}
+BY_RUN = ("pairs", "matches", "empty", "little")  # lists that depend on a run
+MATCH = "unlabelled-caption"
 BOTH = "+"  # no run has this name
 PAIR = "pair-caption-number"
 CAPTION = "empty-caption"
@@ -31,9 +46,10 @@ Split = api.CaptionedSplit
 Splits = Sequence[Split]
 Report = StoredResult[api.ContentReport]
 EXPECTED = ("at least half of random pairs look better", "at least a tenth do", "fewer do")
-ORDERS = {"little": "Says least", "generic": "Fits most images", "diversity": "Lowest diversity"}
+ORDERS = {"little": "Least content", "generic": "Most generic", "diversity": "Lowest diversity"}
 SORTED_BY = {"little": ["content", "words"], "generic": ["fits"], "diversity": ["diversity"]}
 SUSPICION = columns_of("suspicious pairs")
+MATCHES = columns_of("unlabelled matches")
 
 
 def show(choice: Choice) -> None:
@@ -41,37 +57,41 @@ def show(choice: Choice) -> None:
     both = Judges()
     with row():
         view = choose_one("List", VIEWS, "list")
-        if view in ("pairs", "empty") and choice.second is not None:
+        if view in BY_RUN and choice.second is not None:
             names = {run.name: run.name for run in reversed(choice.runs)}
             pairs = judges_among(choice.runs) if (view, choice.split) == ("pairs", "train") else {}
             names = ({BOTH: next(iter(pairs))} if pairs else {}) | names
-            judge = choose_one("Judged by", names, "judge")
+            judge = choose_one("Scored by", names, "judge")
             both = pairs[names[BOTH]] if judge == BOTH else ()
             run = next((run for run in choice.runs if run.name == judge), run)
     if view == "pairs":
         mismatched_pairs(choice, run, both)
+    elif view == "matches":
+        unlabelled_matches(choice, run)
     elif view == "empty":
         empty_captions(choice, run)
+    elif view == "little":
+        captions_that_say_little(choice, run)
     else:
         findings(choice, run, view)
 
 
 def mismatched_pairs(choice: Choice, run: RunSummary, cross_fitted: Judges) -> None:
-    """Draw every caption with its image, the most suspicious first, and one of them in detail. Two runs can judge
+    """Draw every caption with its image, the most suspicious first, and one of them in detail. Two runs can score them
     instead of one, each the images that it did not train on."""
-    if choice.split == "train" and not cross_fitted:
+    if choice.split == "train" and not cross_fitted and may_have_seen(run):
         trained = "may have trained" if run.imported else "trained"
         cards.note(cards.HOW_TO_READ["pairs trained on"].format(run=run.name, trained=trained))
         if choice.second and (why := ask_both(questions.why_not_cross_fitted, choice.first, choice.second)):
-            cards.note(f"These two runs cannot judge each other's pairs: {why}.")
+            cards.note(f"These two runs cannot score each other's pairs: {why}.")
     samples.note_sample(run, choice.split)
     sample = ask(Run.sample, (cross_fitted or [run])[0], choice.split)
     if cross_fitted:
         table = ask_both(api.cross_fitted, *cross_fitted, sample=sample)
-        by = "Every pair is judged by the run that did not see its image."
+        by = "Every pair is scored by the run that did not see its image."
     else:
         table = ask(api.mismatches, run, choice.split, sample=sample).assign(judge=run.name)
-        by = _judges(choice, run)
+        by = _scored_by(choice, run)
     every = table
     table = table[choice.inside("text", table["caption"])]
     counts = table["verdict"].value_counts()
@@ -88,9 +108,14 @@ def mismatched_pairs(choice: Choice, run: RunSummary, cross_fitted: Judges) -> N
     ranks = {one.name: ask(Run.ranks, one, choice.split)["t2i"] + 1 for one in cross_fitted or [run]}
     judged = zip(table["judge"], table["caption"], strict=True)
     table = table.assign(rank=[ranks[name][caption] for name, caption in judged])
-    columns = SUSPICION | ({"judge": Column("judged by")} if cross_fitted else {})
+    columns = SUSPICION | ({"judge": Column("scored by")} if cross_fitted else {})
     words = samples.search_words(f"{PAIR}-words")
     _open_captions(choice, table, columns, words, PAIR, "mismatched", "One pair in detail")
+
+
+def may_have_seen(run: RunSummary) -> bool:
+    """True if a run may have trained on the pairs of the train split: a pretrained model as it is has not."""
+    return listing.numbers_from(run) != "zero-shot"
 
 
 def _offer_cleaning(choice: Choice, run: RunSummary, judges: Judges, probability: np.ndarray) -> None:
@@ -111,29 +136,84 @@ def _offer_cleaning(choice: Choice, run: RunSummary, judges: Judges, probability
     show_link("Train without suspicious pairs", choice, like, "cleaned", named, **changes)
 
 
-def empty_captions(choice: Choice, run: RunSummary) -> None:
-    samples.note_sample(run, choice.split)
+def unlabelled_matches(choice: Choice, run: RunSummary) -> None:
+    """Draw results that are probably matches although they are not labelled, the likeliest first."""
+    split = choice.split
+    guesses = likely_matches(run, split, "t2i")
+    if guesses is None:
+        cards.note(samples.NO_COMMON_WORDS)
+        return
+    likeness = np.where(guesses.likely(), guesses.likeness, -1.0)
+    place = likeness.argmax(1)
+    largest = likeness.max(1)
+    captions = np.argsort(-largest, kind="stable")
+    captions = captions[largest[captions] > 0]
+    captions = captions[choice.inside("text", captions)]
+    cards.answer(f"{len(captions):,} captions of {split} probably match another image, too")
+    cards.heading("Results that are probably matches", by=_scored_by(choice, run))
+    words = samples.search_words(f"{MATCH}-words")
+    best = ask(questions.best_candidates, run, split, "text")
+    images = best[captions, place[captions]]
+    table = pd.DataFrame({"other": images, "place": place[captions] + 1, "likeness": largest[captions]})
+    order = samples.sample_table(
+        choice, "text", captions, table, MATCHES, words, MATCH, f"unlabelled-{split}"
+    )
+    if not len(order) or not opened.among(MATCH, order):
+        return
+    cards.heading("One caption and the other image", detail=True)
+    number = samples.step_samples(choice, "text", MATCH, order)
+    image = int(best[number, place[number]])
+    placed = (int(place[number]) + 1, float(largest[number]))
+    card = samples.sample_card(choice, run, ("image", image), placed)
+    cards.results([replace(card, term="caption likeness")])
+    reviewing.judge(choice, image, number, "match")
+
+
+def _caption_facts(choice: Choice, run: RunSummary) -> tuple[pd.DataFrame, dict[str, Column]]:
     facts = ask(questions.caption_facts, run, choice.split)
-    cards.heading("Captions that say little", judges=_judges(choice, run))
+    columns = {"content": Column("content words", ",d", "content words"), "words": Column("words", ",d")}
+    columns |= {"diversity": Column(f"diversity in {run.name}", ".4f", "diversity")}
+    return facts, columns
+
+
+def empty_captions(choice: Choice, run: RunSummary) -> None:
+    """Draw the captions without a content word."""
+    samples.note_sample(run, choice.split)
+    facts, columns = _caption_facts(choice, run)
+    facts = facts[facts["content"] == 0].sort_values("words", kind="stable")
+    cards.answer(f"{len(facts):,} captions of {choice.split} have no content word")
+    cards.heading("Captions without a content word")
+    if not len(facts):
+        cards.empty("No caption is empty.", "“Says little” lists the captions with the least content.")
+        return
+    words = samples.search_words(f"{CAPTION}-words")
+    _open_captions(choice, facts, columns, words, CAPTION, "empty-captions", "One caption in detail")
+
+
+def captions_that_say_little(choice: Choice, run: RunSummary) -> None:
+    """Draw the captions with the least content, that fit most images, or of the lowest diversity."""
+    samples.note_sample(run, choice.split)
+    facts, columns = _caption_facts(choice, run)
+    cards.heading("Captions that say little", judges=_scored_by(choice, run))
     with row():
         by = choose_one("Order", ORDERS, "empty-order", cards.tip("fits"))
         words = samples.search_words(f"{CAPTION}-words")
-    columns = {"content": Column("content words", ",d", "content words"), "words": Column("words", ",d")}
-    columns |= {"diversity": Column(f"diversity in {run.name}", ".4f", "diversity")}
     if by == "generic":
         fits = ask(retrieval.fitting_images, run, choice.split, ask(Run.sample, run, choice.split))
         if fits is None:
             cards.note(samples.NO_COMMON_WORDS)
             return
         facts = facts.assign(fits=fits)
-        columns = {"fits": Column("images it fits", ",d", "fits")} | columns
+        columns = {"fits": Column("plausible images", ",d", "fits")} | columns
     facts = facts.sort_values(SORTED_BY[by], ascending=by != "generic", kind="stable")
-    _open_captions(choice, facts, columns, words, CAPTION, "empty-captions", "One caption in detail")
+    _open_captions(
+        choice, facts, columns, words, CAPTION, "captions-that-say-little", "One caption in detail"
+    )
 
 
-def _judges(choice: Choice, run: RunSummary) -> str:
-    """Name the run that judges, and the other runs that can judge."""
-    choices = [f"“Judged by” also offers {other.name}." for other in choice.runs if other != run]
+def _scored_by(choice: Choice, run: RunSummary) -> str:
+    """Name the run that scores, and the other runs that can."""
+    choices = [f"“Scored by” also offers {other.name}." for other in choice.runs if other != run]
     return " ".join([f"By {run.name}.", *choices])
 
 

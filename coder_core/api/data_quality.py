@@ -52,7 +52,7 @@ DOUBTFUL = 10.0
 tenth of Flickr8k's dev captions exchanged, all of the first group and 84% of the second were exchanged ones."""
 CLEAN_ABOVE = CleaningConfig().clean_above  # least probability of being wrong to be left out
 RARE = 2e-4  # share of right pairs that look like random ones; 4 of Flickr8k's 30,000 with three seeds each
-VERDICTS = ("like a random pair", "doubtful", "plausible")
+VERDICTS = ("probably wrong", "doubtful", "plausible")
 STEPS = 50  # bins of the percentage of random pairs that look better, for estimating a probability
 LEAST_WEIGHT = 0.01  # weight of a certainly wrong caption when captions of an image are compared
 # batch and temperature of the losses that `small_losses` compares

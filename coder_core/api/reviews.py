@@ -184,6 +184,12 @@ def ambiguous_pairs(
     return _queue(image_of_text[anchors], anchors, captions)
 
 
+def suspicious_pairs(table: pd.DataFrame, captions: Sequence[str]) -> list[tuple[int, int]]:
+    """Queue, as (image, caption), captions that probably belong to another image with their own image; `table`: rows
+    of `data_quality.mismatches`, the most suspicious first."""
+    return _queue(table["image"].to_numpy(), table["caption"].to_numpy(), captions)
+
+
 def near_miss_pairs(margins: pd.DataFrame, captions: Sequence[str]) -> list[tuple[int, int]]:
     """Queue, as (image, caption), captions that miss their image by the smallest margins, with the image above it."""
     missed = margins[margins["rank"] > 1]

@@ -2,6 +2,7 @@
 
 import shutil
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,8 +10,10 @@ import streamlit as st
 from PIL import Image
 
 from app import jobs
-from coder_core.api import Run, open_run
+from app.views.data import may_have_seen
+from coder_core.api import Run, RunSummary, open_run
 from coder_core.api.data_quality import CLEAN_ABOVE, VERDICTS, cross_fitted, error_probability, splits_of_run
+from coder_core.api.retrieval import likely_matches, text_vectors
 from coder_core.api.sampling import draw_sample
 from coder_core.data.content.report import check_content
 from tests.app.test_jobs import until_over
@@ -169,12 +172,19 @@ def test_duplicates_leaks_and_bad_pictures_are_listed(root, opened):
     assert "broken: " in str(app.tables())
 
 
-def test_empty_captions_can_be_sorted(root, opened):
+def test_empty_captions_are_empty_and_others_can_be_sorted(root, opened):
     app = opened(root, "data", run="demo", versus="—", list="Empty captions")
     [rows] = app.rows("content words")
-    assert (rows[0]["content words"], rows[0]["words"]) == ("0", "2")
+    assert {row["content words"] for row in rows} == {"0"}
+    assert rows[0]["words"] == "2"
     assert app.value("empty-caption") == 23
-    for order, column in (("generic", "images it fits"), ("diversity", "diversity in demo")):
+    app.change(list="little")
+    [rows] = app.rows("content words")
+    counts = [int(row["content words"]) for row in rows]
+    assert len(rows) == 50
+    assert counts == sorted(counts)
+    assert counts[-1] > 0
+    for order, column in (("generic", "plausible images"), ("diversity", "diversity in demo")):
         [rows] = app.change(empty_order=order).rows(column)
         values = [float(row[column]) for row in rows]
         assert values == sorted(values, reverse=order == "generic")
@@ -184,7 +194,7 @@ def test_data_and_review_pages_sample_a_large_split(root, opened, monkeypatch):
     drawn = draw_sample(10, open_run(root / "demo").image_of_text("dev"), scores=100)
     monkeypatch.setattr(Run, "sample", lambda self, split, **_: drawn)
     st.cache_resource.clear()
-    for name, column in (("Mismatched pairs", "suspicion"), ("Empty captions", "content words")):
+    for name, column in (("Mismatched pairs", "suspicion"), ("Says little", "content words")):
         app = opened(root, "data", run="demo", versus="—", list=name)
         assert app.saying(len(drawn.texts), 50, len(drawn.images))
         assert [len(rows) for rows in app.rows(column)] == [len(drawn.texts)]
@@ -192,3 +202,26 @@ def test_data_and_review_pages_sample_a_large_split(root, opened, monkeypatch):
         app = opened(root, "reviews", run="demo", versus="—", queue=queue)
         assert bool(app.saying("This split is large")) == sampled
     st.cache_resource.clear()
+
+
+def test_unlabelled_matches_are_listed_likeliest_first_and_can_be_judged(root, opened):
+    run = open_run(root / "demo")
+    guesses = likely_matches(run, "dev", "t2i", text_vectors(run, "dev"))
+    likely = guesses.likely()
+    app = opened(root, "data", run="demo", versus="—", list="Unlabelled matches")
+    [rows] = app.rows("other image")
+    assert len(rows) == min(50, likely.any(1).sum()) > 0
+    likeness = [float(row["likeness of captions"]) for row in rows]
+    assert likeness == sorted(likeness, reverse=True)
+    caption = app.value("unlabelled-caption")
+    best = np.asarray(run.best("dev", "t2i"))[caption]
+    assert int(rows[0]["other image"]) in best[likely[caption]]
+    assert app.labels("Also matches")
+
+
+def test_a_zero_shot_run_is_not_accused_of_having_trained_on_its_pairs():
+    imported = {"state": "imported"}
+    trained = RunSummary("trained", Path("trained"), "finished", config={"data": {}})
+    assert may_have_seen(trained)
+    assert may_have_seen(RunSummary("imported", Path("imported"), **imported))
+    assert not may_have_seen(RunSummary("clip", Path("clip"), **imported, documents=frozenset({"towers"})))

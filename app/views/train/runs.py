@@ -1,8 +1,10 @@
 """The Train page: the form that starts a run, and one run with progress, curves, output, Stop and Resume."""
 
 import html
+from collections.abc import Sequence
 from functools import partial
 
+import pandas as pd
 import streamlit as st
 
 from app import charts, jobs, training
@@ -12,12 +14,15 @@ from app.choice import Choice
 from app.components import cards, downloads, links
 from app.components.controls import button, pick
 from app.components.refusals import attempt
+from app.components.table import Column, Table, rows_table
 from app.components.theme import tone
 from app.components.training_offers import EVERY_TWO_SECONDS, offer_evaluation
 from app.components.words import RSUM_COLUMNS, curve_label, curves, latest, steps_done, time_left
 from app.training import NOT_STARTED
 from app.views.train.form import show_form
 
+RUNS = {"run": Column("run"), "state": Column("state"), "step": Column("step", ",d")}
+RUNS |= {"best": Column("best R@sum on dev", ".1f", "R@sum")}
 RESULTS = "See its results"
 STOPPED_EARLY = "was stopped before its first step"
 ENDED_BADLY = ("failed", "interrupted", "damaged", "unknown")
@@ -37,7 +42,24 @@ def show(choice: Choice | None) -> None:
             put("watch", names[0])
         if len(alive) > 1:
             cards.note(f"{len(alive)} runs share the processors of this machine: {', '.join(alive)}.")
+        watched = st.session_state.get("watch") or names[0]
+        _table_of_runs(entries, watched)
         show_training(st.selectbox("Run", names, **bound("watch"), width=320))
+
+
+def _table_of_runs(entries: Sequence[training.TrainingRun], watched: str) -> None:
+    """Draw the runs with their states; a row shows one below."""
+    rows = []
+    for entry in entries:
+        state = "starting" if entry.run is None else entry.run.state
+        status = {} if entry.run is None else entry.run.status
+        best = status.get("best")
+        rows.append({"run": entry.name, "state": state, "step": status.get("step"), "best": best})
+    frame = pd.DataFrame(rows, columns=["run", "state", "step", "best"])
+    names = [entry.name for entry in entries]
+    listed = Table(frame, RUNS, "training-runs", "runs", height=220)
+    current = names.index(watched) if watched in names else -1
+    rows_table(listed, current, lambda row: put("watch", names[row]))
 
 
 def show_training(name: str) -> None:
@@ -70,7 +92,7 @@ def _draw(entry: training.TrainingRun) -> None:
     with st.container(horizontal=True, vertical_alignment="center"):
         if entry.stoppable:
             help_text = "The run saves and stops within seconds; nothing is lost."
-            button("Stop", "train-stop", "stop", partial(jobs.stop, entry.job_name), help=help_text)
+            button("Stop", "train-stop", "stop", partial(_stop, entry), help=help_text)
         elif not entry.alive and run.state != "finished":
             resume = partial(attempt, NOT_STARTED, training.resume, run)
             help_text = "Continues from the newest save."
@@ -106,7 +128,7 @@ def _without_run(entry: training.TrainingRun) -> None:
         cards.label(entry.name)
         st.progress(progress.fraction)
         cards.note(f"{progress.phase.capitalize() or 'Reading the data and building the model'} …")
-        button("Stop", "train-stop", "stop", partial(jobs.stop, entry.job_name))
+        button("Stop", "train-stop", "stop", partial(_stop, entry))
     else:
         fact = "did not start"
         fix = "The output below says why. Change the values and start again."
@@ -116,6 +138,12 @@ def _without_run(entry: training.TrainingRun) -> None:
         cards.empty(f"{entry.name} {fact}.", fix)
         button("Dismiss", "train-dismiss", "", partial(_dismiss, entry))
     _output(entry, expanded=True)
+
+
+def _stop(entry: training.TrainingRun) -> None:
+    """Stop a run, and go on showing it: it is no longer the first of the list."""
+    jobs.stop(entry.job_name)
+    put("watch", entry.name)
 
 
 def _dismiss(entry: training.TrainingRun) -> None:
