@@ -82,11 +82,13 @@ def sample_card(
 
 
 def search_words(key: str, of: str = "in captions and file names") -> str:
+    """Draw a field for words to search for; `of` says where."""
     field = st.text_input(
         "Filter by words",
-        placeholder=f"Filter by words {of}",
+        placeholder="Filter by words",
+        help=f"Rows that contain all of these words {of}.",
         label_visibility="collapsed",
-        width=290,
+        width=200,
         **bound(key),
     )
     return str(field or "")
