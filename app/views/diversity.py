@@ -275,7 +275,7 @@ def _numbers(choice: Choice, tables: Tables, changes: Changes) -> tuple[pd.DataF
     values = {}
     columns = {}
     for run in (choice.last, *choice.runs[:-1]):
-        shown = {"percentile"} if choice.between else {"percentile", "rank"}
+        shown = {"diversity"} if choice.between else {"diversity", "rank"}
         for name, digits in NUMBERS.items():
             if name in tables[run.name] and (run is choice.last or name in shown):
                 values[f"{name} {run.name}"] = tables[run.name][name]
