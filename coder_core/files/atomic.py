@@ -264,11 +264,10 @@ def _draft(file: Path) -> Path:
 
 def _write_error(path: Path, needed: int, reason: str = "") -> WriteError:
     existing = next(folder for folder in path.absolute().parents if folder.exists())
-    room = f"{shutil.disk_usage(existing).free:,} are free"
-    if needed:
-        room = f"{needed:,} bytes are needed and {room}"
+    free = f"{shutil.disk_usage(existing).free:,}"
+    room = f"{needed:,} bytes are needed and {free} are free" if needed else f"{free} bytes are free"
     problem = f"could not be written ({reason}): {room}" if reason else room
-    return WriteError.at(path, problem, fix="earlier saves are intact; make room or choose another folder")
+    return WriteError.at(path, problem, fix="what was there before is intact; make room or choose another folder")
 
 
 def settled(changed_ns: int) -> bool:

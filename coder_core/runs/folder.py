@@ -1,4 +1,4 @@
-"""Tell run folders from other folders."""
+"""Recognise run folders, and name the likely ones when a folder is not a run."""
 
 from difflib import get_close_matches
 from pathlib import Path

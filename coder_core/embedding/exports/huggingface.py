@@ -27,7 +27,7 @@ FIX = "its embeddings can be exported: --to parquet DIR"
 SCALE = "scale"  # file beside the best model of runs that learn the scale of their logits
 
 
-def check_run(run: Path) -> tuple[Config, dict[str, Any]]:
+def check_exportable(run: Path) -> tuple[Config, dict[str, Any]]:
     """Read the configuration and notes of a run that transformers can represent as a dual encoder. InputError: it has
     parts that such a model lacks; the first is named."""
     check_trained(run, FIX)
@@ -51,8 +51,8 @@ def check_run(run: Path) -> tuple[Config, dict[str, Any]]:
 
 def write_huggingface(run: Path, folder: Path, split: str) -> None:
     """Write model.safetensors, config.json, processor, tokenizer and README.md, which lists the metrics of `split` if
-    it was analysed. InputError: as for `check_run`; a tower's files are missing; the folder exists."""
-    config, notes = check_run(run)
+    it was analysed. InputError: as for `check_exportable`; a tower's files are missing; the folder exists."""
+    config, notes = check_exportable(run)
     loaded = load_model(run)
     towers = loaded.towers
     assert towers is not None and towers.image is not None and towers.text is not None  # noqa: PT018
