@@ -267,7 +267,9 @@ def _write_error(path: Path, needed: int, reason: str = "") -> WriteError:
     free = f"{shutil.disk_usage(existing).free:,}"
     room = f"{needed:,} bytes are needed and {free} are free" if needed else f"{free} bytes are free"
     problem = f"could not be written ({reason}): {room}" if reason else room
-    return WriteError.at(path, problem, fix="what was there before is intact; make room or choose another folder")
+    return WriteError.at(
+        path, problem, fix="what was there before is intact; make room or choose another folder"
+    )
 
 
 def settled(changed_ns: int) -> bool:

@@ -42,7 +42,9 @@ def test_a_full_disk_is_reported_with_the_bytes_needed(store):
 
     message = in_a_child(write)
     assert "\n" not in message
-    assert re.search("could not be written.* 1,065,536 bytes are needed .*hat was there before is intact", message)
+    assert re.search(
+        "could not be written.* 1,065,536 bytes are needed .*hat was there before is intact", message
+    )
     assert_untouched(store)
     with pytest.raises(WriteError, match=r"1,000,000,000,000,000,000 bytes are needed and [\d,]+ are free"):
         write_sealed(store.folder / "30", {"huge.npy": np.broadcast_to(np.zeros(1), (125 * 10**15 - 2**13,))})
