@@ -55,6 +55,14 @@ class EvaluateArguments:
     written into the run's folder: its analysis stays that of α = 1."""
     curve: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     """Plot R@sum against α of --blend, as HTML."""
+    groups: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
+    """Groups of images that show the same thing, such as a product: lines of y.jpg, a tab and an id. One more row for
+    every run, "by group": every caption of a group is right for all of its images. Groups that are stored with the data
+    need no file. Intervals then draw whole groups."""
+    equal_texts: Literal["match", "label"] | None = None
+    """Captions with the same text, apart from spaces at the ends, at different images: "match" adds a row in which they
+    are right for all of these images, "label" only counts the labels. Without the flag both are printed, with a warning,
+    if more than 1% of the captions are affected."""
     positives: Annotated[Path | None, tyro.conf.arg(metavar="FILE|eccv|cxc")] = None
     """Captions that fit other images too: mAP@R, R-Precision, extended R@K, MRR and nDCG@10. Lines of
     x.jpg#2, a tab and y.jpg (the third caption of x.jpg fits y.jpg; a caption id of the data set works as well), or
@@ -104,16 +112,20 @@ def main(arguments: list[str]) -> int:
 
     from coder_core.model.products import use_onednn
     from coder_core.runs.analysis.blend import best_row
-    from coder_core.runs.analysis.rows import CHOOSING
+    from coder_core.runs.analysis.rows import CHOOSING, widened_rows
 
     use_onednn()
     console = open_console()
     rows = _rows(parsed, console)
+    if parsed.groups is not None:
+        print_faults(console, _read_groups(rows, parsed.groups))
     print_faults(console, _add_metrics(rows, parsed, reviews))
     if probes:
         for row, folder in zip(rows, parsed.runs, strict=False):
             print_faults(console, _add_probe_accuracy(row, folder, parsed, probes, console))
-    measured = list(rows)
+    wide, warnings = widened_rows(rows, parsed.equal_texts)
+    print_faults(console, warnings)
+    measured = [*rows, *wide]
     if rows[0].split.n_images >= FIVE_FOLD_IMAGES:
         measured += [row.five_folds(parsed.ties) for row in rows]
     _write_files(rows, measured, parsed, reviews)
@@ -164,6 +176,15 @@ def _rows(parsed: EvaluateArguments, console: Console) -> list[RunRow]:
     if len(rows) > 1 and not parsed.blend:
         rows.append(analysed.ensemble(rows, parsed.ties))
     return [*rows, *corrected]
+
+
+def _read_groups(rows: list[RunRow], file: Path) -> list[Fault]:
+    """Give all rows the groups of a file, and return a note on its contents."""
+    from coder_core.data.groups import read_groups
+
+    for row in rows:
+        row.split.image_groups, note = read_groups(file, row.split.image_names)
+    return [note]
 
 
 def _add_metrics(rows: list[RunRow], parsed: EvaluateArguments, reviews: Reviews | None) -> list[Fault]:
@@ -221,7 +242,7 @@ def _print_tables(
         else "ties: pessimistic, ensembles and folds optimistic"
     )
     console.print(tables.metrics_table(table, f"{parsed.split} · {ties}"))
-    whole = {name: row.metrics for name, row in zip(names, rows, strict=True) if not row.folds}
+    whole = {name: row.metrics for name, row in zip(names, rows, strict=True) if not (row.folds or row.by)}
     if parsed.ways:
         title = f"c-way accuracy · mean of {parsed.ways_repeats} draws ± 95% · seed {parsed.ways_seed}"
         console.print(tables.choices_table(whole, parsed.ways, title))
@@ -270,7 +291,12 @@ def _faults(parsed: EvaluateArguments) -> list[Fault]:
         faults.append(Fault("--ways", f"are {' '.join(map(str, parsed.ways))}", "2 or more options"))
     faults += _blend_faults(parsed)
     positives = None if str(parsed.positives) in COCO_JUDGEMENTS else parsed.positives
-    for flag, file in (("--positives", positives), ("--reviews", parsed.reviews), ("--qrels", parsed.qrels)):
+    for flag, file in (
+        ("--positives", positives),
+        ("--reviews", parsed.reviews),
+        ("--qrels", parsed.qrels),
+        ("--groups", parsed.groups),
+    ):
         if file is not None and not file.is_file():
             faults.append(Fault(f"{flag} {file}", "is not a file"))
     for name in ("json", "csv", "similarities", "curve", "run_out"):

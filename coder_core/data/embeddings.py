@@ -51,6 +51,7 @@ class Embeddings:
     queries: np.ndarray | None = None
     query_texts: list[str] = field(default_factory=list)  # these q texts
     pictures: CaptionedSplit | None = None  # the embedded pictures, or None
+    image_groups: np.ndarray | None = None  # (n,) int64, equal for images that show the same thing, or None
 
 
 def read_embeddings(

@@ -147,6 +147,8 @@ class JudgedSplit:
     labels: np.ndarray  # (m,) the verdict on every caption with its own image; "" without one
     matches: np.ndarray  # (P, 2) int64, a caption and another image that it also matches
     elsewhere: int  # verdicts about pairs that the split does not have
+    # "also-matches" verdicts that change nothing, because the caption is a label of that image and of no other
+    already_labels: int = 0
 
     def rows(self, *verdicts: Verdict) -> np.ndarray:
         """Return (·,) rows of the captions whose own pair has one of these verdicts."""
@@ -182,7 +184,8 @@ def judge_split(
     n: int,
 ) -> JudgedSplit:
     """Find the judged pairs in a split; other arguments as for `image_keys`. A caption that its image has twice gets
-    the verdict both times. `verdicts`: pair → verdict, or any other text of at most 16 characters."""
+    the verdict both times. A caption that "also matches" an image matches it wherever its text occurs, also if the image
+    has a caption of the same text itself. `verdicts`: pair → verdict, or any other text of at most 16 characters."""
     labels = np.full(len(captions), "", dtype="<U16")
     if not verdicts:
         return JudgedSplit(labels, np.empty((0, 2), np.int64), 0)
@@ -197,16 +200,19 @@ def judge_split(
                 seen.add(pair)
     image_of_key = {key: row for row, key in enumerate(keys) if key}
     matches = []
+    already_labels = 0
     for pair, verdict in verdicts.items():
         image = image_of_key.get(pair[0])
         rows = rows_of.get(pair[1], [])
-        if pair in seen or image is None or not rows:
+        if image is None or not rows:
             continue
         seen.add(pair)
         if verdict == "also-matches":
-            matches += [(row, image) for row in rows if image_of_text[row] != image]
+            others = [(row, image) for row in rows if image_of_text[row] != image]
+            already_labels += not others
+            matches += others
     unique = np.unique(np.array(matches, np.int64).reshape(-1, 2), axis=0)
-    return JudgedSplit(labels, unique, len(verdicts) - len(seen))
+    return JudgedSplit(labels, unique, len(verdicts) - len(seen), already_labels)
 
 
 def read_reviews(path: Path) -> Reviews:

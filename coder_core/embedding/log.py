@@ -3,6 +3,7 @@
 import os
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from numbers import Real
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ def log_split(
     captions: Sequence[str],
     image_of_text: Any = None,
     pictures: Sequence[str | Path] | None = None,
+    groups: Sequence[Any] | None = None,
     epoch: int | None = None,
     config: Mapping[str, Any] | None = None,
 ) -> Metrics:
@@ -46,6 +48,8 @@ def log_split(
         captions: m texts.
         image_of_text: (m,) the row of each caption's image; None: every m / n captions belong to one image.
         pictures: n picture files, or n names of images without files; None shows no pictures.
+        groups: n ids, equal for images that show the same thing, such as a product: `evaluate` then also counts the
+            captions of all images of a group as right, and prints these metrics as "by group".
         epoch: number of the epoch, from 1: its metrics become a point of the training curves, which show dev or, until
             dev is logged, the first split. A number not above the last one replaces that epoch and all later ones.
         config: settings of your training, shown with the run.
@@ -67,11 +71,15 @@ def log_split(
     owners = _owners(rows, captions, image_of_text)
     v, w = (unit_array(array, name, name, faults) for name, array in rows.items())
     names, folder = _pictures(pictures, len(v), faults)
+    group_of_row = None if groups is None else _group_numbers(groups, len(v))
     v, owners, names = join_repeated(v, owners, names, "images", faults)
+    if group_of_row is not None and len(v) < len(group_of_row):  # row i belonged to caption i
+        group_of_row = group_of_row[np.unique(owners, return_index=True)[1]]
     texts_of_rows = shorten([" ".join(caption.split()) for caption in captions], "captions", faults)
     settings = {key: str(value) for key, value in (config or {}).items()}
     source = {"logged by": "coder_core.log_split"} | settings
     embeddings = Embeddings(v, w, texts_of_rows, owners, names, folder, source, stop_on_errors(faults))
+    embeddings = replace(embeddings, image_groups=group_of_row)
     _, metrics = import_run(embeddings, path.parent, path.name, split, overwrite=True)
     if epoch is not None:
         _log_epoch(path / HISTORY, split, int(epoch), metrics)
@@ -79,6 +87,14 @@ def log_split(
         if fault.severity == "warning":
             warnings.warn(str(fault), stacklevel=2)
     return metrics
+
+
+def _group_numbers(groups: Sequence[Any], images: int) -> np.ndarray:
+    """Return (n,) int64, equal for equal ids. InputError: not one id per image."""
+    ids = [str(group) for group in groups]
+    if len(ids) != images:
+        raise InputError.at("groups", f"number {len(ids):,}", f"{images:,}, one for every row of images")
+    return np.unique(ids, return_inverse=True)[1].astype(np.int64)
 
 
 def _log_epoch(file: Path, split: str, epoch: int, metrics: Metrics) -> None:

@@ -24,7 +24,8 @@ SEED = 20220910
 class Hits:
     """The contribution of each image and its captions to the six recalls of one run."""
 
-    hits: np.ndarray  # (n, 6) hits of the image at 1, 5 and 10, then of its captions, summed
+    # (n, 6) hits of the image at 1, 5 and 10, then of its captions, summed; one row per group if groups are drawn
+    hits: np.ndarray
     queries: np.ndarray  # (n, 2) 1 if the image has captions, else 0; number of its captions
 
 
@@ -43,8 +44,15 @@ class Difference:
         return self.low > 0 or self.high < 0
 
 
-def count_hits(image_ranks: np.ndarray, text_ranks: np.ndarray, image_of_text: np.ndarray) -> Hits:
+def count_hits(
+    image_ranks: np.ndarray,
+    text_ranks: np.ndarray,
+    image_of_text: np.ndarray,
+    groups: np.ndarray | None = None,
+) -> Hits:
     """Count hits from the ranks of images (n,) and texts (m,); 0 is first, −1 marks an image without captions.
+
+    `groups` (n,) int64: images of one group are drawn together with all their captions; None draws image by image.
 
     >>> count_hits(np.array([0, 7]), np.array([0, 3, 0]), np.array([0, 0, 1])).hits
     array([[1., 1., 1., 1., 2., 2.],
@@ -55,7 +63,16 @@ def count_hits(image_ranks: np.ndarray, text_ranks: np.ndarray, image_of_text: n
     of_images = [has_captions & (image_ranks < k) for k in RECALL_AT]
     of_captions = [np.bincount(image_of_text, weights=text_ranks < k, minlength=images) for k in RECALL_AT]
     count = np.bincount(image_of_text, minlength=images)
-    return Hits(np.stack([*of_images, *of_captions], 1), np.stack([has_captions, count], 1).astype(float))
+    hits = np.stack([*of_images, *of_captions], 1)
+    queries = np.stack([has_captions, count], 1).astype(float)
+    if groups is None:
+        return Hits(hits, queries)
+    names, group = np.unique(groups, return_inverse=True)
+    hits_of_groups = np.zeros((len(names), hits.shape[1]))
+    queries_of_groups = np.zeros((len(names), queries.shape[1]))
+    np.add.at(hits_of_groups, group, hits)
+    np.add.at(queries_of_groups, group, queries)
+    return Hits(hits_of_groups, queries_of_groups)
 
 
 def difference(row: Sequence[Hits], reference: Sequence[Hits], *, draws: int = DRAWS) -> Difference:
@@ -138,7 +155,7 @@ def mean_intervals(values: np.ndarray, images: np.ndarray) -> np.ndarray:
 
     Args:
         values: (Q, k).
-        images: (Q,) the image that each query is or describes; queries of one image are drawn together.
+        images: (Q,) the image that each query is or describes, or its group; queries of one are drawn together.
     """
     groups, group = np.unique(images, return_inverse=True)
     rows = np.zeros((len(groups), values.shape[1] + 1))

@@ -8,18 +8,20 @@ else decides whether a result is right.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
+from coder_core.console.faults import InputError
 from coder_core.evaluation.sources import Array
 
 SOURCES = ("label", "group", "text", "judgement", "verdict")
 """Why a candidate is right: the data says so, both belong to one group, the caption has the same text as one of the
 image's own, judges found it, or a reviewer did. `LABEL` … are their codes; a pair has the first that applies."""
 LABEL, GROUP, TEXT, JUDGEMENT, VERDICT = range(len(SOURCES))
+MOST_PAIRS = 20_000_000  # of one source: 320 MB in both directions
 
 
 @dataclass(frozen=True)
@@ -154,3 +156,60 @@ def judged_relevance(of_texts: Array, of_images: Array, image_of_text: Array, im
 
     i2t = Relevance.of_pairs(by_source(of_images), images, len(image_of_text)).i2t
     return Relevance(i2t, Relevance.of_pairs(by_source(of_texts), images, len(image_of_text)).t2i)
+
+
+def widened(
+    image_of_text: Array, images: int, *, groups: Array | None = None, captions: Sequence[str] | None = None
+) -> Relevance:
+    """Return the labels, widened by groups, by equal texts, or by both. InputError: more than 20 million pairs match.
+
+    Two pictures of one product share a title. By labels its second picture is wrong; by groups or by texts it is right:
+
+    >>> owner, titles = np.array([0, 1]), ["Red shoe", "Red shoe "]
+    >>> widened(owner, 2, groups=np.array([7, 7])).t2i.sizes, widened(owner, 2, captions=titles).i2t.sizes
+    (array([2, 2]), array([2, 2]))
+
+    Args:
+        groups: (n,) int64, the group of every image: its captions belong to all images of the group.
+        captions: the m texts: a caption belongs to every image that has the same text, apart from spaces at its ends.
+    """
+    pairs = {LABEL: label_pairs(image_of_text)}
+    if groups is not None:
+        pairs[GROUP] = _equal_pairs(groups[image_of_text], groups)
+    if captions is not None:
+        texts = _text_numbers(captions)
+        known, owners = np.unique(np.stack([texts, image_of_text], 1), axis=0).T
+        rows = _equal_pairs(texts, known)
+        pairs[TEXT] = np.stack([rows[:, 0], owners[rows[:, 1]]], 1)
+    return Relevance.of_pairs(pairs, images, len(image_of_text))
+
+
+def share_texts(captions: Sequence[str], image_of_text: Array) -> Array:
+    """Return (m,) bool: the captions whose text, apart from spaces at its ends, another image has too.
+
+    >>> share_texts(["a shoe", "a hat", "a shoe "], np.array([0, 1, 2]))
+    array([ True, False,  True])
+    """
+    texts = _text_numbers(captions)
+    known = np.unique(np.stack([texts, image_of_text], 1), axis=0)[:, 0]
+    return np.asarray(np.bincount(known)[texts] > 1)
+
+
+def _text_numbers(captions: Sequence[str]) -> Array:
+    """Return (m,) int64, equal for captions of equal text."""
+    numbers: dict[str, int] = {}
+    return np.array([numbers.setdefault(caption.strip(), len(numbers)) for caption in captions], np.int64)
+
+
+def _equal_pairs(left: Array, right: Array) -> Array:
+    """Return (P, 2) int64 rows (i, j) with left[i] = right[j]."""
+    order = np.argsort(right, kind="stable")
+    ascending = right[order]
+    first = np.searchsorted(ascending, left)
+    counts = np.searchsorted(ascending, left, "right") - first
+    total = int(counts.sum())
+    if total > MOST_PAIRS:
+        fix = "groups or captions that say so little cannot tell right from wrong: use the labels"
+        raise InputError.at("relevance", f"{total:,} pairs match", f"at most {MOST_PAIRS:,}", fix)
+    within = np.arange(total) - np.repeat(np.cumsum(counts) - counts, counts)
+    return np.stack([np.repeat(np.arange(len(left)), counts), order[np.repeat(first, counts) + within]], 1)

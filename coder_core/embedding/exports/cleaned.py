@@ -88,6 +88,9 @@ def _write_precomp(data: Path, corrections: Corrections, folder: Path, cleaning:
         ids = names or [str(row) for row in range(n)]
         dropped = np.isin(judged.labels, list(corrections.leave_out))
         matches = judged.matches if corrections.add_matches else judged.matches[:0]
+        known = set(zip(captions, image_of_text.tolist(), strict=True))
+        is_new = [(captions[row], image) not in known for row, image in matches.tolist()]
+        matches = matches[np.array(is_new, bool)]
         texts = np.concatenate([np.flatnonzero(~dropped), matches[:, 0]])
         owners = np.concatenate([image_of_text[~dropped], matches[:, 1]])
         for row in np.flatnonzero(dropped):

@@ -88,6 +88,9 @@ def describe_samples(samples: Split | Embeddings, n_images: int) -> dict[str, An
         described |= {"packed": packed[0], tables.PICTURE_POSITIONS: packed[1]}
     elif not folder and samples.image_names:
         described |= noted_pictures(samples.source.get("features", ""), samples.image_names)
+    groups = getattr(samples, tables.IMAGE_GROUPS, None)
+    if groups is not None:
+        described[tables.IMAGE_GROUPS] = groups
     holder = samples if isinstance(samples, Split) else read
     ids = None if holder is None else holder.caption_ids
     return described if ids is None else described | {tables.CAPTION_IDS: ids}

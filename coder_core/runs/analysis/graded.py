@@ -29,7 +29,7 @@ def add_graded_metrics(
     file's contents.
 
     Keys are "t2i_qrels_ndcg@10" and so on, in percent, each with the ends of its 95% interval ("…_low", "…_high"; a
-    bootstrap over the queries, the captions of an image drawn together), and "t2i_qrels_queries", their number.
+    bootstrap over the queries, the captions of an image, or of a group, drawn together), and "t2i_qrels_queries", their number.
     """
     notes: dict[str, Fault] = {}
     names = [name.lower() for name in metrics]
@@ -45,8 +45,9 @@ def add_graded_metrics(
         for way in qrels.pairs:
             of_split = query_values(metrics, getattr(relevance, way), getattr(ranks, way))
             queries = np.flatnonzero(~np.isnan(of_split[:, 0]))
-            images = queries if way == "i2t" else owner[queries]
-            intervals = 100 * mean_intervals(of_split[queries], images)
+            drawn = queries if way == "i2t" else owner[queries]
+            drawn = drawn if samples.image_groups is None else samples.image_groups[drawn]
+            intervals = 100 * mean_intervals(of_split[queries], drawn)
             graded[f"{way}_qrels_queries"] = len(queries)
             for name, (mean, low, high) in zip(names, intervals.tolist(), strict=True):
                 key = f"{way}_qrels_{name}"

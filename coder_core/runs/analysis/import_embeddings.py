@@ -20,6 +20,7 @@ from coder_core.evaluation.sources import EmbeddingPair
 from coder_core.files import atomic, sealed
 from coder_core.runs.analysis import tables
 from coder_core.runs.analysis.evaluate import describe_samples, ranked
+from coder_core.runs.analysis.widened import equal_text_count, equal_text_warning, widened_metrics
 from coder_core.runs.analysis.write import write_analysis
 
 RANKED_PAIRS = 2_000_000_000  # of images and captions; with 512 numbers each, a minute or two on two cores
@@ -93,7 +94,7 @@ def metric_warnings(embeddings: Embeddings, metrics: Metrics) -> list[Fault]:
     chance (in both directions, from 20 images)."""
     n = len(embeddings.images)
     m = len(embeddings.texts)
-    faults = list[Fault]()
+    faults = _equal_text_warnings(embeddings, metrics)
     if np.array_equal(embeddings.images, embeddings.texts):
         problem = "are the same numbers: every caption matches itself"
         fix = "check that neither was given twice"
@@ -113,6 +114,19 @@ def metric_warnings(embeddings: Embeddings, metrics: Metrics) -> list[Fault]:
         fix = "check the order of rows and every caption's image (embed import: --ids; log_split: image_of_text)"
         faults.append(Fault("R@1", problem, "row i of the texts for caption i", fix, "warning"))
     return faults
+
+
+def _equal_text_warnings(embeddings: Embeddings, metrics: Metrics) -> list[Fault]:
+    """Return a warning, with the figures by the labels and by equal texts, if many captions share their text with other
+    images; nothing for a split that was not ranked."""
+    captions = embeddings.captions
+    owner = embeddings.image_of_text
+    shared = equal_text_count(captions, owner) if metrics else 0
+    if not shared:
+        return []
+    pair = EmbeddingPair(embeddings.images, embeddings.texts)
+    matched = widened_metrics([pair], owner, captions=captions)
+    return [equal_text_warning(captions, shared, metrics, matched)]
 
 
 def rank_imported(folder: Path, split: str, progress: Progress = silent) -> None:

@@ -44,6 +44,7 @@ class Analysis(sealed.SealedFolder):
         n_images, n_texts: n and m.
         image_of_text: (m,) int64 the image each caption belongs to.
         caption_ids: (m,) int64, numbers of the captions in their data set; None if unknown.
+        image_groups: (n,) int64, equal for images that show the same thing; None without groups.
         image_ranks: (n,) int64, 0 is first, −1 for an image without captions.
         text_ranks: (m,) int64, 0 is first.
         image_best: (n, k) int32 the best captions of every image, best first.
@@ -71,6 +72,7 @@ class Analysis(sealed.SealedFolder):
         self.arrays = list(self._arrays)
         self.image_of_text = self._arrays["image_of_text"]
         self.caption_ids = self._arrays.get(tables.CAPTION_IDS)
+        self.image_groups = self._arrays.get(tables.IMAGE_GROUPS)
         self.image_ranks = self._arrays["image_ranks"]
         self.text_ranks = self._arrays["text_ranks"]
         self.image_best = self._arrays["image_best"]

@@ -35,7 +35,8 @@ from coder_core.objectives.diversity import deviation
 from coder_core.runs.analysis.evaluate import evaluate_split, score
 from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.analysis.reviewed import reviewed_metrics
-from coder_core.runs.analysis.tables import list_splits
+from coder_core.runs.analysis.tables import IMAGE_GROUPS, list_splits
+from coder_core.runs.analysis.widened import EqualTexts, equal_text_count, equal_text_warning, widened_metrics
 from coder_core.runs.derived.hub_correction import correct_hubs
 from coder_core.runs.load import LoadedModel
 
@@ -52,12 +53,14 @@ class Samples:
     image_of_text: np.ndarray  # (m,) int64 the image of every caption
     image_names: list[str]  # n file names or ids
     caption_ids: np.ndarray | None = None  # (m,) int64 numbers of captions in their data set, or None
+    image_groups: np.ndarray | None = None  # (n,) int64, equal for images that show the same thing, or None
 
     @classmethod
     def of(cls, split: Split) -> Samples:
         """Return the samples of a split; images without names are numbered."""
         names = split.image_names or [f"image {image}" for image in range(split.n_images)]
-        return cls(split.captions, split.image_of_text, names, split.caption_ids)
+        groups = getattr(split, IMAGE_GROUPS, None)
+        return cls(split.captions, split.image_of_text, names, split.caption_ids, groups)
 
     @property
     def n_images(self) -> int:
@@ -76,6 +79,7 @@ class RunRow:
     alpha: float | None = None  # share of the tuned weights in a blend of towers
     hubs_corrected: bool = False  # the scores are corrected for hubs
     folds: bool = False  # the metrics are means over five folds
+    by: str = ""  # what widens the labels that the metrics count: "group", "equal texts", or both
 
     @property
     def name(self) -> str:
@@ -91,6 +95,7 @@ class RunRow:
         name = ENSEMBLE if self.run is None else run
         name += "" if self.alpha is None else ending(self.alpha)
         name += ", hubs corrected" if self.hubs_corrected else ""
+        name += f" by {self.by}" if self.by else ""
         return name + (" (5 × 1K)" if self.folds else "") + (" best" if best else "")
 
     @cached_property
@@ -106,6 +111,34 @@ class RunRow:
     def five_folds(self, ties: Ties) -> RunRow:
         """Return the row with the means over five folds of 1,000 images."""
         return replace(self, metrics=five_fold(self.sources, self.split.image_of_text, ties=ties), folds=True)
+
+
+def widened_row(row: RunRow, *, equal_texts: bool) -> RunRow | None:
+    """Return the row with its metrics by group, if the split has groups, and by equal texts, if these match; else None."""
+    samples = row.split
+    groups = samples.image_groups
+    by = ["group"] * (groups is not None) + ["equal texts"] * equal_texts
+    if not by:
+        return None
+    captions = samples.captions if equal_texts else None
+    metrics = widened_metrics(row.sources, samples.image_of_text, groups=groups, captions=captions)
+    return replace(row, metrics=metrics, by=" and ".join(by))
+
+
+def widened_rows(rows: Sequence[RunRow], equal_texts: EqualTexts | None) -> tuple[list[RunRow], list[Fault]]:
+    """Return the rows by group and by equal texts, and a warning if many captions share their text with other images and
+    nobody chose how to count them (`equal_texts` None): both figures are then reported."""
+    samples = rows[0].split
+    shared = equal_text_count(samples.captions, samples.image_of_text)
+    matches = equal_texts == "match" or (equal_texts is None and shared > 0)
+    wide = [wide for row in rows if (wide := widened_row(row, equal_texts=matches)) is not None]
+    if equal_texts is not None or not shared:
+        return wide, []
+    captions = samples.captions
+    matched = wide[0].metrics
+    if samples.image_groups is not None:
+        matched = widened_metrics(rows[0].sources, samples.image_of_text, captions=captions)
+    return wide, [equal_text_warning(captions, shared, rows[0].metrics, matched)]
 
 
 def ending(alpha: float) -> str:
@@ -132,7 +165,8 @@ def embedded_row(folder: Path, split_name: str) -> RunRow:
     """Return the row of a run of another model's embeddings, from its stored analysis."""
     analysis = open_analysis(folder, split_name)
     owner = np.asarray(analysis.image_of_text)
-    samples = Samples(analysis.captions, owner, analysis.image_names, analysis.caption_ids)
+    ids = analysis.caption_ids
+    samples = Samples(analysis.captions, owner, analysis.image_names, ids, analysis.image_groups)
     return RunRow(folder, {**analysis.metrics, **label_metrics(analysis, owner)}, analysis.sources, samples)
 
 
@@ -249,6 +283,8 @@ def add_reviewed_metrics(rows: Sequence[RunRow], reviews: Reviews, file: Path) -
             raise InputError.at(file, fact, fix="evaluate the split it is about")
         row.metrics |= reviewed_metrics(row.scores, judged, owner)
         fact = f"labels judged wrong: {len(judged.rows('wrong-caption')):,}, other matches: {len(judged.matches):,}"
+        if judged.already_labels:
+            fact += f", also-matches without effect, because the pair is a label: {judged.already_labels:,}"
         if judged.elsewhere:
             fact += f", verdicts on pairs outside this split: {judged.elsewhere:,}"
         notes[fact] = Fault(str(file), f"{fact}; fingerprint {reviews.fingerprint()[:12]}", severity="note")

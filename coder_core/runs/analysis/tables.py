@@ -25,6 +25,7 @@ UNRANKED = "unranked"  # folder of a run with splits that an evaluation has yet 
 DOCUMENT_IMPORTED = "imported"  # sources of such an analysis
 DOCUMENT_TOWERS = "towers"  # its towers, if they can embed new texts and pictures
 CAPTION_IDS = "caption_ids"
+IMAGE_GROUPS = "image_groups"
 PICTURE_POSITIONS = "picture_positions"
 QUERIES = "query_embeddings"
 DOCUMENT_QUERIES = "queries"

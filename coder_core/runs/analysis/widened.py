@@ -1,0 +1,42 @@
+"""Metrics of a split by groups and by equal texts, and the warning for captions that several images share."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+
+from coder_core.console.faults import Fault
+from coder_core.evaluation.recall import Metrics, ensemble_metrics
+from coder_core.evaluation.relevance import share_texts, widened
+from coder_core.evaluation.sources import Source
+
+EqualTexts = Literal["match", "label"]
+MANY = 0.01  # share of the captions from which equal texts are reported
+
+
+def equal_text_count(captions: Sequence[str], image_of_text: np.ndarray) -> int:
+    """Return the number of captions whose text another image has too, if they are more than 1%; else 0."""
+    shared = int(share_texts(captions, image_of_text).sum())
+    return shared if shared > MANY * len(captions) else 0
+
+
+def widened_metrics(
+    sources: Sequence[Source],
+    image_of_text: np.ndarray,
+    *,
+    groups: np.ndarray | None = None,
+    captions: Sequence[str] | None = None,
+) -> Metrics:
+    """Compute the metrics of `retrieval_metrics` by groups, by equal texts (if `captions` are given), or by both."""
+    owner = np.asarray(image_of_text)
+    relevance = widened(owner, sources[0].shape[0], groups=groups, captions=captions)
+    return ensemble_metrics(sources, owner, relevance=relevance)
+
+
+def equal_text_warning(captions: Sequence[str], shared: int, labels: Metrics, matched: Metrics) -> Fault:
+    """Return the warning that `shared` captions also belong to other images by their text, with both figures."""
+    by_labels, by_texts = (f"{of['i2t_r1']:.1f} and {of['t2i_r1']:.1f}" for of in (labels, matched))
+    fact = f"{shared:,} of {len(captions):,} have a text that another image has too: R@1 image→text and text→image is"
+    fact += f" {by_labels} by the labels, {by_texts} if equal texts match"
+    fix = "choose which to report: evaluate --equal-texts match, or --equal-texts label"
+    return Fault("captions", fact, fix=fix, severity="warning")

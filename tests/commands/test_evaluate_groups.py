@@ -1,0 +1,95 @@
+"""evaluate by group and by equal texts: a catalogue whose pictures share titles; verdicts on equal titles."""
+
+import json
+
+import numpy as np
+import pytest
+
+from coder_core.data.reviews import Review, append_review
+from coder_core.embedding.log import log_split
+from coder_core.evaluate import main
+from coder_core.runs.analysis.read import open_analysis
+from tests.support.run_folders import unit
+
+PRODUCTS = 100
+NAMES = [f"{row}.jpg" for row in range(2 * PRODUCTS)]
+TITLES = [f"title {row // 2}" for row in range(2 * PRODUCTS)]
+
+
+def log_catalogue(folder, **options):
+    """Log a nearly perfect model of products with two pictures and one title."""
+    random = np.random.default_rng(0)
+    products = np.repeat(unit(random.normal(size=(PRODUCTS, 32))), 2, axis=0)
+    images = products + 0.01 * random.normal(size=products.shape)
+    return log_split(folder, "dev", images, products, captions=TITLES, pictures=NAMES, **options)
+
+
+def recalls_of(folder, tmp_path, *flags):
+    """Evaluate, and return the name of every row without the run → R@1 in both directions."""
+    file = tmp_path / "out.json"
+    assert main([str(folder), *map(str, flags), f"--json={file}", "--overwrite"]) == 0
+    rows = json.loads(file.read_text())["runs"]
+    return {name.removeprefix(str(folder)).strip(): (of["i2t_r1"], of["t2i_r1"]) for name, of in rows.items()}
+
+
+def test_equal_titles_are_reported_both_ways_until_someone_chooses(tmp_path, capsys):
+    with pytest.warns(
+        UserWarning, match=r"200 of 200 have a text .* 0\.0 and 50\.0 by the labels, 100\.0 and 100\.0 if"
+    ):
+        metrics = log_catalogue(tmp_path / "run")
+    assert (metrics["i2t_r1"], metrics["t2i_r1"]) == (0.0, 50.0)
+    both = {"": (0.0, 50.0), "by equal texts": (100.0, 100.0)}
+    assert recalls_of(tmp_path / "run", tmp_path) == both
+    text = " ".join(capsys.readouterr().out.split())
+    assert "0.0 and 50.0 by the labels, 100.0 and 100.0 if equal texts match" in text
+    assert recalls_of(tmp_path / "run", tmp_path, "--equal-texts=match") == both
+    assert recalls_of(tmp_path / "run", tmp_path, "--equal-texts=label") == {"": (0.0, 50.0)}
+    assert "if equal texts match" not in capsys.readouterr().out
+
+
+@pytest.mark.filterwarnings("ignore:captions")
+def test_groups_are_stored_with_a_run_or_read_from_a_file(tmp_path, capsys, complaint):
+    log_catalogue(tmp_path / "stored", groups=[f"product {row // 2}" for row in range(2 * PRODUCTS)])
+    groups = open_analysis(tmp_path / "stored", "dev").image_groups
+    assert (groups[::2] == groups[1::2]).all()
+    assert len(np.unique(groups)) == PRODUCTS
+    by_group = {"": (0.0, 50.0), "by group": (100.0, 100.0)}
+    assert recalls_of(tmp_path / "stored", tmp_path, "--equal-texts=label") == by_group
+    log_catalogue(tmp_path / "plain")
+    file = tmp_path / "groups.tsv"
+    file.write_text(
+        "".join(f"{name}\tproduct {row // 2}\n" for row, name in enumerate(NAMES)) + "other.jpg\tx\n"
+    )
+    flags = ["--equal-texts=label", f"--groups={file}"]
+    assert recalls_of(tmp_path / "plain", tmp_path, *flags) == by_group
+    assert "200 of 200 images are in 100 groups; 1 lines are about other images" in capsys.readouterr().out
+    for content, fact in (
+        ("0.jpg\n", "line 1: is '0.jpg'"),
+        ("0.jpg\ta\n0.jpg\tb\n", "line 2: puts '0.jpg' into group 'b', an earlier line into 'a'"),
+        ("none.jpg\ta\n", "names no image of this split"),
+    ):
+        file.write_text(content)
+        assert fact in complaint(main, [str(tmp_path / "plain"), *flags])
+
+
+@pytest.mark.filterwarnings("ignore:captions")
+def test_also_matches_counts_for_equal_titles_and_a_verdict_without_effect_is_named(tmp_path, capsys):
+    """Both pictures of products 0 and 1 are judged to match the title, which each has as its own caption too."""
+    log_catalogue(tmp_path / "run")
+    file = tmp_path / "reviews.jsonl"
+    for row in range(4):
+        append_review(file, Review(NAMES[row], TITLES[row], "also-matches", "anna"))
+    recalls_of(tmp_path / "run", tmp_path, f"--reviews={file}", "--equal-texts=label")
+    assert "other matches: 4" in capsys.readouterr().out
+    metrics = json.loads((tmp_path / "out.json").read_text())["runs"][str(tmp_path / "run")]
+    assert metrics["i2t_reviewed_r1"] == 2.0  # four of 200 images
+    assert metrics["t2i_reviewed_r1"] == 51.0  # two more captions than by the labels
+    titles = [f"title {row}" for row in range(2 * PRODUCTS)]
+    random = np.random.default_rng(0)
+    rows = random.normal(size=(2 * PRODUCTS, 8))
+    log_split(tmp_path / "other", "dev", rows, rows + 1, captions=titles, pictures=NAMES)
+    file.unlink()
+    append_review(file, Review(NAMES[3], titles[3], "also-matches", "anna"))
+    recalls_of(tmp_path / "other", tmp_path, f"--reviews={file}")
+    text = " ".join(capsys.readouterr().out.split())
+    assert "also-matches without effect, because the pair is a label: 1" in text
