@@ -1,9 +1,10 @@
 """Read and check embeddings of any model as float32 unit rows: two matrices and their captions, or the output of
 clip-retrieval (img_emb/img_emb_0.npy, text_emb/text_emb_0.npy, metadata/metadata_0.parquet)."""
 
+import hashlib
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -15,7 +16,16 @@ from coder_core.data.captioned.positions import open_parquet, parquet_rows
 from coder_core.data.captioned.reading import CaptionedSplit
 from coder_core.data.captioned.records import Once
 from coder_core.data.features import FeatureFile, FeatureRows, describe_floats, open_features
-from coder_core.data.lines import FROM_ZERO, check_name, count_cases, follow_link, read_lines, shorten, shown
+from coder_core.data.lines import (
+    FROM_ZERO,
+    check_name,
+    count_cases,
+    follow_link,
+    half_characters,
+    read_lines,
+    shorten,
+    shown,
+)
 from coder_core.data.pictures import check_pictures
 from coder_core.data.precomp import MOST_REPEATS, Pairing, PairingFiles, number_names, pair
 from coder_core.files.matrices import MatrixFile, is_matrix, read_matrix
@@ -32,6 +42,9 @@ REPEATED = 0.1
 IN_A_ROW = 0.9  # … and so does at least this share of all rows that equal an earlier one
 MORE_THAN_CHANCE = 6  # neighbours must be nearly equal this many times as often as rows that are far apart
 ONCE_PER_IMAGE = "give each image one row, or name every row's image (import: --ids; log_split: pictures)"
+FEWEST_ALIKE = 5  # captions that share an embedding with a different one, from which a warning is due
+SHARE_ALIKE = 0.05  # of all captions, likewise
+WORD = re.compile(r"\w+")
 COLLAPSED = 0.99  # mean cosine between two rows of one modality: nearly all of them point the same way
 
 
@@ -103,6 +116,7 @@ def read_embeddings(
     source |= {"queries": str(queries), "query texts": str(query_texts)} if query_lines else {}
     source["captions belong to images"] = pairing.how
     texts_of_rows = shorten(lines, str(captions), remarks)
+    remarks += same_rows(w, texts_of_rows, str(texts))
     return Embeddings(v, w, texts_of_rows, owners, names, folder, source, remarks, q, query_lines)
 
 
@@ -205,6 +219,23 @@ def unit_array(
     return rows
 
 
+def same_rows(texts: np.ndarray, captions: Sequence[str], where: str) -> list[Fault]:
+    """Return a warning if many different captions, (m,) texts, have one embedding, a row of `texts` (m, D)."""
+    first: dict[bytes, str] = {}
+    alike: list[int] = []
+    for row, caption in enumerate(captions):
+        words = " ".join(WORD.findall(caption.casefold()))
+        if first.setdefault(hashlib.blake2b(texts[row].tobytes(), digest_size=16).digest(), words) != words:
+            alike.append(row)
+    if len(alike) < max(FEWEST_ALIKE, SHARE_ALIKE * len(captions)):
+        return []
+    problem = "captions have the embedding of another, different caption"
+    fix = (
+        "check that the model reads the text (its tokenizer files, its vocabulary) and that rows are in order"
+    )
+    return count_cases(where, problem, alike, "another embedding for another text", fix, first=FROM_ZERO)
+
+
 def check_names(folder: Path | None, names: list[str] | None) -> list[Fault]:
     if faults := check_name(folder):
         return faults
@@ -240,7 +271,10 @@ def read_clip_retrieval(folder: str | Path, *, pictures: str | Path | None = Non
     source = {"captions": str(folder), "layout": "clip-retrieval"}
     source["captions belong to images"] = "equal image_path"
     captions = shorten(captions, str(folder), remarks)
-    return Embeddings(images, _joined(w), captions, owners, image_names, picture_folder, source, remarks)
+    stop_on_errors(half_characters(str(folder), [*names, *captions]))
+    texts = _joined(w)
+    remarks += same_rows(texts, captions, str(folder))
+    return Embeddings(images, texts, captions, owners, image_names, picture_folder, source, remarks)
 
 
 def picture_names(

@@ -55,6 +55,13 @@ def holds_half_character(text: str) -> bool:
     return not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text)
 
 
+def half_characters(where: str, texts: Sequence[str], fix: str = "repair the text") -> list[Fault]:
+    """Return an error that counts the texts with half a character (a lone surrogate)."""
+    halves = [row for row, text in enumerate(texts) if holds_half_character(text)]
+    problem = "contain half a character (a lone surrogate)"
+    return count_cases(where, problem, halves, "UTF-8 text", fix, "error", FROM_ZERO)
+
+
 def check_name(path: Path | None) -> list[Fault]:
     """Return a fault if the name of a file or folder is not UTF-8, because a run could not record it."""
     if path is None or not holds_half_character(str(path)):

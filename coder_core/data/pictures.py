@@ -1,4 +1,4 @@
-"""Open JPEG, PNG and WEBP files inside a folder as upright RGB, and encode pictures as JPEG."""
+"""Open JPEG, PNG, WEBP and TIFF files inside a folder as upright RGB, and encode pictures as JPEG."""
 
 import io
 import os
@@ -11,11 +11,12 @@ from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 from coder_core.console.faults import Fault, InputError
 from coder_core.data.lines import FIRST_NAMED, count_cases, shown
 
-FORMATS = ("JPEG", "PNG", "WEBP")
-ENDINGS = (".jpg", ".jpeg", ".png", ".webp")
-OTHER_ENDINGS = (".bmp", ".gif", ".tif", ".tiff", ".avif", ".heic")
-ACCEPTED = "a whole JPEG, PNG or WEBP file of at most 50 megapixels (WEBP: 20)"
-MARKS = {b"BM": "BMP", b"GIF8": "GIF", b"II*\0": "TIFF", b"MM\0*": "TIFF"}
+FORMATS = ("JPEG", "PNG", "WEBP", "TIFF")
+UPLOADED = ("JPEG", "PNG", "WEBP")  # formats of pictures from a browser
+ENDINGS = (".jpg", ".jpeg", ".png", ".webp", ".jfif", ".jpe", ".tif", ".tiff")
+OTHER_ENDINGS = (".bmp", ".gif", ".avif", ".heic")
+ACCEPTED = "a whole JPEG, PNG, WEBP or TIFF file of at most 50 megapixels (WEBP: 20)"
+MARKS = {b"BM": "BMP", b"GIF8": "GIF"}
 MARKS |= {b"ftypavif": "AVIF", b"ftyphei": "HEIC"}
 CONVERT = "convert them to JPEG, for example with ImageMagick: mogrify -format jpg FILES"
 MOST_PIXELS = 50_000_000
@@ -72,23 +73,24 @@ def open_picture(folder: str | Path, name: str, *, size: int | None = None) -> I
     path = picture_path(Path(folder), name)
     if path is None:
         where = f"{folder}, {shown(name)}"
-        raise InputError.at(where, "there is no such picture", "a JPEG, PNG or WEBP file")
+        raise InputError.at(where, "there is no such picture", "a JPEG, PNG, WEBP or TIFF file")
     return _open(path, str(path), size)
 
 
 def read_picture(content: bytes, name: str, *, size: int | None = None) -> Image.Image:
     """Decode the content of a picture file as `open_picture` does; `name` is for messages only. InputError: not JPEG,
-    PNG or WEBP, cut short, or over 50 megapixels (WEBP: 20)."""
+    PNG, WEBP or TIFF, cut short, or over 50 megapixels (WEBP: 20)."""
     return _open(io.BytesIO(content), shown(name), size)
 
 
 def decode(content: bytes, name: str, *, size: int | None = None) -> Image.Image:
-    """Decode an uploaded picture. InputError: over 10,000,000 bytes, or as for `read_picture`."""
+    """Decode an uploaded picture. InputError: over 10,000,000 bytes, TIFF, or as for
+    `read_picture`."""
     if len(content) > MOST_BYTES:
         problem = f"has {len(content):,} bytes"
         expected = f"at most {MOST_BYTES:,}"
         raise InputError.at("the picture", problem, expected, "make it smaller")
-    return read_picture(content, name, size=size)
+    return _open(io.BytesIO(content), shown(name), size, UPLOADED)
 
 
 def jpeg(picture: Image.Image) -> bytes:
@@ -98,11 +100,13 @@ def jpeg(picture: Image.Image) -> bytes:
     return buffer.getvalue()
 
 
-def _open(file: Path | io.BytesIO, where: str, size: int | None) -> Image.Image:
+def _open(
+    file: Path | io.BytesIO, where: str, size: int | None, formats: tuple[str, ...] = FORMATS
+) -> Image.Image:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # the cap below is stricter
-            with Image.open(file, formats=FORMATS) as picture:
+            with Image.open(file, formats=formats) as picture:
                 return _decode(picture, where, size)
     except InputError:
         raise
@@ -126,6 +130,9 @@ def _decode(picture: Image.Image, where: str, size: int | None) -> Image.Image:
     if width * height > most:
         problem = f"has {width:,} × {height:,} pixels, more than {most // 1_000_000} megapixels"
         raise InputError.at(where, problem, f"at most {most:,} pixels", "scale it down")
+    if picture.mode == "F":
+        problem = "has pixels of floating-point numbers, whose range is unknown"
+        raise InputError.at(where, problem, "8 or 16 bits per channel", "convert it to JPEG or PNG")
     if size is not None:
         picture.draft("RGB", (size, size))  # a JPEG is decoded at a reduced scale
     picture.load()

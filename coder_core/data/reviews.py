@@ -26,7 +26,13 @@ import numpy as np
 
 from coder_core.console.faults import MOST_FAULTS_SHOWN, Fault, InputError
 from coder_core.console.plain_files import DOCUMENT, open_plain, sync
-from coder_core.data.lines import LONGEST_CAPTION_CHARACTERS, holds_half_character, plain_file, shown
+from coder_core.data.lines import (
+    LONGEST_CAPTION_CHARACTERS,
+    holds_half_character,
+    parse_json,
+    plain_file,
+    shown,
+)
 
 FILE = "reviews.jsonl"
 CLEANING = "coder_core.train --clean"  # reviewer of automatic verdicts, which any person's verdict overrides
@@ -354,9 +360,11 @@ def _document(line: bytes) -> dict[str, Any]:
     if len(line) > LONGEST_LINE:
         raise ValueError(f"has {len(line):,} bytes, more than {LONGEST_LINE:,}")
     try:
-        document = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"is not JSON ({error})") from None
+        document = parse_json(line.decode("utf-8"), "the line")
+    except InputError as error:
+        raise ValueError(error.faults[0].found) from None
+    except UnicodeDecodeError as error:
+        raise ValueError(f"is not UTF-8 ({error})") from None
     if not isinstance(document, dict):
         raise ValueError(f"is of type {type(document).__name__}, not an object")
     version = document.get("version")

@@ -14,7 +14,7 @@ from coder_core.console.faults import Fault, InputError
 from coder_core.console.progress import Progress, silent
 from coder_core.data.captioned.decoding import PreparedBlock
 from coder_core.data.captioned.reading import CaptionedSplit
-from coder_core.data.embeddings import Embeddings
+from coder_core.data.embeddings import Embeddings, same_rows
 from coder_core.embedding import resumable
 from coder_core.evaluation.recall import Metrics
 from coder_core.files import atomic
@@ -158,9 +158,12 @@ class _Unfinished:
             limit = f"the {self.towers.about.get('longest')} tokens the model reads"
             problem = f"{cut:,} captions are longer than {limit} and were cut"
             faults = [Fault(split.name, problem, severity="warning"), *faults]
+        kept_texts = resumable.kept_rows(self.texts.files["rows"], whole[split.image_of_text])
+        texts = np.load(kept_texts, mmap_mode="r")
+        faults = [*faults, *same_rows(texts, readable.captions, split.name)]
         embeddings = Embeddings(
             np.load(resumable.kept_rows(self.images.files["rows"], whole), mmap_mode="r"),
-            np.load(resumable.kept_rows(self.texts.files["rows"], whole[split.image_of_text]), mmap_mode="r"),
+            texts,
             readable.captions,
             readable.image_of_text,
             readable.image_names,

@@ -10,8 +10,15 @@ from coder_core.console.faults import Fault, InputError, stop_on_errors
 from coder_core.data.captioned.positions import open_parquet
 from coder_core.data.captioned.records import caption_columns
 from coder_core.data.captioned.tables import SAMPLE_ROWS, Table
-from coder_core.data.embeddings import Embeddings, check_names, join_repeated, picture_names, unit_array
-from coder_core.data.lines import shorten, shown
+from coder_core.data.embeddings import (
+    Embeddings,
+    check_names,
+    join_repeated,
+    picture_names,
+    same_rows,
+    unit_array,
+)
+from coder_core.data.lines import half_characters, shorten, shown
 from coder_core.files.matrices import PIECE_BYTES, column_blocks, join_blocks, list_columns
 
 SIGNS = {
@@ -58,6 +65,8 @@ def read_table(
     faults.append(Fault(str(file), f"columns read: {text}", severity="note"))
     remarks = stop_on_errors(faults + check_names(pictures, names))
     captions = shorten(captions, str(file), remarks)
+    stop_on_errors(half_characters(str(file), [*(names or []), *captions]))
+    remarks += same_rows(w, captions, str(file))
     source = {"table": str(file), **columns}
     return Embeddings(v, w, captions, owners, names, pictures, source, remarks)
 

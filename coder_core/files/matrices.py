@@ -14,6 +14,17 @@ from coder_core.files.sealed import read_header
 WRITE_AGAIN = "write it again; only numbers are read, never Python objects"
 BLOCK = 16_384  # rows in memory beside the matrix while it is read
 PIECE_BYTES = 2**20  # of a Parquet column read at a time
+# part of a faiss class's name → how it compresses vectors
+LOSSY = {
+    "PQ": "product quantization",
+    "ScalarQuantizer": "scalar quantization",
+    "SQ": "scalar quantization",
+    "Quantizer": "quantization",
+    "PreTransform": "a linear map such as PCA",
+    "RaBitQ": "binary quantization",
+    "LSH": "hashing",
+    "Lattice": "quantization",
+}
 Blocks = Iterator[tuple[int, np.ndarray]]  # (number of all rows, the next rows)
 
 
@@ -167,11 +178,37 @@ def _open_index(path: Path) -> Any:
         outer = index
         index = faiss.downcast_index(index.index)
         index.referenced_objects = [outer]  # which owns it
+    _check_exact(index)
     if hasattr(index, "make_direct_map"):
+        _check_rows_of_lists(index)
         index.make_direct_map()
     if index.ntotal:
         index.reconstruct(0)  # raises if the index lacks its vectors, where reconstruct_n kills the process
     return index
+
+
+def _check_exact(index: Any) -> None:
+    """Raise ValueError for an index that keeps its vectors only approximately."""
+    kind = type(index).__name__
+    name = next((reason for part, reason in LOSSY.items() if part in kind), "")
+    if name:
+        raise ValueError(
+            f"the index ({kind}) keeps its vectors only approximately ({name}); write a flat one"
+        )
+
+
+def _check_rows_of_lists(index: Any) -> None:
+    """Raise ValueError if the ids in the lists of an IVF index are not the row numbers, each once."""
+    import faiss
+
+    lists = index.invlists
+    sizes = [lists.list_size(number) for number in range(index.nlist)]
+    parts = [faiss.rev_swig_ptr(lists.get_ids(n), size).copy() for n, size in enumerate(sizes) if size]
+    ids = np.sort(np.concatenate(parts)) if parts else np.empty(0, np.int64)
+    if not np.array_equal(ids, np.arange(index.ntotal)):
+        raise ValueError(
+            "the lists of the index repeat ids or lack some: write one whose ids are the row numbers"
+        )
 
 
 def _read_parquet(path: Path, name: str) -> Blocks:

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from coder_core.data.dataset import read_split
-from coder_core.data.pictures import open_picture
+from coder_core.data.pictures import decode, open_picture
 from tests.support.precomp_folders import places, reason, refusal, write_split
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -80,7 +80,7 @@ def test_endings_are_optional_and_other_formats_or_too_many_pixels_refused(folde
     for name in ("none.png", "x" * 5_000):
         assert refusal(open_picture, folder, name).faults[0].place.startswith(f"{folder}, ")
     file = folder / "a.jpg"
-    for kind in ("BMP", "GIF", "TIFF", "PPM", "HTML"):
+    for kind in ("BMP", "GIF", "PPM", "HTML"):
         if kind == "HTML":
             file.write_text("<!doctype html><title>404</title>")
         else:
@@ -92,6 +92,19 @@ def test_endings_are_optional_and_other_formats_or_too_many_pixels_refused(folde
         assert f"{width:,} × {height:,}" in str(refusal(open_picture, folder, "a.png")) or width == 60_000
     Image.new("RGB", (5_001, 4_000)).save(folder / "a.webp", lossless=True, quality=0, method=0)
     assert "20,000,000" in refusal(open_picture, folder, "a.webp").faults[0].expected
+
+
+def test_tiff_is_read_except_from_a_browser_or_of_floats(folder):
+    Image.new("RGB", (4, 3), "red").save(folder / "scan.tif")
+    assert open_picture(folder, "scan").getpixel((1, 1)) == (255, 0, 0)
+    Image.fromarray(np.full((3, 4), 0xFF00, "<u2")).save(folder / "c.tiff")
+    assert open_picture(folder, "c.tiff").getpixel((1, 1)) == (254, 254, 254)
+    Image.new("F", (4, 3), 0.5).save(folder / "d.tif")
+    assert "floating-point" in str(refusal(open_picture, folder, "d.tif"))
+    assert "cannot be decoded" in str(refusal(decode, (folder / "scan.tif").read_bytes(), "upload"))
+    for ending in ("jfif", "jpe"):
+        Image.new("RGB", (4, 3)).save(folder / f"e.{ending}", "JPEG")
+        assert open_picture(folder, f"e.{ending}").size == (4, 3)
 
 
 def test_colour_modes_transparency_and_rotation_are_normalised(folder):

@@ -114,6 +114,7 @@ def test_every_beginning_of_a_line_is_left_out_and_the_next_line_is_intact(tmp_p
 
 GOOD = review().document()
 OTHER = [
+    ('{"version": 1, "version": 1}', "the key 'version' occurs twice"),
     ("[", "JSON"),
     (json.dumps(GOOD) + ",", "JSON"),
     ("[]}", "JSON"),

@@ -9,7 +9,9 @@ from PIL import Image
 
 import coder_core
 from coder_core.api import open_run
+from coder_core.runs.analysis.read import open_analysis
 from tests.support.precomp_folders import refusal
+from tests.support.run_folders import reseal
 
 CAPTIONS = [f"a thing that is number {number}" for number in range(6)]
 
@@ -96,6 +98,24 @@ def test_embeddings_that_cannot_be_right_give_warnings(tmp_path):
     assert places(pairs[order], texts[order]) == (0, ["ties"])
     assert places(pairs * (1 + 0.01 * torch.rand(pairs.shape, generator=generator)), texts)[1] == ["images"]
     assert places(torch.ones(2 * n, 16), texts)[1] == ["images", "ties"]
+    texts[:9] = texts[0]  # different captions, one embedding
+    assert places(images, texts)[1] == ["texts"]
+
+
+@pytest.mark.parametrize("name", ["captions", "images", "imported"])
+def test_half_a_character_in_a_resealed_run_is_an_error_at_its_file(name, tmp_path):
+    images, texts = rows()
+    coder_core.log_split(tmp_path / "run", "dev", images, texts, captions=CAPTIONS, pictures=["a", "b", "c"])
+    file = tmp_path / "run/analysis/dev" / f"{name}.json"
+    written = file.read_text()
+    file.write_text(written.replace('"', '"\\ud800', 1))
+    reseal(file.parent)
+    error = refusal(open_analysis(tmp_path / "run", "dev").document, name)
+    assert error.faults[0].place == str(file)
+    assert "half a character" in error.faults[0].found
+    file.write_text(written.replace('"', '"\\ud83d\\ude00', 1))  # a whole one
+    reseal(file.parent)
+    assert "😀" in str(open_analysis(tmp_path / "run", "dev").document(name))
 
 
 @pytest.mark.parametrize(
@@ -113,6 +133,9 @@ def test_embeddings_that_cannot_be_right_give_warnings(tmp_path):
         ({"image_of_text": np.array([0, 1, 1, 0, 0, 0])}, "image_of_text"),
         *(({"captions": [*CAPTIONS[:5], empty]}, "captions") for empty in (" ", None, float("nan"))),
         *(({"epoch": epoch}, "epoch") for epoch in (0, -3, 1.5, "1", float("inf"))),
+        ({"captions": [*CAPTIONS[:5], "caf\udce9"]}, "captions"),
+        ({"pictures": ["a.jpg", "b.jpg", "\ud800.jpg"]}, "pictures"),
+        ({"config": {"note": "\udfff"}}, "config"),
         ({"pictures": ["a.jpg"]}, "pictures"),
         ({"pictures": [__file__, __file__, "a.jpg"]}, "pictures"),
         ({"run": "a name that no folder has "}, "run"),

@@ -82,6 +82,24 @@ def test_every_format_is_read_and_files_without_a_matrix_are_named(tmp_path):
         assert "unsafely" not in str(fault), name
 
 
+@pytest.mark.parametrize("kind", ["PQ2x4", "SQ8", "PCA2,Flat", "IVF2,SQ8", "HNSW4,SQ8", "LSH"])
+def test_an_index_that_compresses_vectors_is_refused(tmp_path, kind):
+    rows = np.random.default_rng(1).normal(size=(99, 4)).astype(np.float32)
+    index = faiss.index_factory(4, kind)
+    index.train(rows)
+    index.add(rows)
+    faiss.write_index(index, str(tmp_path / "lossy.faiss"))
+    assert "only approximately" in str(refusal(read_matrix, tmp_path / "lossy.faiss"))
+
+
+def test_lists_that_repeat_ids_are_refused(tmp_path):
+    index = faiss.index_factory(4, "IVF2,Flat")
+    index.train(ROWS)
+    index.add_with_ids(ROWS, np.array([0, 1, 2, 3, 4, 4]))
+    faiss.write_index(index, str(tmp_path / "repeated.faiss"))
+    assert "repeat ids" in str(refusal(read_matrix, tmp_path / "repeated.faiss"))
+
+
 def test_a_column_is_read_piece_by_piece(tmp_path):
     wide = pa.FixedSizeListArray.from_arrays(pa.array(np.zeros(2**21, np.float32)), 2**11)
     pq.write_table(pa.table({"a": wide}), tmp_path / "t.parquet", use_dictionary=False, compression="none")
