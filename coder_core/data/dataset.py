@@ -15,7 +15,7 @@ from numpy.lib import format as npy
 
 from coder_core.console.faults import Fault, InputError, stop_on_errors
 from coder_core.data.captioned.annotated import karpathy_files, read_annotations
-from coder_core.data.captioned.records import id_array
+from coder_core.data.captioned.records import folders_in, id_array
 from coder_core.data.features import FeatureFile, FeatureRows, open_features, scan_values
 from coder_core.data.lines import check_name, follow_link, shorten
 from coder_core.data.pictures import check_pictures, find_pictures
@@ -123,12 +123,24 @@ def _is_precomp(folder: Path, annotated: bool) -> bool:
 
 
 def leaves(path: Path, root: Path) -> bool:
-    """True if a data set, its folder of precomp files, or a file in either is a link out of `root`. Commands follow
-    such links; the app does not offer data sets that have one."""
-    entries = [path, *path.glob("*"), *path.glob("*precomp/*")]
-    read = [entry for entry in entries if entry.suffix in READ_SUFFIXES or entry.name.endswith("precomp")]
+    """True if a data set, or a file or folder in it that is read for captions or features, is a link out of `root`.
+    Commands follow such links; the app does not offer data sets that have one."""
     real_root = os.path.realpath(root)
-    return not all(Path(os.path.realpath(entry)).is_relative_to(real_root) for entry in [path, *read])
+
+    def is_outside(entry: Path) -> bool:
+        return not Path(os.path.realpath(entry)).is_relative_to(real_root)
+
+    if is_outside(path):
+        return True
+    for folder in [path, *folders_in(path)]:
+        if is_outside(folder):  # of pictures alone, which are served under other rules
+            return any(entry.suffix in READ_SUFFIXES for entry in folder.iterdir())
+        with os.scandir(folder) as entries:
+            links = [folder / entry.name for entry in entries if entry.is_symlink()]
+        read = [link for link in links if link.suffix in READ_SUFFIXES or link.name.endswith("precomp")]
+        if any(map(is_outside, read)):
+            return True
+    return False
 
 
 def _read(root: Path, layout: Path, split: str) -> Split:
@@ -196,7 +208,8 @@ def _features(
     features = next((file for file in (*of_split, *of_all) if os.path.lexists(file)), None)
     if features is None:
         names = f"{FILE_NAMES[split][0]}_ims.npy (this split's images in imgid order) or {ALL_IMAGES[0]} (all images)"
-        raise InputError.at(root, f'has no features for split "{split}" of {path.name}', names, "add them")
+        fix = "add them; or, to use pictures instead, name their folder with --pictures"
+        raise InputError.at(root, f'has no features for split "{split}" of {path.name}', names, fix)
     file = open_features(features, faults)
     owner = f'of split "{split}" ' if features in of_split else ""
     count = len(rows) if features in of_split else images

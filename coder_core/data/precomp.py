@@ -17,6 +17,9 @@ from coder_core.data.split import Split
 
 REPEATS_CHECKED = 100
 MOST_REPEATS = 100
+FEATURES = "_ims.npy"
+CAPTIONS = "_caps.txt"
+USUAL_SPLITS = {"train", "dev", "val", "test", "testall"}
 ONE_ROW = "one row of features per image"
 
 
@@ -159,7 +162,20 @@ def _no_ratio(captions_file: Path, captions: int, rows: int) -> Fault:
 
 
 def splits_in(folder: Path) -> list[str]:
-    """List the splits with features or captions in the folder, in alphabetical order."""
-    endings = ("_ims.npy", "_caps.txt")
-    names = {path.name.removesuffix(end) for end in endings for path in folder.glob(f"*{end}")}
-    return sorted(name for name in names if SPLIT_NAME.fullmatch(name))
+    """List the splits in a folder, in alphabetical order: names with features, and the usual ones with captions alone,
+    whose features are missing. If nothing has features, every name with captions counts."""
+    featured = _names_of(folder, FEATURES)
+    captioned = _names_of(folder, CAPTIONS)
+    return sorted(featured | (captioned & USUAL_SPLITS) or captioned)
+
+
+def unread_captions(folder: Path) -> list[Fault]:
+    """Return notes on files of captions that belong to no split, such as those of another tokenizer."""
+    unread = sorted(_names_of(folder, CAPTIONS) - {*splits_in(folder)})
+    fact = "has no features and is not read"
+    return [Fault(str(folder / f"{name}{CAPTIONS}"), fact, severity="note") for name in unread]
+
+
+def _names_of(folder: Path, ending: str) -> set[str]:
+    names = {path.name.removesuffix(ending) for path in folder.glob(f"*{ending}")}
+    return {name for name in names if SPLIT_NAME.fullmatch(name)}

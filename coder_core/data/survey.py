@@ -13,9 +13,10 @@ from coder_core.console.faults import Fault, collect
 from coder_core.console.progress import Progress, named
 from coder_core.data.captioned.checking import decode_all
 from coder_core.data.captioned.reading import CaptionedSplit, read_captioned
-from coder_core.data.dataset import available_splits, read_split
+from coder_core.data.dataset import available_splits, find_layout, read_split
 from coder_core.data.glove import WordVectors, read_word_vectors
 from coder_core.data.lines import count_cases
+from coder_core.data.precomp import unread_captions
 from coder_core.data.split import Split, compare_splits, fingerprint
 from coder_core.data.words import Tokens, Vocabulary
 
@@ -71,6 +72,8 @@ def survey(
 
 def _read_features(result: Survey, path: Path, pictures: Path | None, check_values: bool) -> None:
     names = collect(lambda: available_splits(path), result.faults) or []
+    if names and (layout := find_layout(path)[1]).is_dir():
+        result.faults += unread_captions(layout)
     _check_names(result, path, names, lambda: read_split(path, "train"))
     splits: list[Split] = []
     for name in names:

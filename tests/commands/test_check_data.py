@@ -10,7 +10,7 @@ import pytest
 from coder_core.check_data import main
 from coder_core.data.dataset import read_split
 from coder_core.demo import make_demo
-from tests.support.picture_folders import NAMES, write_lines, write_pictures
+from tests.support.picture_folders import LAYOUTS, NAMES, write_lines, write_pictures
 from tests.support.precomp_folders import features, real_flickr8k, refusal, write_split
 from tests.support.run_folders import write_halves, write_run
 
@@ -96,6 +96,23 @@ def test_word_vector_coverage_and_the_vocabulary_are_reported(data, tmp_path, ca
     run(capsys, data, "--word-threshold", 0, status=2)
     write_split(data, "dev", captions=[f"a dog number {row} runs" for row in range(7)] + ["zebra crossing"])
     assert "1 captions (12.5%) contain no known word; the first: 8" in run(capsys, data)
+
+
+def test_captions_of_an_unusual_name_without_features_are_noted_as_training_ignores_them(data, capsys):
+    (data / "dev_bert_caps.txt").write_text("101,1037\n" * 8)
+    out = run(capsys, data)
+    assert "note: " in out
+    assert "dev_bert_caps.txt: has no features and is not read 0 errors" in out
+    (data / "test_caps.txt").write_text("a dog\n" * 8)  # features were forgotten
+    assert "test_ims.npy: the file is missing" in run(capsys, data, status=1)
+
+
+def test_the_only_folder_of_pictures_is_read_whatever_its_name(tmp_path, capsys):
+    LAYOUTS["karpathy"](tmp_path)
+    (tmp_path / "images").rename(tmp_path / "RSICD_images")
+    assert "read as karpathy" in run(capsys, tmp_path)
+    (tmp_path / "RSICD_images").rename(tmp_path.with_name(f"{tmp_path.name} elsewhere"))
+    assert "name their folder with --pictures" in run(capsys, tmp_path, status=1)
 
 
 def test_control_characters_never_reach_the_terminal(tmp_path, capsys):

@@ -7,7 +7,7 @@ import numpy as np
 import psutil
 
 from coder_core.data import split as checksums
-from coder_core.data.dataset import available_splits, read_split
+from coder_core.data.dataset import available_splits, leaves, read_split
 from coder_core.data.split import Split, compare_splits, fingerprint, split_checksums
 from tests.support.precomp_folders import features, reason, refusal, write_split
 
@@ -82,6 +82,26 @@ def test_splits_must_agree_and_not_share_images(tmp_path):
     assert compare_splits(splits("0123", "0123")) == compare_splits([]) == []  # row numbers are not names
     regions = (Split(str(count), features(3, count), ["a"] * 3, np.arange(3)) for count in (36, 10))
     assert [fault.severity for fault in compare_splits([*regions])] == ["note"]
+
+
+def test_links_out_of_the_root_are_found_in_deep_folders(tmp_path):
+    root = tmp_path / "root"
+    outside = write_lines_in(tmp_path / "outside", "a.txt")
+    inner = write_lines_in(root / "data/train/part", "a.txt")
+    (inner / "pictures").symlink_to(write_lines_in(tmp_path / "pictures", "a.jpg"))
+    assert not leaves(root / "data", root)
+    link = inner / "b.txt"
+    link.symlink_to(outside / "a.txt")
+    assert leaves(root / "data", root)
+    link.unlink()
+    (inner / "captions").symlink_to(outside)
+    assert leaves(root / "data", root)
+
+
+def write_lines_in(folder, name):
+    folder.mkdir(parents=True)
+    (folder / name).write_text("a dog\n")
+    return folder
 
 
 def test_large_features_are_never_loaded_into_memory(tmp_path):

@@ -112,7 +112,7 @@ def test_half_a_character_in_a_resealed_run_is_an_error_at_its_file(name, tmp_pa
     reseal(file.parent)
     error = refusal(open_analysis(tmp_path / "run", "dev").document, name)
     assert error.faults[0].place == str(file)
-    assert "half a character" in error.faults[0].found
+    assert "surrogate" in error.faults[0].found
     file.write_text(written.replace('"', '"\\ud83d\\ude00', 1))  # a whole one
     reseal(file.parent)
     assert "😀" in str(open_analysis(tmp_path / "run", "dev").document(name))

@@ -7,11 +7,12 @@ import os
 import re
 from collections.abc import Iterator
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from coder_core.console.faults import MOST_FAULTS_SHOWN, Fault, InputError
-from coder_core.data.captioned.records import Layout, Once, Record, matching
+from coder_core.data.captioned.records import Layout, Once, Record, matching, picture_folders
 from coder_core.data.captioned.splits import SPLIT_NAME, split_in, split_name
 from coder_core.data.lines import (
     RepeatedKeyError,
@@ -22,12 +23,14 @@ from coder_core.data.lines import (
     read_lines,
     shown,
 )
+from coder_core.data.pictures import ENDINGS
 
 PICTURE_FOLDERS = ("images", "flickr30k-images", "Images", "")  # beside precomp and Karpathy's files
 CAPTIONS = "_caps.txt"
 IDS = "_ids.txt"
 ID_MAPPING = "id_mapping.json"
 MAPPING = "a JSON object, id: file name"
+ENTRIES_TRIED = 100  # of a folder, to find pictures
 COCO_FILE = re.compile(r"captions_(train|val|test|dev)(\d*).*\.json")
 COCO_PLAIN = ("annotations.json", "*captions*.json")  # of other data in the same form
 COCO_KEYS = (b'"image_id"', b'"file_name"')
@@ -42,7 +45,18 @@ TYPE_NAMES: dict[type, str] = {int: "a whole number", str: "a string", list: "a 
 
 def _folders(root: Path) -> list[Path]:
     parents = [root, root.resolve().parent] if root.resolve().name.endswith("precomp") else [root]
-    return [parent / name for parent in parents for name in PICTURE_FOLDERS]
+    usual = [parent / name for parent in parents for name in PICTURE_FOLDERS]
+    return [*usual, *picture_folders(root)]
+
+
+def holds_pictures(root: Path) -> bool:
+    """True if the folder of captions, or one beside them, contains pictures."""
+    return any(folder.is_dir() and _begins_with_pictures(folder) for folder in _folders(root))
+
+
+def _begins_with_pictures(folder: Path) -> bool:
+    names = (name.lower() for name in islice(os.listdir(folder), ENTRIES_TRIED))
+    return any(name.endswith(ENDINGS) for name in names)
 
 
 def _find_precomp(path: Path) -> list[Path]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from coder_core.config.data import ReadingArguments
 from coder_core.console.faults import Fault, InputError, collect
-from coder_core.data.captioned.annotated import COCO, FIELD, PICTURE_FOLDERS
+from coder_core.data.captioned.annotated import COCO, FIELD, holds_pictures
 from coder_core.data.captioned.archives import ARCHIVES, TEXT_FILES
 from coder_core.data.captioned.flickr import FLICKR
 from coder_core.data.captioned.positions import open_parquet
@@ -47,7 +47,7 @@ def holds_pictures_only(path: Path, pictures: Path | None = None) -> bool:
     layout = recognise(path)
     if layout is None or layout[0] not in FIELD:
         return layout is not None
-    return pictures is not None or any((root / name).is_dir() for name in PICTURE_FOLDERS if name)
+    return pictures is not None or holds_pictures(root)
 
 
 def find_layout(path: Path, reading: ReadingArguments, faults: list[Fault]) -> Layout:
@@ -151,13 +151,27 @@ def _advice(
         title, first = addresses[0]
         column = f"the column {_plain(title)} (in its first row {shown(first)})"
         return "webdataset", f"download the web addresses in {column} first, for example with img2dataset"
+    example = _example(pictures)
     if titles:
         flags = "--image-column and --caption-column"
-        return "table", f"name its columns with {flags}, each one of {_names(titles)}"
+        return (
+            "table",
+            f"name its columns with {flags}, each one of {_names(titles)}{example and f'; or {example}'}",
+        )
     if pictures and texts:
         text = f"{_plain(Path(pictures[0]).stem)}.txt"
-        return "text-files", f"name each .txt file after its picture: {_plain(pictures[0])} and {text}"
+        fix = f"name each .txt file after its picture: {_plain(pictures[0])} and {text}; or {example}"
+        return "text-files", fix
     if pictures:
-        row = f'{_plain(pictures[0])},"a dog runs"'
-        return "imagefolder", f"write metadata.csv: the line file_name,text, then for each caption {row}"
+        return "imagefolder", example
     return "", "check the path; docs/data.md, section 9, has every layout"
+
+
+def _example(pictures: list[str]) -> str:
+    """Describe the smallest file of captions for these pictures; "" without any."""
+    rows = [f'{_plain(name)},"a dog runs"' for name in pictures[:2]]
+    return (
+        f"write metadata.csv: the line file_name,text, then for each caption {' and '.join(rows)}"
+        if rows
+        else ""
+    )

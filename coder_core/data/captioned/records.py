@@ -4,6 +4,7 @@ import os
 import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -17,6 +18,8 @@ LOOKS: dict[str, list[str]] = tomllib.loads(Path(__file__).with_name("layouts.to
 DATA_FOLDERS = ("data", "default")  # of Parquet files from Hugging Face
 DEEPEST = 6  # levels of folders searched for captions
 MOST_FOLDERS = 20_000
+PICTURE_FOLDERS_TRIED = 50  # folders searched for the pictures of a data set
+ENTRIES_TRIED = 2_000  # of a folder, before it counts as one of pictures
 NUMBERED = re.compile(r"caption[ _-]?(\d*)", re.IGNORECASE)
 CAPTION_COLUMNS = ("caption", "captions", "text", "raw", "sentences", "sentence", "description", "title")
 
@@ -93,15 +96,33 @@ def matching(path: Path, *patterns: str, inside: Sequence[str] = ()) -> list[Pat
 
 
 def folders_in(path: Path) -> list[Path]:
-    """List the folders in a folder, up to `DEEPEST` levels below it, except hidden ones and those of pictures alone."""
+    """List the folders in a folder, up to `DEEPEST` levels below it, except hidden ones."""
     found: list[Path] = []
-    for folder, inner, _ in os.walk(path, followlinks=True):
-        depth = len(Path(folder).relative_to(path).parts)
-        inner[:] = sorted(name for name in inner if not name.startswith(".")) if depth < DEEPEST else []
-        found += [Path(folder) / name for name in inner]
-        if len(found) >= MOST_FOLDERS:
+    level = [path] if path.is_dir() else []
+    for _ in range(DEEPEST):
+        level = [inner for folder in level for inner in _inner_folders(folder)]
+        found += level
+        if not level or len(found) >= MOST_FOLDERS:
             break
     return found[:MOST_FOLDERS]
+
+
+def _inner_folders(folder: Path) -> list[Path]:
+    """List the folders directly in a folder; none in a folder whose first entries are all files, such as pictures."""
+    inner = []
+    with suppress(PermissionError), os.scandir(folder) as entries:
+        for number, entry in enumerate(entries):
+            if number >= ENTRIES_TRIED and not inner:
+                break
+            if not entry.name.startswith(".") and entry.is_dir():
+                inner.append(folder / entry.name)
+    return sorted(inner)
+
+
+def picture_folders(root: Path) -> list[Path]:
+    """List folders that may contain the pictures of a data set: `root` and those in it."""
+    inner = sorted(folder for folder in root.glob("*") if folder.is_dir()) if root.is_dir() else []
+    return [root, *inner[:PICTURE_FOLDERS_TRIED]]
 
 
 def matching_below(path: Path, *patterns: str) -> list[Path]:

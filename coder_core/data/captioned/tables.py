@@ -38,7 +38,6 @@ PICTURE_COLUMNS = (
 HEAD_BYTES = 1 << 16
 SAMPLE_ROWS = 200  # from which columns are guessed
 NAMES_TRIED = 20
-MOST_FOLDERS = 50  # searched for pictures
 MOST_TEXTS = 20  # .txt files in a folder of tables; more are texts beside pictures
 LONGEST_FIELD = 1 << 24  # characters of a CSV field
 DELIMITERS = ",;|"
@@ -342,10 +341,10 @@ def _candidates(folder: Path) -> list[Path]:
 
 def _find_tables(path: Path, *, image: str, caption: str) -> list[Path]:
     root = records.folder_of(path)
-    folders = picture_folders(root)
+    folders = records.picture_folders(root)
 
     def is_table(file: Path) -> bool:
-        near = [*folders, *picture_folders(file.parent)] if file.parent != root else folders
+        near = [*folders, *records.picture_folders(file.parent)] if file.parent != root else folders
         return open_table(file, near).columns(image, caption, near) is not None
 
     if path.is_file():
@@ -360,9 +359,9 @@ def _find_tables(path: Path, *, image: str, caption: str) -> list[Path]:
 def _table_records(
     files: list[Path], root: Path, faults: list[Fault], *, image: str, caption: str
 ) -> Iterator[Record]:
-    of_root = picture_folders(root)
+    of_root = records.picture_folders(root)
     for file in files:
-        folders = [*of_root, *picture_folders(file.parent)] if file.parent != root else of_root
+        folders = [*of_root, *records.picture_folders(file.parent)] if file.parent != root else of_root
         table = open_table(file, folders)
         columns = table.columns(image, caption, folders)
         if columns is None:  # changed since it was found
@@ -386,23 +385,17 @@ def _prefix(table: Table, image: str, root: Path, of_root: Sequence[Path]) -> st
     names = [name for name in names if not unsafe_reason(name)]
     if table.file.parent == root or any(find_file(folder, name) for folder in of_root for name in names[:1]):
         return ""
-    for folder in picture_folders(table.file.parent):
+    for folder in records.picture_folders(table.file.parent):
         if any(find_file(folder, name) for name in names):
             return f"{folder.relative_to(root).as_posix()}/"
     return ""
-
-
-def picture_folders(root: Path) -> list[Path]:
-    """List folders that may contain the pictures of a data set: `root` and those in it."""
-    inner = sorted(folder for folder in root.glob("*") if folder.is_dir()) if root.is_dir() else []
-    return [root, *inner[:MOST_FOLDERS]]
 
 
 def table_layout(image: str = "", caption: str = "") -> Layout:
     """Return the layout of tables with these picture and caption columns; "" guesses a column."""
     find = partial(_find_tables, image=image, caption=caption)
     read = partial(_table_records, image=image, caption=caption)
-    return Layout("table", find, read, picture_folders)
+    return Layout("table", find, read, records.picture_folders)
 
 
 IMAGEFOLDER = Layout("imagefolder", _find_metadata, _imagefolder)
