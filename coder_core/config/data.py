@@ -7,9 +7,8 @@ from coder_core.config.objective import Loss
 from coder_core.config.setting import setting, with_help
 
 OTHER_DEV_NAMES = ("val", "valid", "validation")
-_PictureFolder = Literal[
-    "flickr8k", "flickr30k-annotations", "flickr30k-results", "kaggle", "coco", "imagefolder"
-]
+_Flickr = Literal["flickr8k", "flickr30k-annotations", "flickr30k-results", "kaggle", "multi30k"]
+_PictureFolder = Literal[_Flickr, "coco", "imagefolder", "chinese-clip"]
 _OwnPictures = Literal["img2dataset", "table", "text-files"]
 Format = Literal["auto", "precomp", "karpathy", _PictureFolder, "parquet", "webdataset", _OwnPictures]
 
@@ -26,6 +25,9 @@ class ReadingArguments:
         "", "Column of a CSV, TSV, JSON-lines or Parquet table that names the pictures; guessed if empty."
     )
     caption_column: str = setting("", "Column of such a table with the captions; guessed if empty.")
+    language: str = setting(
+        "", "Read only captions of this language, such as en, where the data names languages; all if empty."
+    )
     dev_share: float = setting(
         0.1,
         "Share of the images assigned to dev, by a hash of each image's name, if pictures with captions "

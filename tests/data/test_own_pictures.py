@@ -40,6 +40,71 @@ def test_common_caption_tables_are_read(tmp_path, case):
     assert [train.read(image) for image in (0, 1)] == [draw(0), draw(1)]
 
 
+def own_names(number):
+    return [f"{row}.jpg" for row in range(number)]
+
+
+WRITTEN = {  # file of captions → its content for a picture name and a caption, and how the pictures lie
+    "captions.csv": lambda name, text: f"D:\\own\\pictures\\{name},{text}",
+    "captions.tsv": lambda name, text: f"{name[:-4]}\t {text}",  # ROCO's, without titles and endings
+    "captions.txt": lambda name, text: f"/home/anna/own/pictures/{name}|{text}",
+}
+
+
+@pytest.mark.parametrize("file", WRITTEN)
+def test_names_of_other_machines_and_without_endings_find_their_pictures(tmp_path, file):
+    folder = tmp_path / "own/pictures"
+    folder.mkdir(parents=True)
+    for row, name in enumerate(own_names(12)):
+        (folder / name).write_bytes(draw(row))
+    lines = [WRITTEN[file](name, f"a ring of number {row}") for row, name in enumerate(own_names(12))]
+    (tmp_path / "own" / file).write_text("".join(f"{line}\n" for line in lines))
+    train = read_captioned(tmp_path / "own", ReadingArguments(**TRAIN_ALONE)).split("train")
+    assert train.captions == [f"a ring of number {row}" for row in range(12)]
+    assert [train.read(image) for image in range(12)] == [draw(row) for row in range(12)]
+
+
+def test_file_names_find_pictures_in_deep_folders_unless_two_share_them(tmp_path):
+    for row, name in enumerate(own_names(3)):
+        (tmp_path / f"a/{row}").mkdir(parents=True)
+        (tmp_path / f"a/{row}" / name).write_bytes(draw(row))
+    (tmp_path / "layer1.json").write_text(
+        json.dumps([{"image": f"{row}.jpg", "title": "a dish"} for row in range(3)])
+    )
+    train = read_captioned(tmp_path, ReadingArguments(**TRAIN_ALONE)).split("train")
+    assert train.image_names == ["a/0/0.jpg", "a/1/1.jpg", "a/2/2.jpg"]
+    (tmp_path / "a/1/0.jpg").write_bytes(draw(4))
+    [error] = [
+        f for f in read_captioned(tmp_path, ReadingArguments(**TRAIN_ALONE)).faults if f.severity == "error"
+    ]
+    assert "1 of 3 pictures are missing; the first: '0.jpg'" in error.found
+
+
+LANGUAGES = {
+    "own.jsonl": "\n".join(
+        json.dumps({"image": f"{n}.jpg", "caption": {"en": f"one {n}", "zh": [f"yi {n}"]}}) for n in (0, 1)
+    ),
+    "own.csv": "image,caption_en,caption_zh\n0.jpg,one 0,yi 0\n1.jpg,one 1,yi 1\n",
+    "own.json": json.dumps({f"{n}.jpg": [f"one {n}", f"yi {n}"] for n in (0, 1)}),
+}
+
+
+@pytest.mark.parametrize("file", LANGUAGES)
+def test_captions_of_one_language_or_of_all_are_read(tmp_path, file):
+    (tmp_path / file).write_text(LANGUAGES[file])
+    for row in (0, 1):
+        (tmp_path / f"{row}.jpg").write_bytes(draw(row))
+    data = read_captioned(tmp_path, ReadingArguments(**TRAIN_ALONE))
+    assert data.split("train").captions == ["one 0", "yi 0", "one 1", "yi 1"]
+    named = file != "own.json"
+    assert named == any("2 en, 2 zh" in fault.found for fault in data.faults)
+    if named:
+        reading = ReadingArguments(language="zh", **TRAIN_ALONE)
+        assert read_captioned(tmp_path, reading).split("train").captions == ["yi 0", "yi 1"]
+    reading = ReadingArguments(language="de", **TRAIN_ALONE)
+    assert "has no captions of --language de" in str(refusal(read_captioned, tmp_path, reading))
+
+
 def test_parquet_files_in_folders_of_splits_keep_them_and_every_caption(tmp_path):
     for n, split in enumerate(("train", "validation", "test")):
         columns = {"image": [{"bytes": draw(n)}], "caption2": ["b"], "caption10": ["c"], "caption": ["a"]}

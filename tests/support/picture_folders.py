@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import tarfile
+from base64 import b64encode
 from functools import cache
 
 import pyarrow as pa
@@ -168,6 +169,27 @@ def text_files(root):
             write_lines(picture.with_suffix(".txt"), CAPTIONS[picture.name])
 
 
+def multi30k(root):
+    """Write lists of pictures and parallel captions in two languages."""
+    write_pictures(root / "flickr30k-images")
+    for split, names in OF_SPLIT.items():
+        file = {"train": "train", "dev": "val", "test": "test_2016_flickr"}[split]
+        write_lines(root / "image_splits" / f"{file}.txt", names)
+        for number, language in enumerate(("de", "en")):
+            write_lines(root / "raw" / f"{file}.{language}", [CAPTIONS[name][number] for name in names])
+
+
+def chinese_clip(root):
+    root.mkdir(exist_ok=True)
+    for split, names in OF_SPLIT.items():
+        stem = split.replace("dev", "valid")
+        pictures = [f"{NAMES.index(name)}\t{b64encode(draw(NAMES.index(name))).decode()}" for name in names]
+        write_lines(root / f"{stem}_imgs.tsv", pictures)
+        pairs = [(NAMES.index(name), k, caption) for name, k, caption in PAIRS if SPLITS[name] == split]
+        texts = [{"text_id": 2 * i + k, "text": caption, "image_ids": [i]} for i, k, caption in pairs]
+        write_lines(root / f"{stem}_texts.jsonl", map(json.dumps, texts))
+
+
 _WRITERS = (precomp, karpathy, flickr8k, flickr30k_annotations, flickr30k_results, kaggle, coco, imagefolder)
-_WRITERS += (table, text_files, parquet, webdataset, img2dataset)
+_WRITERS += (multi30k, chinese_clip, table, text_files, parquet, webdataset, img2dataset)
 LAYOUTS = {writer.__name__.replace("_", "-"): writer for writer in _WRITERS}

@@ -33,6 +33,7 @@ MAPPING = "a JSON object, id: file name"
 ENTRIES_TRIED = 100  # of a folder, to find pictures
 COCO_FILE = re.compile(r"captions_(train|val|test|dev)(\d*).*\.json")
 COCO_PLAIN = ("annotations.json", "*captions*.json")  # of other data in the same form
+COCO_LISTS = (b'"images"', b'"annotations"')
 COCO_KEYS = (b'"image_id"', b'"file_name"')
 HEAD_BYTES = 1 << 16
 HUB_FILES = ("dataset_info.json", "dataset_infos.json", "dataset_dict.json")  # of Hugging Face's datasets
@@ -272,7 +273,8 @@ def _find_coco(path: Path) -> list[Path]:
 def _is_plain_coco(file: Path) -> bool:
     with file.open("rb") as content:
         head = content.read(HEAD_BYTES).lstrip()
-    return head.startswith(b"{") and any(key in head for key in COCO_KEYS)
+    is_coco = any(key in head for key in COCO_LISTS) and any(key in head for key in COCO_KEYS)
+    return head.startswith(b"{") and is_coco
 
 
 def _coco_folders(root: Path) -> list[Path]:

@@ -22,12 +22,14 @@ from coder_core.data.captioned import records
 from coder_core.data.captioned.positions import ParquetRows, open_parquet, parquet_rows, picture_column
 from coder_core.data.captioned.records import Layout, Once, Record
 from coder_core.data.captioned.splits import split_in, split_of_path, split_value
+from coder_core.data.captioned.tables import open_table
 from coder_core.data.lines import composed, count_cases, decode_text, parse_json, plain_file, shown
 from coder_core.data.pictures import ENDINGS, INSIDE, unsafe_reason
 
 LARGEST_TEXT = 1 << 20  # bytes read of a .txt or .json file
 TEXTS = (".txt", ".json")
 SHARD = "-of-"  # in train-00000-of-00002.parquet
+BASE64 = "_imgs.tsv"  # of Chinese-CLIP: id, tab, the picture's file in base64
 PICTURES_TRIED = 20  # pictures of a folder checked for a text beside them
 
 
@@ -51,15 +53,16 @@ def _parquet(files: list[Path], root: Path, faults: list[Fault]) -> Iterator[Rec
     same = [row for row in rows([]) if hash((row.split, row.name)) in repeated] if repeated else []
     names = _tell_apart(files, same, faults)
     for row in rows(faults):
-        for text in row.captions:
-            yield Record(names.get(row.position, row.name), text, row.where, row.split, row.position)
+        name = names.get(row.position, row.name)
+        for text, language in row.captions:
+            yield Record(name, text, row.where, row.split, row.position, language=language)
 
 
 class _PictureRow(NamedTuple):
     """One row of a Parquet file of pictures."""
 
     name: str
-    captions: list[str]
+    captions: list[tuple[str, str]]  # text and language
     where: str
     split: str
     position: tuple[int, int, int]  # file, row group, row in it
@@ -114,20 +117,21 @@ def _tell_apart(
     return names
 
 
-def _captions_beside(texts: Mapping[str, bytes], where: str, *, per_line: bool) -> list[str]:
-    """Read a picture's captions from its .txt (one per line with `per_line`, else all lines as one) or else its .json;
-    [""] if there are none. InputError: the text cannot be decoded."""
+def _captions_beside(texts: Mapping[str, bytes], where: str, *, per_line: bool) -> list[tuple[str, str]]:
+    """Read a picture's captions and their languages from its .txt (one per line with `per_line`, else all lines as one)
+    or else its .json; [("", "")] if there are none. InputError: the text cannot be decoded."""
     if ".txt" in texts:
         content = decode_text(texts[".txt"], f"{where}.txt", []).strip()
         lines = [line.strip() for line in content.split("\n")]
-        return [line for line in lines if line] or [""] if per_line else [" ".join(content.split("\n"))]
+        captions = [line for line in lines if line] or [""] if per_line else [" ".join(lines)]
+        return [(caption, "") for caption in captions]
     if ".json" in texts:
         file = f"{where}.json"
         value = parse_json(texts[".json"], file)
         if not isinstance(value, dict):
             raise InputError.at(file, f"is {shown(repr(value))}", '{"caption": "a dog runs"}')
         return records.captions_of_row(value, records.caption_columns(list(value), file), file)
-    return [""]
+    return [("", "")]
 
 
 def _holds_pair(folder: Path) -> bool:
@@ -167,14 +171,15 @@ def _folders(folders: list[Path], root: Path, faults: list[Fault], *, per_line: 
         for key, picture in pictures.items():
             beside = {end: texts[key + end] for end in TEXTS if key + end in texts}
             read = partial(_captions_of_files, beside, str(folder / key), faults, per_line=per_line)
-            for caption in collect(read, faults) or ():
-                yield Record(prefix + picture.name, caption, str(picture), split_of_path(inner))
+            for caption, language in collect(read, faults) or ():
+                split = split_of_path(inner)
+                yield Record(prefix + picture.name, caption, str(picture), split, language=language)
     faults += count_cases(root, "captions have no picture beside them and are left out", strays)
 
 
 def _captions_of_files(
     beside: dict[str, Path], where: str, faults: list[Fault], *, per_line: bool
-) -> list[str]:
+) -> list[tuple[str, str]]:
     """Read the captions in the first of a picture's text files."""
     read = {end: plain_file(file, faults).read_bytes()[:LARGEST_TEXT] for end, file in [*beside.items()][:1]}
     return _captions_beside(read, where, per_line=per_line)
@@ -209,8 +214,9 @@ def _tars(files: list[Path], root: Path, faults: list[Fault]) -> Iterator[Record
                 continue
             read = partial(_captions_beside, sample.texts, where, per_line=True)
             ending, offset, size = sample.picture
-            for caption in collect(read, faults) or ():
-                yield Record(folder + sample.key + ending, caption, where, split, (number, offset, size))
+            position = (number, offset, size)
+            for caption, language in collect(read, faults) or ():
+                yield Record(folder + sample.key + ending, caption, where, split, position, language=language)
     faults += count_cases(root, "captions have no picture of the same name and are left out", strays)
 
 
@@ -280,7 +286,48 @@ def _is_sound(member: tarfile.TarInfo, file: Path, faults: list[Fault]) -> bool:
     return False
 
 
+def _find_base64(path: Path) -> list[Path]:
+    """Find Chinese-CLIP's files {split}_imgs.tsv that have {split}_texts.jsonl beside them."""
+    files = records.matching_below(path, f"*{BASE64}")
+    return [file for file in files if _texts_of(file).is_file()]
+
+
+def _texts_of(file: Path) -> Path:
+    return file.with_name(f"{file.name.removesuffix(BASE64)}_texts.jsonl")
+
+
+def _base64(files: list[Path], root: Path, faults: list[Fault]) -> Iterator[Record]:
+    strays: list[str] = []
+    for number, file in enumerate(files):
+        split = split_of_path(file.relative_to(root).with_suffix(""))
+        positions: dict[str, tuple[int, int, int]] = {}
+        once = Once("id", faults)
+        offset = 0
+        with plain_file(file, faults).open("rb") as rows:
+            for line, row in enumerate(rows, 1):
+                name, _, content = row.rstrip(b"\r\n").partition(b"\t")
+                key = decode_text(name, f"{file} line {line}", [])
+                if once.add(key, f"{file} line {line}"):
+                    positions[key] = (number, offset + len(name) + 1, len(content))
+                offset += len(row)
+        columns = ("text_id", "text", "image_ids")
+        for where, text in open_table(_texts_of(file)).rows(faults, columns):
+            ids = text.get("image_ids")
+            images = [str(number) for number in ids] if isinstance(ids, list) else []
+            for image in images:
+                if image not in positions:
+                    strays.append(f"{where}: image {shown(image)}")
+                    continue
+                caption_id = text.get("text_id") if len(images) == 1 else None
+                is_number = isinstance(caption_id, int) and not isinstance(caption_id, bool)
+                caption = str(text.get("text") or "")
+                position = positions[image]
+                yield Record(image, caption, where, split, position, caption_id if is_number else None)
+    faults += count_cases(root, "captions have no picture of their id and are left out", strays)
+
+
 ARCHIVES = (
+    Layout("chinese-clip", _find_base64, _base64, packed="tsv"),
     Layout("parquet", _find_parquet, _parquet, packed="parquet"),
     Layout("webdataset", _find_tars, _tars, packed="tar"),
     Layout("img2dataset", _find_folders, partial(_folders, per_line=False)),

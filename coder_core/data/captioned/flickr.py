@@ -7,12 +7,12 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path, PurePosixPath
 
-from coder_core.console.faults import Fault, collect
+from coder_core.console.faults import Fault, InputError, collect
 from coder_core.data.captioned import records
 from coder_core.data.captioned.records import Layout, Once, Record
 from coder_core.data.captioned.splits import split_in, split_value
 from coder_core.data.captioned.tables import open_table
-from coder_core.data.lines import composed, count_cases, numbered_lines, parse_json, shown
+from coder_core.data.lines import composed, count_cases, numbered_lines, parse_json, read_lines, shown
 from coder_core.data.pictures import ENDINGS
 
 TEXT_FOLDERS = ("Flickr8k_text", "text", "annotations")
@@ -176,7 +176,39 @@ def _captions_and_ids(row: dict[str, str], where: str) -> tuple[list[str], objec
     return captions, parse_json(row.get("sentids", "[]"), f"{where}, column sentids")
 
 
+def _find_lists(path: Path) -> list[Path]:
+    """Find Multi30k's lists of pictures, one name per line, that have parallel files of captions (train.en, train.de)."""
+    folders = [path, *records.folders_in(path)]
+    lists = [file for folder in folders for file in records.matching(folder, "*.txt") if split_in(file.stem)]
+    return [file for file in lists if _is_picture(records.first_line(file)) and _parallel(file, path)]
+
+
+def _parallel(file: Path, root: Path) -> list[Path]:
+    """List the files of captions that are parallel to a list, one for each language."""
+    stem = file.stem.removesuffix("_images")
+    found: dict[str, Path] = {}
+    for folder in (root, *records.folders_in(root)):
+        for text in records.matching(folder, f"{stem}.[a-z][a-z]"):
+            found.setdefault(text.suffix, text)
+    return [found[suffix] for suffix in sorted(found)]
+
+
+def _lists_and_texts(files: list[Path], root: Path, faults: list[Fault]) -> Iterator[Record]:
+    for file in files:
+        names = read_lines(file, "picture name", faults)
+        split = split_in(file.stem)
+        for text in _parallel(file, root):
+            captions = read_lines(text, "caption", faults)
+            if len(captions) != len(names):
+                problem = f"has {len(captions):,} lines for the {len(names):,} pictures of {file.name}"
+                raise InputError.at(text, problem, "one caption per picture, in the same order", FIX_LINE)
+            for number, (name, caption) in enumerate(zip(names, captions, strict=True), 1):
+                where = f"{text} line {number}"
+                yield Record(name.partition("#")[0], caption, where, split, language=text.suffix[1:])
+
+
 FLICKR = (
+    Layout("multi30k", _find_lists, _lists_and_texts, _folders),
     Layout("flickr8k", _find_tokens, _tokens, _folders, _tokens_source),
     Layout("flickr30k-annotations", _find_annotations, _annotations, _folders),
     Layout("flickr30k-results", _find_results, _results, _folders),

@@ -6,6 +6,7 @@ record is checked before a file is opened: the file must be in the recorded fold
 have its recorded size.
 """
 
+import base64
 import hashlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,7 +33,8 @@ STREAMED_BYTES = 1 << 20  # of a parquet file; by default Arrow reads all pictur
 # errors of Arrow on a damaged parquet file
 DAMAGE = (pa.ArrowException, OSError, ValueError, LookupError, TypeError, AttributeError)
 VERSION = 1  # of an analysis's record of packed pictures
-KINDS = ("tar", "parquet")  # of packed pictures; also the endings of their files
+KINDS = ("tar", "parquet", "tsv")  # of packed pictures; also the endings of their files
+URL_SAFE = bytes.maketrans(b"-_", b"+/")  # the other alphabet of base64
 LARGEST_GROUP = 1 << 30  # bytes of the pictures of a parquet row group, unpacked
 
 
@@ -117,6 +119,18 @@ class TarMembers(_Packed):
 
     def place(self, image: int) -> str:
         return f"{self.files[self.positions[image, 0]]}, {shown(self.names[image])}"
+
+
+@dataclass
+class Base64Members(TarMembers):
+    """Fields of text files that hold pictures' files in base64, as Chinese-CLIP's. positions: file, offset, bytes."""
+
+    def read(self, image: int) -> bytes:
+        content = super().read(image).translate(URL_SAFE)
+        try:
+            return base64.b64decode(content + b"=" * (-len(content) % 4), validate=True)
+        except ValueError as error:
+            raise _unreadable(self.place(image), f"is not base64: {error}") from None
 
 
 @dataclass
@@ -236,7 +250,7 @@ def note_packed(positions: object, rows: np.ndarray) -> tuple[dict[str, Any], np
     files = [positions.files[number].absolute() for number in used.tolist()]
     document = {
         "version": VERSION,
-        "kind": "tar" if isinstance(positions, TarMembers) else "parquet",
+        "kind": KINDS[[TarMembers, ParquetRows, Base64Members].index(type(positions))],
         "folder": str(folder.resolve()),
         "files": [{"name": f.relative_to(folder).as_posix(), "bytes": f.stat().st_size} for f in files],
     }
@@ -320,7 +334,8 @@ def open_packed(
     if len(positions) and (positions.min() < 0 or positions[:, 0].max() >= len(files)):
         expected = "one for every file number in picture_positions.npy"
         raise InputError.at(where, f"names {len(files)} files", expected)
-    store: TarMembers | ParquetRows = TarMembers(files, names, positions)
+    of_bytes = Base64Members if kind == "tsv" else TarMembers
+    store: TarMembers | ParquetRows = of_bytes(files, names, positions)
     if kind == "parquet":
         store = ParquetRows(files, names, positions, rows_at_once=1, largest_group=LARGEST_GROUP)
     return PackedPictures(folder, file_names, [entry["bytes"] for entry in document["files"]], store)

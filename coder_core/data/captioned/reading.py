@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from array import array
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -19,7 +20,7 @@ from coder_core.console.faults import Fault, InputError, Severity, stop_on_error
 from coder_core.console.progress import Progress
 from coder_core.data.captioned.layouts import find_layout
 from coder_core.data.captioned.names import PictureNames, find_folder
-from coder_core.data.captioned.positions import Files, ParquetRows, Positions, TarMembers
+from coder_core.data.captioned.positions import Base64Members, Files, ParquetRows, Positions, TarMembers
 from coder_core.data.captioned.records import Record, folder_of, folders_in, id_array, shared_names
 from coder_core.data.captioned.splits import FIRST, dealt_split, split_in, split_name, splits_named
 from coder_core.data.lines import check_name, composed, count_cases, holds_half_character, shorten, shown
@@ -29,6 +30,7 @@ Result = TypeVar("Result")
 
 THREADS = 4  # for decoding pictures
 PIECE = 64  # pictures read at a time, before they are decoded
+PACKED = {"tar": TarMembers, "parquet": ParquetRows, "tsv": Base64Members}
 FEWEST_IMAGES = 20  # from which captions are compared with each other
 MOST_ALIKE = 0.1  # different captions per image, below which a warning is due
 FOLDERS_LISTED = 200  # of a data set, to find names of splits
@@ -123,13 +125,13 @@ def read_captioned(
     where = ", ".join(list(source.values())[1:])
     records = layout.records(files, root, faults)
     names_written = None if layout.packed else PictureNames(root, folders)
-    images = _collect(records, where, faults, names_written)
+    images = _collect(_of_language(records, reading.language, where, faults), where, faults, names_written)
     if not images.captions and all(fault.severity != "error" for fault in faults):
         expected = f"at least one caption per image, and pictures that end in {', '.join(ENDINGS)}"
         faults.append(Fault(str(path), "has no caption of any picture", expected, "check the file"))
     stop_on_errors(faults)
     if layout.packed is not None:
-        store = TarMembers if layout.packed == "tar" else ParquetRows
+        store = PACKED[layout.packed]
         rows_of_files = np.array(images.positions, np.int64).reshape(-1, 3)
         positions: Positions = store(files, images.names, rows_of_files)
     else:
@@ -175,6 +177,23 @@ class _Images:
     caption_ids: list[int | None] = field(default_factory=list)
     owners: array[int] = field(default_factory=lambda: array("q"))
     positions: array[int] = field(default_factory=lambda: array("q"))  # three numbers per packed picture
+
+
+def _of_language(records: Iterable[Record], wanted: str, where: str, faults: list[Fault]) -> Iterator[Record]:
+    """Yield the records of one language, or all without `wanted`; a note counts the captions of several languages."""
+    counts: Counter[str] = Counter()
+    for record in records:
+        counts[record.language] += 1
+        if wanted in ("", record.language):
+            yield record
+    named = ", ".join(f"{count:,} {language}" for language, count in sorted(counts.items()) if language)
+    if wanted and wanted not in counts:
+        problem = f"has no captions of --language {wanted}"
+        expected = f"one of {named}" if named else "captions whose language the data names"
+        faults.append(Fault(where, problem, expected, "leave --language out" if not named else ""))
+    elif len(counts) > 1 and not wanted:
+        fact = f"captions are in several languages: {named}"
+        faults.append(Fault(where, fact, fix="read one of them with --language", severity="note"))
 
 
 def _collect(

@@ -21,6 +21,8 @@ MOST_FOLDERS = 20_000
 PICTURE_FOLDERS_TRIED = 50  # folders searched for the pictures of a data set
 ENTRIES_TRIED = 2_000  # of a folder, before it counts as one of pictures
 NUMBERED = re.compile(r"caption[ _-]?(\d*)", re.IGNORECASE)
+LANGUAGE = re.compile("[a-z]{2,3}(?:[-_][A-Za-z]{2,4})?")
+OF_LANGUAGE = re.compile("(?:caption|text|title|description)s?[ _-]([a-z]{2})", re.IGNORECASE)
 CAPTION_COLUMNS = ("caption", "captions", "text", "raw", "sentences", "sentence", "description", "title")
 
 
@@ -33,6 +35,7 @@ class Record(NamedTuple):
     split: str = ""  # "" if the data names none
     position: tuple[int, int, int] | None = None  # of a packed picture: three whole numbers (see `positions`)
     caption_id: int | None = None  # the caption's number in its data set, if it has one
+    language: str = ""  # of the caption, if the data names it
 
 
 def name_files(files: Sequence[Path]) -> dict[str, str]:
@@ -52,7 +55,9 @@ class Layout:
     # possible picture folders of a data folder, the likeliest first
     folders: Callable[[Path], list[Path]] = lambda root: [root]
     source: Callable[[list[Path]], dict[str, str]] = name_files  # content, such as "captions" → its files
-    packed: Literal["tar", "parquet"] | None = None  # container of the pictures; None for picture files
+    packed: Literal["tar", "parquet", "tsv"] | None = (
+        None  # container of the pictures; None for picture files
+    )
 
     def recognise(self, path: Path) -> str:
         """Return why a path has this layout; "" if it does not."""
@@ -109,7 +114,7 @@ def folders_in(path: Path) -> list[Path]:
 
 def _inner_folders(folder: Path) -> list[Path]:
     """List the folders directly in a folder; none in a folder whose first entries are all files, such as pictures."""
-    inner = []
+    inner: list[Path] = []
     with suppress(PermissionError), os.scandir(folder) as entries:
         for number, entry in enumerate(entries):
             if number >= ENTRIES_TRIED and not inner:
@@ -150,7 +155,8 @@ def titled_captions(titles: Sequence[str]) -> list[str]:
     if numbered := [(int(m[1] or 0), title) for title in titles if (m := NUMBERED.fullmatch(title))]:
         return [title for _, title in sorted(numbered)]
     by_name = {title.lower(): title for title in reversed(titles)}
-    return [by_name[name] for name in CAPTION_COLUMNS if name in by_name][:1]
+    named = [by_name[name] for name in CAPTION_COLUMNS if name in by_name][:1]
+    return named or [title for title in titles if OF_LANGUAGE.fullmatch(title)]
 
 
 def no_captions(titles: Sequence[str], path: object) -> InputError:
@@ -168,10 +174,20 @@ def caption_columns(titles: Sequence[str], path: object) -> list[str]:
     return columns
 
 
-def captions_of_row(row: Mapping[str, Any], columns: Sequence[str], where: str) -> list[str]:
-    """Return the captions in these columns of a row; [""] if there are none. Errors: as for `captions_in`."""
-    texts = [text for title in columns for text in captions_in(row.get(title), f"{where}, column {title}")]
-    return [text for text in texts if text.strip()] or [""]
+def captions_of_row(row: Mapping[str, Any], columns: Sequence[str], where: str) -> list[tuple[str, str]]:
+    """Return the captions in these columns of a row and their languages ("" if not named); [("", "")] if there are none.
+    A column is of one language (caption_en), or its values are {"en": …, "zh": …}. Errors: as for `captions_in`."""
+    captions = []
+    for title in columns:
+        value = row.get(title)
+        match = OF_LANGUAGE.fullmatch(title)
+        by_language: dict[str, Any] = {match[1].lower() if match else "": value}
+        if isinstance(value, dict) and value and all(map(LANGUAGE.fullmatch, map(str, value))):
+            by_language = value
+        for language, texts in by_language.items():
+            found = captions_in(texts, f"{where}, column {title}")
+            captions += [(text, language) for text in found if text.strip()]
+    return captions or [("", "")]
 
 
 def captions_in(value: Any, where: str) -> list[str]:

@@ -138,10 +138,9 @@ class Table:
         """Guess the caption column: among columns of several words, the one with the most different, longest texts."""
         weights = {}
         for title in titles:
-            read = [
-                collect(partial(records.captions_in, value, ""), []) or [] for value in self._values(title)
-            ]
-            texts = [text.strip() for of_row in read for text in of_row]
+            rows = ({title: value} for value in self._values(title))
+            read = [collect(partial(records.captions_of_row, row, [title], ""), []) or [] for row in rows]
+            texts = [text.strip() for of_row in read for text, _ in of_row if text]
             worded = sum(" " in text or not text.isascii() for text in texts)
             if 2 * worded >= max(1, len(texts)) and title not in self.addresses():
                 different = set(texts)
@@ -309,8 +308,8 @@ def table_records(
         of_row = collect(partial(split_value, row.get(columns.split), f"{where}, column split"), faults)
         captions = collect(partial(records.captions_of_row, row, columns.captions, where), faults)
         if of_row is not None:
-            for caption in captions or ():
-                yield Record(name, caption, where, of_row or split)
+            for caption, language in captions or ():
+                yield Record(name, caption, where, of_row or split, language=language)
 
 
 def _find_metadata(path: Path) -> list[Path]:
