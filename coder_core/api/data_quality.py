@@ -35,7 +35,7 @@ from coder_core.console.faults import InputError
 from coder_core.data.captioned.layouts import holds_pictures_only
 from coder_core.data.captioned.positions import Files, ParquetRows, TarMembers
 from coder_core.data.captioned.reading import CaptionedSplit, read_captioned
-from coder_core.data.content.duplicates import content_words, plain_words
+from coder_core.data.content.duplicates import caption_words, content_words
 from coder_core.data.content.report import ContentReport, Finding, cached_report, content_key
 from coder_core.data.dataset import available_splits, leaves, read_split
 from coder_core.data.pictures import jpeg, picture_path, read_picture
@@ -383,5 +383,5 @@ def split_thumbnail(split: CaptionedSplit, image: int, size: int) -> bytes | Non
 
 def caption_table(captions: Sequence[str]) -> pd.DataFrame:
     """Return one row per caption: caption (its row), words, content (number of words that describe something)."""
-    rows = [(row, len(plain_words(text)), content_words(text)) for row, text in enumerate(captions)]
+    rows = [(row, len(caption_words(text)), content_words(text)) for row, text in enumerate(captions)]
     return pd.DataFrame(rows, columns=["caption", "words", "content"])

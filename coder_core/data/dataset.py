@@ -42,7 +42,7 @@ def read_split(
     found automatically if it is images/ beside the data. `check_values`: check all features for NaN, Inf and zero rows.
     """
     stop_on_errors([*check_name(Path(path).absolute()), *check_name(Path(pictures) if pictures else None)])
-    root, layout = find_layout(path)
+    root, layout = find_features(path)
     data = _read(root, layout, split)
     faults = list(data.faults)
     if layout.is_dir() and layout != root:
@@ -70,14 +70,14 @@ def read_split(
 
 def available_splits(path: str | Path) -> list[str]:
     """List the splits at `path`: train first, then dev, then the others in alphabetical order."""
-    _, layout = find_layout(path)
+    _, layout = find_features(path)
     annotated = [] if layout.is_dir() else read_annotations(layout, [])[1]
     names = splits_in(layout) if layout.is_dir() else {image.split for image in annotated}
     first = {"train": 0, "dev": 1, "val": 1}
     return sorted(names, key=lambda name: (first.get(name, 2), name))
 
 
-def find_layout(path: str | Path) -> tuple[Path, Path]:
+def find_features(path: str | Path) -> tuple[Path, Path]:
     """Find the data folder and, to read, its folder of precomp files or its JSON file; InputError if neither exists."""
     path = Path(path)
     if path.is_file() and path.suffix == ".json":
@@ -248,7 +248,7 @@ def _gather_rows(file: FeatureFile, rows: np.ndarray, faults: list[Fault]) -> Fe
                 npy.write_array_header_1_0(copy, header)
                 source = FeatureRows(file.map())
                 for start in range(0, len(rows), PIECE_IMAGES):
-                    copy.write(source.of_images(rows[start : start + PIECE_IMAGES]).data)
+                    copy.write(source.of_images(rows[start : start + PIECE_IMAGES]).tobytes())
     except OSError as error:
         fix = "set CODER_CACHE to a folder with enough space, or save one {split}_ims.npy per split"
         problem = f"the split's rows are not contiguous and cannot be copied to {target.parent}: {error}"

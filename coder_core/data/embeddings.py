@@ -19,9 +19,9 @@ from coder_core.data.features import FeatureFile, FeatureRows, describe_floats, 
 from coder_core.data.lines import (
     FROM_ZERO,
     check_name,
+    check_texts,
     count_cases,
     follow_link,
-    half_characters,
     read_lines,
     shorten,
     shown,
@@ -102,9 +102,9 @@ def read_embeddings(
     if names is not None and len(names) != rows:
         text = "one id per caption: row 0 of the images belongs to the first id, row 1 to the next new id, …"
         faults.append(Fault(str(ids), text, severity="note"))
-    v = collect(lambda: unit_rows(image_file, "images", faults), faults)
-    w = collect(lambda: unit_rows(text_file, "captions", faults), faults)
-    q = collect(lambda: unit_rows(query_file, "queries", faults), faults) if query_file else None
+    v = collect(lambda: read_unit_rows(image_file, "images", faults), faults)
+    w = collect(lambda: read_unit_rows(text_file, "captions", faults), faults)
+    q = collect(lambda: read_unit_rows(query_file, "queries", faults), faults) if query_file else None
     stop_on_errors(faults)
     assert v is not None
     assert w is not None
@@ -174,7 +174,7 @@ def _compare_widths(images: Matrix, texts: Matrix, what: str = "caption") -> lis
     return [Fault(f"{images.path.name} and {texts.path.name}", widths, "the same width in both", fix)]
 
 
-def unit_rows(file: Matrix, what: str, faults: list[Fault]) -> np.ndarray:
+def read_unit_rows(file: Matrix, what: str, faults: list[Fault]) -> np.ndarray:
     """Return the rows of a file, normalised by `unit_array`; a `MatrixFile` is changed in place."""
     return unit_array(file.map(), str(file.path), what, faults, in_place=isinstance(file, MatrixFile))
 
@@ -261,8 +261,8 @@ def read_clip_retrieval(folder: str | Path, *, pictures: str | Path | None = Non
     if len({images.shape[1] for images, _ in whole}) > 1:
         widths = ", ".join(f"{images.path.name}: {images.shape[1]:,}" for images, _ in whole)
         faults.append(Fault(str(folder), f"rows of different widths ({widths})", "parts of one model"))
-    v = [collect(partial(unit_rows, images, "images", faults), faults) for images, _ in whole]
-    w = [collect(partial(unit_rows, texts, "captions", faults), faults) for _, texts in whole]
+    v = [collect(partial(read_unit_rows, images, "images", faults), faults) for images, _ in whole]
+    w = [collect(partial(read_unit_rows, texts, "captions", faults), faults) for _, texts in whole]
     stop_on_errors(faults)
     images, owners, image_names = join_repeated(_joined(v), np.arange(len(names)), names, str(folder), faults)
     assert image_names is not None
@@ -271,7 +271,7 @@ def read_clip_retrieval(folder: str | Path, *, pictures: str | Path | None = Non
     source = {"captions": str(folder), "layout": "clip-retrieval"}
     source["captions belong to images"] = "equal image_path"
     captions = shorten(captions, str(folder), remarks)
-    stop_on_errors(half_characters(str(folder), [*names, *captions]))
+    stop_on_errors(check_texts(str(folder), [*names, *captions]))
     texts = _joined(w)
     remarks += same_rows(texts, captions, str(folder))
     return Embeddings(images, texts, captions, owners, image_names, picture_folder, source, remarks)

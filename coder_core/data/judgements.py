@@ -17,7 +17,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from coder_core.console.faults import MOST_FAULTS_SHOWN, Fault, InputError, stop_on_errors
-from coder_core.data.lines import LONGEST_CAPTION_CHARACTERS, numbered_lines, parse_json, plain_file, shown
+from coder_core.data.lines import (
+    LONGEST_CAPTION_CHARACTERS,
+    numbered_lines,
+    parse_json_text,
+    plain_file,
+    shown,
+)
 from coder_core.data.qrels import AMBIGUOUS, SampleIds
 
 if TYPE_CHECKING:  # functions import NumPy, so that --help is fast
@@ -265,7 +271,7 @@ def read_probes(files: Sequence[Path]) -> list[Probe]:
     has a value that is not a text or is too long."""
     probes: list[Probe] = []
     for path in files:
-        entries = parse_json(plain_file(path, []).read_bytes(), path, "a file like SugarCrepe's")
+        entries = parse_json_text(plain_file(path, []).read_bytes(), path, "a file like SugarCrepe's")
         if isinstance(entries, list):
             entries = {str(number): entry for number, entry in enumerate(entries)}
         if not isinstance(entries, dict) or not entries:

@@ -55,11 +55,18 @@ def holds_half_character(text: str) -> bool:
     return not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text)
 
 
-def half_characters(where: str, texts: Sequence[str], fix: str = "repair the text") -> list[Fault]:
-    """Return an error that counts the texts with half a character (a lone surrogate)."""
-    halves = [row for row, text in enumerate(texts) if holds_half_character(text)]
-    problem = "contain half a character (a lone surrogate)"
-    return count_cases(where, problem, halves, "UTF-8 text", fix, "error", FROM_ZERO)
+def unwritable(text: str) -> str:
+    """Return why a text cannot be written as a line of UTF-8; "" if it can."""
+    if "\0" in text:
+        return "a NUL character"
+    return "half a character (a lone surrogate)" if holds_half_character(text) else ""
+
+
+def check_texts(where: str, texts: Sequence[str]) -> list[Fault]:
+    """Return an error that counts the texts with half a character or NUL."""
+    bad = {row: reason for row, text in enumerate(texts) if (reason := unwritable(text))}
+    problem = f"contain {next(iter(bad.values()), '')}"
+    return count_cases(where, problem, [*bad], "UTF-8 text", "repair the text", "error", FROM_ZERO)
 
 
 def check_name(path: Path | None) -> list[Fault]:
@@ -213,21 +220,21 @@ def numbered_lines(path: Path, what: str, faults: list[Fault]) -> Iterator[tuple
             yield f"{path} line {number}", line
 
 
-class RepeatedKeyError(InputError):
-    """A key occurs twice in an object of JSON, so that its value is ambiguous."""
+class NotJsonError(InputError):
+    """A text is not JSON at all."""
 
 
 class _RepeatedKey(ValueError):  # noqa: N818  never leaves this module
     """A key that occurs twice in the object that was just read."""
 
 
-def parse_json(
+def parse_json_text(
     text: str | bytes, where: object, expected: str = "JSON", fix: str = "", *, finite: bool = False
 ) -> Any:
     """Parse a JSON value: the gate for all JSON from files. `text`: a whole file as bytes, or a field or
     line of one. `where`: its location. `finite`: refuse NaN and
-    Infinity, which are not JSON but which Python writes. InputError, with the place, `expected` and `fix`: invalid UTF-8,
-    NUL, or not JSON. RepeatedKeyError, a kind of it: a key occurs twice in one object."""
+    Infinity, which are not JSON but which Python writes. InputError: invalid UTF-8, NUL, or a key
+    that occurs twice in one object. NotJsonError, with `expected` and `fix`: it is not JSON."""
     is_file = isinstance(text, bytes)
     text = decode_text(text, where, []) if isinstance(text, bytes) else text
     objects = 0
@@ -254,12 +261,12 @@ def parse_json(
         key = str(error)
         at = place(_last_key(text, objects, key))
         problem = f"the key {shown(key)} occurs twice in one object"
-        raise RepeatedKeyError.at(at, problem, "every key once", "rename or remove one") from None
+        raise InputError.at(at, problem, "every key once", "rename or remove one") from None
     except json.JSONDecodeError as error:
-        raise InputError.at(place(error.pos), f"is not JSON: {error.msg}", expected, fix) from None
+        raise NotJsonError.at(place(error.pos), f"is not JSON: {error.msg}", expected, fix) from None
     except (ValueError, RecursionError) as error:
         problem = "nested too deeply" if isinstance(error, RecursionError) else str(error)
-        raise InputError.at(where, f"is not JSON: {problem}", expected, fix) from None
+        raise NotJsonError.at(where, f"is not JSON: {problem}", expected, fix) from None
 
 
 def _last_key(text: str, number: int, key: str) -> int:
@@ -277,8 +284,8 @@ def _refuse_constant(name: str) -> None:
 def read_json(
     path: Path, faults: list[Fault], expected: str = "JSON", fix: str = "", *, finite: bool = False
 ) -> Any:
-    """Read a JSON file; a link adds a note. InputError: as for `plain_file` and `parse_json`."""
-    return parse_json(plain_file(path, faults).read_bytes(), path, expected, fix, finite=finite)
+    """Read a JSON file; a link adds a note. InputError: as for `plain_file` and `parse_json_text`."""
+    return parse_json_text(plain_file(path, faults).read_bytes(), path, expected, fix, finite=finite)
 
 
 def shorten(captions: list[str], where: str, faults: list[Fault]) -> list[str]:

@@ -29,7 +29,7 @@ from coder_core.console.plain_files import DOCUMENT, open_plain, sync
 from coder_core.data.lines import (
     LONGEST_CAPTION_CHARACTERS,
     holds_half_character,
-    parse_json,
+    parse_json_text,
     plain_file,
     shown,
 )
@@ -360,7 +360,7 @@ def _document(line: bytes) -> dict[str, Any]:
     if len(line) > LONGEST_LINE:
         raise ValueError(f"has {len(line):,} bytes, more than {LONGEST_LINE:,}")
     try:
-        document = parse_json(line.decode("utf-8"), "the line")
+        document = parse_json_text(line.decode("utf-8"), "the line")
     except InputError as error:
         raise ValueError(error.faults[0].found) from None
     except UnicodeDecodeError as error:

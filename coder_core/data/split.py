@@ -184,7 +184,7 @@ def _hash(features: np.ndarray, progress: Progress) -> str:
     digest = hashlib.sha256(repr((features.shape, features.dtype.str)).encode())
     pieces = [range(start, min(start + rows, count)) for start in range(0, count, rows)]
     with ThreadPoolExecutor(THREADS) as pool:
-        digests = pool.map(lambda piece: hashlib.sha256(reader.of_images(piece).data).digest(), pieces)
+        digests = pool.map(lambda piece: hashlib.sha256(reader.of_images(piece).tobytes()).digest(), pieces)
         for piece, part in zip(pieces, digests, strict=True):
             digest.update(part)
             progress(piece.stop, count)

@@ -10,10 +10,10 @@ import numpy as np
 
 from coder_core.config.data import ReadingArguments
 from coder_core.console.faults import Fault, collect
-from coder_core.console.progress import Progress, named
+from coder_core.console.progress import Progress
 from coder_core.data.captioned.checking import decode_all
 from coder_core.data.captioned.reading import CaptionedSplit, read_captioned
-from coder_core.data.dataset import available_splits, find_layout, read_split
+from coder_core.data.dataset import available_splits, find_features, read_split
 from coder_core.data.glove import WordVectors, read_word_vectors
 from coder_core.data.lines import count_cases
 from coder_core.data.precomp import unread_captions
@@ -62,9 +62,8 @@ def survey(
         _check_names(result, path, [split.name for split in data.splits], partial(data.split, "train"))
         result.splits += data.splits
         result.faults += data.faults
-        for split in data.splits if check_values else ():
-            show = named(progress, f"{split.name} pictures")
-            result.faults += decode_all(split, skip_broken=reading.skip_broken, progress=show)
+        if check_values:
+            result.faults += decode_all(data.splits, skip_broken=reading.skip_broken, progress=progress)
     _count_words(result, word_threshold, word_vectors, word_size)
     result.faults = sorted(dict.fromkeys(result.faults), key=lambda fault: SEVERITIES.index(fault.severity))
     return result
@@ -72,7 +71,7 @@ def survey(
 
 def _read_features(result: Survey, path: Path, pictures: Path | None, check_values: bool) -> None:
     names = collect(lambda: available_splits(path), result.faults) or []
-    if names and (layout := find_layout(path)[1]).is_dir():
+    if names and (layout := find_features(path)[1]).is_dir():
         result.faults += unread_captions(layout)
     _check_names(result, path, names, lambda: read_split(path, "train"))
     splits: list[Split] = []

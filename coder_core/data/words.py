@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from coder_core.console.faults import InputError
-from coder_core.data.lines import LONGEST_CAPTION_WORDS, parse_json
+from coder_core.data.lines import LONGEST_CAPTION_WORDS, parse_json_text
 
 PAD = 0
 UNKNOWN = 1
@@ -93,7 +93,7 @@ class Vocabulary:
     @classmethod
     def from_text(cls, text: str, where: str) -> Vocabulary:
         """Read what `to_text` wrote; `where` is its file, for the InputError of a damaged text."""
-        content = parse_json(text, where, "a vocabulary of a run", "use the words.json of the run")
+        content = parse_json_text(text, where, "a vocabulary of a run", "use the words.json of the run")
         if problem := _vocabulary_problem(content):
             raise InputError.at(where, problem, f'the format "{FORMAT}"', "use the words.json of the run")
         return cls(content["words"], content["counts"])

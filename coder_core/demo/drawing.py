@@ -35,7 +35,7 @@ SHADOW_SOFTNESS = 5.0  # pixels
 SHADOW_DEPTH = 0.34
 
 
-def draw(scene: Scene) -> NDArray[np.uint8]:
+def draw_scene(scene: Scene) -> NDArray[np.uint8]:
     """Draw a scene as (SIDE, SIDE, 3) uint8. The same scene gives the same pixels."""
     generator = np.random.default_rng([*scene.key, 1])
     picture = draw_ground(scene.ground, generator)

@@ -20,7 +20,7 @@ from coder_core.console.faults import InputError
 from coder_core.console.plain_files import sync
 from coder_core.console.progress import Progress, silent
 from coder_core.demo.captions import Caption, write_captions
-from coder_core.demo.drawing import draw
+from coder_core.demo.drawing import draw_scene
 from coder_core.demo.features import WIDTH, Array, cell_features, region_features, standardise
 from coder_core.demo.scenes import SIDE, Scene, sample_scene
 from coder_core.files.atomic import appearing
@@ -77,7 +77,7 @@ def vagueness(folder: Path, split: str) -> np.ndarray:
 def _sample(seed: int, index: int) -> _Sample:
     scene = sample_scene(seed, index)
     file = io.BytesIO()
-    Image.fromarray(draw(scene)).save(file, "JPEG", **JPEG)
+    Image.fromarray(draw_scene(scene)).save(file, "JPEG", **JPEG)
     with Image.open(file) as picture:  # features are computed from the decoded file
         pixels = np.asarray(picture)
     return _Sample(scene, write_captions(scene), file.getvalue(), cell_features(pixels))

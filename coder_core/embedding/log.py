@@ -14,7 +14,7 @@ from coder_core.config.schema import name_faults
 from coder_core.config.split_name import canonical_split
 from coder_core.console.faults import Fault, InputError, stop_on_errors
 from coder_core.data.embeddings import Embeddings, join_repeated, same_rows, unit_array
-from coder_core.data.lines import FROM_ZERO, count_cases, half_characters, shorten
+from coder_core.data.lines import FROM_ZERO, check_texts, count_cases, shorten
 from coder_core.data.pictures import check_pictures
 from coder_core.evaluation.recall import Metrics
 from coder_core.runs.analysis.import_embeddings import import_run, metric_warnings
@@ -78,7 +78,7 @@ def log_split(
     texts_of_rows = shorten([" ".join(caption.split()) for caption in captions], "captions", faults)
     faults += same_rows(w, texts_of_rows, "texts")
     settings = {str(key): str(value) for key, value in (config or {}).items()}
-    stop_on_errors(half_characters("config", [*settings, *settings.values()]))
+    stop_on_errors(check_texts("config", [*settings, *settings.values()]))
     source = {"logged by": "coder_core.log_split"} | settings
     embeddings = Embeddings(v, w, texts_of_rows, owners, names, folder, source, stop_on_errors(faults))
     embeddings = replace(embeddings, image_groups=group_of_row)
@@ -131,7 +131,7 @@ def _owners(rows: Mapping[str, np.ndarray], captions: Sequence[str], image_of_te
     empty = [row for row, text in enumerate(captions) if not (isinstance(text, str) and text.strip())]
     fix = "leave out these captions and their rows of texts"
     stop_on_errors(count_cases("captions", "are empty or not text", empty, "texts", fix, "error", FROM_ZERO))
-    stop_on_errors(half_characters("captions", captions))
+    stop_on_errors(check_texts("captions", captions))
     if image_of_text is None:
         if m % n:
             fix = "give image_of_text, the row of each caption's image"
@@ -160,7 +160,7 @@ def _pictures(
     names = [str(picture) for picture in pictures]
     if len(names) != images:
         raise InputError.at("pictures", f"number {len(names):,}", f"{images:,}, one for every row of images")
-    stop_on_errors(half_characters("pictures", names))
+    stop_on_errors(check_texts("pictures", names))
     missing = [name for name in names if not os.path.isfile(name)]
     if 0 < len(missing) < images:
         problem = f"lack {len(missing):,} of {images:,} files; the first: {missing[0]}"

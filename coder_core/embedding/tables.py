@@ -18,7 +18,7 @@ from coder_core.data.embeddings import (
     same_rows,
     unit_array,
 )
-from coder_core.data.lines import half_characters, shorten, shown
+from coder_core.data.lines import check_texts, shorten, shown
 from coder_core.files.matrices import PIECE_BYTES, column_blocks, join_blocks, list_columns
 
 SIGNS = {
@@ -65,7 +65,7 @@ def read_table(
     faults.append(Fault(str(file), f"columns read: {text}", severity="note"))
     remarks = stop_on_errors(faults + check_names(pictures, names))
     captions = shorten(captions, str(file), remarks)
-    stop_on_errors(half_characters(str(file), [*(names or []), *captions]))
+    stop_on_errors(check_texts(str(file), [*(names or []), *captions]))
     remarks += same_rows(w, captions, str(file))
     source = {"table": str(file), **columns}
     return Embeddings(v, w, captions, owners, names, pictures, source, remarks)

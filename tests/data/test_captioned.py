@@ -46,7 +46,7 @@ def test_every_layout_is_recognised_and_gives_the_same_pictures(layout, tmp_path
     assert all(draw(number)[300:] not in pickle.dumps(data.splits) for number in range(PICTURES))
     seen = {}
     for split in data.splits:
-        assert not decode_all(split)
+        assert not decode_all([split])
         for image in range(len(split.rows)):
             number = number_of(split, image)
             seen[number] = split.name
@@ -314,7 +314,7 @@ def test_a_broken_picture_in_a_parquet_file_is_named(tmp_path):
     pq.write_table(table, tmp_path / "data" / "test-00000-of-00001.parquet")
     data = read_captioned(tmp_path)
     for severity in ("error", "warning"):
-        [fault] = decode_all(data.split("test"), skip_broken=severity == "warning")
+        [fault] = decode_all([data.split("test")], skip_broken=severity == "warning")
         assert fault.severity == severity
         for text in ("2 of 3 pictures", "row group 0 row 1: cannot be decoded", "row 2: has 0 bytes"):
             assert text in fault.found

@@ -186,7 +186,7 @@ def test_unsupported_picture_formats_are_named_with_supported_ones(tmp_path):
     kinds = ("BMP", "GIF", "BMP")
     for name, kind in zip(NAMES[6:9], kinds, strict=True):
         Image.new("RGB", (9, 9)).save(tmp_path / "validation" / name, kind)
-    [fault] = decode_all(read_captioned(tmp_path).split("dev"))
+    [fault] = decode_all([read_captioned(tmp_path).split("dev")])
     texts = [
         *(f"the format is {kind}" for kind in kinds),
         "JPEG, PNG, WEBP or TIFF",

@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from coder_core.console.faults import collect
+from coder_core.data.captioned.checking import decode_all
 from coder_core.data.captioned.reading import read_captioned
 from coder_core.data.captioned.splits import split_in
 from tests.support.picture_folders import (
@@ -56,6 +57,16 @@ def with_key(key, value):
 
 LATIN = b"caf\xe9"
 MISREAD = [  # file of a layout, the edit, words of the error
+    (
+        "imagefolder/validation/metadata.jsonl",
+        lambda old: old.replace(b"a ring", b"a\\u0000", 1),
+        "a NUL character",
+    ),
+    (
+        "precomp/id_mapping.json",
+        lambda old: old.replace(b"000_", b"\xe900_", 1),
+        "id_mapping.json line 1, byte 8: the",
+    ),
     (
         "imagefolder/train/metadata.csv",
         with_title("file_name", "text", "text"),
@@ -278,6 +289,16 @@ def test_names_of_files_and_folders_are_the_split_at_any_depth(tmp_path, write):
     write(tmp_path / "data")
     assert splits_of(tmp_path / "data") == SPLITS
     assert not problems(tmp_path / "data")
+
+
+def test_a_picture_in_two_splits_under_other_names_is_a_warning(tmp_path):
+    LAYOUTS["text-files"](tmp_path)
+    assert not decode_all(read_captioned(tmp_path).splits)
+    (tmp_path / "test/011_drawn.jpg").write_bytes(draw(2))
+    [fault] = decode_all(read_captioned(tmp_path).splits)
+    assert (fault.severity, fault.place) == ("warning", "test and train")
+    assert "1 pictures are the same files under other names" in fault.found
+    assert "'test/011_drawn.jpg' is 'train/002_drawn.jpg'" in fault.found
 
 
 def test_a_hash_that_deals_although_names_stand_for_splits_is_a_warning(tmp_path):

@@ -16,7 +16,7 @@ from coder_core.config.presets import PRESETS, find_preset
 from coder_core.config.schema import RUN_NAME, Config, changed_flags, settings, to_document, with_settings
 from coder_core.console.faults import Fault, InputError, collect, stop_on_errors
 from coder_core.data.captioned.layouts import holds_pictures_only
-from coder_core.data.dataset import find_layout, leaves
+from coder_core.data.dataset import find_features, leaves
 from coder_core.model.towers.pretrained import find_model
 
 Kind = Literal["number", "decimal", "switch", "choice"]
@@ -158,7 +158,7 @@ def _kind_of(folder: Path, root: Path) -> Literal["features", "pictures"] | None
             return None
         if holds_pictures_only(folder):
             return "pictures"
-        find_layout(folder)
+        find_features(folder)
     except (InputError, OSError):
         return None
     return "features"

@@ -15,7 +15,7 @@ from coder_core.console.faults import MOST_FAULTS_SHOWN, Fault, InputError
 from coder_core.data.captioned.records import Layout, Once, Record, matching, picture_folders
 from coder_core.data.captioned.splits import SPLIT_NAME, split_in, split_name
 from coder_core.data.lines import (
-    RepeatedKeyError,
+    NotJsonError,
     count_cases,
     holds_half_character,
     plain_file,
@@ -101,16 +101,15 @@ def _precomp(files: list[Path], root: Path, faults: list[Fault]) -> Iterator[Rec
 def name_pictures(root: Path, folder: Path, ids: list[str], faults: list[Fault]) -> list[str]:
     """Return the picture names of n ids if an id_mapping.json has all of them; otherwise the ids themselves. The
     mapping is in `folder`, in `root`, or beside a `root` called precomp. Its use adds a note to `faults`; a mapping
-    that cannot be used adds a warning, and a name with half a character an error. InputError: a repeated id."""
+    that cannot be used adds a warning, and a name with half a character an error. InputError: a repeated id, or
+    text that is not UTF-8."""
     folders = [folder, root, root.resolve().parent] if root.resolve().name == "precomp" else [folder, root]
     path = next((parent / ID_MAPPING for parent in folders if os.path.lexists(parent / ID_MAPPING)), None)
     if path is None:
         return ids
     try:
         mapping = read_json(path, faults, MAPPING)
-    except RepeatedKeyError:
-        raise
-    except InputError as error:
+    except NotJsonError as error:
         problem = f"cannot be used: {error.faults[0].found}"
         faults.append(Fault(str(path), problem, MAPPING, severity="warning"))
         return ids

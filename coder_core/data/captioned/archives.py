@@ -23,7 +23,7 @@ from coder_core.data.captioned.positions import ParquetRows, open_parquet, parqu
 from coder_core.data.captioned.records import Layout, Once, Record
 from coder_core.data.captioned.splits import split_in, split_of_path, split_value
 from coder_core.data.captioned.tables import open_table
-from coder_core.data.lines import composed, count_cases, decode_text, parse_json, plain_file, shown
+from coder_core.data.lines import composed, count_cases, decode_text, parse_json_text, plain_file, shown
 from coder_core.data.pictures import ENDINGS, INSIDE, unsafe_reason
 
 LARGEST_TEXT = 1 << 20  # bytes read of a .txt or .json file
@@ -127,7 +127,7 @@ def _captions_beside(texts: Mapping[str, bytes], where: str, *, per_line: bool) 
         return [(caption, "") for caption in captions]
     if ".json" in texts:
         file = f"{where}.json"
-        value = parse_json(texts[".json"], file)
+        value = parse_json_text(texts[".json"], file)
         if not isinstance(value, dict):
             raise InputError.at(file, f"is {shown(repr(value))}", '{"caption": "a dog runs"}')
         return records.captions_of_row(value, records.caption_columns(list(value), file), file)

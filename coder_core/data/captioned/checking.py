@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -11,9 +11,10 @@ from PIL.Image import Image
 from torch import Tensor
 
 from coder_core.console.faults import Fault, InputError, collect, stop_on_errors
-from coder_core.console.progress import Progress, silent
+from coder_core.console.progress import Progress, named, silent
 from coder_core.data.captioned.decoding import Pictures
 from coder_core.data.captioned.reading import CaptionedData, CaptionedSplit, count_unreadable, each_picture
+from coder_core.data.lines import count_cases, shown
 from coder_core.data.pictures import read_picture
 from coder_core.data.split import Split, captions_checksum
 from coder_core.files.atomic import cache_folder, settled, write_cached
@@ -35,10 +36,10 @@ def read_picture_split(
 ) -> tuple[Split, dict[str, str]]:
     """Read a split of pictures for an image tower. Also return the sha256 (hex) of its "features" (picture files) and
     "captions". prepare, local_features, counts, workers: as for `Pictures`. skip_broken: leave out pictures that cannot
-    be decoded, with their captions. progress: of `check_pictures`. InputError: the split does not exist, pictures are
+    be decoded, with their captions. progress: of `decode_pictures`. InputError: the split does not exist, pictures are
     broken and `skip_broken` is false (up to ten are named), or no picture can be read."""
     captioned = data.split(name)
-    contents, broken = check_pictures(captioned, progress)
+    contents, broken = decode_pictures(captioned, progress)
     faults = stop_on_errors(_name_broken(captioned, broken, skip_broken))
     whole = np.ones(len(captioned.rows), dtype=bool)
     whole[list(broken)] = False
@@ -65,10 +66,26 @@ def read_picture_split(
 
 
 def decode_all(
-    split: CaptionedSplit, *, skip_broken: bool = False, progress: Progress = silent
+    splits: Sequence[CaptionedSplit], *, skip_broken: bool = False, progress: Progress = silent
 ) -> list[Fault]:
-    """Decode every existing picture of a split; report broken ones in an error, or with `skip_broken` a warning."""
-    return _name_broken(split, check_pictures(split.keep(~split.missing()), progress)[1], skip_broken)
+    """Decode every existing picture of these splits. Report broken ones in an error, or with `skip_broken` a warning,
+    and pictures whose files are equal in two splits in a warning: evaluation must not use training samples."""
+    faults = []
+    owner: dict[str, tuple[str, str]] = {}  # content → split and name of its first picture
+    for split in splits:
+        present = split.keep(~split.missing())
+        contents, broken = decode_pictures(present, named(progress, f"{split.name} pictures"))
+        faults += _name_broken(split, broken, skip_broken)
+        shared: dict[str, list[str]] = {}
+        for content, name in zip(contents, present.image_names, strict=True):
+            other, first = owner.setdefault(content, (split.name, name))
+            if content and other != split.name and first != name:
+                shared.setdefault(other, []).append(f"{shown(name)} is {shown(first)}")
+        for other, cases in shared.items():
+            fact = "pictures are the same files under other names"
+            fix = "remove them from one of the two"
+            faults += count_cases(f"{split.name} and {other}", fact, cases, "different pictures", fix)
+    return faults
 
 
 def _name_broken(split: CaptionedSplit, broken: dict[int, str], skip: bool) -> list[Fault]:
@@ -76,7 +93,7 @@ def _name_broken(split: CaptionedSplit, broken: dict[int, str], skip: bool) -> l
     return count_unreadable(split.name, problem, [*broken.values()], skip=skip)
 
 
-def check_pictures(split: CaptionedSplit, progress: Progress = silent) -> tuple[list[str], dict[int, str]]:
+def decode_pictures(split: CaptionedSplit, progress: Progress = silent) -> tuple[list[str], dict[int, str]]:
     """Return the sha256 (hex) of the n picture files, and image → why it cannot be decoded. A result without broken
     pictures is kept in $CODER_CACHE and used while the files' names, sizes and times of change are the same."""
     identity = _identity(split)

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -76,13 +76,20 @@ def prepared_blocks(
     yield from in_workers(partial(_prepare_block, split, blocks, prepare), numbers, workers)
 
 
-def in_workers(make: Callable[[int], Any], numbers: Sequence[int], workers: int) -> Iterator[Any]:
+def in_workers(make: Callable[[Any], Any], numbers: Sequence[int], workers: int) -> Iterator[Any]:
     """Yield make(number) for all numbers in order, computed ahead in `workers` processes, or with 0 in this one."""
     begin = partial(_begin_worker, os.getpid())
-    options: dict[str, Any] = {"dataset": list(numbers), "batch_size": None, "collate_fn": make}
-    options |= {"num_workers": workers, "worker_init_fn": begin, "generator": torch.Generator()}
-    options |= {"prefetch_factor": AHEAD, "multiprocessing_context": START} if workers else {}
-    return iter(DataLoader(**options))
+    loader = DataLoader[Any](
+        cast(Any, list(numbers)),
+        batch_size=None,
+        collate_fn=make,
+        num_workers=workers,
+        worker_init_fn=begin,
+        generator=torch.Generator(),
+        prefetch_factor=AHEAD if workers else None,
+        multiprocessing_context=START if workers else None,
+    )
+    return iter(loader)
 
 
 def _begin_worker(parent: int, worker: int) -> None:

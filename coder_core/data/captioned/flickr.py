@@ -12,7 +12,7 @@ from coder_core.data.captioned import records
 from coder_core.data.captioned.records import Layout, Once, Record
 from coder_core.data.captioned.splits import split_in, split_value
 from coder_core.data.captioned.tables import open_table
-from coder_core.data.lines import composed, count_cases, numbered_lines, parse_json, read_lines, shown
+from coder_core.data.lines import composed, count_cases, numbered_lines, parse_json_text, read_lines, shown
 from coder_core.data.pictures import ENDINGS
 
 TEXT_FOLDERS = ("Flickr8k_text", "text", "annotations")
@@ -172,8 +172,10 @@ def _annotations(files: list[Path], root: Path, faults: list[Fault]) -> Iterator
 
 
 def _captions_and_ids(row: dict[str, str], where: str) -> tuple[list[str], object]:
-    captions = records.captions_in(parse_json(row["raw"], f"{where}, column raw"), f"{where}, column raw")
-    return captions, parse_json(row.get("sentids", "[]"), f"{where}, column sentids")
+    captions = records.captions_in(
+        parse_json_text(row["raw"], f"{where}, column raw"), f"{where}, column raw"
+    )
+    return captions, parse_json_text(row.get("sentids", "[]"), f"{where}, column sentids")
 
 
 def _find_lists(path: Path) -> list[Path]:

@@ -23,7 +23,7 @@ from coder_core.data.captioned.names import PictureNames, find_folder
 from coder_core.data.captioned.positions import Base64Members, Files, ParquetRows, Positions, TarMembers
 from coder_core.data.captioned.records import Record, folder_of, folders_in, id_array, shared_names
 from coder_core.data.captioned.splits import FIRST, dealt_split, split_in, split_name, splits_named
-from coder_core.data.lines import check_name, composed, count_cases, holds_half_character, shorten, shown
+from coder_core.data.lines import check_name, composed, count_cases, shorten, shown, unwritable
 from coder_core.data.pictures import ACCEPTED, ENDINGS, INSIDE, given_folder, unsafe_reason
 
 Result = TypeVar("Result")
@@ -241,8 +241,8 @@ def _collect(
 
 def _problem(name: str, caption: str, *, packed: bool) -> tuple[str, str, str]:
     """Return what is wrong with a name or caption ("" if both can be used), what is expected, and how to fix it."""
-    if holds_half_character(name) or holds_half_character(caption):
-        return "or its caption contains half a character (a lone surrogate)", "UTF-8 text", "repair the text"
+    if reason := unwritable(caption) or unwritable(name):
+        return f"or its caption contains {reason}", "UTF-8 text", "repair the text"
     if not packed and "://" in name:
         return "is a web address", "the name of a file", DOWNLOAD
     fix = "write names relative to a folder; name it with --pictures FOLDER unless it contains this file"

@@ -22,7 +22,7 @@ from coder_core.data.captioned import records
 from coder_core.data.captioned.positions import open_parquet, parquet_rows
 from coder_core.data.captioned.records import Layout, Record
 from coder_core.data.captioned.splits import SPLIT_NAMES, split_of_path, split_value
-from coder_core.data.lines import OTHER_MARKS, parse_json, read_json, shown, text_rows
+from coder_core.data.lines import OTHER_MARKS, parse_json_text, read_json, shown, text_rows
 from coder_core.data.pictures import ENDINGS, find_file, unsafe_reason
 
 Row = dict[str, Any]  # column → value
@@ -44,8 +44,8 @@ DELIMITERS = ",;|"
 
 
 @dataclass(frozen=True)
-class Columns:
-    """Columns of a table to read."""
+class TableColumns:
+    """TableColumns of a table to read."""
 
     image: str
     captions: list[str]
@@ -74,7 +74,7 @@ class Table:
             for number, line in enumerate(text_rows(self.file, faults), 1):
                 where = f"{self.file} line {number}"
                 if line.strip():
-                    yield where, _checked(parse_json(line.strip(), where), where)
+                    yield where, _checked(parse_json_text(line.strip(), where), where)
         elif self.file.suffix == ".json":
             yield from _json_rows(self.file, faults)
         else:
@@ -103,7 +103,9 @@ class Table:
         first = {title: str(value) for title, value in (self.sample[0] if self.sample else {}).items()}
         return {title: value for title, value in first.items() if "://" in value.split(" ", 1)[0]}
 
-    def columns(self, image: str = "", caption: str = "", folders: Sequence[Path] = ()) -> Columns | None:
+    def columns(
+        self, image: str = "", caption: str = "", folders: Sequence[Path] = ()
+    ) -> TableColumns | None:
         """Return the named columns, or guess them; None if there is no column of pictures or of captions. `folders` may
         contain pictures that a column names without their endings."""
         candidates = [title for title in self.titles if title not in self.addresses()]
@@ -116,7 +118,7 @@ class Table:
         captions = [caption] if caption else records.titled_captions(others) or self._wordiest(others)
         if not pictures or not captions or not {*pictures, *captions} <= {*self.titles}:
             return None
-        return Columns(pictures[0], captions, self._split_column())
+        return TableColumns(pictures[0], captions, self._split_column())
 
     def _values(self, title: str) -> list[Any]:
         values = [row.get(title) for row in self.sample]
@@ -292,7 +294,7 @@ def _values_in(text: str) -> list[Any]:
 
 
 def table_records(
-    table: Table, columns: Columns, faults: list[Fault], *, prefix: str = "", split: str = ""
+    table: Table, columns: TableColumns, faults: list[Fault], *, prefix: str = "", split: str = ""
 ) -> Iterator[Record]:
     """Yield the records of a table. `prefix`: added to the names. `split`: of rows that name none."""
     wanted = [columns.image, *columns.captions, *([columns.split] if columns.split else [])]
@@ -327,7 +329,7 @@ def _imagefolder(files: list[Path], root: Path, faults: list[Fault]) -> Iterator
         captions = records.titled_captions(others)
         if not captions and FILE_NAME in table.titles:
             raise records.no_captions(others, file)
-        columns = Columns(FILE_NAME, captions, "split" if "split" in table.titles else "")
+        columns = TableColumns(FILE_NAME, captions, "split" if "split" in table.titles else "")
         yield from table_records(table, columns, faults, prefix=prefix, split=split_of_path(inner))
 
 

@@ -28,10 +28,10 @@ Groups = list[tuple[np.ndarray, float]]
 """For every group: its rows, ascending, and the likeness of the least similar pair that joined it (1: identical)."""
 
 
-def plain_words(caption: str) -> list[str]:
+def caption_words(caption: str) -> list[str]:
     """Split a caption into words without case and punctuation, in Unicode's form NFKC.
 
-    >>> plain_words("A DOG’s ball, on the grass.")
+    >>> caption_words("A DOG’s ball, on the grass.")
     ['a', "dog's", 'ball', 'on', 'the', 'grass']
     """
     return WORD.findall(unicodedata.normalize("NFKC", caption).casefold().replace("’", "'"))
@@ -45,7 +45,7 @@ def content_words(caption: str) -> int:
     >>> content_words("a red ball on the grass")
     3
     """
-    return sum(word not in EMPTY_WORDS for word in plain_words(caption))
+    return sum(word not in EMPTY_WORDS for word in caption_words(caption))
 
 
 def duplicate_pictures(hashes: np.ndarray, tiny: np.ndarray) -> Groups:
@@ -74,7 +74,7 @@ def duplicate_captions(captions: Sequence[str]) -> Groups:
     linear time: captions that differ in one word share the hash of their other words."""
     from rapidfuzz.fuzz import ratio
 
-    words = [tuple(intern(word) for word in plain_words(text) if word not in ARTICLES) for text in captions]
+    words = [tuple(intern(word) for word in caption_words(text) if word not in ARTICLES) for text in captions]
     distinct: dict[tuple[str, ...], int] = {}
     owner = np.array([distinct.setdefault(key, len(distinct)) for key in words], np.int64)
     keys = list(distinct)

@@ -17,7 +17,7 @@ from coder_core.console.faults import Fault, InputError, stop_on_errors
 from coder_core.data.captioned.annotated import PRECOMP
 from coder_core.data.captioned.layouts import recognise
 from coder_core.data.captioned.records import Layout, Record, folder_of
-from coder_core.data.dataset import available_splits, find_layout, read_split
+from coder_core.data.dataset import available_splits, find_features, read_split
 from coder_core.data.features import FeatureRows
 from coder_core.data.precomp import number_names
 from coder_core.data.reviews import Reviews, Verdict, judge_split
@@ -72,7 +72,7 @@ def write_cleaned(data: Path, corrections: Corrections, out: Path) -> Cleaning:
 
 def _is_precomp(data: Path, layout: Layout | None) -> bool:
     try:
-        return find_layout(data)[1].is_dir()
+        return find_features(data)[1].is_dir()
     except InputError:
         return layout is not None and layout.name == "precomp"
 
