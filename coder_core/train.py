@@ -99,7 +99,7 @@ def _start(config: Config, root: Path, console: Console, **options: Any) -> None
     from coder_core.training.launch import start_run
 
     if config.cleaning.clean:
-        from coder_core.ablation.cleaning import without_wrong_pairs
+        from coder_core.cleaning import without_wrong_pairs
 
         config = without_wrong_pairs(config, root, console, options["progress_file"])
     start_run(config, root, console, **options)
@@ -113,7 +113,7 @@ def _resume(
     asked: Config | None = None,
 ) -> None:
     """Continue a run with the values given on the command line. InputError: it did not begin with those of `asked`."""
-    from coder_core.ablation.planning import check_same_values
+    from coder_core.queue.planned import check_same_values
     from coder_core.runs.load import read_config
     from coder_core.training.launch import continue_run
 

@@ -1,1 +1,1 @@
-"""Ablations: tables of the papers or a user's own, as grids of ordinary runs. Also cleans the train split."""
+"""Ablations: tables of the papers or a user's own, as grids of ordinary runs."""

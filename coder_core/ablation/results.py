@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from coder_core.ablation.cleaning import Cleaned, read_cleaning
-from coder_core.ablation.planning import check_comparable, finished_runs, is_evaluated
+from coder_core.ablation.planning import check_comparable, finished_runs
 from coder_core.ablation.rows import AblationTable, Recalls, Row
+from coder_core.cleaning import Cleaned, read_cleaning
 from coder_core.console.faults import InputError
 from coder_core.evaluation.bootstrap import Difference, Hits, count_hits, difference
 from coder_core.evaluation.recall import CHOSEN_HALF, OTHER_HALF
+from coder_core.queue.planned import is_evaluated
 from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.load import best_save
 from coder_core.runs.status import read_status
@@ -41,7 +42,7 @@ class ResultRow:
     sums: tuple[float, ...]  # R@sum of each seed
     reference: str
     against: Difference | None  # R@sum minus that of the row `reference`; None for that row, or without it
-    minutes: float | None  # training time with judges, mean over the seeds; None if the judges were removed
+    minutes: float | None  # training time with scorers, mean over the seeds; None if the scorers were removed
     mebibytes: float | None = None  # peak memory, mean over the seeds; None if a run did not record it
     # R@sum on dev's half that best epochs were chosen on, and on the other; None without --choose-on half
     halves: tuple[Measured, Measured] | None = None
@@ -65,7 +66,7 @@ def reported_sum(recalls: Recalls | None) -> float | None:
     return None if recalls is None or None in recalls else float(sum(value or 0.0 for value in recalls))
 
 
-def collect(table: AblationTable, root: Path, split: str, *, reference: str = "") -> Results:
+def collect_results(table: AblationTable, root: Path, split: str, *, reference: str = "") -> Results:
     """Collect all finished runs of a table below `root`, with any seeds. InputError: the reference is not a row, or the
     runs have other settings (`check_comparable`) or were evaluated on different captions."""
     names = [row.name for row in table.rows]
@@ -77,13 +78,16 @@ def collect(table: AblationTable, root: Path, split: str, *, reference: str = ""
     _check_same_queries(table, runs, split)
     hits = {name: {seed: _hits(run, split) for seed, run in seeds.items()} for name, seeds in runs.items()}
     rows = []
-    for row in (row for row in table.rows if runs[row.name]):
+    for row in table.rows:
+        if not runs[row.name]:
+            continue
         base = reference or row.reference or table.reference
-        compared = row.name != base and hits[base]
-        against = difference(*_same_seeds(hits[row.name], hits[base])) if compared else None
+        against = None
+        if row.name != base and hits[base]:
+            against = difference(*_same_seeds(hits[row.name], hits[base]))
         rows.append(_result(row, runs[row.name], split, base, against))
-    shown = reference or table.compared_with or table.reference
-    return Results(table, split, shown, tuple(rows), tuple(name for name in names if not runs[name]))
+    missing = tuple(name for name in names if not runs[name])
+    return Results(table, split, reference or table.compared_with or table.reference, tuple(rows), missing)
 
 
 def _same_seeds(row: Mapping[int, Hits], reference: Mapping[int, Hits]) -> tuple[list[Hits], list[Hits]]:
@@ -121,29 +125,41 @@ def _hits(folder: Path, split: str) -> Hits:
 def _result(row: Row, runs: Runs, split: str, reference: str, against: Difference | None) -> ResultRow:
     metrics = [open_analysis(folder, split).metrics for folder in runs.values()]
     statuses = [read_status(folder) or {} for folder in runs.values()]
+    cleanings = [cleaning for cleaning in map(read_cleaning, runs.values()) if cleaning is not None]
+    seconds = [float(status.get("seconds", 0.0)) for status in statuses]
+    seconds += [cleaning.seconds for cleaning in cleanings]
+    total = sum(seconds)
     peaks = [float(status["peak_mebibytes"]) for status in statuses if "peak_mebibytes" in status]
-    mebibytes = statistics.mean(peaks) if len(peaks) == len(statuses) else None
-    cleaned = [one for one in map(read_cleaning, runs.values()) if one]
-    seconds = [float(status.get("seconds", 0.0)) for status in statuses] + [one.seconds for one in cleaned]
-    minutes = None if math.isnan(sum(seconds)) else sum(seconds) / len(runs) / 60
     in_every_run = [name for name in METRICS if all(name in run for run in metrics)]
-    means = {name: measured([run[name] for run in metrics]) for name in in_every_run}
-    compared = tuple(run[SUM] for run in metrics), reference, against
-    return ResultRow(row, tuple(runs), means, *compared, minutes, mebibytes, _halves(runs), _found(cleaned))
+    return ResultRow(
+        row,
+        seeds=tuple(runs),
+        metrics={name: measured([run[name] for run in metrics]) for name in in_every_run},
+        sums=tuple(run[SUM] for run in metrics),
+        reference=reference,
+        against=against,
+        minutes=None if math.isnan(total) else total / len(runs) / 60,
+        mebibytes=statistics.mean(peaks) if len(peaks) == len(statuses) else None,
+        halves=_halves(runs),
+        cleaning=_found(cleanings),
+    )
 
 
 def _halves(runs: Runs) -> tuple[Measured, Measured] | None:
+    """Return R@sum on both halves of dev; None unless every run chose its best epoch on one."""
     best = [best_save(folder).document("metrics")["metrics"] or {} for folder in runs.values()]
     if not all(CHOSEN_HALF in metrics and OTHER_HALF in metrics for metrics in best):
         return None
-    first, second = (measured([metrics[half] for metrics in best]) for half in (CHOSEN_HALF, OTHER_HALF))
-    return first, second
+    chosen = measured([metrics[CHOSEN_HALF] for metrics in best])
+    other = measured([metrics[OTHER_HALF] for metrics in best])
+    return chosen, other
 
 
-def _found(cleaned: Sequence[Cleaned]) -> tuple[Measured, Measured] | None:
-    if not cleaned or any(math.isnan(one.precision + one.recall) for one in cleaned):
+def _found(cleanings: Sequence[Cleaned]) -> tuple[Measured, Measured] | None:
+    """Return precision and recall of the cleaning; None without it, or if a run has neither."""
+    if not cleanings or any(math.isnan(one.precision + one.recall) for one in cleanings):
         return None
-    return measured([one.precision for one in cleaned]), measured([one.recall for one in cleaned])
+    return measured([one.precision for one in cleanings]), measured([one.recall for one in cleanings])
 
 
 def measured(values: Sequence[float]) -> Measured:

@@ -85,8 +85,10 @@ def changed(config: Config, changes: Mapping[str, Any], where: str) -> Config:
     type or out of range."""
     values = {}
     for flag, value in changes.items():
-        before = value_of(config, flag)
-        values[flag] = type(before)(round(before * value.factor)) if isinstance(value, Times) else value
+        if isinstance(value, Times):
+            before = value_of(config, flag)
+            value = type(before)(round(before * value.factor))
+        values[flag] = value
     return with_settings(config, values, where)
 
 

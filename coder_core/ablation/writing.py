@@ -47,7 +47,7 @@ def write_all(results: Results, folder: Path, command: str) -> list[Path]:
     return [folder / f"results.{suffix}" for suffix in texts]
 
 
-def shown(value: Measured | None) -> str:
+def mean_and_spread(value: Measured | None) -> str:
     """Format as 265.5 ± 5.2, or 265.5 with one seed; a dash for None."""
     if value is None:
         return "–"
@@ -72,8 +72,8 @@ def markdown(results: Results, command: str) -> str:
         [
             ": ".join(filter(None, (row.row.name, row.row.title))),
             ", ".join(map(str, row.seeds)),
-            *(shown(row.metrics.get(name)) for name in METRICS[:-1]),
-            f"**{shown(row.metrics[SUM])}**",
+            *(mean_and_spread(row.metrics.get(name)) for name in METRICS[:-1]),
+            f"**{mean_and_spread(row.metrics[SUM])}**",
             *_two(row.halves, halves),
             against_shown(row),
             *_two(row.cleaning, cleaned),
@@ -108,7 +108,7 @@ def legend(results: Results) -> list[str]:
     if any(row.cleaning for row in results.rows):
         lines.append(
             "Left out: percentage of the pairs left out that were exchanged (precision), and of the exchanged pairs that were "
-            "left out (recall). Minutes include those of the judges, which rows may share; MiB are the run's own."
+            "left out (recall). Minutes include those of the scorers, which rows may share; MiB are the run's own."
         )
     if results.table.source:
         quoted = f"{results.table.source} ({results.table.quoted})"
@@ -178,7 +178,7 @@ def _numbers(results: Results, row: ResultRow) -> dict[str, Any]:
 
 
 def _two(values: tuple[Measured, Measured] | None, in_table: bool) -> list[str]:
-    return [shown(value) for value in values] if values else ["–", "–"] if in_table else []
+    return [mean_and_spread(value) for value in values] if values else ["–", "–"] if in_table else []
 
 
 def _reported(row: ResultRow) -> str:
@@ -195,7 +195,7 @@ def number(value: float | None) -> str:
 
 
 def _math(value: Measured | None) -> str:
-    text = shown(value).replace("±", r"\pm").replace("–", "--")
+    text = mean_and_spread(value).replace("±", r"\pm").replace("–", "--")
     return f"${text}$" if value and value.spread is not None else text
 
 
@@ -270,7 +270,9 @@ def _spread(row: ResultRow) -> Interval:
 def _hover(row: ResultRow) -> str:
     """Return mean and spread of every metric, one line each."""
     values = zip(WAY_HEADS, METRICS, strict=True)
-    return "<br>".join(f"{' '.join(head).strip()} {shown(row.metrics.get(name))}" for head, name in values)
+    return "<br>".join(
+        f"{' '.join(head).strip()} {mean_and_spread(row.metrics.get(name))}" for head, name in values
+    )
 
 
 def _bars(values: Sequence[Interval | Difference], **style: Any) -> dict[str, Any]:

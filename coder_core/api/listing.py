@@ -241,9 +241,9 @@ def complete(document: Mapping[str, Any]) -> tuple[dict[str, Any], list[Fault]]:
             setting = find_setting(key)
             value = written if setting is None else setting.read(written)
             if setting is None or setting.allows(value) or (setting.choices and isinstance(value, str)):
-                shown[key] = value
+                shown[setting.key if setting else key] = value
             else:
-                shown.pop(key, None)
+                shown.pop(setting.key, None)
     return config, unknown
 
 

@@ -32,7 +32,7 @@ class Need(NamedTuple):
 
 
 REVIEWED = "wrong_weight vague_weight duplicate_weight also_matches"
-CLEANED = "clean_by clean_loss clean_above clean_weigh clean_rounds clean_judges"
+CLEANED = "clean_by clean_loss clean_above clean_weigh clean_rounds clean_scorers"
 BY_NEIGHBOURS = "--sample-weights diversity, discrepancy or combined"
 NEEDS = (
     Need("other_part", "--train-part", lambda c: c.data.train_part < 1, "--train-part below 1"),
@@ -76,19 +76,21 @@ def _needs(config: Config) -> Iterator[Fault]:
 
 def _cleaning(config: Config) -> Iterator[Fault]:
     if config.cleaning.clean and config.data.train_part < 1:
-        fix = "leave one of the two out: --clean itself chooses what its judges train on"
+        fix = "leave one of the two out: --clean itself chooses what its scorers train on"
         yield Fault("--train-part", f"is {config.data.train_part:g} with --clean", "1", fix)
-    named = config.cleaning.clean_judges
+    named = config.cleaning.clean_scorers
     paths = named.split(os.pathsep)
     if paths != [""] and not all(Path(path).name for path in paths):
-        yield Fault("--clean-judges", f"is {named}", "folders of runs", "check the path")
-    judges = len(paths)
-    if judges > (2 if (config.cleaning.clean_by, config.cleaning.clean_rounds) == ("halves", 1) else 1):
+        yield Fault("--clean-scorers", f"is {named}", "folders of runs", "check the path")
+    by_halves_once = config.cleaning.clean_by == "halves" and config.cleaning.clean_rounds == 1
+    if len(paths) > (2 if by_halves_once else 1):
         expected = "one cleaned run, or two runs on halves with --clean-by halves --clean-rounds 1"
-        yield Fault("--clean-judges", f"names {judges} runs", expected, "name fewer, or change these flags")
+        yield Fault(
+            "--clean-scorers", f"names {len(paths)} runs", expected, "name fewer, or change these flags"
+        )
     own = [name for name in (config.towers.image_tower, config.towers.text_tower) if ":" in name]
     if config.cleaning.clean and own:
-        fix = "train the two judges yourself (docs/data.md, section 6)"
+        fix = "train the two scorers yourself (docs/data.md, section 6)"
         yield Fault("--clean", f"is given with {own[0]}, your own tower", "towers from transformers", fix)
 
 

@@ -85,7 +85,7 @@ class DataConfig(ReadingArguments):
     train_part: float = setting(
         1.0,
         "Share of the train images, drawn by the seed, that the run learns from; the vocabulary comes "
-        "from all. For experiments with less data (ablate boosting-offline), and for two runs that judge "
+        "from all. For experiments with less data (ablate boosting-offline), and for two runs that score "
         "each other's pairs (docs/data.md, section 6).",
         gt=0,
         le=1,
@@ -137,21 +137,21 @@ class DataConfig(ReadingArguments):
 @dataclass(frozen=True)
 @with_help
 class CleaningConfig:
-    """Judge the train pairs, and train without those that probably belong to another image."""
+    """Score the train pairs, and train without those that probably belong to another image."""
 
     clean: bool = setting(
         False,
-        "Train two judges on complementary halves of the train images first. Each judges the other's "
+        "Train two scorers on complementary halves of the train images first. Each scores the other's "
         "pairs, and those that probably belong to another image are left out (docs/training.md, Wrong "
         "captions).",
     )
     clean_by: Literal["halves", "small-loss"] = setting(
         "halves",
-        "Judges: two runs on complementary halves, or one run on all pairs for a quarter of the epochs "
+        "Scorers: two runs on complementary halves, or one run on all pairs for a quarter of the epochs "
         "and a mixture of two Gaussians over its losses (small-loss selection: DivideMix, Li et al. 2020; "
         "NCR, Huang et al. 2021).",
     )
-    clean_loss: Loss = setting("infonce", "Loss of the judges, which have no banks, concepts or prototypes.")
+    clean_loss: Loss = setting("infonce", "Loss of the scorers, which have no banks, concepts or prototypes.")
     clean_above: float = setting(
         0.5,
         "Leave out pairs whose estimated probability of belonging to another image is at least this.",
@@ -165,20 +165,22 @@ class CleaningConfig:
     )
     clean_rounds: int = setting(
         1,
-        "Number of rounds; in each further round, the judges train on the pairs kept by the last one and "
-        "judge all again.",
+        "Number of rounds; in each further round, the scorers train on the pairs kept by the last one and "
+        "score all again.",
         ge=1,
         le=5,
     )
-    clean_judges: str = setting(
+    clean_scorers: str = setting(
         "",
-        "Path of another cleaned run, whose judges and reviews this run shares; or A:B, two finished runs "
-        "trained on complementary halves, which then judge; empty: the run trains its own judges.",
+        "Path of another cleaned run, whose scorers and reviews this run shares; or A:B, two finished "
+        "runs trained on complementary halves; empty: the run trains its own scorers.",
         may_change=True,
+        former="clean_judges",
     )
-    keep_judges: bool = setting(
+    keep_scorers: bool = setting(
         True,
-        "Keep the judges' runs, which the app's Data page needs to list the pairs; their reviews are kept "
+        "Keep the scorers' runs, which the app's Data page needs to list the pairs; their reviews are kept "
         "in any case.",
         may_change=True,
+        former="keep_judges",
     )

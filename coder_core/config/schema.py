@@ -21,7 +21,7 @@ from coder_core.config.objective import (
     WeightingConfig,
     own_loss_faults,
 )
-from coder_core.config.setting import Setting, settings_of, spelt_as_flag
+from coder_core.config.setting import Setting, settings_of
 from coder_core.config.training import TrainingConfig
 from coder_core.console.documents import excerpt
 from coder_core.console.faults import Fault, stop_on_errors
@@ -65,9 +65,13 @@ MAY_CHANGE = {setting.path for setting in settings().values() if setting.may_cha
 """Settings that may change when a run is continued: "training.threads" …"""
 
 
+FORMER = {setting.former: setting for setting in settings().values() if setting.former}
+
+
 def find_setting(name: str) -> Setting | None:
-    """Find the setting of a key or a flag: bank_size, bank-size or --bank-size."""
-    return settings().get(name.removeprefix("--").replace("-", "_"))
+    """Find the setting of a key or a flag, present or former: bank_size, bank-size or --bank-size."""
+    key = name.removeprefix("--").replace("-", "_")
+    return settings().get(key) or FORMER.get(key)
 
 
 def with_settings(config: Config, values: Mapping[str, Any], origin: str = "") -> Config:
@@ -161,16 +165,18 @@ def read_document(document: Mapping[str, Any], origin: str = "config.toml") -> t
 
 def _read_section(section: str, table: Mapping[str, Any], origin: str, faults: list[Fault]) -> dict[str, Any]:
     """Return the allowed values of a section's settings, and add a fault for each other entry."""
-    known = {key: setting for key, setting in settings().items() if setting.section == section}
+    known = sorted(key for key, setting in settings().items() if setting.section == section)
     values: dict[str, Any] = {}
     for key, written in table.items():
-        if key not in known:
-            faults.append(_unknown(f"{origin} key {key}", sorted(known)))
+        setting = find_setting(key)
+        where = f"{origin} key {key}"
+        if setting is None or setting.section != section or "-" in key:
+            faults.append(_unknown(where, known))
             continue
-        value = known[key].read(written)
-        fault = known[key].fault(value, f"{origin} key {key}")
+        value = setting.read(written)
+        fault = setting.fault(value, where)
         if fault is None:
-            values[key] = value
+            values[setting.key] = value
         else:
             faults.append(fault)
     return values
@@ -188,13 +194,30 @@ def parse(arguments: Sequence[str], default: Arguments, *, prog: str, descriptio
 
     stop_on_errors(own_loss_faults())
     kind: Any = tyro.conf.OmitArgPrefixes[type(default)]  # type: ignore[misc]
-    return tyro.cli(kind, prog=prog, description=description, args=list(arguments), default=default)
+    present = [_present_flag(argument) for argument in arguments]
+    return tyro.cli(kind, prog=prog, description=description, args=present, default=default)
+
+
+def _present_flag(argument: str) -> str:
+    """Replace a former flag, such as --clean-judges=a or --no-keep-judges, by its present name."""
+    flag, equals, value = argument.partition("=")
+    named = _named_setting(flag)
+    if named is None or flag.replace("_", "-") in (named.flag, named.off_flag):
+        return argument
+    present = named.off_flag if flag.startswith("--no-") else named.flag
+    return f"{present}{equals}{value}"
+
+
+def _named_setting(flag: str) -> Setting | None:
+    """Find the setting that a flag names, also one like --no-compile."""
+    if not flag.startswith("--"):
+        return None
+    return find_setting(flag) or find_setting(flag.replace("--no-", "--", 1))
 
 
 def named_settings(arguments: Iterable[str]) -> list[Setting]:
     """Return the settings that a command line names, including those named like --no-compile."""
-    names = {argument.split("=")[0] for argument in arguments if argument.startswith("--")}
-    named = [find_setting(name) or find_setting(name.replace("--no-", "--", 1)) for name in names]
+    named = [_named_setting(argument.split("=")[0]) for argument in arguments]
     return [option for option in settings().values() if option in named]
 
 
@@ -206,7 +229,7 @@ def changed_flags(before: Config, after: Config) -> list[str]:
         if value == option.of(before):
             continue
         if isinstance(value, bool):
-            flags.append(option.flag if value else spelt_as_flag(f"no_{option.key}"))
+            flags.append(option.flag if value else option.off_flag)
         else:
             flags.append(f"{option.flag}={value}")
     return flags

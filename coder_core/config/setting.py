@@ -37,11 +37,17 @@ class Setting:
     choices: tuple[str, ...] = ()  # all values it may take
     suggestions: tuple[str, ...] = ()  # values of a free text that are not files
     may_change: bool = False  # when a run is continued
+    former: str = ""  # an earlier key, still read in files and as a flag
 
     @property
     def flag(self) -> str:
         """Flag on the command line, such as "--bank-size"."""
         return spelt_as_flag(self.key)
+
+    @property
+    def off_flag(self) -> str:
+        """Flag that turns a switch off, such as "--no-compile"."""
+        return spelt_as_flag(f"no_{self.key}")
 
     @property
     def path(self) -> str:

@@ -12,13 +12,14 @@ import pytest
 
 from coder_core.ablate import main
 from coder_core.ablation.papers import TABLES
-from coder_core.ablation.planning import commands, is_evaluated, plan, state_of
-from coder_core.ablation.results import METRICS, collect
-from coder_core.ablation.running import run_all
+from coder_core.ablation.planning import Basis, plan
+from coder_core.ablation.results import METRICS, collect_results
 from coder_core.ablation.writing import comma_separated, figure, markdown
 from coder_core.console.processes import is_written, start_process
 from coder_core.console.tables import DIRECTIONS, GRADED
 from coder_core.evaluate import main as evaluate
+from coder_core.queue.planned import commands, is_evaluated, state_of
+from coder_core.queue.running import run_all
 from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.load import read_config
 from coder_core.runs.saves import SaveStore
@@ -55,14 +56,14 @@ def sums(table, row, metric="rsum"):
 
 
 def differences(table, root, reference=""):
-    rows = collect(TABLES[table], root, "dev", reference=reference).rows
+    rows = collect_results(TABLES[table], root, "dev", reference=reference).rows
     return {row.row.name: row.against for row in rows}
 
 
 def planned(data, root, seed, rows=("infonce", "dcl"), **values):
     table = TABLES["objectives"]
     overrides = {**OBJECTIVES, "data": str(data), **values}
-    return plan(table, table.choose(rows), [seed], preset="coder-flickr8k", overrides=overrides, root=root)
+    return plan(table, table.choose(rows), [seed], Basis("coder-flickr8k", overrides, root))
 
 
 @pytest.fixture(scope="module")
@@ -237,7 +238,7 @@ def test_a_row_is_compared_with_its_own_reference(table, tmp_path):
 
     for row, name in (("infonce", "dcl-i-40"), ("dcl", "dcl-40"), ("dcl", "btr-0")):
         copy(row, name)
-    results = collect(TABLES["ambiguity"], tmp_path, "dev")
+    results = collect_results(TABLES["ambiguity"], tmp_path, "dev")
     against = {row.row.name: row.against for row in results.rows}
     assert against["dcl-i-40"] is None
     assert against["btr-0"] is None  # dcl-i-0 was not run
@@ -255,7 +256,9 @@ def test_a_row_is_compared_with_its_own_reference(table, tmp_path):
     assert against["btr-0"] is not None
     references = {"": ["dcl-i-0", "dcl-i-0", "dcl-i-40", "dcl-i-40"], "btr-0": ["btr-0"] * 4}
     for name, expected_names in references.items():
-        lines = comma_separated(collect(TABLES["ambiguity"], tmp_path, "dev", reference=name)).splitlines()
+        lines = comma_separated(
+            collect_results(TABLES["ambiguity"], tmp_path, "dev", reference=name)
+        ).splitlines()
         assert [line["reference"] for line in csv.DictReader(lines)] == expected_names
 
 
@@ -276,7 +279,7 @@ def test_runs_of_other_settings_are_not_compared(table, copied, data, tmp_path, 
 def test_a_model_evaluated_before_its_last_best_epoch_does_not_count(copied):
     weights = SaveStore(copied / "dcl-s0" / "best", keep=1)
     weights.write("999", {"model": weights.newest().tensors("model")}, {"metrics": {"metrics": {}}})
-    rows = {row.row.name: row.seeds for row in collect(TABLES["objectives"], copied, "dev").rows}
+    rows = {row.row.name: row.seeds for row in collect_results(TABLES["objectives"], copied, "dev").rows}
     assert rows == {"infonce": (0, 1), "dcl": (1,)}
 
 
@@ -285,7 +288,7 @@ def test_runs_on_different_data_are_not_compared(copied, tmp_path):
     smaller = write_tiny_data(tmp_path / "smaller", images=15)
     assert evaluate([str(copied / "dcl-s0"), f"--data={smaller}"]) == 0
     message = r"dcl-s\d: .*dcl-s\d|dcl-s\d: .*infonce-s\d"
-    assert_refused(message, collect, TABLES["objectives"], copied, "dev", reference="dcl")
+    assert_refused(message, collect_results, TABLES["objectives"], copied, "dev", reference="dcl")
 
 
 def test_a_root_that_cannot_contain_the_results_is_refused(tmp_path, complaint):

@@ -2,18 +2,18 @@
 
 from collections import deque
 from dataclasses import replace
-from functools import partial
+from pathlib import Path
 
 import pytest
 
-from coder_core.ablate import read_arguments as read_ablation
+from coder_core.ablation.arguments import read_ablation
 from coder_core.ablation.papers import BY_PAPER, TABLES
-from coder_core.ablation.planning import named_flags, plan, row_config
+from coder_core.ablation.planning import Basis, plan, planned_run
 from coder_core.ablation.rows import AblationTable, Row, read_grid
-from coder_core.ablation.running import RowProcess, ready
 from coder_core.config.checks import problems
 from coder_core.config.presets import PRESETS
 from coder_core.config.schema import RUN_NAME, settings
+from coder_core.queue.running import RunProcess, ready
 from tests.support.precomp_folders import assert_refused
 
 FULL = "coder-f30k-bigru"
@@ -28,7 +28,8 @@ def built(table, preset=FULL):
     """Return every row's configuration; the preset coder-flickr8k gets a bank here, which it lacks."""
     rows = TABLES[table].rows
     flags = {"bank-size": 1024} if preset == SMALL else {}
-    return {row.name: row_config(TABLES[table], row, preset, flags, name=row.name, seed=3)[1] for row in rows}
+    basis = Basis(preset, flags, Path())
+    return {row.name: planned_run(TABLES[table], row, 3, basis).config for row in rows}
 
 
 def errors(config):
@@ -74,56 +75,65 @@ def test_rows_match_the_papers(table, keys, rows):
 def test_overrides_apply_on_top_of_the_preset_tuned_for_a_rows_loss():
     table = TABLES["components"]
     overrides = {"epochs": 2, "word-dropout": 0.0}
-    start, config = row_config(table, table.rows[0], SMALL, overrides, name="x", seed=0)
-    assert start == "flickr8k-baseline"
+    run = planned_run(table, table.rows[0], 0, Basis(SMALL, overrides, Path()))
+    config = run.config
+    assert run.preset == "flickr8k-baseline"
     assert config.objective.warmup_epochs == PRESETS["flickr8k-baseline"].config.objective.warmup_epochs
     assert (config.training.epochs, config.model.word_dropout) == (2, 0.0)
-    start, config = row_config(table, table.rows[1], SMALL, {"bank-size": 2048}, name="x", seed=0)
-    assert (start, config.memory.bank_size) == (SMALL, 0)  # the row's changes come last
+    run = planned_run(table, table.rows[1], 0, Basis(SMALL, {"bank-size": 2048}, Path()))
+    assert (run.preset, run.config.memory.bank_size) == (SMALL, 0)  # the row's changes come last
 
 
 def test_noise_table_crosses_losses_shares_and_cleanings_and_shares_judges(tmp_path):
     rows = {row.name: row for row in TABLES["noise"].rows}
     assert (len(rows), "coder-0-oracle" in rows, "coder-20-oracle" in rows) == (9 * (4 * 6 - 1), False, True)
     twice = rows["coder-40-twice"]
-    assert twice.runs() == {"clean-judges": "infonce-40-cleaned"}
+    assert twice.runs() == {"clean-scorers": "infonce-40-cleaned"}
     assert (twice.x, twice.reference) == (40, "coder-40-as-is")
     assert rows["infonce-40-cleaned"].runs() == {}
-    settings = {"preset": SMALL, "overrides": {}, "root": tmp_path}
-    assert_refused("infonce-40-cleaned", plan, TABLES["noise"], [twice], [1], **settings)
-    first, second = plan(TABLES["noise"], [rows["infonce-40-cleaned"], twice], [1], **settings)
+    basis = Basis(SMALL, {}, tmp_path)
+    assert_refused("infonce-40-cleaned", plan, TABLES["noise"], [twice], [1], basis)
+    first, second = plan(TABLES["noise"], [rows["infonce-40-cleaned"], twice], [1], basis)
     assert second.reads == (first.folder,)
-    assert second.config.cleaning.clean_judges == str(first.folder)
+    assert second.config.cleaning.clean_scorers == str(first.folder)
     assert (second.config.cleaning.clean_rounds, second.config.data.wrong_captions) == (2, 0.4)
 
 
 def test_an_override_that_every_row_replaces_is_refused(tmp_path):
     table = TABLES["components"]
     multiples = TABLES["clusters"]
-    planned = partial(plan, seeds=[0], preset=SMALL, root=tmp_path)
-    overrides = {"loss": "btr-sum", "epochs": 2}
-    assert_refused(r"--loss btr-sum: .*--loss", planned, table, table.rows[:2], overrides=overrides)
+
+    def planned(table, rows, **overrides):
+        flags = {name.replace("_", "-"): value for name, value in overrides.items()}
+        return plan(table, rows, [0], Basis(SMALL, flags, tmp_path))
+
+    message = r"--loss btr-sum: .*--loss"
+    assert_refused(message, planned, table, table.rows[:2], loss="btr-sum", epochs=2)
     # the second row has no bank, the third has the one given here
-    runs = planned(table, table.rows[1:3], overrides={"bank-size": 512})
+    runs = planned(table, table.rows[1:3], bank_size=512)
     assert [run.config.memory.bank_size for run in runs] == [0, 512]
-    (half,) = planned(multiples, multiples.rows[:1], overrides={"prototypes": 50})
+    (half,) = planned(multiples, multiples.rows[:1], prototypes=50)
     assert half.config.memory.prototypes == 25
 
 
 def test_a_row_whose_preset_lacks_a_needed_part_names_the_flag():
     table = TABLES["components"]
     missing = r"5-coder: .* concepts and prototypes, .* flickr8k.* --concepts N and --prototypes N"
-    configure = partial(row_config, table, preset="flickr8k", name="x", seed=0)
-    assert_refused(missing, configure, table.rows[4], overrides={"bank-size": 512})
-    assert_refused(r"3-m-dcl: .* bank-size, .* --bank-size N", configure, table.rows[2], overrides={})
-    configure(table.rows[4], overrides={"bank-size": 512, "concepts": 40, "prototypes": 100})
+
+    def configure(row, **overrides):
+        flags = {name.replace("_", "-"): value for name, value in overrides.items()}
+        return planned_run(table, row, 0, Basis("flickr8k", flags, Path()))
+
+    assert_refused(missing, configure, table.rows[4], bank_size=512)
+    assert_refused(r"3-m-dcl: .* bank-size, .* --bank-size N", configure, table.rows[2])
+    configure(table.rows[4], bank_size=512, concepts=40, prototypes=100)
 
 
 def test_explicit_flags_count_even_if_they_equal_the_preset():
     arguments = ["--epochs=6", "--no-diversity-gradient", "--bank_size", "512", "--seeds", "0", "1"]
     parsed = read_ablation([*arguments, f"--preset={SMALL}"])
     flags = {"epochs": 6, "diversity-gradient": False, "bank-size": 512}
-    assert named_flags(arguments, parsed.config) == flags
+    assert parsed.overrides == flags
     assert parsed.seeds == (0, 1)
     assert_refused("--seeds 0 1 0", read_ablation, ["--seeds", "0", "1", "0"])
 
@@ -195,16 +205,17 @@ def test_a_student_row_uses_the_teacher_with_its_seed(tmp_path):
     """The table itself trains the teacher of an offline row, for every seed."""
     table = TABLES["boosting-offline"]
     (teacher, student) = ("teacher-half", "am-offline-half")
-    options = {"preset": "flickr8k-boosted", "overrides": {"data": "x"}, "root": tmp_path}
-    planned = partial(plan, table, seeds=(0, 4), **options)
-    runs = {run.folder.name: run for run in planned(table.choose([teacher, student]))}
+    basis = Basis("flickr8k-boosted", {"data": "x"}, tmp_path)
+    runs = {run.name: run for run in plan(table, table.choose([teacher, student]), (0, 4), basis)}
     for seed in (0, 4):
         folder = tmp_path / f"{teacher}-s{seed}"
         assert runs[f"{student}-s{seed}"].config.boosting.boosting_teacher == str(folder)
         assert runs[f"{student}-s{seed}"].reads == (folder,)
         assert runs[f"{teacher}-s{seed}"].reads == ()
-    waiting = [RowProcess(runs[f"{name}-s0"], deque()) for name in (student, teacher)]
+    waiting = [RunProcess(runs[f"{name}-s0"], deque()) for name in (student, teacher)]
     assert ready(waiting, []) == waiting[1:]
     assert ready(waiting[:1], waiting[1:]) == []  # while the teacher trains
     assert ready(waiting[:1], []) == waiting[:1]
-    assert_refused(f"{teacher}-s0, .* {teacher} to --rows", planned, table.choose([student]))
+    assert_refused(
+        f"{teacher}-s0, .* {teacher} to --rows", plan, table, table.choose([student]), (0, 4), basis
+    )

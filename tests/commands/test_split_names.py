@@ -3,7 +3,7 @@
 import pytest
 import tyro
 
-from coder_core.ablate import AblateArguments
+from coder_core.ablation.arguments import AblateArguments
 from coder_core.cluster import ClusterArguments
 from coder_core.embed import EmbedArguments, FolderArguments, PicturesArguments
 from coder_core.evaluate import EvaluateArguments

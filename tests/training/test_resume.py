@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from coder_core.ablation.papers import TABLES
-from coder_core.ablation.results import collect
+from coder_core.ablation.results import collect_results
 from coder_core.ablation.writing import markdown
 from coder_core.console.faults import InputError
 from coder_core.model.encode import score_split
@@ -128,7 +128,7 @@ def test_the_best_epoch_can_be_chosen_on_half_of_dev(tmp_path):
     for metrics in (line["metrics"] for line in epochs):  # or the best epoch would look like one with less
         assert f"{metrics['rsum']:.1f}, " in tiny.printed(console)
         assert f" {metrics['chosen_half_rsum']:.1f}" in tiny.printed(console)
-    table = collect(TABLES["objectives"], tmp_path, "dev")
+    table = collect_results(TABLES["objectives"], tmp_path, "dev")
     (row,) = table.rows
     assert [half.mean for half in row.halves] == [max(chosen), best["metrics"]["other_half_rsum"]]
     assert f"| {row.halves[1].mean:.1f} |" in markdown(table, "command")

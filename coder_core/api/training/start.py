@@ -207,7 +207,7 @@ def arguments(
     Args:
         changes: option key → value.
         teacher: from `teacher_runs`, for offline boosting. reviews: the file with the data's reviews.
-        judges: two finished runs that judge the train pairs, or none.
+        judges: two finished runs that score the train pairs, or none.
     """
     offered = {option.key: option for option in options(preset)}
     for key, value in changes.items():
@@ -220,7 +220,7 @@ def arguments(
             raise InputError.at(settings()[key].flag, problem, expected)
     start = with_settings(find_preset(preset), {"data": data.path})
     files = {"boosting_teacher": teacher.path if teacher else "", "reviews": str(reviews) if reviews else ""}
-    files["clean_judges"] = os.pathsep.join(str(run.path) for run in judges)
+    files["clean_scorers"] = os.pathsep.join(str(run.path) for run in judges)
     config = with_settings(start, {**changes, **files})
     faults = problems(config)
     if len(name) > LONGEST_NAME or not RUN_NAME.fullmatch(name):

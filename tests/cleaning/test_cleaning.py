@@ -1,4 +1,4 @@
-"""train --clean: judges trained on halves find the exchanged captions; the command resumes from any point."""
+"""train --clean: scorers trained on halves find the exchanged captions; the command resumes from any point."""
 
 import itertools
 import os
@@ -13,11 +13,18 @@ import pytest
 from PIL import Image
 from sklearn.metrics import roc_auc_score
 
-from coder_core.ablation.cleaning import judge_runs, read_cleaning, without_wrong_pairs, write_reviews
-from coder_core.ablation.results import Cleaned, _found, collect
+from coder_core.ablation.results import _found, collect_results
 from coder_core.ablation.rows import AblationTable, Row
 from coder_core.api import open_run
 from coder_core.api.data_quality import cross_fitted, error_probability, small_losses
+from coder_core.cleaning import (
+    Cleaned,
+    Origin,
+    read_cleaning,
+    scorer_runs,
+    without_wrong_pairs,
+    write_reviews,
+)
 from coder_core.config.schema import Config, changed_flags
 from coder_core.data.augmentation import exchange_captions
 from coder_core.data.reviews import CLEANING, Review, append_review, read_reviews
@@ -104,36 +111,37 @@ def halves(root):
     return [root / "mine-half", root / "mine-other-half"]
 
 
-def train_judges(config, root, ends=("half", "other-half")):
-    for judge in judge_runs(config, root / config.name, ""):
-        if judge.row.name in ends:
-            start_run(judge.config, root, quiet())
-            assert evaluate([str(judge.folder), "--split", "train", "--device", "cpu"]) == 0
+def train_scorers(config, root, kinds=("half", "other-half")):
+    names = [f"{config.name}-{kind}" for kind in kinds]
+    for scorer in scorer_runs(config, Origin.of(config, root)):
+        if scorer.name in names:
+            start_run(scorer.config, root, quiet())
+            assert evaluate([str(scorer.folder), "--split", "train", "--device", "cpu"]) == 0
 
 
 @pytest.fixture(scope="module")
-def judged(tmp_path_factory):
-    """Folder of two finished judges, trained with five captions per image, and the configuration of their run."""
+def scored(tmp_path_factory):
+    """Folder of two finished scorers, trained with five captions per image, and the configuration of their run."""
     root = tmp_path_factory.mktemp("cleaned")
     config = tiny_config(write_told_data(root / "data", 5), "mine", **VALUES)
-    train_judges(config, root)
+    train_scorers(config, root)
     return root, config
 
 
 @pytest.fixture
-def copied(judged, tmp_path):
-    """Copy the judges to `tmp_path`; the configuration of their run."""
-    for folder in halves(judged[0]):
+def copied(scored, tmp_path):
+    """Copy the scorers to `tmp_path`; the configuration of their run."""
+    for folder in halves(scored[0]):
         shutil.copytree(folder, tmp_path / folder.name)
-    return judged[1]
+    return scored[1]
 
 
 def test_cleaning_drops_most_exchanged_captions_and_few_others(copied, tmp_path):
     config = copied
     wrong = wrong_rows(5)
-    assert main([*command(config, tmp_path), "--no-keep-judges"]) == 0
+    assert main([*command(config, tmp_path), "--no-keep-scorers"]) == 0
     assert not any(folder.exists() for folder in halves(tmp_path))
-    assert np.isnan(read_cleaning(tmp_path / "mine").seconds), "its judges are gone"
+    assert np.isnan(read_cleaning(tmp_path / "mine").seconds), "its scorers are gone"
     reviews = read_reviews(tmp_path / "mine-cleaned.jsonl").all
     assert {(review.reviewer, review.verdict) for review in reviews} == {(CLEANING, "wrong-caption")}
     gone = left_out(tmp_path / "mine")
@@ -141,13 +149,13 @@ def test_cleaning_drops_most_exchanged_captions_and_few_others(copied, tmp_path)
     assert gone[wrong].mean() > 0.8
     assert gone[~wrong].mean() < 0.1
     state = newest_state(tmp_path / "mine").fingerprint
-    assert main(command(config, tmp_path)) == 0, "the finished run ends at once, without judges"
+    assert main(command(config, tmp_path)) == 0, "the finished run ends at once, without scorers"
     assert newest_state(tmp_path / "mine").fingerprint == state
     assert main([*command(config, tmp_path), "--clean-above=0.9"]) == 1, "it began with another value"
     assert main(command(changed(config, wrong_captions=0.0), tmp_path)) == 1, "and with wrong captions"
 
 
-def test_judges_of_a_second_round_train_on_the_pairs_that_the_first_kept(copied, tmp_path):
+def test_scorers_of_a_second_round_train_on_the_pairs_that_the_first_kept(copied, tmp_path):
     config = copied
     wrong = wrong_rows(5)
     assert main([*command(config, tmp_path), "--clean-rounds=2"]) == 0
@@ -155,21 +163,23 @@ def test_judges_of_a_second_round_train_on_the_pairs_that_the_first_kept(copied,
     captions = []
     dropped = {review.caption for review in read_reviews(first).all}  # all captions are different
     for folder in halves(tmp_path):
-        judge = read_config(folder.with_name(f"{folder.name}-2"))[0]
-        assert (judge.data.reviews, judge.data.train_part) == (str(first), 0.5)
-        captions += prepare(judge, Inputs(reviews=named_reviews(judge))).data.train.captions
+        scorer = read_config(folder.with_name(f"{folder.name}-2"))[0]
+        assert (scorer.data.reviews, scorer.data.train_part) == (str(first), 0.5)
+        captions += prepare(scorer, Inputs(reviews=named_reviews(scorer))).data.train.captions
     assert len(captions) == IMAGES * 5 - len(dropped)
     assert not dropped & set(captions)
     gone = left_out(tmp_path / "mine", "cleaned-2.jsonl")
     assert gone[wrong].mean() > 0.8
     assert gone[~wrong].mean() < 0.1
-    judges = [*halves(tmp_path), *(folder.with_name(f"{folder.name}-2") for folder in halves(tmp_path))]
-    assert read_cleaning(tmp_path / "mine").seconds == sum(read_status(judge)["seconds"] for judge in judges)
+    scorers = [*halves(tmp_path), *(folder.with_name(f"{folder.name}-2") for folder in halves(tmp_path))]
+    assert read_cleaning(tmp_path / "mine").seconds == sum(
+        read_status(scorer)["seconds"] for scorer in scorers
+    )
 
 
-def test_pairs_are_weighted_by_their_probability_of_being_right(judged, tmp_path):
-    root, config = judged
-    assert main([*command(config, tmp_path), "--clean-weigh", f"--clean-judges={root / 'mine'}"]) == 0
+def test_pairs_are_weighted_by_their_probability_of_being_right(scored, tmp_path):
+    root, config = scored
+    assert main([*command(config, tmp_path), "--clean-weigh", f"--clean-scorers={root / 'mine'}"]) == 0
     trained, about = read_config(tmp_path / "mine")
     file = root / "mine-weighed.jsonl"
     assert trained.data.reviews == str(file)
@@ -190,16 +200,16 @@ def test_pairs_are_weighted_by_their_probability_of_being_right(judged, tmp_path
     assert named_reviews(trained).weights == {name: w for name, w in used.weights.items() if name != pair}
 
 
-def test_cleaning_continues_after_one_judge_with_one_caption_per_image(tmp_path):
+def test_cleaning_continues_after_one_scorer_with_one_caption_per_image(tmp_path):
     values = VALUES | {"epochs": 30, "batch_size": 40, "warmup_steps": 32}
     config = tiny_config(write_told_data(tmp_path / "data", 1), "mine", **values)
     people = tmp_path / "people.jsonl"
     again = command(config, tmp_path)
     append_review(people, Review("elsewhere.jpg", "a dog", "wrong-caption", "anna"))
-    train_judges(changed(config, reviews=str(people)), tmp_path, ["half"])
+    train_scorers(changed(config, reviews=str(people)), tmp_path, ["half"])
     first = newest_state(tmp_path / "mine-half").fingerprint
-    assert main(again) == 1, "the other judge would train without reviews"
-    assert main([*again, f"--reviews={people}"]) == 0, "trains the other judge in a process"
+    assert main(again) == 1, "the other scorer would train without reviews"
+    assert main([*again, f"--reviews={people}"]) == 0, "trains the other scorer in a process"
     assert newest_state(tmp_path / "mine-half").fingerprint == first
     trained = read_config(tmp_path / "mine-other-half")[0].training
     assert (trained.batch_size, trained.warmup_steps) == (9, 12), "a quarter of 37, a tenth of 120"
@@ -213,21 +223,21 @@ def test_cleaning_continues_after_one_judge_with_one_caption_per_image(tmp_path)
     assert gone[wrong].mean() > 0.7
     assert gone[~wrong].mean() < 0.1
 
-    # another run can share the judges, but only with the same cleaning rule
+    # another run can share the scorers, but only with the same cleaning rule
     other = [*changed_flags(Config(), changed(config, epochs=1)), f"--root={tmp_path}", "--name=other-s5"]
-    shared = [*other, "--clean", f"--clean-judges={tmp_path / 'mine'}", f"--reviews={people}"]
+    shared = [*other, "--clean", f"--clean-scorers={tmp_path / 'mine'}", f"--reviews={people}"]
     assert [main([*shared, flag]) for flag in ("--clean-above=0.9", "--wrong-captions=0.3")] == [1, 1]
     assert main(shared) == 0
     assert read_config(tmp_path / "other-s5")[0].data.reviews == str(tmp_path / "mine-cleaned.jsonl")
     assert not (tmp_path / "other-s5-half").exists()
-    config = changed(config, epochs=1, clean=True, clean_judges=str(tmp_path / "mine"), reviews="first")
-    second = judge_runs(config, tmp_path / "mine", "-2")[0]
+    config = changed(config, epochs=1, clean=True, clean_scorers=str(tmp_path / "mine"), reviews="first")
+    second = scorer_runs(config, Origin.of(config, tmp_path), "-2")[0]
     assert (second.folder.name, second.config.data.reviews) == ("mine-half-2", "first")
     assert second.config.training.epochs == 30, "of the named run"
 
-    # the row of a table has the judges' precision and recall, and includes their training time
+    # the row of a table has the scorers' precision and recall, and includes their training time
     table = AblationTable("mine", "mine", (Row("other", "other"),), "other")
-    [row] = collect(table, tmp_path, "dev").rows
+    [row] = collect_results(table, tmp_path, "dev").rows
     precision, recall = (value.mean for value in row.cleaning)
     assert precision == pytest.approx(100 * wrong[gone].mean())
     assert recall == pytest.approx(100 * gone[wrong].mean())
@@ -235,42 +245,43 @@ def test_cleaning_continues_after_one_judge_with_one_caption_per_image(tmp_path)
     assert row.minutes == pytest.approx(sum(seconds) / 60)
 
 
-def test_judges_inherit_the_runs_settings_and_second_round_names_end_in_2(judged):
-    config = changed(judged[1], reviews="first.jsonl", concepts=0, loss="infonce", temperature=0.05)
-    first, second = (judge_runs(config, judged[0] / "new", ending) for ending in ("", "-2"))
-    assert [judge.folder.name for judge in second] == ["new-half-2", "new-other-half-2"]
-    for judge, other in zip(first, (False, True), strict=True):
-        data = judge.config.data
-        objective = judge.config.objective
+def test_scorers_inherit_the_runs_settings_and_second_round_names_end_in_2(scored):
+    config = changed(scored[1], reviews="first.jsonl", concepts=0, loss="infonce", temperature=0.05)
+    origin = Origin(scored[0] / "new", shared=False)
+    first, second = (scorer_runs(config, origin, ending) for ending in ("", "-2"))
+    assert [scorer.folder.name for scorer in second] == ["new-half-2", "new-other-half-2"]
+    for scorer, other in zip(first, (False, True), strict=True):
+        data = scorer.config.data
+        objective = scorer.config.objective
         assert (data.reviews, data.train_part, data.other_part) == ("first.jsonl", 0.5, other)
         assert (objective.loss, objective.temperature) == ("infonce", 0.05), "the run's own"
-        assert judge.config.training.warmup_steps == 2
-        assert not judge.config.cleaning.clean
+        assert scorer.config.training.warmup_steps == 2
+        assert not scorer.config.cleaning.clean
 
 
-def test_shared_judges_are_kept_and_used_as_they_are_and_later_reviews_by_people_win(copied, tmp_path):
+def test_shared_scorers_are_kept_and_used_as_they_are_and_later_reviews_by_people_win(copied, tmp_path):
     config = copied
     people = tmp_path / "people.jsonl"
     file = Path(without_wrong_pairs(changed(config, clean=True), tmp_path, quiet()).data.reviews)
     pair = read_reviews(file).all[0].pair
     append_review(people, Review(*pair, "label-right", "anna"))
-    shared = changed(config, clean=True, clean_judges=str(tmp_path / "mine"), reviews=str(people))
-    shared = replace(changed(shared, keep_judges=False, image_dropout=0.3), name="other")
+    shared = changed(config, clean=True, clean_scorers=str(tmp_path / "mine"), reviews=str(people))
+    shared = replace(changed(shared, keep_scorers=False, image_dropout=0.3), name="other")
     without_wrong_pairs(shared, tmp_path, quiet())
     assert read_reviews(file).verdicts[pair] == "label-right"
     weighed = without_wrong_pairs(changed(shared, clean_weigh=True), tmp_path, quiet()).data.reviews
     assert weighed == str(tmp_path / "mine-weighed.jsonl")
     assert read_reviews(Path(weighed)).verdicts[pair] == "label-right"
     assert all(folder.exists() for folder in halves(tmp_path)), "they belong to the other run"
-    for key, value in {"seed": 6, "clean_judges": str(tmp_path / "mein")}.items():
+    for key, value in {"seed": 6, "clean_scorers": str(tmp_path / "mein")}.items():
         config = changed(shared, clean_weigh=key == "seed", **{key: value})
         refusal(without_wrong_pairs, config, tmp_path, quiet())
 
 
-def test_commands_with_the_same_judges_take_turns(copied, tmp_path):
+def test_commands_with_the_same_scorers_take_turns(copied, tmp_path):
     own = changed(copied, clean=True)
     console = quiet()
-    shared = replace(changed(own, clean_judges=str(tmp_path / "mine")), name="other")
+    shared = replace(changed(own, clean_scorers=str(tmp_path / "mine")), name="other")
     with RunLock(tmp_path / "mine", tmp_path / "logs" / "mine-cleaned.lock") as held:
         assert_refused(f"mine: .* process {os.getpid()} ", without_wrong_pairs, own, tmp_path, quiet())
         console.file.flush = held.__exit__  # frees the lock at the first line
@@ -278,18 +289,18 @@ def test_commands_with_the_same_judges_take_turns(copied, tmp_path):
     assert f"waiting: {tmp_path / 'mine'} is being written by process {os.getpid()} " in printed(console)
 
 
-def test_the_reason_of_a_failed_judge_is_named(judged, tmp_path, capsys):
-    assert main([*command(judged[1], tmp_path), "--batch-size=1000"]) == 1
+def test_the_reason_of_a_failed_scorer_is_named(scored, tmp_path, capsys):
+    assert main([*command(scored[1], tmp_path), "--batch-size=1000"]) == 1
     assert re.search(r"mine-half: .*--batch-size: .* 1000.*mine-half\.log", capsys.readouterr().err)
 
 
-def test_copies_of_a_pair_are_left_out_only_together_and_every_file_names_its_rule(judged, tmp_path):
+def test_copies_of_a_pair_are_left_out_only_together_and_every_file_names_its_rule(scored, tmp_path):
     pairs = [("a", "x"), ("a", "x"), ("b", "y"), ("b", "y")]
     table = pd.DataFrame({"pair": pairs, "probability": [0.9, 0.1, 0.9, 0.8], "judge": "half"})
     tags = set()
     names = ("file", "other")
     for name, left in zip(names, (table, table[:2]), strict=True):
-        config = changed(judged[1], data="long" * 20 + name)
+        config = changed(scored[1], data="long" * 20 + name)
         write_reviews(tmp_path / name, left, config, quiet())
         [review] = read_reviews(tmp_path / name).all
         assert (review.image, review.verdict) == (("b", "wrong-caption") if name == "file" else ("a", "none"))
@@ -300,26 +311,26 @@ def test_copies_of_a_pair_are_left_out_only_together_and_every_file_names_its_ru
     append_review(people, Review("b", "", "label-right", "anna"))
     append_review(people, Review("c", "z", "too-vague", "anna"))
     more = pd.DataFrame({"pair": [("c", "z"), ("d", "z")], "probability": [0.2, 0.9], "judge": "half"})
-    config = changed(judged[1], reviews=str(people))
+    config = changed(scored[1], reviews=str(people))
     write_reviews(tmp_path / "all", pd.concat([table, more], ignore_index=True), config, console)
     assert "left out: 1 of 6, given less weight: 1;" in printed(console)
     assert _found([Cleaned(1.0, np.nan, 0.0), Cleaned(1.0, 90.0, 80.0)]) is None, "one left nothing out"
 
 
-def test_small_loss_selection_ranks_exchanged_captions_first(judged):
-    config = changed(judged[1], clean=True, clean_by="small-loss")
-    [judge] = judge_runs(config, judged[0] / "mine", "")
-    assert (judge.config.training.epochs, judge.config.data.train_part) == (2, 1.0)
-    train_judges(config, judged[0], ["warm-up"])
-    table = small_losses(open_run(judge.folder))
+def test_small_loss_selection_ranks_exchanged_captions_first(scored):
+    config = changed(scored[1], clean=True, clean_by="small-loss")
+    [scorer] = scorer_runs(config, Origin.of(config, scored[0]))
+    assert (scorer.config.training.epochs, scorer.config.data.train_part) == (2, 1.0)
+    train_scorers(config, scored[0], ["warm-up"])
+    table = small_losses(open_run(scorer.folder))
     assert sorted(table["caption"]) == list(range(IMAGES * 5))
     assert (np.diff(table["score"]) <= 0).all()
     assert roc_auc_score(wrong_rows(5)[table["caption"]], table["probability"]) > 0.8
 
 
-def test_judges_that_learned_nothing_are_refused(judged, tmp_path, complaint):
-    config = changed(judged[1], epochs=1, learning_rate=1e-9, wrong_captions=1.0)
-    train_judges(config, tmp_path)
+def test_scorers_that_learned_nothing_are_refused(scored, tmp_path, complaint):
+    config = changed(scored[1], epochs=1, learning_rate=1e-9, wrong_captions=1.0)
+    train_scorers(config, tmp_path)
     assert "mine-half and mine-other-half" in complaint(main, command(config, tmp_path))
     assert not (tmp_path / "mine").exists()
 
@@ -334,10 +345,10 @@ def painted(tmp_path_factory):
 
 
 @pytest.mark.parametrize(("tuning", "rate"), [("lora", 1e-2), ("full", 3e-3)])
-def test_tower_judges_drop_exchanged_captions_at_twice_the_rate_of_others(painted, tmp_path, tuning, rate):
+def test_tower_scorers_drop_exchanged_captions_at_twice_the_rate_of_others(painted, tmp_path, tuning, rate):
     values = {"image_tuning": tuning, "text_tuning": tuning, "learning_rate": rate, "epochs": 4}
     config = tower_config(painted, "mine", batch_size=12, wrong_captions=SHARE, **values)
-    train_judges(config, tmp_path)
+    train_scorers(config, tmp_path)
     assert main(command(config, tmp_path)) == 0
     table = cross_fitted(*map(open_run, halves(tmp_path)))
     wrong = wrong_rows(3, 36)
@@ -363,11 +374,11 @@ def test_error_probability_is_calibrated_on_a_known_mixture():
 
 
 @pytest.mark.parametrize(
-    "flags", ["--train-part=0.5", "--clean-above=0", "--temperature=0", "--clean-judges=a:b:c", "torchrun"]
+    "flags", ["--train-part=0.5", "--clean-above=0", "--temperature=0", "--clean-scorers=a:b:c", "torchrun"]
 )
-def test_invalid_values_and_several_processes_are_refused(judged, tmp_path, flags, monkeypatch, complaint):
+def test_invalid_values_and_several_processes_are_refused(scored, tmp_path, flags, monkeypatch, complaint):
     if flags == "torchrun":
         monkeypatch.setenv("WORLD_SIZE", "2")
     given = [flags] if flags.startswith("--") else []
-    assert flags.partition("=")[0] in complaint(main, [*command(judged[1], tmp_path / "runs"), *given])
+    assert flags.partition("=")[0] in complaint(main, [*command(scored[1], tmp_path / "runs"), *given])
     assert not (tmp_path / "runs").exists()
