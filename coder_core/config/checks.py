@@ -55,9 +55,11 @@ NEEDS = (
 
 def problems(config: Config) -> list[Fault]:
     """Return the faults of impossible settings (errors) and doubtful ones (warnings), located at their flags."""
-    ranges = [setting.fault(setting.of(config)) for setting in settings().values()]
-    faults = [fault for fault in ranges if fault is not None]
+    of_values = (setting.fault(setting.of(config)) for setting in settings().values())
+    faults = [fault for fault in of_values if fault is not None]
     faults += name_faults(config.name) if config.name else []
+    if faults:
+        return faults
     checks = [_needs, _cleaning, _towers, _pictures, _loss, _pieces, _bank, _ones, _by_pair, _boosting]
     for check in (*checks, _weighting):
         faults += check(config)

@@ -14,8 +14,8 @@ from coder_core.data.reviews import read_reviews
 from coder_core.runs.load import read_config
 from coder_core.runs.status import read_status
 from coder_core.training.launch import start_run
-from tests.ablation.test_cleaning import VALUES, left_out, train_judges, write_told_data
 from tests.app.conftest import serve
+from tests.cleaning.test_cleaning import VALUES, left_out, train_judges, write_told_data
 from tests.console.test_processes import until
 from tests.support.numerics import numerics_unchanged
 from tests.support.tiny_runs import quiet, tiny_config, write_tiny_data
@@ -134,6 +134,6 @@ def test_a_newcomer_gets_from_suspicious_pairs_to_training_without_them(browser,
     assert list(open_run(new).splits) == ["dev"]
     configs = (read_config(run)[0] for run in (judges[1], new))
     changed = {key.partition(".")[2] for key in differences(*configs)}
-    assert changed == {"train_part", "other_part", "reviews", "clean", "clean_above", "clean_judges"}
+    assert changed == {"train_part", "other_part", "reviews", "clean", "clean_above", "clean_scorers"}
     assert [path.parent for path in sorted(root.glob("*/config.toml"))] == [*judges, new]
     assert np.flatnonzero(left_out(new)).tolist() == out

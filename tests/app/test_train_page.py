@@ -30,7 +30,7 @@ from coder_core.runs.load import read_config
 from coder_core.runs.status import read_status, write_status
 from coder_core.train import read_arguments
 from coder_core.training.launch import start_run
-from tests.ablation.test_cleaning import VALUES, left_out, write_told_data
+from tests.cleaning.test_cleaning import VALUES, left_out, write_told_data
 from tests.console.test_processes import until
 from tests.support.picture_folders import flickr8k
 from tests.support.run_folders import damage, import_run_folder, write_run
