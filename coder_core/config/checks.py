@@ -21,13 +21,33 @@ NOTHING_TRAINS = Fault(
 )
 
 
+class Conflict(Fault):
+    """A value that does not go with another setting, as one sentence: flag and value, rule; then the remedy.
+
+    >>> print(Conflict("--bank-size", "512 cannot be used with --loss cmpm: only dcl reads a bank", fix="set it to 0"))
+    --bank-size 512 cannot be used with --loss cmpm: only dcl reads a bank. Set it to 0
+    """
+
+    def __str__(self) -> str:
+        return f"{self.place} {self.found}. {self.fix[:1].upper()}{self.fix[1:]}"
+
+
+def conflict(flag: str, rule: str, fix: str) -> Fault:
+    """Return an error; `rule` begins with the flag's value, unless it is a switch."""
+    return Conflict(flag, rule, fix=fix)
+
+
+def doubt(flag: str, rule: str, fix: str) -> Fault:
+    """Return a warning; as `conflict`."""
+    return Conflict(flag, rule, fix=fix, severity="warning")
+
+
 class Need(NamedTuple):
     """Settings that do nothing without another one."""
 
     keys: str  # separated by spaces
-    flag: str  # of the other setting
+    needed: str  # the other setting
     given: Callable[[Config], bool]  # true if the other setting is given
-    expected: str  # what a fault expects instead
     severity: Severity = "error"
 
 
@@ -35,21 +55,20 @@ REVIEWED = "wrong_weight vague_weight duplicate_weight also_matches"
 CLEANED = "clean_by clean_loss clean_above clean_weigh clean_rounds clean_scorers"
 BY_NEIGHBOURS = "--sample-weights diversity, discrepancy or combined"
 NEEDS = (
-    Need("other_part", "--train-part", lambda c: c.data.train_part < 1, "--train-part below 1"),
-    Need("omit_wrong", "--wrong-captions", lambda c: c.data.wrong_captions > 0, "--wrong-captions above 0"),
-    Need(REVIEWED, "--reviews", lambda c: bool(c.data.reviews) or c.cleaning.clean, "reviews", "warning"),
-    Need(CLEANED, "--clean", lambda c: c.cleaning.clean, "a run that cleans its pairs"),
-    Need("image_tuning", "--image-tower", lambda c: bool(c.towers.image_tower), "a tower to tune"),
-    Need("text_tuning", "--text-tower", lambda c: bool(c.towers.text_tower), "a tower to tune"),
-    Need("revision", "--image-tower or --text-tower", lambda c: c.towers.any, "a tower with this revision"),
-    Need("augment", "--image-tower", lambda c: bool(c.towers.image_tower), "a tower that reads pictures"),
-    Need("projection", "--image-tower or --text-tower", lambda c: c.towers.any, "linear"),
-    Need("bank_anchors", "--bank-size", lambda c: c.memory.bank_size > 0, "a memory bank", "warning"),
-    Need("concept_list", "--concepts", lambda c: c.model.concepts > 0, "--concepts above 0"),
-    Need("prototype_recluster", "--prototypes", lambda c: c.memory.prototypes > 0, "--prototypes above 0"),
-    Need("weight_heads weight_mmd", "--embeddings 3", lambda c: c.model.embeddings > 1, "several embeddings"),
-    Need("boosting_branches", "--boosting-scenario online", lambda c: c.boosting.online, "several branches"),
-    Need("text_space", BY_NEIGHBOURS, lambda c: c.weighting.reads_neighbours, "weights that read neighbours"),
+    Need("other_part", "--train-part below 1", lambda c: c.data.train_part < 1),
+    Need("omit_wrong", "--wrong-captions above 0", lambda c: c.data.wrong_captions > 0),
+    Need(REVIEWED, "--reviews", lambda c: bool(c.data.reviews) or c.cleaning.clean, "warning"),
+    Need(CLEANED, "--clean", lambda c: c.cleaning.clean),
+    Need("image_tuning", "--image-tower", lambda c: bool(c.towers.image_tower)),
+    Need("text_tuning", "--text-tower", lambda c: bool(c.towers.text_tower)),
+    Need("revision projection", "--image-tower or --text-tower", lambda c: c.towers.any),
+    Need("augment", "--image-tower", lambda c: bool(c.towers.image_tower)),
+    Need("bank_anchors", "--bank-size above 0", lambda c: c.memory.bank_size > 0, "warning"),
+    Need("concept_list", "--concepts above 0", lambda c: c.model.concepts > 0),
+    Need("prototype_recluster", "--prototypes above 0", lambda c: c.memory.prototypes > 0),
+    Need("weight_heads weight_mmd", "--embeddings above 1", lambda c: c.model.embeddings > 1),
+    Need("boosting_branches", "--boosting-scenario online", lambda c: c.boosting.online),
+    Need("text_space", BY_NEIGHBOURS, lambda c: c.weighting.reads_neighbours),
 )
 
 
@@ -68,58 +87,72 @@ def problems(config: Config) -> list[Fault]:
 
 def _needs(config: Config) -> Iterator[Fault]:
     for need in NEEDS:
-        for setting in (settings()[key] for key in need.keys.split()):
+        if need.given(config):
+            continue
+        make = conflict if need.severity == "error" else doubt
+        for key in need.keys.split():
+            setting = settings()[key]
             value = setting.of(config)
-            if value != setting.default and not need.given(config):
-                fact = f"is {'given' if value is True else value} without {need.flag}"
-                fix = f"give {need.flag} as well, or leave {setting.flag} out"
-                yield Fault(setting.flag, fact, need.expected, fix, need.severity)
+            if value != setting.default:
+                named = "" if value is True else f"{value} "
+                fix = f"give {need.needed} as well, or leave {setting.flag} out"
+                yield make(setting.flag, f"{named}has no effect without {need.needed}", fix)
 
 
 def _cleaning(config: Config) -> Iterator[Fault]:
-    if config.cleaning.clean and config.data.train_part < 1:
-        fix = "leave one of the two out: --clean itself chooses what its scorers train on"
-        yield Fault("--train-part", f"is {config.data.train_part:g} with --clean", "1", fix)
-    named = config.cleaning.clean_scorers
-    paths = named.split(os.pathsep)
+    cleaning = config.cleaning
+    part = config.data.train_part
+    if cleaning.clean and part < 1:
+        rule = f"{part:g} cannot be used with --clean, which chooses what its scorers train on"
+        yield conflict("--train-part", rule, "leave one of the two out")
+    paths = cleaning.clean_scorers.split(os.pathsep)
     if paths != [""] and not all(Path(path).name for path in paths):
-        yield Fault("--clean-scorers", f"is {named}", "folders of runs", "check the path")
-    by_halves_once = config.cleaning.clean_by == "halves" and config.cleaning.clean_rounds == 1
+        yield conflict("--clean-scorers", f"{cleaning.clean_scorers} does not name runs", "check the path")
+    by_halves_once = cleaning.clean_by == "halves" and cleaning.clean_rounds == 1
     if len(paths) > (2 if by_halves_once else 1):
-        expected = "one cleaned run, or two runs on halves with --clean-by halves --clean-rounds 1"
-        yield Fault(
-            "--clean-scorers", f"names {len(paths)} runs", expected, "name fewer, or change these flags"
-        )
+        rule = f"{cleaning.clean_scorers} names {len(paths)} runs"
+        fix = "name one cleaned run, or two runs on halves with --clean-by halves --clean-rounds 1"
+        yield conflict("--clean-scorers", rule, fix)
     own = [name for name in (config.towers.image_tower, config.towers.text_tower) if ":" in name]
-    if config.cleaning.clean and own:
-        fix = "train the two scorers yourself (docs/data.md, section 6)"
-        yield Fault("--clean", f"is given with {own[0]}, your own tower", "towers from transformers", fix)
+    if cleaning.clean and own:
+        rule = f"cannot be used with {own[0]}, your own tower: scorers need towers from transformers"
+        yield conflict("--clean", rule, "train the two scorers yourself (docs/data.md, section 6)")
 
 
 def _towers(config: Config) -> Iterator[Fault]:
     towers = config.towers
     model = config.model
-    largest = config.training.learning_rate
-    for side, tower, pooling, tuning, rate in (
-        ("image", towers.image_tower, model.image_pooling, towers.image_tuning, towers.image_rate),
-        ("text", towers.text_tower, model.text_pooling, towers.text_tuning, towers.text_rate),
-    ):
-        flag = f"--{side}-rate"
-        if not tower and pooling == "tower":
-            fix = f"choose one of these, or give --{side}-tower as well"
-            yield Fault(f"--{side}-pooling", f"is tower without --{side}-tower", "gpo, mean or max", fix)
-        if tower and pooling == "tower" and model.by_pair:
-            fix = "choose one of these: the model needs the features of single patches and words"
-            yield Fault(f"--{side}-pooling", f"is tower with {_scorer(config)}", "gpo, mean or max", fix)
-        if tower and tuning != "frozen" and rate == 0:
-            yield Fault(flag, f"is 0 with --{side}-tuning {tuning}", f"above 0, or --{side}-tuning frozen")
-        if tower and tuning == "full" and rate * largest > FULL_RATE:
-            fact = f"is {rate:g}, so with --{side}-tuning full the tower's rate is {rate * largest:g}"
-            fix = "a larger rate undoes the pretraining; only towers with random initial weights need one"
-            yield Fault(flag, fact, f"at most {FULL_RATE:g} for {flag} × --learning-rate", fix, "warning")
+    yield from _tower(config, "image", towers.image_tower, model.image_pooling)
+    yield from _tower(config, "text", towers.text_tower, model.text_pooling)
     if towers.text_tower and model.text_encoder == "bert":
-        fix = "leave one of the two out"
-        yield Fault("--text-tower", "is given with --text-encoder bert", "one encoder of captions", fix)
+        rule = "cannot be used with --text-encoder bert: captions have one encoder"
+        yield conflict("--text-tower", rule, "leave one of the two out")
+
+
+def _tower(config: Config, side: str, tower: str, pooling: str) -> Iterator[Fault]:
+    flag = f"--{side}-pooling"
+    if not tower:
+        if pooling == "tower":
+            fix = f"choose gpo, mean or max, or give --{side}-tower as well"
+            yield conflict(flag, f"tower needs --{side}-tower", fix)
+        return
+    if pooling == "tower" and config.model.by_pair:
+        rule = (
+            f"tower cannot be used with {_scorer(config)}, which needs features of single patches and words"
+        )
+        yield conflict(flag, rule, "choose gpo, mean or max")
+    tuning = settings()[f"{side}_tuning"].of(config)
+    rate = settings()[f"{side}_rate"].of(config)
+    of_tower = rate * config.training.learning_rate
+    if tuning != "frozen" and rate == 0:
+        rule = f"0 cannot be used with --{side}-tuning {tuning}"
+        yield conflict(f"--{side}-rate", rule, f"give a rate above 0, or --{side}-tuning frozen")
+    if tuning == "full" and of_tower > FULL_RATE:
+        rule = f"{rate:g} gives the tower a learning rate of {of_tower:g}, which undoes its pretraining"
+        fix = (
+            f"lower it to {FULL_RATE / config.training.learning_rate:.2g}, unless the tower starts at random"
+        )
+        yield doubt(f"--{side}-rate", rule, fix)
 
 
 def _pictures(config: Config) -> Iterator[Fault]:
@@ -129,9 +162,10 @@ def _pictures(config: Config) -> Iterator[Fault]:
         return
     for key in ("image_dropout", "region_norm"):
         setting = settings()[key]
-        if (value := setting.of(config)) != setting.default:
-            fix = "leave it out: it changes region features, and an image tower reads pictures"
-            yield Fault(setting.flag, f"is {value} with --image-tower", "a run on region features", fix)
+        value = setting.of(config)
+        if value != setting.default:
+            rule = f"{value} changes region features, but --image-tower reads pictures"
+            yield conflict(setting.flag, rule, "leave it out")
     frozen = towers.image_tuning == towers.text_tuning == "frozen" and towers.projection == "none"
     weightless = model.image_pooling in WEIGHTLESS and model.text_pooling in WEIGHTLESS
     if towers.both and frozen and weightless and model.concepts == 0 and not model.by_pair:
@@ -146,19 +180,19 @@ def _loss(config: Config) -> Iterator[Fault]:
     yield from own_loss_faults()
     reads_gamma = entry.reads("gamma") or config.model.concepts > 0
     if reads_gamma and 1 < abs(gamma) < math.inf:
-        yield Fault("--gamma", f"is {gamma:g}", "a cosine, from -1 to 1")
+        yield conflict("--gamma", f"{gamma:g} is compared with cosines", "give a value from -1 to 1")
     of_bank = objective.weight_memory > 0 and config.memory.bank_size > 0
     of_concepts = objective.weight_concept > 0 and config.model.concepts > 0
     if entry.reads_bank and objective.weight_instance == 0 and not of_bank and not of_concepts:
-        yield Fault("--weight-instance", "is 0, and no other loss is used", "at least one weight above 0")
+        yield conflict("--weight-instance", "0 leaves no loss", "give at least one loss a weight above 0")
     if objective.learn_scale and not entry.scaled:
         scaled = ", ".join(name for name, one in LOSSES.items() if one.scaled)
+        rule = f"cannot be used with --loss {loss}: only {scaled} have a scale to learn"
         fix = "leave it out, or choose one of these losses; in dcl the temperature μ also weights the loss"
-        yield Fault("--learn-scale", f"is given with loss {loss}", scaled, fix)
+        yield conflict("--learn-scale", rule, fix)
     if objective.learns_scale and objective.temperature < 1 / LARGEST_SCALE:
-        fix = f"raise it: the scale starts at 1 / temperature and may not exceed {LARGEST_SCALE:g}"
-        fact = f"is {objective.temperature:g} with a learned scale"
-        yield Fault("--temperature", fact, f"{1 / LARGEST_SCALE:g} or more", fix)
+        rule = f"{objective.temperature:g} starts the learned scale, 1 / temperature, above {LARGEST_SCALE:g}"
+        yield conflict("--temperature", rule, f"give {1 / LARGEST_SCALE:g} or more")
 
 
 def _pieces(config: Config) -> Iterator[Fault]:
@@ -166,13 +200,12 @@ def _pieces(config: Config) -> Iterator[Fault]:
     batch = config.training.batch_size
     layers = config.model.image_layers
     if size >= batch:
-        fix = "lower it: a batch that is a single piece saves no memory"
-        fact = f"is {size} with a batch of {batch}"
-        yield Fault("--piece-size", fact, "less than --batch-size", fix, "warning")
+        rule = f"{size} saves no memory: the batch of {batch} is a single piece"
+        yield doubt("--piece-size", rule, "give less than --batch-size")
     elif size and layers > 1 and not config.towers.image_tower:
-        fact = f"is {size} with --image-layers {layers}, whose batch normalisation reads the whole batch"
-        fix = "give --image-layers 1, which uses no batch normalisation, or leave --piece-size out"
-        yield Fault("--piece-size", fact, "0", fix)
+        rule = f"{size} cannot be used with --image-layers {layers}, whose batch norm reads the whole batch"
+        fix = "give --image-layers 1, which has no batch norm, or leave --piece-size out"
+        yield conflict("--piece-size", rule, fix)
 
 
 def _bank(config: Config) -> Iterator[Fault]:
@@ -182,21 +215,23 @@ def _bank(config: Config) -> Iterator[Fault]:
     if size <= 0:
         return
     if size < batch:
-        fix = "a bank must hold at least one whole batch of keys"
-        fact = f"is {size}, smaller than the batch of {batch}"
-        yield Fault("--bank-size", fact, "0 (no bank) or at least --batch-size", fix)
+        rule = f"{size} is too small: a bank holds at least the keys of one batch of {batch}"
+        yield conflict("--bank-size", rule, "give at least --batch-size, or 0 for no bank")
     if not LOSSES[loss].reads_bank:
         readers = " and ".join(sorted(name for name, one in LOSSES.items() if one.reads_bank))
-        yield Fault("--bank-size", f"is {size} with loss {loss}", f"0: only {readers} use a memory bank")
+        rule = f"{size} cannot be used with --loss {loss}: only {readers} use a memory bank"
+        yield conflict("--bank-size", rule, "set it to 0")
     if config.memory.momentum == 1:
-        yield Fault("--momentum", "is 1", "below 1", "the key encoder would keep its random start", "warning")
+        yield doubt("--momentum", "1 keeps the key encoder at its random start", "give a value below 1")
 
 
 def _ones(config: Config) -> Iterator[Fault]:
     if config.model.concepts == 1:
-        yield Fault("--concepts", "is 1", "0 (none) or at least 2", "a single one cannot tell samples apart")
+        rule = "1 is too few: a single concept cannot tell samples apart"
+        yield conflict("--concepts", rule, "give 2 or more, or 0 for none")
     if config.memory.prototypes == 1:
-        yield Fault("--prototypes", "is 1", "0 (none) or at least 2", "a single one would contain every pair")
+        rule = "1 is too few: a single prototype would contain every pair"
+        yield conflict("--prototypes", rule, "give 2 or more, or 0 for none")
 
 
 def _scorer(config: Config) -> str:
@@ -208,15 +243,17 @@ def _scorer(config: Config) -> str:
 def _by_pair(config: Config) -> Iterator[Fault]:
     embeddings = config.model.embeddings
     if config.model.scorer == "interaction" and embeddings > 1:
-        fix = "leave one of the two out"
-        yield Fault("--embeddings", f"is {embeddings} with --scorer interaction", "1", fix)
+        rule = f"{embeddings} cannot be used with --scorer interaction"
+        yield conflict("--embeddings", rule, "leave one of the two out")
     if not config.model.by_pair:
         return
     scorer = _scorer(config)
-    for setting in (settings()[key] for key in ("bank_size", "prototypes", "concepts")):
-        if (value := setting.of(config)) > 0:
-            fix = f"give 0, or leave {scorer} out: {setting.flag} needs one embedding per sample"
-            yield Fault(setting.flag, f"is {value} with {scorer}", "0", fix)
+    for key in ("bank_size", "prototypes", "concepts"):
+        setting = settings()[key]
+        value = setting.of(config)
+        if value > 0:
+            rule = f"{value} cannot be used with {scorer}: it needs one embedding per sample"
+            yield conflict(setting.flag, rule, f"set it to 0, or leave {scorer} out")
 
 
 def _boosting(config: Config) -> Iterator[Fault]:
@@ -225,42 +262,44 @@ def _boosting(config: Config) -> Iterator[Fault]:
     scenario = boosting.boosting_scenario
     teacher = boosting.boosting_teacher
     start = boosting.boosting_start_epoch
+    weight = boosting.boosting_weight
     has_none = boosting.boosting == "none"
     if scenario == "online" and start > 0:
-        fix = "leave it out: the branches train together from the first step"
-        yield Fault("--boosting-start-epoch", f"is {start:g} with --boosting-scenario online", "0", fix)
+        rule = f"{start:g} cannot be used with --boosting-scenario online: branches train together from the start"
+        yield conflict("--boosting-start-epoch", rule, "leave it out")
     if has_none and (scenario != "momentum" or teacher):
-        flag, value = ("--boosting-teacher", "given") if teacher else ("--boosting-scenario", scenario)
+        flag, value = ("--boosting-teacher", teacher) if teacher else ("--boosting-scenario", scenario)
         fix = "give --boosting rm or am as well, or leave it out"
-        yield Fault(flag, f"is {value} with --boosting none", "a form of boosting", fix)
-    elif (scenario == "offline") != bool(teacher):
-        fact = f"is {teacher!r} with --boosting-scenario {scenario}"
-        expected = "the folder of a finished run"
-        fix = ""
-        if teacher:
-            expected = "no value: this scenario makes its own teacher"
-            fix = "to use a finished run as the teacher, give --boosting-scenario offline as well"
-        yield Fault("--boosting-teacher", fact, expected, fix)
-    if not has_none and not LOSSES[loss].summed and boosting.boosting_weight >= 1:
-        fact = f"is {boosting.boosting_weight:g}: boosting is summed over the batch, loss {loss} averaged over it"
+        yield conflict(flag, f"{value} has no effect without --boosting", fix)
+    elif scenario == "offline" and not teacher:
+        rule = "is empty, but --boosting-scenario offline needs a finished run"
+        yield conflict("--boosting-teacher", rule, "name the folder of one")
+    elif scenario != "offline" and teacher:
+        rule = f"{teacher} cannot be used with --boosting-scenario {scenario}, which makes its own teacher"
+        yield conflict("--boosting-teacher", rule, "leave it out, or give --boosting-scenario offline")
+    if not has_none and not LOSSES[loss].summed and weight >= 1:
+        rule = f"{weight:g} outweighs --loss {loss}: boosting is summed over the batch, the loss averaged over it"
         fix = f"start near 1 / batch size ({1 / max(config.training.batch_size, 1):.2g}) and compare on dev"
-        yield Fault("--boosting-weight", fact, "a smaller weight", fix, "warning")
+        yield doubt("--boosting-weight", rule, fix)
 
 
 def _weighting(config: Config) -> Iterator[Fault]:
     weighting = config.weighting
-    second = config.weighting.neighbours_of_neighbours
+    first = weighting.neighbours
+    second = weighting.neighbours_of_neighbours
     kind = weighting.sample_weights
     scale = weighting.weight_scale
-    if 0 < second < weighting.neighbours:
-        expected = f"0 (all of them) or at least --neighbours, {weighting.neighbours}"
-        fix = "raise it: at least one neighbour of each neighbour has to be drawn"
-        yield Fault("--neighbours-of-neighbours", f"is {second}", expected, fix)
+    if 0 < second < first:
+        rule = f"{second} is less than --neighbours {first}, so some neighbours would have none"
+        yield conflict("--neighbours-of-neighbours", rule, f"give {first} or more, or 0 for all")
     if kind == "combined" and weighting.diversity_share == weighting.discrepancy_share == 0:
-        yield Fault("--diversity-share", "is 0, and so is --discrepancy-share", "at least one above 0")
+        rule = "0 with --discrepancy-share 0 leaves no weights"
+        yield conflict("--diversity-share", rule, "give at least one above 0")
     if kind != "none" and 0 < scale < 1:
-        fix = "raise it: such a λ makes all weights nearly equal, and the npairs-hinge loss smaller"
-        yield Fault("--weight-scale", f"is {scale:g}, so λ < batch size", "1 or more", fix, "warning")
+        rule = (
+            f"{scale:g} makes λ smaller than the batch: all weights are nearly equal, npairs-hinge is smaller"
+        )
+        yield doubt("--weight-scale", rule, "give 1 or more")
     if kind in OF_NEIGHBOURHOODS and config.training.epochs == 1:
-        fix = "train longer: the first epoch only collects embeddings, and all its weights are equal"
-        yield Fault("--epochs", f"is 1 with --sample-weights {kind}", "2 or more", fix, "warning")
+        rule = f"1 is too few for --sample-weights {kind}: the first epoch only collects embeddings"
+        yield doubt("--epochs", rule, "give 2 or more")

@@ -37,14 +37,15 @@ def make_concepts(
         tagged = tag_captions(words, tagger, progress=progress)
         vocabulary, faults = choose_concepts(tagged, config.model.concepts, source=tagger)
     together, occurrences = count_together(vocabulary.read(words), len(vocabulary))
-    vectors, note = concept_vectors(config, vocabulary, captions)
-    return Concepts(vocabulary, together, occurrences, vectors), [*faults, note]
+    vectors, missing = concept_vectors(config, vocabulary, captions)
+    return Concepts(vocabulary, together, occurrences, vectors), [*faults, *missing]
 
 
 def concept_vectors(
     config: Config, vocabulary: ConceptVocabulary, captions: Sequence[str]
-) -> tuple[np.ndarray, Fault]:
-    """Return (g, word size) float32 vectors, from the run's GloVe file or learned from the captions, and a note.
+) -> tuple[np.ndarray, list[Fault]]:
+    """Return (g, word size) float32 vectors, from the run's GloVe file or learned from the captions, and a
+    warning about concepts without one.
 
     A concept gets the vector of its word, or else the mean over its forms weighted by their counts, or else random
     numbers with the standard deviation of the other concepts' vectors.
@@ -74,15 +75,15 @@ def concept_vectors(
             vectors[index] = np.average([vector_of[name] for name in names], axis=0, weights=weights)
         else:
             missing.append(index)
-    coverage = f"{len(vocabulary) - len(missing)} of {len(vocabulary)} concepts have a vector"
     if not missing:
-        return vectors, Fault(where, coverage, severity="note")
+        return vectors, []
     random = np.random.default_rng((seed, RANDOM_STREAM))
     present = np.delete(vectors, missing, axis=0)
     spread = float(present.std()) if present.size else 1.0
     vectors[missing] = random.normal(0, spread or 1.0, (len(missing), size))
     first = ", ".join(vocabulary.words[index] for index in missing[:10])
-    return vectors, Fault(where, f"{coverage}; the others start at random: {first}", severity="warning")
+    coverage = f"{len(vocabulary) - len(missing)} of {len(vocabulary)} concepts have a vector"
+    return vectors, [Fault(where, f"{coverage}; the others start at random: {first}", severity="warning")]
 
 
 def read_concept_list(path: Path) -> dict[Kind, list[str]]:

@@ -63,7 +63,7 @@ def test_invalid_training_values_are_refused_and_doubtful_ones_give_warnings():
     for key, value, fact in (
         ("temperature", 0.0, "--temperature: is 0"),
         ("batch_size", 1, "--batch-size: is 1"),
-        ("bank_size", 8, "--bank-size: is 8"),
+        ("bank_size", 8, "--bank-size 8 "),
         ("learning_rate", float("nan"), "--learning-rate"),
         ("loss", "mse", "btr-sum"),
         ("epochs", "3", "a whole number"),
@@ -140,7 +140,7 @@ def test_finished_runs_with_the_same_inputs_are_offered_as_teachers(tmp_path):
     boosted = alike | {"boosting": "am", "boosting_scenario": "offline", "batch_size": 8}
     words = preset_words(boosted, teacher, name="second", data=data)
     assert parsed(words).boosting.boosting_teacher == str(runs / "first")
-    assert_refused("--boosting-teacher: is ''", preset_words, boosted, name="third", data=data)
+    assert_refused("--boosting-teacher is empty", preset_words, boosted, name="third", data=data)
 
 
 def write_weights(root, kind, document, **arrays):

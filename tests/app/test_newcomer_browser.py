@@ -15,7 +15,7 @@ from coder_core.runs.load import read_config
 from coder_core.runs.status import read_status
 from coder_core.training.launch import start_run
 from tests.app.conftest import serve
-from tests.cleaning.test_cleaning import VALUES, left_out, train_judges, write_told_data
+from tests.cleaning.test_cleaning import VALUES, left_out, train_scorers, write_told_data
 from tests.console.test_processes import until
 from tests.support.numerics import numerics_unchanged
 from tests.support.tiny_runs import quiet, tiny_config, write_tiny_data
@@ -111,7 +111,7 @@ def test_a_newcomer_gets_from_suspicious_pairs_to_training_without_them(browser,
     judges = [root / "mine-half", root / "mine-other-half"]
     data = write_told_data(tmp_path / "sets" / "told", 2)
     with numerics_unchanged():
-        train_judges(tiny_config(data, "mine", **VALUES | {"epochs": 4}), root)
+        train_scorers(tiny_config(data, "mine", **VALUES | {"epochs": 4}), root)
     table = cross_fitted(*map(open_run, judges))
     probability = error_probability(table["random"].to_numpy())
     out = sorted(table["caption"][probability >= 0.95])

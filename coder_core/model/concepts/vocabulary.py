@@ -83,8 +83,9 @@ def choose_concepts(
         best = sorted(frequent, key=lambda concept: (-concept.count, concept.word))[:quota]
         concepts += best
         if len(best) < quota:
-            problem = f"the training captions contain only {len(best)} of the {quota} concepts of kind {kind}"
-            fix = "the run continues with these; give a --concept-list or fewer --concepts"
+            found = f"found only {len(best)} of {quota} {kind} concepts in the training captions"
+            problem = f"{found}; training continues with those {len(best)}"
+            fix = "lower --concepts, or pass --concept-list"
             faults.append(Fault("--concepts", problem, fix=fix, severity="warning"))
     if len(concepts) < 2:
         problem = f"found {len(concepts)} in the training captions"
