@@ -282,6 +282,7 @@ def test_commands_with_the_same_scorers_take_turns(copied, tmp_path):
     own = changed(copied, clean=True)
     console = quiet()
     shared = replace(changed(own, clean_scorers=str(tmp_path / "mine")), name="other")
+    (tmp_path / "logs").mkdir()
     with RunLock(tmp_path / "mine", tmp_path / "logs" / "mine-cleaned.lock") as held:
         assert_refused(f"mine: .* process {os.getpid()} ", without_wrong_pairs, own, tmp_path, quiet())
         console.file.flush = held.__exit__  # frees the lock at the first line
