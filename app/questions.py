@@ -165,7 +165,7 @@ def analysis_fault(run: Run, split: str) -> str:
 def gain_of_ranks(run: Run, split: str, recall: str, after: Ranks, row: str, captions: Rows) -> str:
     """Describe a recall by other ranks of a run, called `row`, against that by its own ranks."""
     change = retrieval.rank_gains(run.ranks(split), after, run.image_of_text(split), captions)[recall]
-    return retrieval.in_words(recall, change, row, "that without")
+    return retrieval.describe_gain(recall, change, row, "the same run without it")
 
 
 @dataclass(frozen=True)

@@ -186,7 +186,7 @@ def judge(*paths: Path) -> int:
     judged = {"did not see the image": cross_fitted(first, second), "trained on it": pd.concat(seen)}
     for by, table in judged.items():
         auroc, precision = detection(wrong[table["caption"]], table["score"].to_numpy())
-        print(f"judged by the run that {by}: AUROC {auroc:.3f}, precision {precision:.3f}")
+        print(f"scored by the run that {by}: AUROC {auroc:.3f}, precision {precision:.3f}")
     table = judged["did not see the image"]
     probability = error_probability(table["random"].to_numpy())
     of_wrong = wrong[table["caption"]]

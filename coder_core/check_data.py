@@ -123,7 +123,7 @@ def _check_run(parsed: CheckDataArguments) -> int:
         fix = f"python -m coder_core.check_data {parsed.path} --content"
         raise InputError.at(parsed.path, "is a run; only the content of its data can be checked", fix=fix)
     from coder_core.api import open_run
-    from coder_core.api.data_quality import VERDICTS, cross_fitted, splits_of_run
+    from coder_core.api.data_quality import LEVELS, cross_fitted, splits_of_run
 
     run = open_run(parsed.path)
     pairs = None if parsed.other is None else cross_fitted(run, open_run(parsed.other))
@@ -131,7 +131,7 @@ def _check_run(parsed: CheckDataArguments) -> int:
     if parsed.json:
         document: dict[str, Any] = {"content": asdict(report)}
         if pairs is not None:
-            document["mismatched"] = pairs[pairs["verdict"] != VERDICTS[-1]].to_dict("records")
+            document["mismatched"] = pairs[pairs["level"] != LEVELS[-1]].to_dict("records")
         print(json.dumps(document, ensure_ascii=True, indent=2))
         return 0
     console = open_console()
@@ -175,14 +175,14 @@ def _print_mismatches(
     console: Console, pairs: pd.DataFrame, captions: Sequence[str], names: Sequence[str]
 ) -> None:
     """Print the number of captions of train with each verdict, and the most suspicious of them."""
-    counts = ", ".join(f"{count:,} {verdict}" for verdict, count in pairs["verdict"].value_counts().items())
+    counts = ", ".join(f"{count:,} {level.lower()}" for level, count in pairs["level"].value_counts().items())
     columns = [Column("row"), Column("caption", text=True), Column("image", text=True)]
-    columns += [Column("suspicion"), Column("random pairs better", dropped=1), Column("judged by", text=True)]
+    columns += [Column("suspicion"), Column("random pairs better", dropped=1), Column("scored by", text=True)]
     table = FittingTable("Captions of train that may belong to another image", columns)
     for row in pairs.head(MISMATCHES_SHOWN).to_dict("records"):
         pair = captions[int(row["caption"])], names[int(row["image"])]
         numbers = f"{row['score']:.1f}", f"{row['random']:.0f} %"
-        table.add_row(f"{row['caption']:,}", *pair, *numbers, str(row["judge"]))
+        table.add_row(f"{row['caption']:,}", *pair, *numbers, str(row["scorer"]))
     console.print(table)
     say(console, f"Pairs of train: {counts}. --json lists all that are not plausible.")
     console.print()

@@ -134,7 +134,7 @@ def amounts(runs: Sequence[RunSummary], choice: Choice) -> None:
     amounts_of = []
     for run in runs:
         image, text = (attention(run, side) for side in BOTH)
-        shared = ask(concept_attention.shared_attention, run, choice.split)
+        shared = ask(concept_attention.shared_attention_of, run, choice.split)
         total = len(image.mean)
         rows = choice.inside("text", shared.texts)
         share, by_chance = (100 * values[rows].mean() for values in (shared.own, shared.other))

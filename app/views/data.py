@@ -90,13 +90,13 @@ def mismatched_pairs(choice: Choice, run: RunSummary, cross_fitted: Judges) -> N
         table = ask_both(api.cross_fitted, *cross_fitted, sample=sample)
         by = "Every pair is scored by the run that did not see its image."
     else:
-        table = ask(api.mismatches, run, choice.split, sample=sample).assign(judge=run.name)
+        table = ask(api.mismatches, run, choice.split, sample=sample).assign(scorer=run.name)
         by = _scored_by(choice, run)
     every = table
     table = table[choice.inside("text", table["caption"])]
-    counts = table["verdict"].value_counts()
-    numbers = [(name, f"{counts.get(name, 0):,}") for name in api.VERDICTS]
-    wrong = int(counts.get(api.VERDICTS[0], 0))
+    counts = table["level"].value_counts()
+    numbers = [(name, f"{counts.get(name, 0):,}") for name in api.LEVELS]
+    wrong = int(counts.get(api.LEVELS[0], 0))
     cards.answer(f"{wrong:,} of {len(table):,} captions probably belong to another image")
     cards.metrics(
         cards.Metric(name, number, note, "random pairs")
@@ -106,9 +106,9 @@ def mismatched_pairs(choice: Choice, run: RunSummary, cross_fitted: Judges) -> N
         _offer_cleaning(choice, run, cross_fitted, api.error_probability(every["random"].to_numpy()))
     cards.heading("Captions that may belong to another image", by=by)
     ranks = {one.name: ask(Run.ranks, one, choice.split)["t2i"] + 1 for one in cross_fitted or [run]}
-    judged = zip(table["judge"], table["caption"], strict=True)
+    judged = zip(table["scorer"], table["caption"], strict=True)
     table = table.assign(rank=[ranks[name][caption] for name, caption in judged])
-    columns = SUSPICION | ({"judge": Column("scored by")} if cross_fitted else {})
+    columns = SUSPICION | ({"scorer": Column("scored by")} if cross_fitted else {})
     words = samples.search_words(f"{PAIR}-words")
     _open_captions(choice, table, columns, words, PAIR, "mismatched", "One pair in detail")
 

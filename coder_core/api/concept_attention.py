@@ -22,7 +22,7 @@ def attention_of(run: Run, split: str, modality: Modality) -> concepts.Attention
     return concepts.summarise_attention(view_of(run, split), modality, rows)
 
 
-def shared_attention(run: Run, split: str) -> concepts.SharedAttention:
+def shared_attention_of(run: Run, split: str) -> concepts.SharedAttention:
     """Compute the attention that captions share with their images."""
     sample = run.sample(split)
     texts = None if sample is None else sample.texts
@@ -33,7 +33,9 @@ def disagreements(run: Run, split: str) -> pd.DataFrame:
     """List every caption with its image: caption, image, shared (%), the concept that each attends to most and its
     share (%), rank; least shared first, and among equal shares the most confident."""
     names = np.array(view_of(run, split).names, dtype=object)
-    shared, image, text = (shared_attention(run, split), *(attention_of(run, split, m) for m in BOTH))
+    shared = shared_attention_of(run, split)
+    image = attention_of(run, split, "image")
+    text = attention_of(run, split, "text")
     owner = run.image_of_text(split)[shared.texts]
     row = np.searchsorted(image.samples, owner)
     columns = {

@@ -2,7 +2,7 @@
 
 Captions that probably belong to another image are found by a run's embeddings. A run has also learned the mistakes in
 its training pairs, so the list is for held-out splits, or for train by cross-fitting: two runs train on complementary
-halves of its images, and each judges the pairs that it did not see.
+halves of its images, and each scores the pairs that it did not see.
 
 Three pieces of evidence, each standardised over the split (median and median absolute deviation):
 
@@ -52,7 +52,7 @@ DOUBTFUL = 10.0
 tenth of Flickr8k's dev captions exchanged, all of the first group and 84% of the second were exchanged ones."""
 CLEAN_ABOVE = CleaningConfig().clean_above  # least probability of being wrong to be left out
 RARE = 2e-4  # share of right pairs that look like random ones; 4 of Flickr8k's 30,000 with three seeds each
-VERDICTS = ("probably wrong", "doubtful", "plausible")
+LEVELS = ("probably wrong", "doubtful", "plausible")
 STEPS = 50  # bins of the percentage of random pairs that look better, for estimating a probability
 LEAST_WEIGHT = 0.01  # weight of a certainly wrong caption when captions of an image are compared
 # batch and temperature of the losses that `small_losses` compares
@@ -66,16 +66,16 @@ HALVES = "train one with --train-part 0.5, one with --train-part 0.5 --other-par
 def mismatches(run: Run, split: str, *, sample: Sample | None = None) -> pd.DataFrame:
     """Score every caption with its image, or, of a large split, the pairs of a sample; the most suspicious pair first.
     Return caption, image (rows of the split), score (higher is worse), random (% of pairs of a caption and a random
-    other image that look better; 50 is a typical random pair), verdict (one of `VERDICTS`)."""
+    other image that look better; 50 is a typical random pair), level (one of `LEVELS`)."""
     part = run.compared(split).of_sample(sample)
     captions = run.captions(split)
     vectors = caption_vectors([captions[row] for row in part.text_rows.tolist()])
     spaces = [part.texts] if part.scores is None else []
     score, random = suspicion(part, spaces if vectors is None else [*spaces, vectors])
     better = _random_ones_better(score, random)
-    verdict = np.select([better >= LIKE_RANDOM, better >= DOUBTFUL], VERDICTS[:2], VERDICTS[2])
+    level = np.select([better >= LIKE_RANDOM, better >= DOUBTFUL], LEVELS[:2], LEVELS[2])
     rows = {"caption": part.text_rows, "image": part.image_rows[part.owner]}
-    table = pd.DataFrame(rows | {"score": score, "random": better, "verdict": verdict})
+    table = pd.DataFrame(rows | {"score": score, "random": better, "level": level})
     return table.sort_values("score", ascending=False, kind="stable", ignore_index=True)
 
 
@@ -100,15 +100,15 @@ def error_probability(random: Array) -> Array:
 
 
 def cross_fitted(first: Run, second: Run, *, sample: Sample | None = None) -> pd.DataFrame:
-    """Find `mismatches` of train: each pair is judged by the run that did not see its image, among other pairs that it
-    did not see. Return the columns of `mismatches`, and judge: the name of the run. `first`, `second`: trained on
+    """Find `mismatches` of train: each pair is scored by the run that did not see its image, among other pairs that it
+    did not see. Return the columns of `mismatches`, and scorer: the name of the run. `first`, `second`: trained on
     complementary parts of the same train images, and evaluated on train; InputError describes what is not so. `sample`:
     for a large split."""
     tables = []
     for run, unseen in zip((first, second), unseen_images(first, second), strict=True):
         images = unseen if sample is None else np.intersect1d(unseen, sample.images)
         half = sample_of(images, run.count(TRAIN, "image"), run.image_of_text(TRAIN))
-        tables.append(mismatches(run, TRAIN, sample=half).assign(judge=run.name))
+        tables.append(mismatches(run, TRAIN, sample=half).assign(scorer=run.name))
     return pd.concat(tables).sort_values("score", ascending=False, kind="stable", ignore_index=True)
 
 
@@ -116,10 +116,9 @@ def unseen_images(first: Run, second: Run) -> tuple[Array, Array]:
     """Return the rows of the train images that each of two runs did not train on; together these are all train images.
     Errors as for `cross_fitted`."""
     runs = (first, second)
-    trained = [_trained_on(run) for run in runs]
-    part, seed, other = trained[0]
-    if part == 1 or trained[1] != (part, seed, not other):
-        facts = "; ".join(f"{run.name}: {_flags(*how)}" for run, how in zip(runs, trained, strict=True))
+    part, seed, other = _trained_on(first)
+    if part == 1 or _trained_on(second) != (part, seed, not other):
+        facts = "; ".join(f"{run.name}: {_flags(run)}" for run in runs)
         where = f"runs {first.name} and {second.name}"
         raise InputError.at(where, f"did not train on complementary halves ({facts})", fix=HALVES)
     metadata: list[Mapping[str, Any]] = [run.config.get("about", {}) for run in runs]
@@ -144,23 +143,25 @@ def unseen_images(first: Run, second: Run) -> tuple[Array, Array]:
 
 def _trained_on(run: Run) -> tuple[float, int, bool]:
     """Return the share of train images drawn (1: all), the seed, and True if the run used the images not drawn."""
-    data, training = (run.config.get(section, {}) for section in ("data", "training"))
+    data = run.config.get("data", {})
+    training = run.config.get("training", {})
     part = min(float(data.get("train_part", 1.0)), 1.0)
     return part, int(training.get("seed", 0)), bool(data.get("other_part", False))
 
 
-def _flags(part: float, seed: int, other: bool) -> str:
+def _flags(run: Run) -> str:
+    part, seed, other = _trained_on(run)
     return "all images" if part == 1 else f"--train-part {part:g}{' --other-part' * other} --seed {seed}"
 
 
 def small_losses(run: Run) -> pd.DataFrame:
-    """Judge train by the losses of a run that saw all of it for a few epochs: wrong pairs are learned last.
+    """Score the pairs of train by the losses of a run that saw all of it for a few epochs: wrong pairs are learned last.
 
     The loss is InfoNCE (0.07, both directions) in random batches of 128. A mixture of two Gaussians is fitted to the
     losses, as in DivideMix (Li et al. 2020, section 3.1) and NCR (Huang et al. 2021, eq. 4).
 
     Return caption, image (rows of train), score (the loss), probability (of the component with the larger losses) and
-    judge; the largest loss first."""
+    scorer; the largest loss first."""
     from sklearn.mixture import GaussianMixture
 
     part = run.compared(TRAIN)
@@ -178,7 +179,7 @@ def small_losses(run: Run) -> pd.DataFrame:
     mixture = GaussianMixture(2, tol=1e-2, reg_covar=5e-4, random_state=0).fit(scaled)
     probability = mixture.predict_proba(scaled)[:, mixture.means_.argmax()]
     pairs = {"caption": part.text_rows, "image": part.image_rows[owner]}
-    table = pd.DataFrame(pairs | {"score": loss, "probability": probability}).assign(judge=run.name)
+    table = pd.DataFrame(pairs | {"score": loss, "probability": probability}).assign(scorer=run.name)
     return table.sort_values("score", ascending=False, kind="stable", ignore_index=True)
 
 
@@ -201,7 +202,8 @@ def suspicion(part: SplitPart, spaces: list[Array]) -> tuple[Array, Array]:
     beside = [np.asarray(level - similarity) for level, similarity in zip(levels, similarities, strict=True)]
     scores = [standardised(values, beside[0]) for values in beside]
     if n > 1 and spaces:
-        weights = np.maximum(1 - error_probability(_random_ones_better(*scores)), LEAST_WEIGHT)
+        better = _random_ones_better(scores[0], scores[1])
+        weights = np.maximum(1 - error_probability(better), LEAST_WEIGHT)
         for space in spaces:
             unlike = [_unlike_the_others(space, weights, owner, images, n) for images in pairs]
             for score, values in zip(scores, unlike, strict=True):

@@ -83,8 +83,8 @@ def test_exchanged_captions_are_listed_first(exchanged):
     assert (np.diff(table["score"]) <= 0).all()
     assert roc_auc_score(wrong[table["caption"]], table["score"].to_numpy()) > 0.95
     assert np.array_equal(table["image"], owner[table["caption"]])
-    for verdict, low, high in zip(data_quality.VERDICTS, (0.8, 0, 0), (1, 1, 0.05), strict=True):
-        assert low <= wrong[table["caption"][table["verdict"] == verdict]].mean() <= high
+    for level, low, high in zip(data_quality.LEVELS, (0.8, 0, 0), (1, 1, 0.05), strict=True):
+        assert low <= wrong[table["caption"][table["level"] == level]].mean() <= high
     sample = draw_sample(40, owner, scores=2_000)
     part = data_quality.mismatches(run, "dev", sample=sample)
     assert sorted(part["caption"]) == sample.texts.tolist()
@@ -112,7 +112,7 @@ def test_each_half_judges_only_images_it_did_not_train_on(tmp_path):
     assert sorted(table["caption"]) == list(range(300))
     assert np.array_equal(table["image"], first.image_of_text("train")[table["caption"]])
     for run, unseen in zip((first, second), data_quality.unseen_images(first, second), strict=True):
-        assert set(table["image"][table["judge"] == run.name]) == set(unseen)
+        assert set(table["image"][table["scorer"] == run.name]) == set(unseen)
         assert len(unseen) == 30
     assert roc_auc_score(wrong[table["caption"]], table["score"].to_numpy()) > 0.95
     alone = data_quality.mismatches(first, "train")

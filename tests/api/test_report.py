@@ -46,7 +46,10 @@ def test_the_report_is_one_file_with_all_changes(folders, tmp_path, capsys, comp
     assert sentence[:60] in printed
     assert f"{reviews} line 2: " in printed
     counts = compare(first, second, "dev").query("direction == 't2i'")["outcome"].value_counts()
-    facts = f"{second.metrics['dev']['rsum']:.1f}<br>", f"{counts['fixed']:,} captions"
+    facts = (
+        f"{second.metrics['dev']['rsum']:.1f}<br>",
+        f"{counts['fixed']:,} captions are hits only in the last run",
+    )
     for fact in (sentence, *facts, "python -m coder_core.report"):
         assert fact in page
     sections = re.findall(r"<h2>(.*?)</h2>", page)
@@ -99,13 +102,13 @@ def test_the_gain_in_words_matches_the_bootstrap(folders):
     ranks = [run.ranks("dev") for run in (first, second)]
     before, after = (count_hits(of["i2t"], of["t2i"], first.image_of_text("dev")) for of in ranks)
     gain = difference([after], [before])
-    interval = f"{gain.mean:+.1f} (95% interval {gain.low:+.1f} to {gain.high:+.1f}"
+    interval = f"{gain.mean:+.1f} vs first (95% CI {gain.low:+.1f} to {gain.high:+.1f}): significant."
     assert interval in gain_in_words(first, second, "dev")
     assert "no difference" in gain_in_words(first, first, "dev")
     some = np.arange(7)  # of a slice: these captions and their images
     change = np.subtract(*(100 * (of["t2i"][some] < 1).mean() for of in reversed(ranks)))
     sentence = gain_in_words(first, second, "dev", "t2i_r1", some)
-    assert f"R@1 of second against that of first: {change:+.1f} (" in sentence
+    assert f"R@1 of second: {change:+.1f} vs first (" in sentence
 
 
 @pytest.mark.parametrize(("excess", "high", "named"), [(1.2, 79, True), (1.2, 82, False), (0.9, 79, False)])

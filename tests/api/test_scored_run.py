@@ -83,7 +83,7 @@ def test_losses_of_all_pairs_are_those_of_full_batches(runs, monkeypatch):
     monkeypatch.setattr("coder_core.api.data_quality.TRAIN", "dev")
     monkeypatch.setattr("coder_core.api.data_quality.PAIRS", 47)
     losses = [small_losses(run).sort_values("caption", ignore_index=True) for run in runs]
-    close(*(table.drop(columns="judge") for table in losses))
+    close(*(table.drop(columns="scorer") for table in losses))
     assert losses[0]["score"].min() > 1e-3
 
 

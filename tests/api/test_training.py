@@ -30,7 +30,7 @@ def parsed(words):
 
 def preset_words(changes, *options, name="new", data=DATA):
     """Return the arguments for a run of the demo preset."""
-    return starting.arguments("demo", name, data, changes, *options)[0]
+    return starting.arguments("demo", name, data, changes, starting.Supervision(*options))[0]
 
 
 def test_unchanged_presets_need_three_arguments_and_every_option_is_parsed():

@@ -12,7 +12,7 @@ from PIL import Image
 from app import jobs
 from app.views.data import may_have_seen
 from coder_core.api import Run, RunSummary, open_run
-from coder_core.api.data_quality import CLEAN_ABOVE, VERDICTS, cross_fitted, error_probability, splits_of_run
+from coder_core.api.data_quality import CLEAN_ABOVE, LEVELS, cross_fitted, error_probability, splits_of_run
 from coder_core.api.retrieval import likely_matches, text_vectors
 from coder_core.api.sampling import draw_sample
 from coder_core.data.content.report import check_content
@@ -67,7 +67,7 @@ def test_mismatched_pairs_are_listed_and_opened(root, opened):
     scores = [float(row["suspicion"]) for row in rows]
     assert scores == sorted(scores, reverse=True)
     looks = Counter(row["looks"] for row in rows)
-    assert {metric.label: int(metric.value) for metric in app.metric} == {v: looks[v] for v in VERDICTS}
+    assert {metric.label: int(metric.value) for metric in app.metric} == {v: looks[v] for v in LEVELS}
     first = app.value("pair-caption-number")
     assert app.saying(f"Caption {first}", f"image {first // 5}")
     pair = "run=demo-baseline&amp;run=demo&amp;split=dev"
@@ -76,7 +76,7 @@ def test_mismatched_pairs_are_listed_and_opened(root, opened):
     assert not app.saying("trained on these pairs")
     app.change(judge="+", slice='"place 2" in caption')
     assert [len(rows) for rows in app.rows("suspicion")] == [10 - 1]  # one is about dogs
-    assert sum(int(metric.value) for metric in app.metric if metric.label in VERDICTS) == 9
+    assert sum(int(metric.value) for metric in app.metric if metric.label in LEVELS) == 9
     app.change(slice="").change(pair_caption_number_words="dogs")
     assert [len(rows) for rows in app.rows("suspicion")] == [1]
 
@@ -86,14 +86,14 @@ def test_two_runs_trained_on_one_half_each_judge_train(tmp_path, opened):
     (shutil.copytree(second, first.parent / "again") / "status.json").unlink()
     configure(first.parent / "again", training={"seed": 6})
     app = opened(first.parent, "data", run="half", versus="other-half", split="train")
-    [rows] = app.rows("judged by")
-    assert {row["judged by"] for row in rows} == {"half", "other-half"}
+    [rows] = app.rows("scored by")
+    assert {row["scored by"] for row in rows} == {"half", "other-half"}
     assert wrong[app.value("pair-caption-number")]
     scores = cross_fitted(open_run(first), open_run(second))["score"]
     assert [float(row["suspicion"]) for row in rows] == [round(score, 1) for score in scores[: len(rows)]]
     assert not app.saying("half trained on these pairs")
     assert app.change(judge="half").saying("half trained on these pairs")
-    assert not app.rows("judged by")
+    assert not app.rows("scored by")
     app = opened(first.parent, "data", run="half", versus="again", split="train")
     assert app.saying("half", "again", "--train-part")
     assert "+" not in app.segmented_control(key="judge").options

@@ -6,7 +6,7 @@ import pytest
 from app.components import table as tables
 from app.views.overview import CHANGED
 from coder_core.api import open_run
-from coder_core.api.data_quality import VERDICTS, caption_table, mismatches
+from coder_core.api.data_quality import LEVELS, caption_table, mismatches
 from tests.support.pages import numbers
 
 WAYS = {"text": "t2i", "image": "i2t"}
@@ -214,11 +214,11 @@ def test_lists_of_the_data_page_follow_from_the_api(roots, both, opened):
     rank = Scores(both[0], "text").rank
     rows = []
     for pair in mismatches(both[0], "dev").to_dict("records"):
-        numbers = (f"{pair['score']:.1f}", f"{pair['random']:.0f} %", pair["verdict"])
+        numbers = (f"{pair['score']:.1f}", f"{pair['random']:.0f} %", pair["level"])
         rows.append((pair["caption"], *numbers, f"{rank[pair['caption']]:,d}"))
     app = opened(roots["two"], "data", run="demo", versus="—")
     assert_shows(app, "text", rows)
-    assert {row[3] for row in rows} <= {*VERDICTS}
+    assert {row[3] for row in rows} <= {*LEVELS}
     words = caption_table(both[0].captions("dev")).to_dict("records")
     _, _, diversity = Scores(both[0], "text").spreads()
     rows = [

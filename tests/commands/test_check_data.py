@@ -165,7 +165,7 @@ def test_content_of_two_half_trained_runs_lists_mismatched_pairs(data, tmp_path,
     mismatched = json.loads(capsys.readouterr().out)["mismatched"]
     captions = [pair["caption"] for pair in mismatched]
     assert wrong[captions[:10]].all()
-    assert {pair["judge"] for pair in mismatched} == {"half", "other-half"}
+    assert {pair["scorer"] for pair in mismatched} == {"half", "other-half"}
     assert f"word{captions[0]} " in run(capsys, *halves, "--content")
     assert "--other-part" in run(capsys, halves[0], halves[0], "--content", status=1)
     assert str(data) in run(capsys, data, halves[0], "--content", status=1)

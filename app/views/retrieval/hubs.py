@@ -120,7 +120,7 @@ def _corrected(shown: Queries, k: int, correction: retrieval.HubCorrection, kind
     how = cards.HOW_TO_READ["hub correction"].format(**numbers, chosen_on=correction.chosen_on)
     cards.heading(f"R@{k} {raw:.1f} % → {after:.1f} % with scores corrected for hubs", how)
     recall = f"{direction}_r{k}"
-    row = f"of {name} with the correction"
+    row = f"{name} with the correction"
     cards.note(choice.ask(questions.gain_of_ranks, recall, corrected, row, choice.captions))
     queries = table[table["fixed"] == (kind == "fixed")].drop(columns="fixed")
     file = f"hub-correction-{kind}-{choice.split}-{direction}-{k}"

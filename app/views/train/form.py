@@ -63,7 +63,8 @@ class Form:
 
     @property
     def settings(self) -> tuple[Any, ...]:
-        return self.preset, self.name, self.data, self.values, self.teacher, self.reviews, self.judges
+        supervision = starting.Supervision(self.teacher, self.reviews, self.judges)
+        return self.preset, self.name, self.data, self.values, supervision
 
     def choose(self, key: str, option: starting.Option | None = None) -> None:
         """Draw the widget of one value. Its key contains the preset, so that each preset starts with its own values."""

@@ -13,8 +13,8 @@ from coder_core.api.slices.table import Queries, slice_columns, slice_gains, usu
 from coder_core.console.faults import InputError
 
 RULE = (
-    "A check fails when the upper end of the 95% interval of the change (last run − first run, paired bootstrap over "
-    "images) is below the allowed change. Intervals are not corrected for the number of slices."
+    "A check fails if the upper end of the 95% interval of the change (last run − first run, paired bootstrap over images) "
+    "is below the allowed change. Intervals are not corrected for the number of slices."
 )
 OF_CAPTIONS = ("length", "kind of word", "word")  # kinds of slices that depend on captions only
 

@@ -35,8 +35,8 @@ BANDS = (1, 5, 10, 50)  # ranks up to these make a band; the last is open
 LABELS = ("1", "2–5", "6–10", "11–50", "over 50")
 
 RECALL = """R@K is the percentage of queries with a true match among the first K results; MRR and nDCG@10, also in
-percent, use the labels as grades. Intervals: 95%, by a bootstrap over images. Those of differences, given below, are
-narrower than the intervals of the two runs suggest."""
+percent, use the labels as grades. Intervals are 95% confidence intervals from a bootstrap over images. Differences, below,
+use a paired bootstrap: their intervals are narrower than those of the two runs suggest."""
 JUDGED = """R@K by the labels alone, and by the labels and the matches that people found, over the same queries. R is the
 number of a query’s matches; mAP@R and R-Precision measure how many of them are found."""
 GRADED = """Metrics of graded judgements as trec_eval defines them, in percent, with the 95% intervals of a bootstrap over
@@ -44,9 +44,9 @@ queries, the captions of an image drawn together. Among equal scores, relevant d
 MOVED = """Queries by rank of their true match in the first run (rows) and in the last (columns). Below the diagonal,
 green, the last run ranks it higher."""
 FAILURES = """Captions as queries. Left, in green: the image that belongs to the caption. Right: the best-ranked other image."""
-SLICED = """Groups of captions by content: those with the most misses beyond the expected ones on one half of the images.
-The order of the rows and all numbers come from the other half, with 95% intervals over images: R@1, MRR
-and nDCG@10 of the last run in percent, text→image. """
+SLICED = """Groups of captions by content. One half of the images selects the slices with the most excess misses; the order
+of the rows and all numbers come from the other half: text→image R@1 (with a 95% interval over images), MRR and nDCG@10 of
+the last run, in percent. """
 NOISE = "A gain whose interval contains zero may be noise."
 CLUSTERED = """The largest prototypes of the last run: size in pairs, share of pairs whose image and caption fall
 into the same cluster, mean cosine to the centroid, and distinctive words."""
@@ -117,10 +117,12 @@ def _short(changes: pd.DataFrame | None, slices: pd.DataFrame, name: str) -> Ite
     if changes is not None:
         counts = changes[changes["direction"] == "t2i"]["outcome"].value_counts()
         fixed, broken = (int(counts.get(outcome, 0)) for outcome in ("fixed", "broken"))
-        yield f"{fixed:,} captions rank their image first only in the last run, {broken:,} only in the first."
+        yield f"{fixed:,} captions are hits only in the last run, {broken:,} only in the first."
     for label, queries, excess, (recall, low, high) in slices.iloc[:1, :4].itertuples(index=False, name=None):
         if excess >= 1 and high < recall + 100 * excess / queries:
-            misses = f"{excess:.0f} more {'miss' if round(excess) == 1 else 'misses'} than its overall recall predicts"
+            misses = (
+                f"{excess:.0f} more {'miss' if round(excess) == 1 else 'misses'} than overall recall predicts"
+            )
             interval = f"95% interval {low:.1f} to {high:.1f}"
             yield f"The worst slice of {name}: {label}, R@1 {recall:.1f} % ({interval}), {misses}."
 
@@ -212,7 +214,10 @@ def _failures(run: Run, split: str, changes: pd.DataFrame | None) -> Iterator[tu
     if changes is not None:
         changes = changes[changes["direction"] == "t2i"].set_index("query")
         ranks_before = changes["rank_a"].to_dict()
-        for heading, outcome in (("Right before, wrong now", "broken"), ("Wrong before, right now", "fixed")):
+        for heading, outcome in (
+            ("Broken: a hit before, a miss now", "broken"),
+            ("Fixed: a miss before, a hit now", "fixed"),
+        ):
             moved = changes[changes.index.isin(table.index) & (changes["outcome"] == outcome)]
             kinds[heading] = moved.sort_values("change", ascending=outcome == "broken").index
     for heading, column in (("Furthest misses", "rank"), ("Near misses", "margin")):
@@ -220,7 +225,7 @@ def _failures(run: Run, split: str, changes: pd.DataFrame | None) -> Iterator[tu
     if run.sample(split) is None and (vectors := text_vectors(run, split)) is not None:
         right = np.flatnonzero(likely_matches(run, split, "t2i", vectors).probably_right(1))
         guesses = pd.Index(right[np.isin(right, missed.index)])
-        kinds["Probably right, although not labelled as a match (a guess from the captions)"] = guesses
+        kinds["Likely missing labels (a guess from the captions)"] = guesses
 
     @cache
     def picture(image: int) -> str:

@@ -155,19 +155,19 @@ def rank_gains(
 def gain_in_words(
     first: Run, last: Run, split: str, recall: str = "rsum", captions: Array | None = None
 ) -> str:
-    """Describe the gain of a run over another in a recall ("t2i_r1", …) or R@sum, with its 95% interval and whether it
-    may be noise; `captions` and errors as for `gains`."""
+    """Describe the gain of a run over another in a recall ("t2i_r1", …) or R@sum, with its 95% interval and whether it is
+    significant; `captions` and errors as for `gains`."""
     gain = gains(first, last, split, captions)[recall]
-    return in_words(recall, gain, f"of {last.name}", f"that of {first.name}")
+    return describe_gain(recall, gain, last.name, first.name)
 
 
-def in_words(recall: str, gain: Difference, row: str, reference: str) -> str:
-    """Return one sentence: "Text → image R@1 of a against that of b: +1.2 (95% interval …), it may be noise: …".
-    `recall`: a key of `gains`. `row`, `reference`: names of what is compared, "of a" and "that of b"."""
+def describe_gain(recall: str, gain: Difference, row: str, reference: str) -> str:
+    """Return one sentence: "R@sum of a: +1.2 vs b (95% CI -0.3 to +2.7): may be noise." `recall`: a key of `gains`. `row`,
+    `reference`: the names of what is compared. The interval is a paired bootstrap over images."""
     direction, _, rank = recall.partition("_r")
     name = "R@sum" if recall == "rsum" else f"{DIRECTIONS[direction]} R@{rank}"  # type: ignore[index]
-    verdict = "beyond noise" if gain.beyond_noise else "it may be noise: other images could reverse it"
+    conclusion = "significant" if gain.beyond_noise else "may be noise"
     if not gain.low and not gain.high:
-        verdict = "no difference"
-    interval = f"95% interval {gain.low:+.1f} to {gain.high:+.1f}, paired bootstrap over images"
-    return f"{name} {row} against {reference}: {gain.mean:+.1f} ({interval}), {verdict}."
+        conclusion = "no difference"
+    interval = f"95% CI {gain.low:+.1f} to {gain.high:+.1f}"
+    return f"{name} of {row}: {gain.mean:+.1f} vs {reference} ({interval}): {conclusion}."

@@ -64,6 +64,15 @@ class TeacherRun:
     same_model: bool
 
 
+@dataclass(frozen=True)
+class Supervision:
+    """What a run learns from besides the labels of its data."""
+
+    teacher: TeacherRun | None = None  # from `teacher_runs`, for offline boosting
+    reviews: Path | None = None  # the file with the data's reviews
+    scorers: Sequence[RunSummary] = ()  # two finished runs that score the train pairs, or none
+
+
 def presets(data: DataSet | None = None) -> dict[str, str]:
     """Map each preset's name to a sentence on its purpose, without presets made for other data.
 
@@ -193,22 +202,11 @@ def _same_folder(path: str, data: DataSet) -> bool:
 
 
 def arguments(
-    preset: str,
-    name: str,
-    data: DataSet,
-    changes: Mapping[str, Any],
-    teacher: TeacherRun | None = None,
-    reviews: Path | None = None,
-    judges: Sequence[RunSummary] = (),
+    preset: str, name: str, data: DataSet, changes: Mapping[str, Any], supervision: Supervision | None = None
 ) -> tuple[tuple[str, ...], list[Fault]]:
-    """Return the arguments of `python -m coder_core.train`, and warnings about them. InputError: training would refuse
-    them (with its message), or a setting is not an option.
-
-    Args:
-        changes: option key → value.
-        teacher: from `teacher_runs`, for offline boosting. reviews: the file with the data's reviews.
-        judges: two finished runs that score the train pairs, or none.
-    """
+    """Return the arguments of `python -m coder_core.train`, and warnings about them. `changes`: option key → value.
+    InputError: training would refuse them (with its message), or a setting is not an option."""
+    extra = supervision or Supervision()
     offered = {option.key: option for option in options(preset)}
     for key, value in changes.items():
         if key not in offered:
@@ -219,8 +217,11 @@ def arguments(
             expected = f"one of {', '.join(choices)}"
             raise InputError.at(settings()[key].flag, problem, expected)
     start = with_settings(find_preset(preset), {"data": data.path})
-    files = {"boosting_teacher": teacher.path if teacher else "", "reviews": str(reviews) if reviews else ""}
-    files["clean_scorers"] = os.pathsep.join(str(run.path) for run in judges)
+    files = {
+        "boosting_teacher": extra.teacher.path if extra.teacher else "",
+        "reviews": str(extra.reviews) if extra.reviews else "",
+        "clean_scorers": os.pathsep.join(str(run.path) for run in extra.scorers),
+    }
     config = with_settings(start, {**changes, **files})
     faults = problems(config)
     if len(name) > LONGEST_NAME or not RUN_NAME.fullmatch(name):
