@@ -175,7 +175,9 @@ def _print_mismatches(
     console: Console, pairs: pd.DataFrame, captions: Sequence[str], names: Sequence[str]
 ) -> None:
     """Print the number of captions of train with each verdict, and the most suspicious of them."""
-    counts = ", ".join(f"{count:,} {level.lower()}" for level, count in pairs["level"].value_counts().items())
+    counts = ", ".join(
+        f"{count:,} {str(level).lower()}" for level, count in pairs["level"].value_counts().items()
+    )
     columns = [Column("row"), Column("caption", text=True), Column("image", text=True)]
     columns += [Column("suspicion"), Column("random pairs better", dropped=1), Column("scored by", text=True)]
     table = FittingTable("Captions of train that may belong to another image", columns)

@@ -1,5 +1,7 @@
 """A run with a concept branch: everything ranks by the mixture; concepts, attention and graph against slow loops."""
 
+from itertools import combinations
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -128,4 +130,10 @@ def test_graphs_show_the_strongest_or_neighbouring_concepts_apart_from_each_othe
     np.testing.assert_array_equal(places, graph_of(view, np.arange(5)).nodes[["x", "y"]])
     alone = graph_of(view, np.array([1]))
     assert (len(alone.edges), len(alone.nodes)) == (0, 1)
+    assert alone.nodes[["x", "y"]].to_numpy().tolist() == [[0.05, 0.02]]  # the first place of the lowest row
+    for some in combinations(range(5), 3):
+        part = graph_of(view, np.array(some))
+        joined = part.nodes["concept"].isin({*part.edges["concept"], *part.edges["neighbour"]})
+        assert part.nodes["y"][~joined].max() < 0.1 or joined.all()
+        assert part.nodes["y"][joined].min() > 0.1 or joined.all() or not joined.any()
     assert len(graph_of(view, np.array([], dtype=int)).nodes) == 0

@@ -84,6 +84,26 @@ def test_search_matches_the_full_score_matrix(run, tmp_path):
         assert open_run(folder).search(number, split="dev")["match"].tolist() == [False] * 3 + [True]
 
 
+def test_ranks_results_and_matches_of_a_run_are_those_of_its_scores(run):
+    v, w = run.embeddings("dev")
+    owner = run.image_of_text("dev")
+    match = np.arange(len(v))[:, None] == owner[None, :]
+    for direction, scores, own in (("i2t", v @ w.T, match), ("t2i", w @ v.T, match.T)):
+        best = run.best("dev", direction)
+        np.testing.assert_array_equal(best, np.argsort(-scores, 1)[:, : best.shape[1]])
+        queries = np.arange(len(scores))[:, None]
+        expected = np.take_along_axis(own, best.astype(int), 1)
+        np.testing.assert_array_equal(run.matches("dev", direction, queries, best), expected)
+        ahead = ~own & (scores >= np.where(own, scores, -2).max(1)[:, None])
+        np.testing.assert_array_equal(run.ranks("dev")[direction], ahead.sum(1))
+    assert [run.count("dev", side) for side in ("image", "text")] == [len(v), len(w)]
+    assert run.captions_of("dev", 3).tolist() == np.flatnonzero(owner == 3).tolist()
+    assert run.first_captions("dev").tolist() == [owner.tolist().index(image) for image in range(len(v))]
+    np.testing.assert_allclose(
+        run.similarity([3, 5], [0, 9], split="dev"), (v @ w.T)[np.ix_([3, 5], [0, 9])], atol=1e-6
+    )
+
+
 def test_outcomes_by_hand_and_only_differing_settings_are_listed(root):
     """The last image has no captions, so it is not a query."""
     before = {"i2t": np.array([0, 1, 5, 0, -1]), "t2i": np.array([0])}

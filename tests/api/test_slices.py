@@ -135,6 +135,8 @@ def test_recall_by_slice_matches_reference_loops(tmp_path, direction, monkeypatc
         assert row["gain_low"] <= row["gain"] <= row["gain_high"]
     monkeypatch.setattr(table, "label_values", None)  # gains of R@K do not need MRR and nDCG@10
     gains = table.slice_gains(runs, "dev", slices.Queries(direction, 5), entries, columns)
+    asked = [entry.expression for entry in entries if slices.select(entry.expression, columns).any()]
+    assert gains["expression"].tolist() == asked
     for expression, gain in zip(gains["expression"], gains["gain"], strict=True):
         mask = slices.select(expression, columns)
         queries = mask if direction == "t2i" else np.unique(owner[mask])

@@ -33,7 +33,7 @@ SWITCHES: dict[str, tuple[str, ...]] = {
 def compare(run_a: Run, run_b: Run, split: str, *, at: int = 1) -> pd.DataFrame:
     """Compare the ranks of every query in two runs. Return direction ("i2t", "t2i"), query, rank_a, rank_b (from 1),
     change (> 0: run_b is better), outcome (fixed, broken, both wrong, both right). InputError: the runs were evaluated
-    on different samples. `at`: a query is right if a true match is among its first `at` results."""
+    on different samples. `at`: a query is a hit if a true match is among its first `at` results."""
     _check_same_samples(run_a, run_b, split)
     return rank_changes(run_a.ranks(split), run_b.ranks(split), at)
 
