@@ -103,7 +103,7 @@ _SLOW: dict[str, tuple[Callable[..., Any], ...]] = {
     "Reading the clusters …": (clusters.cluster_table, clusters.marking),
     "Comparing every pair with its neighbours …": (data_quality.mismatches, data_quality.cross_fitted),
     "Reading the data …": (data_quality.splits_of_run,),
-    "Comparing the captions with one another …": (retrieval.fitting_images, retrieval.text_vectors),
+    "Comparing the captions with one another …": (retrieval.count_fitting_images, retrieval.text_vectors),
     "Loading the model …": (heat_maps.load_encoders,),
     "Measuring every sample …": (joint_space.samples,),
     "Counting similarities …": (joint_space.score_distributions,),

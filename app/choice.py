@@ -129,7 +129,7 @@ def slice_mask(run: RunSummary, split: str, expression: str) -> np.ndarray:
 
 def plain_words(run: RunSummary, split: str, text: str) -> str:
     """Return the plain words that define a slice, as “dog” and “on the grass”; "" for an expression."""
-    return str(slices.plain_words(text, _columns(run, split)[1].names) or "")
+    return str(slices.plain_query(text, _columns(run, split)[1].names) or "")
 
 
 def usual_slices(run: RunSummary, split: str) -> list[str]:

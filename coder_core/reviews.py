@@ -33,7 +33,7 @@ class MergeArguments:
 
 
 @dataclass(frozen=True)
-class ExportArguments:
+class CorrectedDataArguments:
     """Write a data set in its own layout, without the pairs that people left out and with those that also match.
 
     Works for precomp captions with or without features, and for the text files of Flickr8k and Flickr30K (*.token.txt,
@@ -81,7 +81,7 @@ def _merge(arguments: list[str]) -> int:
 
 
 def _export(arguments: list[str]) -> int:
-    parsed = tyro.cli(ExportArguments, prog=f"{PROGRAM} export", args=arguments)
+    parsed = tyro.cli(CorrectedDataArguments, prog=f"{PROGRAM} export", args=arguments)
     stop_on_errors(check_folder(f"--out {parsed.out}", parsed.out))
 
     from coder_core.data.reviews import read_reviews

@@ -199,7 +199,7 @@ def captions_that_say_little(choice: Choice, run: RunSummary) -> None:
         by = choose_one("Order", ORDERS, "empty-order", cards.tip("fits"))
         words = samples.search_words(f"{CAPTION}-words")
     if by == "generic":
-        fits = ask(retrieval.fitting_images, run, choice.split, ask(Run.sample, run, choice.split))
+        fits = ask(retrieval.count_fitting_images, run, choice.split, ask(Run.sample, run, choice.split))
         if fits is None:
             cards.note(samples.NO_COMMON_WORDS)
             return

@@ -260,7 +260,7 @@ def ranked_anchors(choice: Choice, tables: Tables, changes: Changes, modality: M
 def _fits(choice: Choice, tables: Tables, anchors: np.ndarray) -> np.ndarray | None:
     """Return the number of images that each anchor would fit, by its words; print its correlation with diversity."""
     sample = choice.ask(Run.sample)
-    fits = choice.ask(retrieval.fitting_images, sample)
+    fits = choice.ask(retrieval.count_fitting_images, sample)
     if fits is None:
         cards.note(samples.NO_COMMON_WORDS)
         return None

@@ -51,7 +51,7 @@ def draw_points(images: int, captions: int, most: int) -> Array:
 def modality_gap(run: Run, split: str, *, sample: Sample | None = None) -> float:
     """Return the distance between the mean image and the mean caption of a split, or of a sample of it."""
     part = run.part(split, sample)
-    return clouds.modality_gap(part.images, part.texts)
+    return clouds.centroid_distance(part.images, part.texts)
 
 
 def score_separation(run: Run, split: str) -> Separation:

@@ -86,10 +86,10 @@ def stratified(counts: tuple[int, ...], most: int, seed: int) -> Array:
     return np.concatenate(drawn)
 
 
-def modality_gap(images: np.ndarray, texts: np.ndarray) -> float:
+def centroid_distance(images: np.ndarray, texts: np.ndarray) -> float:
     """Return the distance between the means of (n, D) images and (m, D) texts. Liang et al. 2022, section 2.
 
-    >>> round(modality_gap(np.array([[1.0, 0.0]]), np.array([[0.0, 1.0], [0.6, 0.8]])), 4)
+    >>> round(centroid_distance(np.array([[1.0, 0.0]]), np.array([[0.0, 1.0], [0.6, 0.8]])), 4)
     1.1402
     """
     return float(np.linalg.norm(images.mean(0, dtype=np.float64) - texts.mean(0, dtype=np.float64)))

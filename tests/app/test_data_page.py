@@ -66,7 +66,7 @@ def test_mismatched_pairs_are_listed_and_opened(root, opened):
     assert len(rows) == 50
     scores = [float(row["suspicion"]) for row in rows]
     assert scores == sorted(scores, reverse=True)
-    looks = Counter(row["looks"] for row in rows)
+    looks = Counter(row["level"] for row in rows)
     assert {metric.label: int(metric.value) for metric in app.metric} == {v: looks[v] for v in LEVELS}
     first = app.value("pair-caption-number")
     assert app.saying(f"Caption {first}", f"image {first // 5}")

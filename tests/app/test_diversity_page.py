@@ -10,7 +10,7 @@ import pytest
 from app.choice import Choice
 from app.views.diversity import answer
 from coder_core.api import RunSummary, diversity_changes, open_run, rank_correlation
-from coder_core.api.retrieval import fitting_images
+from coder_core.api.retrieval import count_fitting_images
 
 SLIDERS = {"epsilon": 0.3, "mu": 0.2, "gamma": 0.1, "tau": 0.05}
 SIDES = ("split", "batch", "bank")
@@ -22,7 +22,7 @@ def test_every_setting_of_the_diversity_page(roots, opened):
     assert app.saying("demo-baseline", "eq. 4")
     assert "heat" not in app.keys("toggle")  # runs without a model have no heat maps
     run = open_run(roots["two"] / "demo")
-    rho = rank_correlation(run.diversity("dev")["diversity"], pd.Series(fitting_images(run, "dev")))
+    rho = rank_correlation(run.diversity("dev")["diversity"], pd.Series(count_fitting_images(run, "dev")))
     assert app.change(fits=True).saying(f"demo {rho:+.2f}")
     assert app.saying("those of demo", "μ = 0.1, γ = 0.3, ε = 0.1")
     for mu in (0.1, 0.25):

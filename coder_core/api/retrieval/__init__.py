@@ -27,7 +27,7 @@ from coder_core.api.retrieval.results import (
     LikelyMatches,
     LookAlike,
     corrected_queries,
-    fitting_images,
+    count_fitting_images,
     found_by,
     hubness,
     likely_matches,

@@ -260,7 +260,7 @@ def captions_by_image(image_of_text: Array, images: int) -> Array:
     return table
 
 
-def fitting_images(run: Run, split: str, sample: Sample | None = None) -> Array | None:
+def count_fitting_images(run: Run, split: str, sample: Sample | None = None) -> Array | None:
     """Count the OTHER images with a similar caption: (m,) int64, in the order of `run.diversity`.
 
     Two captions of the split, or of a sample of it, are similar if their cosine is at least `geometry.captions.LIKE`.

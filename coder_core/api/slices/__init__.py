@@ -1,6 +1,6 @@
 """Slices: captions selected by their content, and a run's recall on them."""
 
-from coder_core.api.slices.expressions import LONGEST_EXPRESSION, Columns, plain_words, search, select
+from coder_core.api.slices.expressions import LONGEST_EXPRESSION, Columns, plain_query, search, select
 from coder_core.api.slices.table import (
     Queries,
     Slice,

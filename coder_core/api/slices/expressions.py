@@ -185,12 +185,12 @@ class PlainWords:
         return f"{', '.join(first)} and {last}" if first else last
 
 
-def plain_words(text: str, names: Collection[str]) -> PlainWords | None:
+def plain_query(text: str, names: Collection[str]) -> PlainWords | None:
     """Split a plain text into words and phrases; None for an expression, or an attempt at one, with columns `names`.
 
-    >>> str(plain_words('Dog "on the grass"', ["length"]))
+    >>> str(plain_query('Dog "on the grass"', ["length"]))
     '“dog” and “on the grass”'
-    >>> plain_words("lenght > 3", ["length"]) is None
+    >>> plain_query("lenght > 3", ["length"]) is None
     True
     """
     rest = _PHRASE.sub(" ", text)
@@ -210,7 +210,7 @@ def plain_words(text: str, names: Collection[str]) -> PlainWords | None:
 def search(text: str, columns: Columns) -> np.ndarray:
     """Return (m,) bool: the captions with these plain words, or those that an expression selects. InputError: the text
     is too long or an expression that `select` refuses, or no caption has the words and one is a column's singular."""
-    plain = plain_words(text, columns.names) if len(text) <= LONGEST_EXPRESSION else None
+    plain = plain_query(text, columns.names) if len(text) <= LONGEST_EXPRESSION else None
     if plain is None:
         try:
             return select(text, columns)
