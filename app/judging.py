@@ -152,7 +152,7 @@ def queue(run: RunSummary, split: str, kind: str, captions: np.ndarray | None = 
         return api.ambiguous_pairs(table, owner, texts)
     if kind == "wrong":
         table = ask(data_quality.mismatches, run, split, sample=sample)
-        table = table[(table["verdict"] == data_quality.VERDICTS[0]) & table["caption"].isin(captions)]
+        table = table[(table["level"] == data_quality.LEVELS[0]) & table["caption"].isin(captions)]
         return api.suspicious_pairs(table, texts)
     if kind == "near":
         table = ask(retrieval.margins, run, split, "t2i", sample=sample)
