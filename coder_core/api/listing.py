@@ -14,7 +14,7 @@ from coder_core.console.documents import check_values
 from coder_core.console.faults import Fault, InputError
 from coder_core.console.plain_files import SMALL, subfolder
 from coder_core.files.atomic import MOST_ENTRIES, folder_names, locate
-from coder_core.files.sealed import MANIFEST, SealedFolder, read_toml
+from coder_core.files.sealed import MANIFEST, MANIFEST_BYTES, SealedFolder, read_toml
 from coder_core.runs.analysis import tables
 from coder_core.runs.analysis.read import check_manifest, check_metrics
 from coder_core.runs.folder import check_run, holds_run
@@ -161,7 +161,8 @@ def _split_folders(path: Path) -> list[Path]:
     entries = list(islice(analysis.iterdir(), MOST_ENTRIES)) if analysis.exists() else []
     names = sorted(entry.name for entry in entries if entry.is_dir() and not entry.name.startswith("."))
     folders = [tables.split_folder(path, name) for name in sorted(names, key=lambda name: name != "dev")]
-    total = sum((locate(folder) / MANIFEST).stat().st_size for folder in folders)
+    sizes = [(locate(folder) / MANIFEST).stat().st_size for folder in folders]
+    total = sum(min(size, MANIFEST_BYTES) for size in sizes)  # a larger one is refused when it is read
     if total > MOST_BYTES:
         problem = f"has {len(folders):,} analyses, whose manifests have {total:,} bytes"
         raise InputError.at(analysis, problem, f"at most {MOST_BYTES:,}", "remove some of them")
