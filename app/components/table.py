@@ -166,7 +166,7 @@ def _cells(table: Table, shown: np.ndarray, parts: Sequence[SampleCell]) -> dict
     for place, position in enumerate(shown.tolist()):
         values = {name: table.frame[name].iloc[position] for name in table.columns}
         bold = [name in best and bool(values[name] == best[name]) for name in table.columns]
-        row = {
+        row: dict[str, Any] = {
             "cells": [_cell(values[name], column) for name, column in table.columns.items()],
             "sample": asdict(parts[place]) if parts else None,
         }

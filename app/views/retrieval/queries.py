@@ -47,12 +47,11 @@ def question(choice: Choice | None) -> str:
 
 def answer(choice: Choice) -> str:
     """Say which run retrieves better, by the direction and the rank of the controls below."""
-    modality = next((name for name, text in links.DIRECTIONS.items() if text == value_of("direction")), None)
-    modality = modality or value_of("direction", "text")  # the widget's value, or its label in the address
+    shown = value_of("direction", "text")  # the widget's value, or its label in the address
+    ways = (name for name, text in links.DIRECTIONS.items() if shown in (name, text))
+    modality: Modality = next(ways, "text")
     at = value_of("at", "1")
-    return retrieves(
-        choice, modality if modality in links.DIRECTIONS else "text", int(at) if at in FIRST else 1
-    )
+    return retrieves(choice, modality, int(at) if at in FIRST else 1)
 
 
 def show(choice: Choice) -> None:
