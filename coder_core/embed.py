@@ -190,8 +190,11 @@ def _embed_pictures(arguments: list[str]) -> int:
         if flags.tower:
             towers: Towers = OwnTowers(flags.tower, prompt=parsed.prompt)
         else:
-            weights = {"revision": flags.revision, "precision": flags.precision}
-            towers = DualEncoder(flags.model, **weights, device=device, prompt=parsed.prompt)
+            precision = flags.precision
+            towers = DualEncoder(flags.choice(), device=device, prompt=parsed.prompt, precision=precision)
+            notes = [*notes, *towers.notes]
+            if parallel.rank() == 0:
+                print_faults(console, towers.notes)
         with watching(console, rate=True) as progress:
             result = embed_split(
                 split,

@@ -56,8 +56,9 @@ def main(arguments: list[str]) -> int:
     if flags.tower:
         tower = own_regions(flags.tower, grid=parsed.grid)
     else:
-        weights = {"revision": flags.revision, "precision": flags.precision}
-        tower = transformers_regions(flags.model, grid=parsed.grid, **weights, device=device)
+        precision = flags.precision
+        tower = transformers_regions(flags.choice(), grid=parsed.grid, device=device, precision=precision)
+    print_faults(console, tower.notes)
     folder = RegionFolder(parsed.out, tower, batch_size=flags.batch_size)
     count, needed, free = folder.sizes(splits)
     shape = f"{count:,} pictures × {tower.rows} × {tower.columns} regions × {tower.size:,} numbers"

@@ -154,6 +154,12 @@ class TowersConfig:
     revision: str = setting(
         "", "Branch, tag or commit of towers given by name; empty: main.", may_change=True
     )
+    base: str = setting(
+        "",
+        "Model whose configuration, image processor and tokenizer belong to a tower that lacks them, such as "
+        "a .pt file or an adapter (docs/training.md, Towers).",
+        may_change=True,
+    )
     image_tuning: Tuning = setting(
         "frozen",
         "Training of the image tower: frozen (LiT, Zhai et al. 2022: the best use of a strong image "

@@ -14,6 +14,7 @@ from coder_core.console.faults import Fault
 
 if TYPE_CHECKING:
     from coder_core.data.captioned.reading import CaptionedData
+    from coder_core.model.towers.checkpoints import ModelChoice
 
 
 @dataclass(frozen=True)
@@ -21,8 +22,10 @@ class TowerArguments:
     """Choice of the pretrained tower, the pictures, and the settings."""
 
     model: str = ""
-    """Folder of a transformers model, or the name of a downloaded one, for example google/siglip2-base-patch16-224.
-    Required, unless --tower is given."""
+    """Folder of a transformers model, or the name of a downloaded one, for example google/siglip2-base-patch16-224; or a
+    checkpoint of another trainer (docs/training.md). Required, unless --tower is given."""
+    base: str = ""
+    """Model whose configuration, image processor and tokenizer belong to a --model that lacks them: a .pt, an adapter."""
     tower: str = ""
     """Instead of --model: package.module:function, which returns your own towers (docs/training.md)."""
     revision: str = ""  # Branch, tag or commit of a downloaded model.
@@ -45,6 +48,12 @@ class TowerArguments:
 
         only = split_name(splits[0]) if len(splits) == 1 else ""
         return read_captioned(data_folder(str(data)), self.reading, pictures=self.pictures, only=only)
+
+    def choice(self) -> ModelChoice:
+        """Return the model that the flags name."""
+        from coder_core.model.towers.checkpoints import ModelChoice
+
+        return ModelChoice(self.model, self.revision, self.base)
 
     def decoders(self, device: str) -> int:
         """Return the number of processes that decode pictures for a type of device."""

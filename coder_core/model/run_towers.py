@@ -11,6 +11,7 @@ from coder_core.config.model import TowersConfig, Tuning
 from coder_core.config.schema import Config
 from coder_core.console.documents import check_values
 from coder_core.console.faults import Fault, InputError
+from coder_core.model.towers.checkpoints import ModelChoice
 from coder_core.model.towers.halves import ImageHalf, TextHalf, TowerChoice, load_halves, weights_fingerprint
 from coder_core.model.towers.own import check_allowed
 from coder_core.model.towers.pretrained import OWN, PROBE
@@ -18,7 +19,7 @@ from coder_core.model.towers.tuning import TunedTower, structure_of
 
 FILE = "towers.json"  # of a run folder
 SIDES = ("image", "text")
-KEYS = ("kind", "model", "tower", "revision", "fingerprint", "weights")
+KEYS = ("kind", "model", "base", "tower", "revision", "fingerprint", "weights")
 Half = TypeVar("Half", ImageHalf, TextHalf)
 
 
@@ -35,6 +36,12 @@ class RunTowers:
         """Return the description stored in the run: side → document."""
         sides = zip(SIDES, (self.image, self.text), strict=True)
         return {name: half.about for name, half in sides if half is not None}
+
+    @property
+    def notes(self) -> list[Fault]:
+        """What was guessed or left out when they were loaded."""
+        halves = [half for half in (self.image, self.text) if half is not None]
+        return list(dict.fromkeys(note for half in halves for note in half.notes))
 
     def read_alike(self) -> tuple[object, ...]:
         """Return a key that is equal for towers with the same inputs: same models and local features per picture."""
@@ -89,9 +96,12 @@ def open_towers(
     for side, name, pooling in zip(SIDES, (towers.image_tower, towers.text_tower), poolings, strict=True):
         if name:
             where = f"--{side}-tower {name}"
-            pooled = pooling == "tower"
-            choice = TowerChoice(name, where, pooled, projected, towers.revision)
-            choices[side] = choice if noted is None else _as_noted(choice, side, noted, side in moved, run)
+            advice = "restore the model the run was trained with, or name its folder"
+            fix = f"{advice}: --resume RUN --{side}-tower FOLDER"
+            model = ModelChoice(name, towers.revision, towers.base, where, fix=fix)
+            if noted is not None:
+                model = _as_noted(model, side, noted, side in moved, run)
+            choices[side] = TowerChoice(model, pooling == "tower", projected)
     if not choices:
         return None
     state = torch.get_rng_state()
@@ -107,8 +117,8 @@ def open_towers(
     return RunTowers(towers, image, text)
 
 
-def _as_noted(choice: TowerChoice, side: str, noted: Mapping[str, Any], moved: bool, run: str) -> TowerChoice:
-    """Return the tower that a run recorded, but under the configuration's name if the tower has moved."""
+def _as_noted(choice: ModelChoice, side: str, noted: Mapping[str, Any], moved: bool, run: str) -> ModelChoice:
+    """Return the model that a run recorded, but under the configuration's name if it has moved."""
     entry = noted.get(side)
     where = f"the {side} tower of run {run}" if run else choice.where
     if not isinstance(entry, dict):
@@ -116,10 +126,14 @@ def _as_noted(choice: TowerChoice, side: str, noted: Mapping[str, Any], moved: b
     check_values(entry, dict.fromkeys(KEYS, str), where)
     is_own = entry.get("kind") == OWN
     if not moved:
-        name = str(entry.get("tower" if is_own else "model", ""))
-        revision = str(entry.get("revision", ""))
-        choice = replace(choice, name=name, where=f"--{side}-tower {name}", revision=revision)
-    if is_own or choice.is_own:
+        choice = replace(
+            choice,
+            name=str(entry.get("tower" if is_own else "model", "")),
+            revision=str(entry.get("revision", "")),
+            base=str(entry.get("base", "")),
+        )
+        choice = replace(choice, source=f"--{side}-tower {choice.name}")
+    if is_own or TowerChoice(choice, False, False).is_own:
         check_allowed(choice.name, where)
     return replace(choice, expected=str(entry.get("fingerprint", "")))
 
@@ -140,16 +154,18 @@ def _with_weights(half: Half, noted: Mapping[str, Any] | None, side: str, tuning
 
 
 def with_size_of_towers(config: Config, towers: RunTowers | None) -> tuple[Config, list[Fault]]:
-    """Return the configuration, with the towers' size as its dimension if nothing projects them, and a note if that
-    changes it. InputError: the two towers' spaces have different sizes."""
-    if towers is None or config.towers.projection == "linear":
+    """Return the configuration, with the towers' size as its dimension if nothing projects them, and notes: on the towers,
+    and if that changes it. InputError: the two towers' spaces have different sizes."""
+    if towers is None:
         return config, []
+    if config.towers.projection == "linear":
+        return config, towers.notes
     sizes = {half.size for half in (towers.image, towers.text) if half is not None}
     if len(sizes) > 1:
         problem = f"is none, but the towers' spaces differ in size: {' and '.join(map(str, sorted(sizes)))}"
         raise InputError.at("--projection", problem, "one size for both", "give --projection linear")
     size = sizes.pop()
     if size == config.model.dimension:
-        return config, []
+        return config, towers.notes
     note = Fault("--dimension", f"is {size}, the size of the towers' own space", severity="note")
-    return replace(config, model=replace(config.model, dimension=size)), [note]
+    return replace(config, model=replace(config.model, dimension=size)), [*towers.notes, note]

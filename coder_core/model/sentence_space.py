@@ -10,7 +10,9 @@ import torch
 from coder_core.console.faults import InputError
 from coder_core.console.progress import Progress, silent
 from coder_core.geometry.text_space import unit_rows
-from coder_core.model.towers.pretrained import Pretrained, check_folder, load_model
+from coder_core.model.towers.checkpoints import ModelChoice
+from coder_core.model.towers.folders import check_model_folder
+from coder_core.model.towers.pretrained import load_pretrained
 
 SENTENCES_AT_ONCE = 64
 
@@ -29,8 +31,10 @@ class SentenceSpace:
     def encode(self, captions: Sequence[str], progress: Progress = silent) -> np.ndarray:
         """Encode m captions as (m, S) float32 unit rows. InputError: transformers cannot load the folder."""
         where = f"--text-space {self.folder}"
-        model = load_model(self.folder, where, unread="pooler.")
-        tokeniser = Pretrained(self.folder, where, {}, {}, model).tokeniser
+        choice = ModelChoice(str(self.folder), source=where)
+        loaded = load_pretrained(choice, pictures=False, unread="pooler.")
+        model = loaded.model
+        tokeniser = loaded.tokeniser
         options = {"padding": True, "truncation": True, "max_length": tokeniser.longest}
         order = np.argsort([len(caption) for caption in captions], kind="stable")
         means = []
@@ -59,5 +63,5 @@ def sentence_space(folder: str) -> SentenceSpace:
         raise InputError.at(
             f"--text-space {folder}", "is not a folder", expected, "or leave it out for TF-IDF"
         )
-    check_folder(path, pictures=False)
+    check_model_folder(path, pictures=False)
     return SentenceSpace(path)

@@ -12,13 +12,14 @@ from coder_core.console.faults import InputError
 from coder_core.console.plain_files import read_plain
 from coder_core.data.captioned.positions import names_digest, open_packed
 from coder_core.files.sealed import check_header
+from coder_core.model.towers.checkpoints import ModelChoice
 from coder_core.model.towers.dual_encoder import PLAIN_PROMPT, DualEncoder, Towers
 from coder_core.model.towers.own import OwnTowers, check_allowed
 from coder_core.model.towers.pretrained import OWN, TRANSFORMERS
 from coder_core.model.towers.regions import RegionTower, own_regions, transformers_regions
 from coder_core.runs.analysis.tables import DOCUMENT_REGIONS, PICTURE_POSITIONS
 
-KEYS = ("kind", "model", "tower", "revision", "fingerprint", "prompt")
+KEYS = ("kind", "model", "base", "tower", "revision", "fingerprint", "prompt")
 NUMBERS = ("grid", "rows", "columns", "size")
 
 
@@ -26,23 +27,23 @@ def load_towers(about: Mapping[str, Any], run: str) -> Towers:
     """Load the towers of the document `towers` of an analysis, on the CPU; `run` is its name, for messages. Custom
     towers are imported only if $CODER_TOWERS names them, because a run may come from a stranger. InputError: the towers
     are missing on this machine, have changed, or may not be imported."""
-    name, facts = _read_notes(about, f"the towers of run {run}")
+    choice = _read_notes(about, f"the towers of run {run}")
     prompt = str(about.get("prompt", PLAIN_PROMPT))
     if about["kind"] == OWN:
-        return OwnTowers(name, prompt=prompt, expected=facts["expected"])
-    return DualEncoder(name, prompt=prompt, **facts)
+        return OwnTowers(choice.name, prompt=prompt, expected=choice.expected)
+    return DualEncoder(choice, prompt=prompt)
 
 
 def load_region_tower(about: Mapping[str, Any], run: str) -> RegionTower:
     """Load the picture tower of the document `regions` of an analysis, on the CPU."""
     place = f"the tower of run {run}"
     check_values(about, dict.fromkeys(NUMBERS, int), place, least=0)
-    name, facts = _read_notes(about, place)
+    choice = _read_notes(about, place)
     grid = int(about.get("grid", 0))
     if about["kind"] == OWN:
-        tower = own_regions(name, grid=grid, expected=facts["expected"])
+        tower = own_regions(choice.name, grid=grid, expected=choice.expected)
     else:
-        tower = transformers_regions(name, grid=grid, **facts)
+        tower = transformers_regions(choice, grid=grid)
     different = [key for key in NUMBERS if tower.about[key] != about.get(key)]
     if different:
         values = ", ".join(f"{key} {tower.about[key]}" for key in different)
@@ -51,19 +52,25 @@ def load_region_tower(about: Mapping[str, Any], run: str) -> RegionTower:
     return tower
 
 
-def _read_notes(about: Mapping[str, Any], place: str) -> tuple[str, dict[str, str]]:
-    """Return the name of recorded towers, and the arguments of the function that loads them from transformers."""
+def _read_notes(about: Mapping[str, Any], place: str) -> ModelChoice:
+    """Return recorded towers as a choice of the same model. InputError: a user's own towers are not allowed."""
     check_values(about, dict.fromkeys(KEYS, str), place)
     expected = str(about.get("fingerprint", ""))
     if about.get("kind") == TRANSFORMERS and expected:
         name = str(about.get("model", ""))
-        notes = {"revision": str(about.get("revision", "")), "where": f"{place}, {name!r:.200}"}
-        return name, {"expected": expected, **notes}
+        return ModelChoice(
+            name,
+            revision=str(about.get("revision", "")),
+            base=str(about.get("base", "")),
+            source=f"{place}, {name!r:.200}",
+            expected=expected,
+            fix="restore the model that it was made with",
+        )
     if about.get("kind") != OWN:
         raise InputError.at(place, f"unknown kind {about.get('kind')!r:.80}", f"{TRANSFORMERS} or {OWN}")
     name = str(about.get("tower", ""))
     check_allowed(name, place)
-    return name, {"expected": expected}
+    return ModelChoice(name, source=place, expected=expected)
 
 
 def noted_tower(features: str) -> dict[str, Any]:

@@ -15,8 +15,8 @@ from huggingface_hub.cli.hf import app as hub
 from PIL import Image
 
 from coder_core.console.faults import InputError
+from coder_core.model.towers.folders import find_model
 from coder_core.model.towers.own import METHODS
-from coder_core.model.towers.pretrained import find_model
 from coder_core.model.towers.regions import own_regions
 from tests.support.picture_folders import LAYOUTS
 from tests.support.run_folders import write_run

@@ -10,14 +10,17 @@ TEXT = _LAYERS | {"max_position_embeddings": LONGEST}
 VISION = _LAYERS | {"patch_size": 8}
 
 
-def write_tiny_clip(folder, *, seed=0, space=24):
-    """Write a CLIP folder: 32 × 32 pixels, letters as tokens, `space`-dimensional embeddings."""
+def write_tiny_clip(folder, *, seed=0, space=24, ends_last=False):
+    """Write a CLIP folder: 32 × 32 pixels, letters as tokens, `space`-dimensional embeddings. `ends_last`: start and end
+    of a text are the last two tokens, as in CLIP; otherwise the first."""
     from transformers import CLIPConfig, CLIPImageProcessorPil, CLIPModel, CLIPTokenizer
 
     letters = [letter + end for letter in "abcdefghijklmnopqrstuvwxyz0123456789,:" for end in ("", "</w>")]
-    tokens = ["<|startoftext|>", "<|endoftext|>", *letters]
+    ends = ["<|startoftext|>", "<|endoftext|>"]
+    tokens = [*letters, *ends] if ends_last else [*ends, *letters]
     vocabulary = {token: number for number, token in enumerate(tokens)}
-    special = {"bos_token_id": 0, "eos_token_id": 1, "pad_token_id": 1, "vocab_size": len(vocabulary)}
+    start, end = (vocabulary[token] for token in ends)
+    special = {"bos_token_id": start, "eos_token_id": end, "pad_token_id": end, "vocab_size": len(vocabulary)}
     torch.manual_seed(seed)
     text = TEXT | special
     vision = VISION | {"image_size": SIZE}

@@ -17,7 +17,7 @@ from coder_core.config.schema import RUN_NAME, Config, changed_flags, settings, 
 from coder_core.console.faults import Fault, InputError, collect, stop_on_errors
 from coder_core.data.captioned.layouts import holds_pictures_only
 from coder_core.data.dataset import find_features, leaves
-from coder_core.model.towers.pretrained import find_model
+from coder_core.model.towers.folders import find_model
 
 Kind = Literal["number", "decimal", "switch", "choice"]
 DEMO = "demo"

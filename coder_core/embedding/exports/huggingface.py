@@ -9,8 +9,15 @@ import torch
 from coder_core.config.schema import Config
 from coder_core.console.faults import InputError
 from coder_core.files.atomic import appearing
-from coder_core.model.towers.halves import TextModule, TowerChoice, VisionModule
-from coder_core.model.towers.pretrained import TRANSFORMERS, find_model, load_processor, load_tokenizer, quiet
+from coder_core.model.towers.checkpoints import ModelChoice, find_files
+from coder_core.model.towers.halves import TextModule, VisionModule
+from coder_core.model.towers.pretrained import (
+    TRANSFORMERS,
+    load_pretrained,
+    load_processor,
+    load_tokenizer,
+    quiet,
+)
 from coder_core.model.towers.tuning import TunedTower, merge_adapters
 from coder_core.runs.analysis.import_embeddings import check_trained
 from coder_core.runs.analysis.read import open_analysis
@@ -61,7 +68,7 @@ def write_huggingface(run: Path, folder: Path, split: str) -> None:
         if side["kind"] != TRANSFORMERS:
             raise InputError.at(run, f"uses your own tower {side['tower']!r}", "towers of transformers", FIX)
     images, texts = (
-        TowerChoice(side["model"], str(run), True, True, side["revision"], side["fingerprint"])
+        ModelChoice(side["model"], side["revision"], side.get("base", ""), str(run), side["fingerprint"])
         for side in sides
     )
     modules = []
@@ -72,21 +79,22 @@ def write_huggingface(run: Path, folder: Path, split: str) -> None:
     image, text = modules
     assert isinstance(image, VisionModule)
     assert isinstance(text, TextModule)
-    sources = [find_model(side.name, side.revision, side.where)[0] for side in (images, texts)]
+    sources = [find_files(side) for side in (images, texts)]
     with torch.no_grad():
         plain = _of_one_model(images, image, text) if images == texts else _of_two_models(run, image, text)
         _set_scale(plain, run, config)
     with appearing(folder) as unfinished, quiet():
         plain.save_pretrained(unfinished)
         load_processor(sources[0], str(run)).save_pretrained(unfinished)
-        load_tokenizer(sources[1], str(run)).save_pretrained(unfinished)
+        load_tokenizer(sources[1].tokenizer, str(run)).save_pretrained(unfinished)
         card = _card(run, config, notes, sides, text.padded_to, split)
         (unfinished / "README.md").write_text(card, encoding="utf-8")
 
 
-def _of_one_model(choice: TowerChoice, image: VisionModule, text: TextModule) -> Any:
+def _of_one_model(choice: ModelChoice, image: VisionModule, text: TextModule) -> Any:
     """Load the dual encoder that both towers come from, and copy their weights into it."""
-    plain = choice.load().model
+    plain = load_pretrained(choice).model
+    merge_adapters(plain)
     for tower, kind in ((image, "vision"), (text, "text")):
         getattr(plain, f"{kind}_model").load_state_dict(tower.model.state_dict())
         if tower.projection is not None:

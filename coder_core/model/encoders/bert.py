@@ -7,13 +7,14 @@ from typing import Any
 from torch import Tensor, nn
 
 from coder_core.console.faults import InputError
-from coder_core.model.towers.pretrained import Tokeniser, read_settings
+from coder_core.model.towers.folders import read_settings
+from coder_core.model.towers.pretrained import Tokeniser
 from coder_core.ops import padding_mask
 
 TOKENIZER_FILES = ("tokenizer.json", "vocab.txt")
 
 
-def check_folder(folder: Path) -> None:
+def check_bert_folder(folder: Path) -> None:
     """Reject a BERT folder that would run code of its own or turn every word into [UNK]. InputError: as for
     `read_settings`, a model type other than bert, or no tokenizer files."""
     kind = read_settings(folder).get("model_type")
@@ -47,7 +48,7 @@ def _source(name: str, download: bool) -> tuple[str, dict[str, Any]]:
     name, transformers contacts the hub even for cached files."""
     options = {"trust_remote_code": False} | ({} if download else {"local_files_only": True, "token": False})
     if Path(name).is_dir():
-        check_folder(Path(name))
+        check_bert_folder(Path(name))
         return name, options
     if download:
         return name, options
@@ -57,7 +58,7 @@ def _source(name: str, download: bool) -> tuple[str, dict[str, Any]]:
     with suppress(HFValidationError):
         file = try_to_load_from_cache(name, "config.json")
         if isinstance(file, str):
-            check_folder(Path(file).parent)
+            check_bert_folder(Path(file).parent)
             return str(Path(file).parent), options
     fix = (
         f"if you trust it, download it with hf download {name}, or put the folder there, or add --bert {name} to "

@@ -9,6 +9,7 @@ from PIL.Image import Image
 from torch import Tensor
 
 from coder_core.console.faults import InputError
+from coder_core.model.towers.checkpoints import ModelChoice
 from coder_core.model.towers.pretrained import load_pretrained
 
 PLAIN_PROMPT = "{}"
@@ -32,8 +33,8 @@ class Towers(Protocol):
 
 
 class DualEncoder:
-    """Both towers of a transformers model (CLIP, SigLIP, SigLIP 2), in evaluation mode; see `Towers`. Arguments and
-    errors are those of `load_pretrained`; InputError also if the model is not a dual encoder.
+    """Both towers of a transformers model (CLIP, SigLIP, SigLIP 2), in evaluation mode; see `Towers`. Errors are those of
+    `load_pretrained`; InputError also if the model is not a dual encoder.
 
     `prompt`: template of the texts, with {} for the caption. `precision`: of products on a GPU, "bfloat16" (autocast) or
     "float32"; a CPU always uses float32.
@@ -41,19 +42,16 @@ class DualEncoder:
 
     def __init__(
         self,
-        name: str,
+        model: str | ModelChoice,
         *,
-        revision: str = "",
         device: torch.device | str = "cpu",
         prompt: str = PLAIN_PROMPT,
         precision: str = "bfloat16",
-        expected: str = "",
-        where: str = "",
     ) -> None:
         check_prompt(prompt)
-        fix = "restore the model this run was made with"
-        noted: dict[str, Any] = {"revision": revision, "expected": expected}
-        loaded = load_pretrained(name, where=where, fix=fix, methods=METHODS, **noted)
+        choice = ModelChoice(model) if isinstance(model, str) else model
+        loaded = load_pretrained(choice, methods=METHODS)
+        self.notes = loaded.notes
         self.device = torch.device(device)
         self.prompt = prompt
         self.half = self.device.type == "cuda" and precision == "bfloat16"

@@ -13,7 +13,8 @@ import torch
 from PIL.Image import Image
 from torch import Tensor, nn
 
-from coder_core.console.faults import InputError
+from coder_core.console.faults import Fault, InputError
+from coder_core.model.towers.checkpoints import ModelChoice
 from coder_core.model.towers.own import NAME, load_own, local_rows
 from coder_core.model.towers.pretrained import PROBE, WHOLE, Pretrained, Tokeniser, load_pretrained
 from coder_core.model.towers.regions import NORMALISED_LATE, WRAP, boxes, picture_grid
@@ -26,32 +27,27 @@ POOLER = "pooler."  # prefix of BERT weights that many checkpoints lack
 
 @dataclass(frozen=True)
 class TowerChoice:
-    """Choice of a tower and the form of its features; a name as for `load_pretrained`, or package.module:function."""
+    """Choice of a tower and the form of its features; its model may be a user's package.module:function."""
 
-    name: str
-    where: str
+    model: ModelChoice
     pooled: bool  # one vector per sample, pooled by the model, instead of all its patches or tokens
     projected: bool  # patches and tokens in the model's joint space, if it has one
-    revision: str = ""
-    expected: str = ""
+
+    @property
+    def where(self) -> str:
+        """Place of its faults."""
+        return self.model.where
 
     @property
     def is_own(self) -> bool:
         """True if it names a user's function."""
-        return bool(NAME.fullmatch(self.name)) and not Path(self.name).is_dir()
-
-    @property
-    def fix(self) -> str:
-        """Advice for a model that is not the one a run recorded."""
-        flag = self.where.split(" ")[0]
-        return f"restore the model the run was trained with, or name its folder: --resume RUN {flag} FOLDER"
+        return bool(NAME.fullmatch(self.model.name)) and not Path(self.model.name).exists()
 
     def load(self, *, pictures: bool = True) -> Pretrained:
         """Load the whole model from transformers; without `pictures` it may be a text-only model. Errors as for
         `load_pretrained`."""
-        settings: dict[str, Any] = {"revision": self.revision, "expected": self.expected, "fix": self.fix}
         unread = "" if pictures or self.pooled else POOLER
-        return load_pretrained(self.name, where=self.where, pictures=pictures, unread=unread, **settings)
+        return load_pretrained(self.model, pictures=pictures, unread=unread)
 
 
 @dataclass(frozen=True)
@@ -69,6 +65,7 @@ class ImageHalf:
     # picture -> (L, 4) float32 left, top, right, bottom of the local features as shares of its sides; None
     # if they are not a square grid, or for a user's own tower, whose view is unknown
     boxes_of: Callable[[Image], np.ndarray] | None = None
+    notes: tuple[Fault, ...] = ()  # what was guessed or left out when it was loaded
 
     def lengths(self, prepared: Tensor) -> Tensor:
         """Return (B,) numbers of local features of B prepared pictures."""
@@ -110,6 +107,7 @@ class TextHalf:
     module: nn.Module  # (B, T) ids, (B,) lengths -> (B, T, F), or (B, 1, F) if it pools
     tokenise: Tokeniser | OwnTokeniser  # texts -> the ids of each, truncated to the encoder's limit
     size: int  # F
+    notes: tuple[Fault, ...] = ()  # as in `ImageHalf`
 
 
 class VisionModule(nn.Module):
@@ -237,7 +235,7 @@ def load_halves(
     if text is not None and text.is_own:
         text_half = _own_text_half(text)
     elif text is not None:
-        is_same = image is not None and (image.name, image.expected) == (text.name, text.expected)
+        is_same = image is not None and image.model.same_as(text.model)
         text_half = _text_half(text, loaded if loaded is not None and is_same else text.load(pictures=False))
     return image_half, text_half
 
@@ -258,11 +256,11 @@ def _image_half(choice: TowerChoice, loaded: Pretrained) -> ImageHalf:
     module = VisionModule(model, projection, late_norm, choice).eval()
     if inputs == PATCHWORK:
         prepare: Callable[[Image], np.ndarray] = partial(_patchwork, preparation)
-        half = _measured(loaded.about, module, prepare)
+        half = replace(_measured(loaded.about, module, prepare), notes=loaded.notes)
         if choice.pooled:
             return half
         return replace(half, counts=_patch_counts, boxes_of=partial(_patchwork_boxes, prepare))
-    half = _measured(loaded.about, module, partial(_pixels, preparation))
+    half = replace(_measured(loaded.about, module, partial(_pixels, preparation)), notes=loaded.notes)
     side = isqrt(half.local_features)
     if side * side != half.local_features:
         return half
@@ -283,12 +281,12 @@ def _text_half(choice: TowerChoice, loaded: Pretrained) -> TextHalf:
     left = tokenise.tokenizer.padding_side == "left"
     module = TextModule(model, projection, padded_to, pad, choice, left).eval()
     about = loaded.about | {"longest": tokenise.longest, "lower_case": tokenise.lower_case}
-    return TextHalf(about, module, tokenise, module.size)
+    return TextHalf(about, module, tokenise, module.size, loaded.notes)
 
 
 def _load_own(choice: TowerChoice, module: str, method: str, gives: str) -> tuple[Any, dict[str, Any]]:
     """Load a user's object and its description. InputError: it lacks this module or this method."""
-    user, description = load_own(choice.name, choice.where, choice.expected, choice.fix)
+    user, description = load_own(choice.model)
     if not isinstance(getattr(user, module, None), nn.Module):
         problem = f"returns a {type(user).__name__} whose {module} is not a torch.nn.Module"
         raise InputError.at(choice.where, problem, f"a module {module}", EXAMPLE)

@@ -14,6 +14,7 @@ from PIL.Image import Image
 from torch import Tensor
 
 from coder_core.console.faults import InputError
+from coder_core.model.towers.checkpoints import ModelChoice
 from coder_core.model.towers.dual_encoder import PLAIN_PROMPT, check_prompt, fill_prompt, unit_rows
 from coder_core.model.towers.pretrained import OWN, WHOLE, View
 
@@ -37,12 +38,14 @@ def check_allowed(name: str, where: str) -> None:
         raise InputError.at(where, problem, fix=fix)
 
 
-def load_own(name: str, where: str, expected: str, fix: str) -> tuple[Any, dict[str, Any]]:
+def load_own(choice: ModelChoice) -> tuple[Any, dict[str, Any]]:
     """Return the user's object that package.module:function returns, and its description. This runs the user's code.
 
-    The function is called without arguments; `where`, `expected` and `fix` as for `load_pretrained`. InputError: the
-    name has another form, the code fails, or its fingerprint is not the expected one.
+    The function is called without arguments. InputError: the name has another form, the code fails, or its fingerprint
+    is not the expected one.
     """
+    name = choice.name
+    where = choice.where
     if not NAME.fullmatch(name):
         example = "for example --tower towers:clip"
         raise InputError.at(where, "names no function", "package.module:function", example)
@@ -57,9 +60,9 @@ def load_own(name: str, where: str, expected: str, fix: str) -> tuple[Any, dict[
     fingerprint = str(getattr(user, "fingerprint", ""))
     if not fingerprint and getattr(module, "__file__", None):
         fingerprint = hashlib.sha256(Path(str(module.__file__)).read_bytes()).hexdigest()
-    if expected and fingerprint != expected:
+    if choice.expected and fingerprint != choice.expected:
         problem = f"now has a different fingerprint, {fingerprint[:12]}"
-        raise InputError.at(where, problem, expected[:12], fix)
+        raise InputError.at(where, problem, choice.expected[:12], choice.fix)
     return user, {"kind": OWN, "tower": name, "fingerprint": fingerprint}
 
 
@@ -77,7 +80,7 @@ class OwnTowers:
         check_prompt(prompt)
         where = f"--tower {name}"
         fix = "restore the towers this run was made with"
-        self._tower, about = load_own(name, where, expected, fix)
+        self._tower, about = load_own(ModelChoice(name, source=where, expected=expected, fix=fix))
         needed = METHODS[: 1 + texts]
         lacking = [method for method in needed if not callable(getattr(self._tower, method, None))]
         if lacking:

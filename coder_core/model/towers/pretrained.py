@@ -1,13 +1,11 @@
-"""Find pretrained transformers models on this machine, check and fingerprint them, and load them from safetensors.
+"""Load pretrained models of transformers, with their image preparation and tokenizer.
 
-This module downloads nothing, runs no code that comes with a model and opens no pickles. It imports torch and
-transformers only to load a model.
+Nothing is downloaded, and no code that comes with a model runs. Torch and transformers are imported only to load one.
 """
 
-import hashlib
 import json
-import stat
-from collections.abc import Iterator, Sequence
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,23 +15,22 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from coder_core.console.documents import excerpt
-from coder_core.console.faults import InputError
-from coder_core.console.plain_files import DOCUMENT, plain_fault
-from coder_core.files.sealed import file_sha256
+from coder_core.console.faults import Fault, InputError
+from coder_core.model.towers import open_clip
+from coder_core.model.towers.checkpoints import (
+    ADAPTER,
+    ModelChoice,
+    ModelFiles,
+    find_files,
+    fitted,
+    read_weights,
+)
+from coder_core.model.towers.folders import NEEDED, read_object
+from coder_core.ops.shapes import shapes_only
 
 # values of the key "kind" of `about`
 TRANSFORMERS = "transformers"
 OWN = "own"
-FILES = ("*.safetensors", "*.json", "*.txt", "*.model")
-NEEDED = "a folder of save_pretrained, or the name of a downloaded model"
-ELSEWHERE = (
-    "where its main branch has no safetensors, give both commands the --revision of a pull request that has them "
-    "(openai/clip-vit-base-patch32: refs/pr/66), or name another model (openai/clip-vit-large-patch14)"
-)
-MOST_LAYERS = 1_000  # building a model of 300,000 takes minutes
-# implementations inside transformers; for any other name it would download a kernel and run it
-ATTENTION = ("eager", "sdpa")
 LONGEST_UNKNOWN = 512  # tokens, if neither model nor tokenizer has a limit
 PADDED_WHOLE = ("siglip", "siglip2")  # trained on texts padded to the maximum length, without a mask
 LOWER_CASED = ("GemmaTokenizer", "GemmaTokenizerFast", "Siglip2Tokenizer")  # SigLIP 2 expects lower case
@@ -118,16 +115,17 @@ class Tokeniser:
 class Pretrained:
     """A loaded model; its image processor and tokenizer are loaded on first use."""
 
-    folder: Path
+    files: ModelFiles
     where: str  # the flag that names it, for messages
     settings: dict[str, Any]  # content of its config.json
     about: dict[str, Any]  # description stored with a run, to find the same model again
     model: Any  # the transformers model, float32, in evaluation mode
+    notes: tuple[Fault, ...] = ()  # what was guessed or left out
 
     @cached_property
     def preparation(self) -> Preparation:
         """Image processor. InputError: the folder has none, or the model rejects the pictures it prepares."""
-        preparation = Preparation(load_processor(self.folder, self.where))
+        preparation = Preparation(load_processor(self.files, self.where))
         model = getattr(self.model, "vision_model", self.model)
         inputs = preparation(PROBE)
         name = getattr(model, "main_input_name", "")
@@ -138,7 +136,7 @@ class Pretrained:
     @cached_property
     def tokeniser(self) -> Tokeniser:
         """Tokenizer. InputError: the folder has none."""
-        tokenizer = load_tokenizer(self.folder, self.where)
+        tokenizer = load_tokenizer(self.files.tokenizer, self.where)
         lower_case = self.padded_whole and type(tokenizer).__name__ in LOWER_CASED
         settings = getattr(self.model.config, "text_config", self.model.config)
         limits = getattr(settings, "max_position_embeddings", None), tokenizer.model_max_length
@@ -154,36 +152,35 @@ class Pretrained:
 
 
 def load_pretrained(
-    name: str,
-    *,
-    where: str = "",
-    revision: str = "",
-    expected: str = "",
-    fix: str = "",
-    methods: Sequence[str] = (),
-    pictures: bool = True,
-    unread: str = "",
+    choice: ModelChoice, *, methods: Sequence[str] = (), pictures: bool = True, unread: str = ""
 ) -> Pretrained:
-    """Load a model of transformers. InputError: not on this machine, unsafe, incomplete, or not the expected one.
+    """Load a model of transformers, or a checkpoint that becomes one. InputError: it is not on this machine, unsafe,
+    incomplete, or not the expected one.
 
     Args:
-        name: a folder, or the name of a downloaded model; its `revision` is a branch, tag or commit.
-        where: source of the name, for messages; "" is the flag --model.
-        expected: fingerprint that the model must have; "" accepts any. `fix`: advice if it has another.
         methods, pictures: the model must have these methods (of a dual encoder), and an image processor.
         unread: prefix of the names of weights that may be missing, because they are not used.
     """
-    where = where or f"--model {name}"
-    folder, commit = find_model(name, revision, where)
-    settings = check_folder(folder, pictures=pictures)
-    actual = fingerprint(folder)
-    if expected and actual != expected:
+    where = choice.where
+    files = find_files(choice)
+    settings = files.read_settings(where, pictures=pictures)
+    actual = files.fingerprint()
+    if choice.expected and actual != choice.expected:
         problem = f"is a different model now: its files have the fingerprint {actual[:12]}"
-        raise InputError.at(where, problem, expected[:12], fix or "restore the model")
-    about = {"kind": TRANSFORMERS, "model": name if commit else str(folder.resolve()), "revision": commit}
-    about |= {"type": str(settings.get("model_type", "")), "fingerprint": actual}
-    model = load_model(folder, where, methods=methods, unread=unread)
-    return Pretrained(folder, where, settings, about, model)
+        raise InputError.at(where, problem, choice.expected[:12], choice.fix)
+    is_path = Path(choice.name).exists()
+    about = {
+        "kind": TRANSFORMERS,
+        "model": str(files.found.resolve()) if is_path else choice.name,
+        "revision": files.commit,
+        "type": str(settings.get("model_type", "")),
+        "fingerprint": actual,
+    }
+    if files.base:
+        is_folder = Path(files.base).is_dir()
+        about["base"] = str(Path(files.base).resolve()) if is_folder else files.base
+    model, notes = load_transformer(files, where, methods=methods, unread=unread)
+    return Pretrained(files, where, settings, about, model, (*files.notes, *notes))
 
 
 def _try_vision(model: Any, pixels: np.ndarray, where: str) -> None:
@@ -199,145 +196,136 @@ def _try_vision(model: Any, pixels: np.ndarray, where: str) -> None:
         raise InputError.at(where, problem, "pictures of the model's size", fix) from error
 
 
-def find_model(name: str, revision: str = "", where: str = "") -> tuple[Path, str]:
-    """Return the folder of a model on this machine, and its commit ("" for a folder); arguments as above.
-    InputError: it is not on this machine; the message has the command that downloads it."""
-    if Path(name).is_dir():
-        return _inner_folder(Path(name)), ""
-    where = where or f"--model {name}"
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
-
-    problem = "is on this machine without weights in safetensors"
-    try:
-        snapshot = Path(snapshot_download(name, revision=revision or None, local_files_only=True))
-        folder = _inner_folder(snapshot)
-        if any(folder.glob("*.safetensors")) or any(folder.glob("*.bin")):
-            return folder, snapshot.name
-    except (LocalEntryNotFoundError, FileNotFoundError):
-        problem = "is not on this machine"
-    except (HFValidationError, ValueError, OSError):
-        problem = "is neither a folder nor the name of a model"
-        raise InputError.at(where, problem, NEEDED, "check the path") from None
-    patterns = " ".join(f'--include "{pattern}"' for pattern in FILES)  # hf accepts one pattern per flag
-    command = f"hf download {name}{f' --revision {revision}' if revision else ''} {patterns}"
-    raise InputError.at(where, problem, NEEDED, f"{command} downloads it; {ELSEWHERE}")
-
-
-def _inner_folder(folder: Path) -> Path:
-    """Return the transformers model in a folder by sentence-transformers, such as 0_CLIPModel; otherwise `folder`."""
-    inner = sorted(folder.glob("0_*/config.json"))
-    return inner[0].parent if inner and not (folder / "config.json").exists() else folder
-
-
-def read_settings(folder: Path) -> dict[str, Any]:
-    """Read the config.json of a model folder, which must not run code of its own. InputError: it is missing or damaged,
-    a settings file names code or more than 1,000 layers or is too large, or an entry is a pipe or device, even through
-    a link."""
-    for file in sorted(folder.iterdir()):
-        status = file.stat() if file.exists() else None
-        if status and not stat.S_ISREG(status.st_mode) and not stat.S_ISDIR(status.st_mode):
-            raise InputError(plain_fault(file, status.st_mode))
-        if status and any(map(file.match, FILES[1:])) and status.st_size > DOCUMENT:
-            problem = f"has {status.st_size:,} bytes"
-            expected = f"at most {DOCUMENT:,}"
-            raise InputError.at(file, problem, expected, "download it again")
-    settings = _read_json(folder / "config.json")
-    _check_settings(settings, folder / "config.json")
-    for file in sorted(folder.glob("*config.json")):
-        if "auto_map" in _read_json(file):
-            fix = "use a model that transformers supports, or wrap it (docs/training.md)"
-            where = f"{file} key auto_map"
-            raise InputError.at(where, "requires the model's own code", "a model without any", fix)
-    return settings
-
-
-def _check_settings(settings: dict[str, Any], file: Path) -> None:
-    """Raise InputError for attention code from elsewhere and for too many layers, at any depth of the settings."""
-    for key, value in settings.items():
-        where = f"{file} key {key}"
-        if key.lstrip("_") == "attn_implementation" and value not in (None, *ATTENTION):
-            raise InputError.at(where, f"is {excerpt(value)}", " or ".join(ATTENTION), "remove the key")
-        if "layers" in key and isinstance(value, int) and value > MOST_LAYERS:
-            raise InputError.at(
-                where, f"is {excerpt(value)}", f"at most {MOST_LAYERS:,}", "download it again"
-            )
-        if isinstance(value, dict):
-            _check_settings(value, file)
-
-
-def check_folder(folder: Path, *, pictures: bool = True) -> dict[str, Any]:
-    """Return the config.json of a model folder that can be loaded safely. InputError: as for `read_settings`; the
-    weights are missing or pickled, or with `pictures` the image processor is missing."""
-    settings = read_settings(folder)
-    if not any(folder.glob("*.safetensors")):
-        pickled = ", ".join(file.name for file in sorted(folder.glob("*.bin"))[:3])
-        problem = f"has its weights only as {pickled}, a pickle, which can run programs"
-        fix = "if you trust the model, load it once and save it with save_pretrained(…)"
-        raise InputError.at(str(folder), problem if pickled else "has no weights", "*.safetensors", fix)
-    processors = ("preprocessor_config.json", "processor_config.json")
-    if pictures and not any((folder / name).is_file() for name in processors):
-        fix = "save the image processor there too (processor.save_pretrained)"
-        raise InputError.at(str(folder), "has no image processor", processors[0], fix)
-    return settings
-
-
-def _read_json(file: Path) -> dict[str, Any]:
-    try:
-        value = json.loads(file.read_text("utf-8"))
-    except FileNotFoundError:
-        raise InputError.at(str(file), "is missing", NEEDED, "check the folder") from None
-    except (OSError, ValueError, RecursionError) as error:
-        raise InputError.at(str(file), f"cannot be read as JSON: {error}", NEEDED) from None
-    if not isinstance(value, dict):
-        raise InputError.at(str(file), "is not a JSON object", NEEDED)
-    return value
-
-
-def fingerprint(folder: Path) -> str:
-    """Return the SHA-256 (hex) of a model's weights, settings and tokenizer."""
-    files = sorted({file for pattern in FILES for file in folder.glob(pattern)})
-    lines = [f"{file.name}\0{file_sha256(file)}\n" for file in files]
-    return hashlib.sha256("".join(lines).encode()).hexdigest()
-
-
-def load_model(folder: Path, where: str, *, methods: Sequence[str] = (), unread: str = "") -> Any:
-    """Load a transformers model from safetensors, in evaluation mode; arguments as for `load_pretrained`. InputError: it
+def load_transformer(
+    files: ModelFiles, where: str, *, methods: Sequence[str] = (), unread: str = ""
+) -> tuple[Any, list[Fault]]:
+    """Load a transformers model in evaluation mode, and notes; arguments as for `load_pretrained`. InputError: it
     cannot be loaded, lacks a method, or lacks weights (other than `unread` ones), which would be random."""
+    notes: list[Fault] = []
+    if files.kind in ("folder", "adapter"):
+        model, missing = _load_folder(files.settings, where, unread)
+        if missing:  # perhaps another trainer put a prefix before every name
+            model, missing, notes = _load_weights(files, where, unread)
+    else:
+        model, missing, notes = _load_weights(files, where, unread)
+    if not all(hasattr(model, method) for method in methods):
+        problem = f"is a {type(model).__name__}, which has no joint space of texts and pictures"
+        raise InputError.at(where, problem, "a dual encoder such as CLIP or SigLIP", "name another model")
+    if missing:
+        count = f"{len(missing)} of the model's weights"
+        problem = f"lacks {count}, which would get random values; the first: {min(missing)}"
+        fix = (
+            f"name the model that the weights belong to, not {files.base}"
+            if files.base
+            else "download it again"
+        )
+        raise InputError.at(where, problem, "all weights", fix)
+    if files.kind == "adapter":
+        model = _with_adapter(model, files.weights, where)
+    return model.eval(), notes
+
+
+def _load_folder(folder: Path, where: str, unread: str) -> tuple[Any, set[str]]:
+    """Load a folder of transformers; return the model and the names of missing weights."""
     import torch
     from transformers import AutoModel
 
     options = {"use_safetensors": True, "output_loading_info": True, "ignore_mismatched_sizes": True}
     model, loading = _load(AutoModel, folder, where, "", "download it again", dtype=torch.float32, **options)
-    if not all(hasattr(model, method) for method in methods):
-        problem = f"is a {type(model).__name__}, which has no joint space of texts and pictures"
-        raise InputError.at(where, problem, "a dual encoder such as CLIP or SigLIP", "name another model")
+    return model, _missing(loading, unread)
+
+
+def _load_weights(files: ModelFiles, where: str, unread: str) -> tuple[Any, set[str], list[Fault]]:
+    """Build the model of a configuration with weights from elsewhere; return the model, the names of missing weights and
+    notes. InputError: transformers has no such model, or the weights are not those of one model."""
+    import torch
+    from transformers import MODEL_MAPPING, AutoConfig
+
+    if files.kind == "open_clip":
+        settings = files.open_clip_configuration()
+    else:
+        settings = _load(AutoConfig, files.settings, where, "its configuration ", "name another base model")
+    kind = MODEL_MAPPING.get(type(settings), None)
+    if kind is None:
+        raise InputError.at(where, f"has a base of type {settings.model_type!r}", "CLIP or SigLIP")
+    with shapes_only():
+        names = list(kind(settings).state_dict())
+    state: dict[str, Any] = {}
+    notes: list[Fault] = []
+    weights = sorted(files.weights.glob("*.safetensors")) if files.weights.is_dir() else [files.weights]
+    for file in weights:
+        tensors, found = read_weights(file, where)
+        state |= tensors
+        notes += found
+    state, found = fitted(state, names, where)
+    options = {"output_loading_info": True, "ignore_mismatched_sizes": True, "dtype": torch.float32}
+    model, loading = _load(kind, None, where, "", "", config=settings, state_dict=state, **options)
+    return model, _missing(loading, unread), [*notes, *found]
+
+
+def _missing(loading: Mapping[str, Any], unread: str) -> set[str]:
+    """Return the names of weights that a file lacks or has in another shape, except the `unread` ones."""
     missing = {*loading["missing_keys"], *(name for name, *_ in loading["mismatched_keys"])}
-    missing = {name for name in missing if not (unread and name.startswith(unread))}
-    if missing:
-        count = f"{len(missing)} of the model's weights"
-        problem = f"lacks {count}, which would get random values; the first: {min(missing)}"
-        raise InputError.at(where, problem, "all weights", "download it again")
-    return model.eval()
+    return {name for name in missing if not (unread and name.startswith(unread))}
 
 
-def load_processor(folder: Path, where: str) -> Any:
+def _with_adapter(model: Any, folder: Path, where: str) -> Any:
+    """Merge a LoRA adapter into a model. InputError: it is of another kind, or does not fit the model."""
+    from peft import PeftModel, get_peft_model_state_dict
+    from safetensors import safe_open
+
+    settings = read_object(folder / ADAPTER)
+    weights = folder / "adapter_model.safetensors"
+    if settings.get("peft_type") != "LORA" or settings.get("megatron_config"):
+        fix = "merge it where you trained it: merge_and_unload().save_pretrained(FOLDER)"
+        raise InputError.at(f"{where} key peft_type", f"is {settings.get('peft_type')!r:.80}", "LORA", fix)
+    if not weights.is_file():
+        fix = "save it with save_pretrained(…), which writes safetensors"
+        raise InputError.at(where, "is an adapter without weights in safetensors", weights.name, fix)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # peft uses a name that transformers renames
+            adapted = PeftModel.from_pretrained(model, str(folder))
+        with safe_open(weights, "pt") as tensors:
+            given = set(tensors.keys())
+        used = set(get_peft_model_state_dict(adapted))
+    except Exception as error:  # peft raises what it meets
+        reason = " ".join(str(error).split())[:200]
+        raise InputError.at(
+            where, f"does not fit its base model: {reason}", "the base it was trained on"
+        ) from error
+    if given != used:
+        first = min(given ^ used)
+        raise InputError.at(where, f"does not fit its base model, at {first}", "the base it was trained on")
+    return adapted.merge_and_unload()
+
+
+def load_processor(files: ModelFiles, where: str) -> Any:
     """Load a model's image processor in its PIL version, which gives the same numbers on every machine. InputError: it
     has none."""
     from transformers import AutoImageProcessor
 
+    if files.kind == "open_clip":
+        file = files.processor / open_clip.SETTINGS
+        return open_clip.processor(read_object(file), str(file))
     fix = "save the processor with the model; wrap towers without one (docs/training.md)"
-    return _load(AutoImageProcessor, folder, where, "its picture settings ", fix, backend="pil")
+    return _load(AutoImageProcessor, files.processor, where, "its picture settings ", fix, backend="pil")
 
 
 def load_tokenizer(folder: Path, where: str) -> Any:
     """Load a model's tokenizer. InputError: it has none."""
     from transformers import AutoTokenizer
 
-    return _load(AutoTokenizer, folder, where, "its tokenizer ", "save the tokenizer with the model")
+    fix = "save the tokenizer there too (tokenizer.save_pretrained), or name a model that has it: --base"
+    tokenizer = _load(AutoTokenizer, folder, where, "its tokenizer ", fix)
+    if set(tokenizer.get_vocab()) <= set(
+        tokenizer.all_special_tokens
+    ):  # every text would become the same tokens
+        raise InputError.at(where, "has no tokenizer", "tokenizer.json", fix)
+    return tokenizer
 
 
-def _load(kind: Any, folder: Path, where: str, part: str, fix: str, **options: Any) -> Any:
+def _load(kind: Any, folder: Path | None, where: str, part: str, fix: str, **options: Any) -> Any:
     try:
         with quiet():
             return kind.from_pretrained(folder, trust_remote_code=False, local_files_only=True, **options)

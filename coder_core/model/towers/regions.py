@@ -13,7 +13,8 @@ from PIL import Image
 from torch import Tensor, nn
 from torch.nn.functional import adaptive_avg_pool2d
 
-from coder_core.console.faults import InputError
+from coder_core.console.faults import Fault, InputError
+from coder_core.model.towers.checkpoints import ModelChoice
 from coder_core.model.towers.dual_encoder import DualEncoder
 from coder_core.model.towers.own import OwnTowers
 from coder_core.model.towers.pretrained import PROBE, View, load_pretrained
@@ -54,6 +55,7 @@ class RegionTower:
         grid: int,
     ) -> None:
         self.device = device
+        self.notes: tuple[Fault, ...] = ()
         self._features = features
         self._grid = 0
         self.prepare: Callable[[Image.Image], PreparedRegions] = partial(_prepare, prepare, view)
@@ -103,22 +105,14 @@ def _prepare(
 
 
 def transformers_regions(
-    name: str,
-    *,
-    grid: int,
-    revision: str = "",
-    device: torch.device | str = "cpu",
-    precision: str = "bfloat16",
-    expected: str = "",
-    where: str = "",
+    model: str | ModelChoice, *, grid: int, device: torch.device | str = "cpu", precision: str = "bfloat16"
 ) -> RegionTower:
     """Load the picture tower of any transformers model with patch tokens or a feature map (CLIP, SigLIP, DINOv2,
     ResNet …). Arguments and errors as for `DualEncoder` and `RegionTower`."""
-    fix = "restore the model the features were made with"
-    loaded = load_pretrained(name, where=where, revision=revision, expected=expected, fix=fix)
+    loaded = load_pretrained(ModelChoice(model) if isinstance(model, str) else model)
     target = torch.device(device)
     prepare = loaded.preparation
-    model = getattr(loaded.model, "vision_model", loaded.model).to(target)
+    tower = getattr(loaded.model, "vision_model", loaded.model).to(target)
     if set(prepare(PROBE)) != {"pixel_values"}:
         problem = "reads pictures of any shape (NaFlex), which gives no fixed grid"
         raise InputError.at(loaded.where, problem, fix=f"use a model of fixed size, or {WRAP}")
@@ -128,10 +122,12 @@ def transformers_regions(
     def features(prepared: Sequence[dict[str, np.ndarray]]) -> Tensor:
         pixels = torch.from_numpy(np.stack([arrays["pixel_values"] for arrays in prepared])).to(target)
         with torch.autocast(target.type, torch.bfloat16, enabled=half):
-            return picture_grid(model, pixels, late_norm, loaded.where)
+            return picture_grid(tower, pixels, late_norm, loaded.where)
 
     used = {"precision": "bfloat16" if half else "float32", "processor": prepare.settings}
-    return RegionTower(loaded.about | used, target, prepare, prepare.view, features, grid)
+    regions = RegionTower(loaded.about | used, target, prepare, prepare.view, features, grid)
+    regions.notes = loaded.notes
+    return regions
 
 
 def picture_grid(model: Any, pixels: Tensor, late_norm: bool, where: str) -> Tensor:

@@ -23,7 +23,7 @@ from coder_core.files.atomic import cache_folder
 from coder_core.geometry.captions import EXACT_BELOW, caption_neighbours
 from coder_core.geometry.text_space import ARRAYS, NAMES, TextSpace, TfidfSpace, fit_tfidf
 from coder_core.model.sentence_space import sentence_space
-from coder_core.model.towers.pretrained import fingerprint
+from coder_core.model.towers.folders import model_fingerprint
 
 VERSION = 2  # of the method that makes spaces and neighbours
 NEIGHBOURS = "neighbours"
@@ -44,7 +44,7 @@ class Neighbourhood:
         digest = hashlib.sha256(np.ascontiguousarray(self.neighbours).tobytes()).hexdigest()
         fingerprints = {NEIGHBOURS_KEY: digest}
         if config.weighting.text_space:
-            fingerprints[MODEL_KEY] = fingerprint(Path(config.weighting.text_space))
+            fingerprints[MODEL_KEY] = model_fingerprint(Path(config.weighting.text_space))
         return fingerprints
 
 
@@ -120,7 +120,7 @@ def _make_space(config: Config, captions: Sequence[str], progress: Progress) -> 
 def _key(config: Config, captions: Sequence[str], image_of_text: np.ndarray) -> str:
     weighting = config.weighting
     if weighting.text_space:
-        made_by = fingerprint(sentence_space(weighting.text_space).folder)
+        made_by = model_fingerprint(sentence_space(weighting.text_space).folder)
     else:
         made_by = f"tf-idf {weighting.text_space_size} scikit-learn {version('scikit-learn')}"
     parts = [VERSION, made_by, weighting.neighbours, len(captions) < EXACT_BELOW]

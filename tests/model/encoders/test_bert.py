@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from coder_core.model.encoders.bert import BertWords, check_folder, load_tokeniser
+from coder_core.model.encoders.bert import BertWords, check_bert_folder, load_tokeniser
 from coder_core.model.reader import piece_reader
 from tests.support.precomp_folders import assert_refused
 from tests.support.tiny_bert import PIECES, POSITIONS, write_tiny_bert
@@ -96,6 +96,6 @@ def test_a_folder_that_is_unsafe_or_incomplete_is_refused(damage, reason, tmp_pa
     folder = write_tiny_bert(tmp_path / "bert", WORDS)
     (folder / "model.py").write_text("raise SystemExit('ran')")
     damage(folder)
-    loads = (load_tokeniser, partial(BertWords, dimension=8), lambda name: check_folder(Path(name)))
+    loads = (load_tokeniser, partial(BertWords, dimension=8), lambda name: check_bert_folder(Path(name)))
     for load in loads[:1] if "words" in reason else loads:
         assert_refused(reason, load, str(folder))

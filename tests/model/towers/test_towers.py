@@ -16,9 +16,11 @@ from coder_core.config.model import TowersConfig
 from coder_core.config.schema import Config
 from coder_core.model.run_towers import open_towers
 from coder_core.model.sentence_space import sentence_space
+from coder_core.model.towers.checkpoints import ModelChoice
 from coder_core.model.towers.dual_encoder import DualEncoder
+from coder_core.model.towers.folders import model_fingerprint
 from coder_core.model.towers.own import ALLOWED, OwnTowers
-from coder_core.model.towers.pretrained import fingerprint, load_pretrained
+from coder_core.model.towers.pretrained import load_pretrained
 from coder_core.model.towers.tuning import TunedTower
 from coder_core.objectives.memory import momentum_encoder
 from tests.support.precomp_folders import refusal
@@ -128,7 +130,7 @@ def test_a_tokenizer_with_ids_beyond_the_embeddings_is_refused(clip, tmp_path):
     settings = folder / "tokenizer_config.json"
     renamed = settings.read_text().replace('"eos_token": "<|endoftext|>"', '"eos_token": "<|end|>"')
     settings.write_text(renamed)
-    loaded = load_pretrained(str(folder))
+    loaded = load_pretrained(ModelChoice(str(folder)))
     for encode in (DualEncoder(str(folder)).encode_texts, loaded.tokeniser):
         message = str(refusal(encode, ["a dog"]))
         assert f"--model {folder}: its tokenizer gives the id {loaded.tokeniser.known}" in message
@@ -139,9 +141,10 @@ def test_text_only_models_and_other_fingerprints_are_refused(clip, tmp_path):
     shutil.copy(clip / "preprocessor_config.json", bert)
     assert "is a BertModel" in str(refusal(DualEncoder, str(bert)))
     fingerprint = DualEncoder(str(clip)).about["fingerprint"]
-    assert DualEncoder(str(clip), expected=fingerprint).about["fingerprint"] == fingerprint
-    for values, fact in (({"expected": "0" * 64}, fingerprint[:12]), ({"prompt": "a photo"}, "--prompt")):
-        assert fact in str(refusal(DualEncoder, str(clip), **values))
+    assert DualEncoder(ModelChoice(str(clip), expected=fingerprint)).about["fingerprint"] == fingerprint
+    another = ModelChoice(str(clip), expected="0" * 64)
+    assert fingerprint[:12] in str(refusal(DualEncoder, another))
+    assert "--prompt" in str(refusal(DualEncoder, str(clip), prompt="a photo"))
     # one folder for both sides, when a run had another model for its texts
     config = Config(towers=TowersConfig(image_tower=str(clip), text_tower=str(clip)))
     noted = open_towers(config).document() | {"text": {"kind": "transformers", "fingerprint": "0" * 64}}
@@ -180,9 +183,9 @@ def test_models_in_the_cache_are_found_by_name_revision_and_commit(clip, tmp_pat
 def test_a_sentence_transformers_folder_loads_the_model_inside_it(clip, tmp_path):
     shutil.copytree(clip, tmp_path / "saved" / "0_CLIPModel")
     (tmp_path / "saved" / "modules.json").write_text('[{"idx": 0, "name": "0", "path": "0_CLIPModel"}]')
-    loaded = load_pretrained(str(tmp_path / "saved"))
-    assert loaded.folder.name == "0_CLIPModel"
-    assert loaded.about["fingerprint"] == load_pretrained(str(clip)).about["fingerprint"]
+    loaded = load_pretrained(ModelChoice(str(tmp_path / "saved")))
+    assert loaded.files.found.name == "0_CLIPModel"
+    assert loaded.about["fingerprint"] == load_pretrained(ModelChoice(str(clip))).about["fingerprint"]
 
 
 def test_texts_for_siglip_2_are_lower_cased(tmp_path):
@@ -290,9 +293,9 @@ def test_sentence_embeddings_are_the_mean_of_word_pieces(model):
 
 def test_a_folder_without_a_model_is_refused_and_fingerprints_ignore_paths(tmp_path, model):
     moved = shutil.copytree(model, tmp_path / "moved")
-    assert fingerprint(moved) == fingerprint(model)
+    assert model_fingerprint(moved) == model_fingerprint(model)
     _config("{}")(moved)
-    assert fingerprint(moved) != fingerprint(model)
+    assert model_fingerprint(moved) != model_fingerprint(model)
     reasons = {tmp_path: "config.json", tmp_path / "nowhere": "--text-space", moved: f"--text-space {moved}"}
     for folder, reason in reasons.items():
         assert reason in str(refusal(lambda name: sentence_space(name).encode(CAPTIONS), str(folder)))
