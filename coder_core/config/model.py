@@ -157,7 +157,7 @@ class TowersConfig:
     base: str = setting(
         "",
         "Model whose configuration, image processor and tokenizer belong to a tower that lacks them, such as "
-        "a .pt file or an adapter (docs/training.md, Towers).",
+        "a .pt file or an adapter (docs/data.md, section 10).",
         may_change=True,
     )
     image_tuning: Tuning = setting(

@@ -23,7 +23,7 @@ class TowerArguments:
 
     model: str = ""
     """Folder of a transformers model, or the name of a downloaded one, for example google/siglip2-base-patch16-224; or a
-    checkpoint of another trainer (docs/training.md). Required, unless --tower is given."""
+    checkpoint of another trainer (docs/data.md, section 10). Required, unless --tower is given."""
     base: str = ""
     """Model whose configuration, image processor and tokenizer belong to a --model that lacks them: a .pt, an adapter."""
     tower: str = ""

@@ -94,7 +94,11 @@ def write_huggingface(run: Path, folder: Path, split: str) -> None:
 def _of_one_model(choice: ModelChoice, image: VisionModule, text: TextModule) -> Any:
     """Load the dual encoder that both towers come from, and copy their weights into it."""
     plain = load_pretrained(choice).model
-    merge_adapters(plain)
+    if hasattr(plain, "peft_config"):  # an adapter in the model's own folder
+        merge_adapters(plain)
+        merged = plain.state_dict()
+        plain = type(plain)(plain.config)  # the one with the adapter would save it under peft's names
+        plain.load_state_dict(merged)
     for tower, kind in ((image, "vision"), (text, "text")):
         getattr(plain, f"{kind}_model").load_state_dict(tower.model.state_dict())
         if tower.projection is not None:

@@ -151,6 +151,7 @@ def _of_file(file: Path, choice: ModelChoice) -> ModelFiles:
 
 
 def _of_adapter(folder: Path, commit: str, choice: ModelChoice) -> ModelFiles:
+    check_files(folder)
     settings = read_object(folder / ADAPTER)
     named = settings.get("base_model_name_or_path")
     base = choice.base or (named if isinstance(named, str) else "")
@@ -165,11 +166,17 @@ def _of_adapter(folder: Path, commit: str, choice: ModelChoice) -> ModelFiles:
         notes.append(
             Fault(choice.where, f"is an adapter of {base}, as its {ADAPTER} names it", severity="note")
         )
-    files = ModelFiles(
-        folder, "adapter", folder, owner, owner, owner, commit or base_commit, base, tuple(notes)
+    return ModelFiles(
+        found=folder,
+        kind="adapter",
+        weights=folder,
+        settings=owner,
+        processor=folder if has_processor(folder) else owner,
+        tokenizer=folder if has_tokenizer(folder) else owner,
+        commit=commit or base_commit,
+        base=base,
+        notes=tuple(notes),
     )
-    own = {"processor": has_processor(folder), "tokenizer": has_tokenizer(folder)}
-    return replace(files, **{part: folder for part, exists in own.items() if exists})
 
 
 def _of_open_clip(folder: Path, commit: str, choice: ModelChoice) -> ModelFiles:
@@ -208,6 +215,7 @@ def _base(choice: ModelChoice, where: str = "") -> tuple[Path, str]:
     folder, commit = find_model(choice.base, choice.revision, where)
     if not (folder / "config.json").is_file():
         raise InputError.at(where, "has no config.json", "a folder of save_pretrained", NEED_BASE)
+    check_files(folder)
     return folder, commit
 
 
@@ -237,8 +245,10 @@ def _no_model(folder: Path, choice: ModelChoice) -> InputError:
 def read_weights(file: Path, where: str) -> tuple[dict[str, Tensor], list[Fault]]:
     """Read the tensors of a file by name, without compiler wrappers in their names, and notes. InputError: it cannot be
     read safely, or holds no tensors, or several models."""
+    state: Mapping[str, Tensor]
+    key = ""
     if file.suffix.lower() == ".safetensors":
-        state, key = _read_safetensors(file, where), ""
+        state = _read_safetensors(file, where)
     else:
         state, key = _read_pickled(file, where)
     notes = [Fault(where, f"its entry {key!r} has the weights", severity="note")] if key else []

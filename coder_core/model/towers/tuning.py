@@ -124,8 +124,6 @@ def merge_adapters(module: nn.Module) -> None:
     """Merge every adapter into the weights that it adapts, in place, which leaves the plain tower."""
     from peft.tuners.tuners_utils import BaseTunerLayer
 
-    if getattr(module, "_hf_peft_config_loaded", False):
-        module._hf_peft_config_loaded = False  # or transformers would save only the adapter
     for name, part in list(module.named_children()):
         if isinstance(part, BaseTunerLayer):
             part.merge()

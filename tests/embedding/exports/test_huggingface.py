@@ -65,6 +65,28 @@ def test_the_exported_folder_gives_the_same_embeddings_through_transformers(towe
     assert all(fact in card for fact in facts)
 
 
+@pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing.:FutureWarning")  # peft's
+@pytest.mark.parametrize("tuning", ["full", "frozen"])
+def test_an_adapter_beside_the_models_weights_is_merged(towers_folder, tmp_path, tuning):
+    """transformers loads both from one folder, and so do training and embedding."""
+    from peft import LoraConfig, get_peft_model
+    from transformers import CLIPModel
+
+    folder = write_tiny_clip(towers_folder / f"adapted-{tuning}", seed=4)
+    settings = LoraConfig(r=4, target_modules=["q_proj", "fc1"], init_lora_weights=False)
+    get_peft_model(CLIPModel.from_pretrained(folder), settings).save_pretrained(folder)
+    tunings = {"image_tuning": tuning, "text_tuning": "full"}
+    run = start_run(
+        tower_config(towers_folder, "run", model=folder.name, epochs=1, **tunings), tmp_path, quiet()
+    )
+    out = tmp_path / "out"
+    assert export([str(run), "--to", "huggingface", str(out)]) == 0
+    assert not list(out.glob("adapter*"))
+    analysis = open_analysis(run, "dev")
+    pictures = [Image.open(io.BytesIO(draw(NAMES.index(name)))) for name in analysis.image_names]
+    assert_embeds(out, pictures, analysis)
+
+
 def test_towers_of_two_models_become_one_dual_encoder(towers_folder, tmp_path):
     clip = write_tiny_clip(towers_folder / "wide", seed=1, space=WIDTH)
     naflex = write_tiny_naflex(towers_folder / "naflex", WORDS)

@@ -269,21 +269,25 @@ def test_a_run_finds_its_checkpoint_and_base_again_and_notices_another(clip, tun
     assert "is a different model now" in str(refusal(open_towers, config, noted))
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "problem", "remedy"),
-    [
-        ("a.pt", {"state_dict": {}, "epoch": 1}, "holds none", "torch.save(model.state_dict()"),
-        ("b.pt", {"student": {"w": torch.ones(1)}, "teacher": {"w": torch.ones(1)}}, "several: student", "the one you mean"),
-        ("c.ckpt", {"state_dict": {"w": torch.ones(1)}, "hyper_parameters": ModelChoice("x")}, "can run programs", "weights_only=False"),
-        ("d.pth", b"not a checkpoint", "not a file of torch.save", "torch.save"),
-        ("e.txt", b"words", "another kind", "Check the path"),
-        ("f.pt", {"layer1.0.conv1.weight": torch.ones(1)}, "lacks 78", "belong to"),
-        ("g.pt", {"a.logit_scale": torch.ones(1), "b.logit_scale": torch.ones(1)}, "several models: a., b.", "the one you mean"),
-        ("h.pt", {"q_proj.lora_A.default.weight": torch.ones(1), "x": torch.ones(1)}, "an adapter beside", "merge_and_unload"),
-        ("i.pt", {"visual.conv1.weight": torch.ones(1, 1, 2, 2), "visual.layer1.0.weight": torch.ones(1)}, "lacks; the first", "Wrap it"),
-    ],
-)  # fmt: skip
-def test_other_files_are_named_with_a_remedy(clip, tmp_path, name, content, problem, remedy):
+ONE = torch.ones(1)
+LORA = "q_proj.lora_A.default.weight"
+RESNET = {"visual.conv1.weight": torch.ones(1, 1, 2, 2), "visual.layer1.0.weight": ONE}
+OTHERS = {
+    "empty.pt": ({"state_dict": {}, "epoch": 1}, "holds none", "torch.save(model.state_dict()"),
+    "two.pt": ({"student": {"w": ONE}, "teacher": {"w": ONE}}, "several: student", "the one you mean"),
+    "objects.ckpt": ({"state_dict": {"w": ONE}, "more": ModelChoice("x")}, "can run", "weights_only=False"),
+    "words.pth": (b"not a checkpoint", "not a file of torch.save", "torch.save"),
+    "words.txt": (b"words", "another kind", "Check the path"),
+    "resnet.pt": ({"layer1.0.conv1.weight": ONE}, "lacks 78", "belong to"),
+    "ema.pt": ({"a.logit_scale": ONE, "b.logit_scale": ONE}, "several models: a., b.", "the one you mean"),
+    "lora.pt": ({LORA: ONE, "x": ONE}, "an adapter beside", "merge_and_unload"),
+    "clip_resnet.pt": (RESNET, "lacks; the first", "Wrap it"),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_files_are_named_with_a_remedy(clip, tmp_path, name):
+    content, problem, remedy = OTHERS[name]
     file = tmp_path / name
     file.write_bytes(content) if isinstance(content, bytes) else torch.save(content, file)
     message = str(refusal(DualEncoder, ModelChoice(str(file), base=str(clip))))
