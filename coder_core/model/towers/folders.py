@@ -93,7 +93,9 @@ def _check_settings(settings: dict[str, Any], file: Path) -> None:
         if key.lstrip("_") == "attn_implementation" and value not in (None, *ATTENTION):
             raise InputError.at(where, f"is {excerpt(value)}", " or ".join(ATTENTION), "remove the key")
         if "layers" in key and isinstance(value, int) and value > MOST_LAYERS:
-            raise InputError.at(where, f"is {excerpt(value)}", f"at most {MOST_LAYERS:,}", "download it again")
+            raise InputError.at(
+                where, f"is {excerpt(value)}", f"at most {MOST_LAYERS:,}", "download it again"
+            )
         if isinstance(value, dict):
             _check_settings(value, file)
 
