@@ -24,7 +24,8 @@ Ties = Literal["pessimistic", "optimistic"]
 
 _BLOCK_ELEMENTS = 1 << 22  # 16 MiB of scores at once …
 _FEWEST_ROWS = 16  # … or of so many rows, below which a product is slow
-_COMPARED_ROWS = 32  # rows compared at once, which fit the core's cache; at most 255, as counts are uint8
+_COMPARED_ELEMENTS = 1 << 17  # scores compared at once, which fit the core's cache …
+_COMPARED_ROWS = 255  # … of at most so many rows, as counts are uint8
 _COMPARED_LINES = 256  # rows or columns searched at once for unclear scores
 _MERGED = 1 << 14  # scores added at once to the lists of columns
 _PLACES = 8  # right candidates of a query compared at once
@@ -83,10 +84,10 @@ def rank(
 class _Block:
     """Scores of some rows with all columns, and the largest error that they may have."""
 
-    def __init__(self, scores: Scores, rows: slice) -> None:
+    def __init__(self, scores: Scores, rows: slice, buffer: Tensor) -> None:
         self.scores = scores
         self.rows = rows
-        self.values = scores.fast(rows)
+        self.values = scores.fast(rows, out=buffer[: rows.stop - rows.start])
         self.error = scores.error
 
     def make_exact(self) -> None:
@@ -97,8 +98,10 @@ class _Block:
 
 def _blocks(scores: Scores) -> Iterator[_Block]:
     rows, columns = scores.shape
-    for part in slices(rows, max(_FEWEST_ROWS, _BLOCK_ELEMENTS // columns)):
-        yield _Block(scores, part)
+    height = min(rows, max(_FEWEST_ROWS, _BLOCK_ELEMENTS // columns))
+    buffer = torch.empty(height, columns, device=scores.device)
+    for part in slices(rows, height):
+        yield _Block(scores, part, buffer)
 
 
 class _Side:
@@ -280,14 +283,15 @@ def _reaching(lines: Tensor, ends: Tensor, *, by_row: bool) -> Tensor:
 
 def _count_reaching(values: np.ndarray, limits: np.ndarray, by_row: bool) -> np.ndarray:
     counts = np.zeros(limits.shape, np.int64)
-    flags = np.empty((_COMPARED_ROWS, values.shape[1]), bool)
-    for part in slices(len(values), _COMPARED_ROWS):
+    height = min(_COMPARED_ROWS, max(1, _COMPARED_ELEMENTS // values.shape[1]))
+    flags = np.empty((height, values.shape[1]), bool)
+    for part in slices(len(values), height):
         rows = values[part]
         reached = flags[: len(rows)]
         for k, limit in enumerate(limits):
             if by_row:
                 np.greater_equal(rows, limit[part, None], out=reached)
-                counts[k, part] = [np.count_nonzero(row) for row in reached]
+                counts[k, part] = np.bitwise_count(np.packbits(reached, axis=1)).sum(1)
             else:
                 np.greater_equal(rows, limit, out=reached)
                 counts[k] += reached.view(np.uint8).sum(0, dtype=np.uint8)
