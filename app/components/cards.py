@@ -47,7 +47,8 @@ class Metric:
 
 @dataclass(frozen=True)
 class Result:
-    """One ranked candidate: a picture (JPEG bytes), a text, or both, with its ids in small print.
+    """One ranked candidate: a picture (JPEG bytes), a text, or both. Its ids are shown on hover, and without a picture
+    in small print.
 
     `match`: a labelled match; `judged`: a match judged by people. A click on the picture enlarges `image`, which
     `hover` describes. A click on the text opens `sample`. `term` names the score. `review` is HTML from
@@ -105,10 +106,11 @@ def _card(result: Result) -> str:
     notes = "".join(f"<span>{html.escape(note)}</span>" for note in result.notes)
     head = f'<div class="cl-head"><b>{result.rank}</b><span>{result.score:.3f}</span>{notes}{mark}</div>'
     caption = opening_html(result.caption or result.ids, *result.sample)
-    ids = f'<div class="cl-ids">{html.escape(result.ids)}</div>' if result.ids and result.caption else ""
+    escaped = html.escape(result.ids, quote=True)
     picture = picture_html(result.picture, result.image, result.hover or result.ids)
+    ids = "" if picture or not (result.ids and result.caption) else f'<div class="cl-ids">{escaped}</div>'
     body = f'<div class="cl-body">{head}{caption}{ids}{result.review}</div>'
-    return f'<div class="cl-card{kind}">{picture}{body}</div>'
+    return f'<div class="cl-card{kind}" title="{escaped}">{picture}{body}</div>'
 
 
 def opening_html(text: str, *sample: Any) -> str:
@@ -144,32 +146,48 @@ def links_html(links: Links) -> str:
     return f'<div class="cl-links">{anchors}</div>' if anchors else ""
 
 
-def sample_html(
-    picture: bytes | None,
-    captions: Sequence[str],
-    title: str,
-    highlighted: int | None = None,
-    image: int | None = None,
-    more: str = "",
-) -> str:
-    """Return a sample's picture (if there is one) beside its captions, the highlighted one in bold; `more` is HTML."""
-    lines = "".join(
-        f'<li class="{"cl-query" if position == highlighted else ""}">{html.escape(caption)}</li>'
-        for position, caption in enumerate(captions)
-    )
-    shown = picture_html(picture, image, captions[highlighted or 0] if captions else title)
-    label = f'<div class="cl-label">{html.escape(title)}</div>'
+@dataclass(frozen=True)
+class Sample:
+    """A picture, if there is one, and its captions. `highlighted`: position of the caption in bold; `image`: number of
+    the image that a click on the picture enlarges; `more`: HTML beside them."""
+
+    title: str
+    picture: bytes | None
+    captions: Sequence[str] = ()
+    highlighted: int | None = None
+    image: int | None = None
+    more: str = ""
+
+
+def sample_html(sample: Sample) -> str:
+    """Return a sample's picture beside its captions."""
+    captions = sample.captions
+    lines = ""
+    for position, caption in enumerate(captions):
+        kind = "cl-query" if position == sample.highlighted else ""
+        lines += f'<li class="{kind}">{html.escape(caption)}</li>'
+    description = captions[sample.highlighted or 0] if captions else sample.title
+    shown = picture_html(sample.picture, sample.image, description)
+    label = f'<div class="cl-label">{html.escape(sample.title)}</div>'
     body = f'<div class="cl-body">{label}<ul{_scrolls(captions)}>{lines}</ul></div>'
-    return f'<div class="cl-sample">{shown}{body}<div class="cl-body">{more}</div></div>'
+    return f'<div class="cl-sample">{shown}{body}<div class="cl-body">{sample.more}</div></div>'
 
 
 def metrics(items: Iterable[Metric]) -> None:
     """Draw a row of numbers."""
     shown = list(items)
     for item, column in zip(shown, st.columns(len(shown), gap="small"), strict=True):
-        look: dict[str, Any] = {"delta_arrow": item.arrow, "height": "stretch", "border": True}
-        look |= {"delta_description": literal(item.note) or None, "help": TERMS.get(item.term)}
-        column.metric(literal(item.label), item.value, item.delta, item.colour, **look)
+        column.metric(
+            literal(item.label),
+            item.value,
+            item.delta,
+            item.colour,
+            delta_arrow=item.arrow,
+            delta_description=literal(item.note) or None,
+            help=TERMS.get(item.term),
+            height="stretch",
+            border=True,
+        )
 
 
 def results(items: Sequence[Result]) -> None:

@@ -72,8 +72,8 @@ def figures() -> None:
         return
     st.sidebar.toggle("Values below figures", **bound(VALUES), help=cards.tip("values"))
     with st.sidebar.popover("Save figures", icon=":material/photo_camera:", width="stretch"):
-        usual: dict[str, Any] = {"default": FORMATS[0], "required": True}
-        st.segmented_control("The camera button saves", FORMATS, **usual, **bound(FORMAT))
+        label = "The camera button saves"
+        st.segmented_control(label, FORMATS, default=FORMATS[0], required=True, **bound(FORMAT))
         cards.note("Or save an interactive HTML file of a figure, which works without the app:")
         paper = tone().paper
         for name, figure in shown.items():

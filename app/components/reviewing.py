@@ -184,7 +184,8 @@ def menu_html(choice: Choice, image: int, caption: int, *, enlarged: bool = Fals
     labels |= {UNDO: "Undo"} if present else {}
     buttons = "".join(f'{start}"{name}" {pair}>{html.escape(text)}</button>' for name, text in labels.items())
     summary = f"✓ {html.escape(present)}" if present else "Judge"
-    return f'<details class="cl-review"><summary>{summary}</summary><div>{buttons}</div></details>'
+    given = " cl-given" if present else ""
+    return f'<details class="cl-review{given}"><summary>{summary}</summary><div>{buttons}</div></details>'
 
 
 def review_menu(choice: Choice, modality: Modality, query: int | None, candidate: int) -> str:

@@ -262,7 +262,8 @@ def _panel(choice: Choice, modality: Modality, number: int) -> None:
         more += f'<div class="cl-rank">Rank, {label}: {runs}</div>'
     more += cards.links_html(links.of_sample(choice, modality, number))
     texts = [captions[row] for row in numbers]
-    st.html(cards.sample_html(choice.ask(Run.picture, image), texts, title, highlighted, image, more))
+    picture = choice.ask(Run.picture, image)
+    st.html(cards.sample_html(cards.Sample(title, picture, texts, highlighted, image, more)))
     with reviewing.judge(choice, image, number if modality == "text" else None, "sample"):
         similar_button(choice, modality, number, "sample")
         if opened.current() != opened.state().own:

@@ -1,7 +1,6 @@
 """The pages and the frame around them."""
 
 from pathlib import Path
-from typing import Any
 
 import streamlit as st
 
@@ -32,8 +31,14 @@ def page_list() -> dict[str, st.Page]:
         title = PAGES[name]["title"]
         icon = f":material/{PAGES[name]['icon']}:"
         title = START[usable] if name == "start" else title
-        look: dict[str, Any] = {"visibility": "hidden" if default or name in hidden else "visible"}
-        return st.Page(f"pages/{name}.py", title=title, icon=icon, url_path=path, default=default, **look)
+        return st.Page(
+            f"pages/{name}.py",
+            title=title,
+            icon=icon,
+            url_path=path,
+            default=default,
+            visibility="hidden" if default or name in hidden else "visible",
+        )
 
     first = page("overview" if usable else "start", "home", default=True)
     return {"": first, **{name: page(name, name) for name in PAGES}}
@@ -69,7 +74,10 @@ def require() -> None:
 def one_step() -> None:
     """Let a link change the page without loading a document, as one step of the browser's history; draw the page again
     when the theme changes."""
-    data: dict[str, Any] = {"pages": [f"/{name}" for name in PAGES]}
-    data |= {"retained": [downloads.VALUES, downloads.FORMAT], "theme": st.context.theme.type or "light"}
+    data = {
+        "pages": [f"/{name}" for name in PAGES],
+        "retained": [downloads.VALUES, downloads.FORMAT],
+        "theme": st.context.theme.type or "light",
+    }
     component = st.components.v2.component("coder-history", js=_HISTORY)
     component(key="history", data=data, on_theme_change=lambda: None, height=1)

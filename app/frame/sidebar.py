@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from functools import partial
-from typing import Any
 from urllib.parse import parse_qs, urlencode
 
 import streamlit as st
@@ -113,8 +112,13 @@ def _search(shown: Choice | None) -> str:
     without surrounding spaces."""
     in_url = st.query_params.get(SLICE, "")[:LONGEST_SLICE].strip()
     expression = followed(SLICE, in_url, "", str.strip)
-    look: dict[str, Any] = {"placeholder": "dog frisbee, or length > 15", "help": cards.tip("slice")}
-    st.text_input("Search or slice", key=SLICE, disabled=shown is None, **look)
+    st.text_input(
+        "Search or slice",
+        key=SLICE,
+        disabled=shown is None,
+        placeholder="dog frisbee, or length > 15",
+        help=cards.tip("slice"),
+    )
     with suppress(InputError):  # the page reports it
         slices = usual_slices(shown.last, shown.split) if shown is not None else []
         options = "".join(f'<option value="{html.escape(text, quote=True)}"></option>' for text in slices)
@@ -130,8 +134,15 @@ def _pick_runs(runs: ByName, names: list[str], first: RunSummary | None, split: 
     elsewhere = [name for name in known if name not in same]
     options = dict.fromkeys([*same, *elsewhere, *names])
     note = f" On other samples of {split}, so not comparable with the first: {', '.join(elsewhere)}."
-    look: dict[str, Any] = {"max_selections": MOST_RUNS, "placeholder": "Choose a run"}
-    st.multiselect("Runs", options, key=RUNS, help=cards.literal(RUNS_HELP + note * bool(elsewhere)), **look)
+    help_text = RUNS_HELP + note if elsewhere else RUNS_HELP
+    st.multiselect(
+        "Runs",
+        options,
+        key=RUNS,
+        help=cards.literal(help_text),
+        max_selections=MOST_RUNS,
+        placeholder="Choose a run",
+    )
     if len(names) > 1:
         swapped = [names[1], names[0], *names[2:]]
         tip = "The second run becomes the baseline."

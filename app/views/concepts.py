@@ -96,8 +96,8 @@ def _graph(run: RunSummary, split: str, position: int, word: str, around: bool, 
     graph, total = ask(questions.concept_graph, run, split, number, around=around, **by)
     key = f"concept-graph-{position}"
     figure = charts.concept_graph(graph.nodes, graph.edges, number, tone())
-    select: dict[str, Any] = {"on_select": partial(_pick, key, names), "selection_mode": "points"}
-    downloads.chart(figure, key, f"concept graph {position + 1}", **select)
+    alt = f"concept graph {position + 1}"
+    downloads.chart(figure, key, alt, on_select=partial(_pick, key, names), selection_mode="points")
     nodes = set(graph.nodes["concept"])
     isolated = len(nodes - set(graph.edges["concept"]) - set(graph.edges["neighbour"]))
     note = f"{len(nodes):,} of {total:,} concepts and the {len(graph.edges):,} edges between them."

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -329,13 +328,15 @@ def _member(choice: Choice, run: RunSummary, split: Split, number: int, modality
     images = split.image_of_text
     image = int(images[number]) if modality == "text" else number
     title = f"{name} · {samples.ids_text(modality, number, image, split.image_names[image])}"
-    more: dict[str, Any] = {"image": image if name == choice.split else None}
-    if modality == "text":
-        more["highlighted"] = np.flatnonzero(images == image).tolist().index(number)
     there = replace(choice, split=name)
+    sample = cards.Sample(title, _picture(run, name, image), api.captions_of(split, image))
+    if name == choice.split:
+        sample = replace(sample, image=image)
+    if modality == "text":
+        sample = replace(sample, highlighted=np.flatnonzero(images == image).tolist().index(number))
     if name in run.splits:
         page = links.address("", there, **{opened.SAMPLE: opened.name_of(modality, number)})
-        more["more"] = cards.links_html([("open", page)])
-    st.html(cards.sample_html(_picture(run, name, image), api.captions_of(split, image), title, **more))
+        sample = replace(sample, more=cards.links_html([("open", page)]))
+    st.html(cards.sample_html(sample))
     if name in run.splits:
         reviewing.judge(there, image, number if modality == "text" else None, f"finding-{name}-{number}")

@@ -111,7 +111,7 @@ def _show_pair(choice: Choice, image: int, caption: int) -> None:
         more = cards.opening_html("Open this sample", *sample)
         picture = choice.ask(Run.picture, number)
         texts = [captions[caption], *rest]
-        st.html(cards.sample_html(picture, texts, name, 0, number, more))
+        st.html(cards.sample_html(cards.Sample(name, picture, texts, 0, number, more)))
 
 
 def show_judged(choice: Choice, reviews: judging.Reviews) -> None:

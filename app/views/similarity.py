@@ -223,7 +223,7 @@ def show_pair(shown: Matrices, cell: Cell, rows: Mapping[str, Sequence[Step]]) -
     title = f"Image {number} with caption {caption}, {relation}"
     picture = choice.ask(Run.picture, number)
     words = choice.ask(Run.captions)[caption]
-    st.html(cards.sample_html(picture, [words], title))
+    st.html(cards.sample_html(cards.Sample(title, picture, [words])))
     with reviewing.judge(choice, number, caption, "pair"):
         similar_button(choice, "text", caption, "pair")
     values = {name: [value for _, _, value in steps_of_run] for name, steps_of_run in rows.items()}

@@ -113,7 +113,7 @@ def test_start_page_popovers_and_dialogs_are_accessible(visit):
             page.keyboard.press("Escape")
         thumbnail = page.locator(".cl-card img").first
         image = int(re.search(r"scene (\d+)", thumbnail.get_attribute("alt") or "")[1])
-        assert f"image {image} · " in page.locator(".cl-card").first.inner_text()
+        assert f"image {image} · " in page.locator(".cl-card").first.get_attribute("title")
         thumbnail.click()
         large = page.get_by_role("dialog").get_by_role("img")
         large.wait_for()

@@ -23,8 +23,8 @@ def test_cards_escape_external_text(tmp_path):
     for markup in (
         cards.results_html(results),
         cards.results_html([cards.Result(2, 0.4, False, EVIL)]),
-        cards.sample_html(None, [EVIL, EVIL], EVIL, highlighted=0),
-        cards.sample_html(b"", [EVIL, EVIL], EVIL, highlighted=0, image=3),
+        cards.sample_html(cards.Sample(EVIL, None, [EVIL, EVIL], highlighted=0)),
+        cards.sample_html(cards.Sample(EVIL, b"", [EVIL, EVIL], highlighted=0, image=3)),
     ):
         clues = ("<img src=http", "&lt;img src=http", "\"'")
         assert [clue in markup for clue in clues] == [False, True, False]
@@ -48,7 +48,7 @@ def test_results_keep_their_order_and_show_text_and_ids_without_a_picture():
     assert markup.index("no") < markup.index("✓ match") < markup.index("yes")
     assert "0.912" in markup
     assert first.ids in markup
-    assert "<img" not in markup + cards.sample_html(None, ["a dog"], "Image 3")
+    assert "<img" not in markup + cards.sample_html(cards.Sample("Image 3", None, ["a dog"]))
 
 
 def test_latex_is_escaped_and_rounded_by_quantity():

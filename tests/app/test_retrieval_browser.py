@@ -61,7 +61,7 @@ def test_a_click_on_any_thumbnail_opens_the_large_picture(visit, runs):
     visit.open(f"retrieval?{PAIR}&query-text=7")
     pair = [open_run(runs / name) for name in ("demo-baseline", "demo")]
     card = visit.page.locator(".cl-card").nth(12)
-    image = int(re.search(r"image (\d+) · \d+\.png", card.inner_text())[1])
+    image = int(re.fullmatch(r"image (\d+) · \d+\.png", card.get_attribute("title"))[1])
     assert card.locator("img").get_attribute("title") == f"scene {image}, told in way 0"
     dialog = visit.page.get_by_role("dialog")
     for thumbnail, number in (

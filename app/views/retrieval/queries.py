@@ -245,7 +245,7 @@ def query_with_picture(choice: Choice) -> None:
     except InputError as error:
         cards.empty("This file cannot be used.", str(error))
         return
-    st.html(cards.sample_html(picture, [], upload.name))
+    st.html(cards.sample_html(cards.Sample(upload.name, picture)))
     show_results(choice, "image", lambda run: _captions_of(choice, run, content), {})
 
     def search(run: RunSummary) -> pd.DataFrame:
@@ -274,5 +274,6 @@ def _captions_of(choice: Choice, run: RunSummary, content: bytes) -> pd.DataFram
     cards.note(f"{reason} Using image {image} as the query instead: {nearest}.")
     title = f"Image {image} · {ask(Run.image_names, run, split)[image]}, used as the query"
     more = cards.opening_html("Open this image", "image", image)
-    st.html(cards.sample_html(ask(Run.picture, run, split, image), [], title, image=image, more=more))
+    picture = ask(Run.picture, run, split, image)
+    st.html(cards.sample_html(cards.Sample(title, picture, image=image, more=more)))
     return ask(Run.search, run, image, split=split, modality="image", top=RESULTS).assign(match=False)

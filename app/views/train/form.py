@@ -71,26 +71,34 @@ class Form:
         option = option or self.options[key]
         label = words(key)
         of_preset = f"{self.preset}-{key}"
-        more: dict[str, Any] = {"help": option.about or None}
+        about = option.about or None
         if option.kind == "switch":
-            self.values[key] = st.toggle(label, bool(option.value), **more, **bound(of_preset))
+            self.values[key] = st.toggle(label, bool(option.value), help=about, **bound(of_preset))
         elif option.kind == "choice":
             start = option.choices.index(option.value)
-            self.values[key] = pick(label, option.choices, of_preset, index=start, **more)
+            self.values[key] = pick(label, option.choices, of_preset, index=start, help=about)
+        elif option.kind == "number":
+            low = None if option.smallest is None else int(option.smallest)
+            high = None if option.largest is None else int(option.largest)
+            whole = st.number_input(
+                label, low, high, int(option.value), 1, help=about, **bound_number(of_preset)
+            )
+            self.values[key] = int(whole)
         else:
-            number: type[int] | type[float] = int if option.kind == "number" else float
-            for name, end in (("min_value", option.smallest), ("max_value", option.largest)):
-                more[name] = None if end is None else number(end)
-            more |= {"step": 1} if option.kind == "number" else {"format": "%g"}
-            value = st.number_input(label, value=number(option.value), **more, **bound_number(of_preset))
-            self.values[key] = number(value)
+            least = None if option.smallest is None else float(option.smallest)
+            most = None if option.largest is None else float(option.largest)
+            start_value = float(option.value)
+            value = st.number_input(
+                label, least, most, start_value, format="%g", help=about, **bound_number(of_preset)
+            )
+            self.values[key] = float(value)
 
     def choose_section(self, name: str, label: str) -> None:
         """Draw a picker for the settings of a section that have no field yet, and the widgets of the picked ones."""
         apart = (*self.values, SCENARIO, START)
         keys = [key for key, option in self.options.items() if option.section == name and key not in apart]
-        look: dict[str, Any] = {"format_func": words, "placeholder": NONE_CHANGED}
-        for key in st.multiselect(label, keys, [], **look, **bound(f"set-{name}")):
+        bind = bound(f"set-{name}")
+        for key in st.multiselect(label, keys, [], format_func=words, placeholder=NONE_CHANGED, **bind):
             self.choose(key)
 
 
@@ -101,10 +109,16 @@ def show_form() -> None:
         cards.empty("This preset needs a model that is not on this machine.", faults)
         return
     keys = [key for key, option in form.options.items() if option.section not in METHODS]
-    look: dict[str, Any] = {"format_func": words, "placeholder": NONE_CHANGED}
-    look["help"] = "All other settings stay as in the preset."
     usual = [key for key in USUAL if key in form.options]
-    changed = st.multiselect("Settings to change", keys, usual, **look, **bound("set"))
+    changed = st.multiselect(
+        "Settings to change",
+        keys,
+        usual,
+        format_func=words,
+        placeholder=NONE_CHANGED,
+        help="All other settings stay as in the preset.",
+        **bound("set"),
+    )
     columns = st.columns(COLUMNS)
     for position, key in enumerate(changed):
         with columns[position % COLUMNS]:
@@ -120,9 +134,9 @@ def show_form() -> None:
     if form.values.get("clean"):
         pairs = judges_among(run for run in all_runs() if judging.same_data(form.data, judging.data_of(run)))
         help_text = (
-            "They judge the train pairs: new runs, or two that trained on complementary halves of this data."
+            "They score the train pairs: new runs, or two that trained on complementary halves of this data."
         )
-        form.judges = pairs.get(pick("Judges", [NEW_JUDGES, *pairs], "judges", 480, help=help_text), ())
+        form.judges = pairs.get(pick("Scored by", [NEW_JUDGES, *pairs], "judges", 480, help=help_text), ())
     _offer(form)
 
 
@@ -131,8 +145,9 @@ def _begin_form() -> Form:
     linked_preset = st.query_params.get("preset", "demo")
     fits = [i for i, data in enumerate(data_sets.values()) if linked_preset in starting.presets(data)]
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        look: dict[str, Any] = {"index": fits[0] if fits else 0, "help": cards.tip("data set")}
-        data = data_sets[pick("Data set", data_sets, "data", 240, **look)]
+        start = fits[0] if fits else 0
+        name_of_data = pick("Data set", data_sets, "data", 240, index=start, help=cards.tip("data set"))
+        data = data_sets[name_of_data]
         presets = starting.presets(data)
         names = list(presets)
         preset = pick("Preset", names, "preset", 240, index=names.index("demo") if "demo" in names else 0)
