@@ -1,6 +1,6 @@
 """Titles of pages: what a page finds, in one sentence with its numbers."""
 
-from app.ask import Run, ask_both, retrieval
+from app.ask import Modality, Run, ask_both, retrieval
 from app.choice import DIRECTIONS, QUERIES, Choice
 from app.components.words import gain_cell, listed
 
@@ -39,11 +39,11 @@ def of_several(choice: Choice, name: str, values: dict[str, float]) -> str:
     return f"{best} has the highest {name}, {values[best]:.1f}; {others}"
 
 
-def recall_at(choice: Choice, modality: str, at: int) -> dict[str, float]:
+def recall_at(choice: Choice, modality: Modality, at: int) -> dict[str, float]:
     """Return recall (%) at a rank of every run, on the slice if there is one."""
-    direction = QUERIES[modality]  # type: ignore[index]
+    direction = QUERIES[modality]
     recalls = {}
-    inside = choice.samples(modality)  # type: ignore[arg-type]
+    inside = choice.samples(modality)
     for name, ranks in choice.ask_each(Run.ranks).items():
         of_queries = ranks[direction] if inside is None else ranks[direction][inside]
         of_queries = of_queries[of_queries >= 0]
@@ -51,9 +51,9 @@ def recall_at(choice: Choice, modality: str, at: int) -> dict[str, float]:
     return recalls
 
 
-def retrieves(choice: Choice, modality: str, at: int) -> str:
+def retrieves(choice: Choice, modality: Modality, at: int) -> str:
     """Say how well the runs retrieve in one direction at a rank."""
-    direction = QUERIES[modality]  # type: ignore[index]
+    direction = QUERIES[modality]
     name = f"{DIRECTIONS[direction]} R@{at}"
     values = recall_at(choice, modality, at)
     if choice.second is None:
