@@ -65,9 +65,11 @@ def test_six_runs_are_side_by_side_and_in_links(six, ranks, opened):
     right = ranks <= 1
     assert app.saying("by all", int(right.all(axis=1).sum()))
     assert app.saying("by none", int((~right.any(axis=1)).sum()))
-    [alone] = app.rows("answers alone")
+    [alone] = app.rows("hit by this run alone")
     single = right.sum(axis=1) == 1
-    assert [int(row["answers alone"]) for row in alone] == [int((right[n] & single).sum()) for n in NAMES]
+    assert [int(row["hit by this run alone"]) for row in alone] == [
+        int((right[n] & single).sum()) for n in NAMES
+    ]
     for name, row in zip(NAMES[1:], alone[1:], strict=True):
         gain = gains(open_run(six / "base"), open_run(six / name), "dev")["t2i_r1"]
         assert row["text → image R@1"] == gain_cell(gain.mean, gain.low, gain.high)
@@ -118,7 +120,7 @@ def test_a_page_about_two_runs_keeps_the_others_in_links(six, opened):
     app = opened(six, "overview", run="base", versus="last", also=["b", "gone", "last", "b"])
     assert app.value("run") == ["base", "b", "gone", "last"]
     assert app.saying("gone", "Only base, b and last")
-    assert [row["run"] for row in app.rows("answered")[0]] == ["base", "b", "last"]
+    assert [row["run"] for row in app.rows("hits")[0]] == ["base", "b", "last"]
     assert app.change(answers_of="image").saying("16 queries")
 
 
@@ -138,7 +140,7 @@ def test_the_overview_follows_the_slice(six, ranks, opened):
     for recall in ("rsum", "i2t_r1", "t2i_r1"):
         assert gain_in_words(base, run, "dev", recall, inside) in app.texts()
     assert [trace["text"][3] for trace in app.figures()[0]["data"]] == [f"{value:.1f}" for value in expected]
-    assert not app.rows("answered")  # two runs have fixed and broken queries instead
+    assert not app.rows("hits")  # two runs have fixed and broken queries instead
     [listed, _] = app.rows("now")
     assert len(listed) == min(8, int((right["last"] & ~right["base"]).sum()))
     [table] = app.rows("loss")
