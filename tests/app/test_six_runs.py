@@ -11,7 +11,7 @@ import pytest
 from app.choice import named_runs
 from app.components.words import gain_cell
 from coder_core.api import open_run
-from coder_core.api.retrieval import gain_in_words, gains
+from coder_core.api.retrieval import gains
 from coder_core.api.saved_views import saved_views
 from coder_core.api.slices import slice_metrics
 from coder_core.evaluation.metrics import label_metrics
@@ -138,7 +138,8 @@ def test_the_overview_follows_the_slice(six, ranks, opened):
     assert not np.isclose(expected["last"], stored["t2i_r1"])
     assert app.saying("R@1", f"{expected['last']:.1f}")
     for recall in ("rsum", "i2t_r1", "t2i_r1"):
-        assert gain_in_words(base, run, "dev", recall, inside) in app.texts()
+        gain = gains(base, run, "dev", inside)[recall]
+        assert f"{gain.low:+.1f}, {gain.high:+.1f}" in app.texts()
     assert [trace["text"][3] for trace in app.figures()[0]["data"]] == [f"{value:.1f}" for value in expected]
     assert not app.rows("hits")  # two runs have fixed and broken queries instead
     [listed, _] = app.rows("now")
