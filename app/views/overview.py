@@ -60,9 +60,11 @@ SEPARATION = {"run": Column("run"), "AUROC": Column("AUROC", ".3f", "AUROC"), **
 
 def answer(choice: Choice) -> str:
     """Say which run is better, and how many captions it fixes and breaks."""
-    metrics = metrics_by_run(choice.runs, choice)
     captions = choice.captions
-    if any(run.name not in metrics for run in choice.runs) or (captions is not None and not len(captions)):
+    if captions is not None and not len(captions):
+        return ""
+    metrics = metrics_by_run(choice.runs, choice)
+    if any(run.name not in metrics for run in choice.runs):  # damaged, and named below
         return ""
     values = {name: of_run["rsum"] for name, of_run in metrics.items()}
     if choice.second is None:

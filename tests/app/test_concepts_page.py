@@ -64,8 +64,10 @@ def test_the_chosen_concept_is_in_the_graph_and_chance_attention_is_noted(root, 
     attention = [np.repeat(np.eye(5), 6 * each, axis=0) for each in (1, CAPTIONS_PER_IMAGE)]
     write_concept_run(tmp_path, "apart", attention=attention, concepts=words)
     shared = opened(tmp_path, "concepts")
-    assert AT_CHANCE in opened(root, "concepts", run="one", versus="—").texts()  # its attention is random
-    assert AT_CHANCE not in shared.texts()
+    assert (
+        AT_CHANCE in opened(root, "concepts", run="one", versus="—").title[0].value
+    )  # its attention is random
+    assert AT_CHANCE not in shared.title[0].value
     table = open_run(root / "one").concepts("dev").table().assign(read=0.0)
     weakest = int(strongest(table, "captions", "", 5)[-1])
     run = open_run(root / "one")
@@ -84,7 +86,7 @@ def test_runs_without_concepts_are_named_with_a_preset_and_only_others_linked(ro
     assert app.saying("plain", "Only two")
     assert app.get("plotly_chart")
     app = opened(root, "diversity", run="one", versus="—", caption="7")
-    assert 'href="concepts?run=one&amp;split=dev&amp;caption=7"' in app.texts()
+    assert 'href="concepts?run=one&amp;split=dev&amp;concept-caption=7"' in app.texts()
     assert 'href="concepts?' not in app.change(run=["plain"]).texts()
 
 

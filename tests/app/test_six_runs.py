@@ -79,7 +79,8 @@ def test_six_runs_are_side_by_side_and_in_links(six, ranks, opened):
     shown = [[int(row[f"rank in {name}"]) for name in NAMES] for row in rows]
     assert shown == ranks.iloc[order].to_numpy().tolist()
     assert names_of_traces(app.figures()[0]) == NAMES
-    columns = re.findall(r'class="cl-cut" title="([^"]*)">[^<]*</div>match at rank ([^<]*)<', app.texts())
+    label = r'class="cl-run" title="([^"]*)"><span[^>]*></span>[^<]*</span>'
+    columns = re.findall(label + r'<span class="cl-beside">match at rank ([^<]*)<', app.texts())
     assert columns == [(name, str(ranks[name][app.value("query-text")])) for name in NAMES]
     assert {tuple(link["run"]) for link in links_of(app)} == {tuple(NAMES)}
     app.change(answered_by="by all but base")
