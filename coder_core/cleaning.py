@@ -41,7 +41,7 @@ from coder_core.queue.running import LOGS, QueueProgress, log_of, run_all, watch
 from coder_core.runs.load import read_config
 from coder_core.runs.status import RunLock, read_status
 from coder_core.training.launch import check_new_run
-from coder_core.training.reviewed import FINGERPRINT, pair_weights, reviews_of_run
+from coder_core.training.reviewed import FINGERPRINT, weights_by_verdict, reviews_of_run
 
 # suffixes of the scorers' names
 HALVES = {"half": False, "other-half": True}
@@ -299,7 +299,7 @@ def write_reviews(file: Path, table: pd.DataFrame, config: Config, console: Cons
         lines.append(f"{json.dumps(review.document())}\n")
     replace_file(file, "".join(lines))
     _add_people(file, config)
-    weights = pair_weights(table["pair"], read_reviews(file), config.data)
+    weights = weights_by_verdict(table["pair"], read_reviews(file), config.data)
     expected = f"{estimated.mean():.1%} of all, {estimated[~suspicious].mean():.1%} of the others"
     less = f", given less weight: {((weights > 0) & (weights < 1)).sum():,}"
     summary = f"left out: {(weights == 0).sum():,} of {len(table):,}{less}"
@@ -358,7 +358,7 @@ def read_cleaning(folder: Path) -> Cleaned | None:
     train = ReviewedSplit.of(open_run(scorers[0]), TRAIN)
     owner = train.image_of_text
     pairs = [train.pair(image, row) for row, image in enumerate(owner.tolist())]
-    out = pair_weights(pairs, reviews, DataConfig()) == 0  # by default, only wrong captions are left out
+    out = weights_by_verdict(pairs, reviews, DataConfig()) == 0  # by default, only wrong captions are left out
     wrong = exchange_captions(owner, share, config.training.seed) != np.arange(len(owner))
     both = 100 * (out & wrong).sum()
     precision = float(both / out.sum()) if out.any() else np.nan

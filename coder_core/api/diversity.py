@@ -17,6 +17,7 @@ import pandas as pd
 from coder_core.api.sampling import SplitPart
 from coder_core.api.sides import TILE_ELEMENTS, Array, Modality, Sides, slices
 from coder_core.evaluation.sources import column_sums
+from coder_core.objectives.table import EPSILON, MARGIN, TEMPERATURE
 from coder_core.ops.diversity_scaling import Measure, normalise_by_largest, sharpness, spread, squash
 
 Candidates = Literal["split", "batch", "bank"]
@@ -30,9 +31,9 @@ TILE = 2_097_152  # 8 MiB: entropy passes over a tile several times, so it shoul
 class LossSettings:
     """The settings of eq. 3 and 4 for an anchor's diversity and weights."""
 
-    temperature: float = 0.1  # μ
-    gamma: float = 0.3  # γ
-    epsilon: float = 0.1  # ε
+    temperature: float = TEMPERATURE  # μ
+    gamma: float = MARGIN  # γ
+    epsilon: float = EPSILON  # ε
     function: Measure = "std"  # the measure of diversity, "std" or "entropy"
     entropy_temperature: float = 1.0  # τ of the softmax inside entropy
     # False if the run was trained with another loss, so that these are only the paper's values

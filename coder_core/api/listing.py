@@ -15,6 +15,7 @@ from coder_core.console.faults import Fault, InputError
 from coder_core.console.plain_files import SMALL, subfolder
 from coder_core.files.atomic import MOST_ENTRIES, folder_names, locate
 from coder_core.files.sealed import MANIFEST, MANIFEST_BYTES, SealedFolder, read_toml
+from coder_core.objectives.table import LOSSES
 from coder_core.runs.analysis import tables
 from coder_core.runs.analysis.read import check_manifest, check_metrics
 from coder_core.runs.folder import check_run, holds_run
@@ -255,7 +256,8 @@ def loss_values(config: Mapping[str, Any]) -> LossSettings:
     numbers = ("temperature", "gamma", "epsilon", "entropy_temperature")
     function = objective.get("diversity")
     known = function in ("std", "entropy") and all(name in objective for name in numbers)
-    if objective.get("loss") not in ("dcl", "dcl-i") or not known:
+    entry = LOSSES.get(str(objective.get("loss")))
+    if entry is None or not entry.reads("gamma") or not known:
         return LossSettings()
     values = {name: float(objective[name]) for name in numbers}
     return LossSettings(**values, function=function, trained=True)

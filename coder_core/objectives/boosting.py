@@ -16,7 +16,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from coder_core.objectives.pairs import Direction, Teacher, check_shapes
+from coder_core.objectives.pairs import Direction, Teacher, check_branches
 from coder_core.ops import full_precision
 
 LARGEST_COSINE = 1.0  # d_y of eq. 19: a score is in [-d_y, d_y]
@@ -93,7 +93,7 @@ class _Compared(NamedTuple):
 
 
 def _compare(target: Direction, teacher: Teacher) -> _Compared:
-    check_shapes(*target, teacher)
+    check_branches(target, teacher)
     scores, positive = (full_precision(values).detach() for values in teacher)
     behind = positive - full_precision(target.positive_scores)
     return _Compared(behind[:, None], full_precision(target.scores) - scores, scores, positive[:, None])

@@ -16,7 +16,14 @@ import torch
 from torch import Tensor
 from torch.nn.functional import huber_loss
 
-from coder_core.objectives.pairs import LEFT_OUT, Direction, Teacher, check_shapes, log_shares, positive_first
+from coder_core.objectives.pairs import (
+    LEFT_OUT,
+    Direction,
+    Teacher,
+    check_branches,
+    log_shares,
+    positive_first,
+)
 from coder_core.ops import full_precision, masked_mean
 
 LIST_LENGTH = 4  # of rank distillation, positive included: 4! = 24 orders; the cost grows with the factorial
@@ -41,7 +48,7 @@ def rank_distillation(
     >>> rank_distillation(target, (teacher, teacher[:, 0]))
     tensor([2.0219])
     """
-    check_shapes(*target, teacher)
+    check_branches(target, teacher)
     scores, positive_scores = (full_precision(values).detach() for values in teacher)
     count = min(length - 1, scores.shape[1])
     columns = torch.where(target.negatives, scores, float("-inf")).topk(count, dim=1).indices
@@ -72,7 +79,7 @@ def relational_distillation(target: Direction, teacher: Teacher) -> Tensor:
     >>> relational_distillation(target, (teacher, teacher[:, 0]))
     tensor([0.0159])
     """
-    check_shapes(*target, teacher)
+    check_branches(target, teacher)
     in_list = positive_first(torch.ones_like(target.negatives[:, 0]), target.negatives)
 
     def relations(of_all: Tensor, positive: Tensor) -> Tensor:
@@ -80,8 +87,10 @@ def relational_distillation(target: Direction, teacher: Teacher) -> Tensor:
         mean = masked_mean(distances, in_list)[:, None]
         return distances / torch.where(mean > NO_DISTANCE, mean, 1.0)
 
-    of_teacher = relations(*teacher).detach()
-    return masked_mean(huber_loss(relations(*target[:2]), of_teacher, reduction="none"), in_list)
+    scores, positive_scores = teacher
+    of_teacher = relations(scores, positive_scores).detach()
+    of_student = relations(target.scores, target.positive_scores)
+    return masked_mean(huber_loss(of_student, of_teacher, reduction="none"), in_list)
 
 
 def self_distillation(
@@ -137,5 +146,7 @@ def mutual_learning(target: Direction, teacher: Teacher, *, temperature: float =
 def _log_shares_of_both(
     target: Direction, teacher: Teacher, temperature: float, teacher_temperature: float
 ) -> tuple[Tensor, Tensor]:
-    of_teacher = log_shares(*teacher, target.negatives, teacher_temperature).detach()
-    return of_teacher, log_shares(*target, temperature)
+    scores, positive_scores = teacher
+    of_teacher = log_shares(scores, positive_scores, target.negatives, teacher_temperature).detach()
+    of_student = log_shares(target.scores, target.positive_scores, target.negatives, temperature)
+    return of_teacher, of_student

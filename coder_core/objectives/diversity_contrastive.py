@@ -65,7 +65,7 @@ def diversity_std(
     >>> diversity_std(scores, torch.ones(2, 2, dtype=torch.bool))
     tensor([1.0000, 0.7311])
     """
-    raw = squash(deviation(scores, negatives), epsilon)
+    raw = squash(negative_spread(scores, negatives), epsilon)
     return normalise_by_largest(raw) if normalise else raw
 
 
@@ -92,33 +92,24 @@ def diversity_entropy(
     >>> diversity_entropy(scores, torch.ones(2, 2, dtype=torch.bool), temperature=0.1)
     tensor([0.5250, 1.0000])
     """
-    raw = squash(entropy(scores, negatives, temperature=temperature), epsilon)
+    raw = squash(negative_spread(scores, negatives, "entropy", temperature=temperature), epsilon)
     return normalise_by_largest(raw) if normalise else raw
 
 
-def deviation(scores: Tensor, negatives: Tensor) -> Tensor:
-    """Return (Q,) sqrt(E[(S − E[S])²]) over each anchor's negatives; 0, with a zero gradient, without negatives.
+def negative_spread(
+    scores: Tensor, negatives: Tensor, measure: Measure = "std", *, temperature: float = 1.0
+) -> Tensor:
+    """Measure the spread of each anchor's scores over its negatives; 0 for an anchor without any.
 
-    >>> deviation(torch.tensor([[0.1, 0.3, 0.9]]), torch.tensor([[True, True, False]]))
-    tensor([0.1000])
-    """
-    return _spread(scores, negatives, "std")
-
-
-def entropy(scores: Tensor, negatives: Tensor, *, temperature: float = 1.0) -> Tensor:
-    """Return (Q,) −Σ P log2 P in bits, where P is the softmax of S/temperature over the negatives; 0 without any.
+    "std" is sqrt(E[(S − E[S])²]), with a zero gradient where it is 0; "entropy" is −Σ P log2 P in bits, where P is the
+    softmax of S / temperature over the negatives. `ops.diversity_scaling.spread`, which the api uses too, computes both.
 
     Raises:
-        ValueError: temperature is not positive.
+        ValueError: an unknown measure, or a temperature that is not positive.
 
-    >>> entropy(torch.zeros(1, 4), torch.ones(1, 4, dtype=torch.bool))
-    tensor([2.])
+    >>> negative_spread(torch.tensor([[0.1, 0.3, 0.9]]), torch.tensor([[True, True, False]]))
+    tensor([0.1000])
     """
-    return _spread(scores, negatives, "entropy", temperature)
-
-
-def _spread(scores: Tensor, negatives: Tensor, measure: Measure, temperature: float = 1.0) -> Tensor:
-    """Return the (Q,) spreads; `spread` is also the api's, and takes the few entries that are not negatives."""
     check_shapes(scores, None, negatives)
     finite = torch.where(negatives, full_precision(scores), 0.0)
     rows, columns = (~negatives).nonzero(as_tuple=True)
@@ -162,7 +153,7 @@ def anchor_diversity(
         raise ValueError(f"bank_share must be in [0, 1], got {bank_share}")
 
     def raw(scores: Tensor, negatives: Tensor) -> Tensor:
-        return squash(_spread(scores, negatives, measure, entropy_temperature), epsilon)
+        return squash(negative_spread(scores, negatives, measure, temperature=entropy_temperature), epsilon)
 
     with torch.set_grad_enabled(gradient and torch.is_grad_enabled()):
         scores, negatives = batch

@@ -138,7 +138,8 @@ class PairLoss(nn.Module):
         """Return the losses of this process's pairs; (B,) `weights` multiply each pair's loss. Only losses that read a
         bank use `keys`."""
         directions = batch_directions(anchors, keep_same_image=self.same_image_negatives)
-        losses = torch.stack([self.one_direction(*direction) for direction in directions]).sum(0)
+        of_ways = [self.one_direction(way.scores, way.positive_scores, way.negatives) for way in directions]
+        losses = torch.stack(of_ways).sum(0)
         return Terms(losses if weights is None else losses * weights, losses)
 
     def one_direction(self, scores: Tensor, positive_scores: Tensor, negatives: Tensor) -> Tensor:

@@ -272,9 +272,7 @@ def _whole_numbers(image_ids: Any, count: int) -> Tensor:
     raise ValueError(f"image_ids are {kind}: give {count} integers, one for every pair")
 
 
-def check_shapes(
-    scores: Tensor, positive_scores: Tensor | None, negatives: Tensor, teacher: Teacher | None = None
-) -> None:
+def check_shapes(scores: Tensor, positive_scores: Tensor | None, negatives: Tensor) -> None:
     """Raise ValueError if the arguments of an objective differ in size: torch would broadcast them silently.
 
     >>> check_shapes(torch.zeros(2, 3), torch.zeros(2), torch.ones(2, 3, dtype=torch.bool))
@@ -284,9 +282,17 @@ def check_shapes(
         given = f"{tuple(scores.shape)}, {tuple(of_positives)} and {tuple(negatives.shape)}"
         expected = "(queries, candidates), (queries,) and (queries, candidates)"
         raise ValueError(f"scores, positive_scores and negatives are {given}: give {expected}")
-    if teacher is not None:
-        teacher_scores, teacher_positives = teacher
-        check_shapes(teacher_scores, teacher_positives, negatives)
+
+
+def check_branches(target: Direction, teacher: Teacher) -> None:
+    """Raise ValueError if the scores of two branches differ in size, like `check_shapes`.
+
+    >>> target = Direction(torch.zeros(2, 3), torch.zeros(2), torch.ones(2, 3, dtype=torch.bool))
+    >>> check_branches(target, (torch.zeros(2, 3), torch.zeros(2)))
+    """
+    scores, positive_scores = teacher
+    check_shapes(target.scores, target.positive_scores, target.negatives)
+    check_shapes(scores, positive_scores, target.negatives)
 
 
 def same_image_negatives(

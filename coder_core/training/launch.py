@@ -138,9 +138,16 @@ def _stored_inputs(
     if save is not None:
         text_tower = towers.text if towers is not None else None
         words = make_reader(config, vocabulary, download=download, tower=text_tower).size
-        read: dict[str, Any] = {"words": words, "concepts": concepts, "towers": towers}
-        size = load.read_feature_size(folder, config, about)
-        check_parts(config, save, load.check_size(config, save, feature_size=size, download=download, **read))
+        build = load.check_size(
+            config,
+            save,
+            feature_size=load.read_feature_size(folder, config, about),
+            words=words,
+            concepts=concepts,
+            download=download,
+            towers=towers,
+        )
+        check_parts(config, save, build)
     space = run_text_space(folder, config) if config.weighting.reads_neighbours else None
     return Inputs(vocabulary, concepts, space, towers, reviews, pretrained=save is None, download=download)
 

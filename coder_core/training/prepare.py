@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -180,12 +179,19 @@ def _share_of_images(config: Config, data: TrainingData) -> TrainingData:
 
 def _make_batches(config: Config, data: TrainingData, words: Words) -> TrainingBatches:
     training = config.training
-    dropped = config.data
-    options: dict[str, Any] = {"batch_size": training.batch_size, "seed": training.seed}
-    options |= {"drop_regions": dropped.drop_regions, "drop_words": dropped.drop_words}
-    options |= {"fixed_ends": words.reader.fixed_ends, "augment": config.towers.augment}
-    options |= {"part": parallel.rank(), "parts": parallel.world_size()}
-    return TrainingBatches(data.train, words.train, image_groups=data.image_groups, **options)
+    return TrainingBatches(
+        data.train,
+        words.train,
+        image_groups=data.image_groups,
+        batch_size=training.batch_size,
+        seed=training.seed,
+        drop_regions=config.data.drop_regions,
+        drop_words=config.data.drop_words,
+        fixed_ends=words.reader.fixed_ends,
+        augment=config.towers.augment,
+        part=parallel.rank(),
+        parts=parallel.world_size(),
+    )
 
 
 def _find_sources(
@@ -212,10 +218,17 @@ def _build_models(
     config: Config, data: TrainingData, words: Words, sources: Sources, inputs: Inputs
 ) -> tuple[Coder, tuple[Coder, ...]]:
     """Build the model from the run's seed, and boosting's online branches, without concepts, each from its own seed."""
-    options: dict[str, Any] = {"feature_size": data.train.feature_size, "words": words.reader.size}
-    options |= {"vectors": words.vectors, "checkpointing": config.training.gradient_checkpointing}
-    options |= {"pretrained": inputs.pretrained, "download": inputs.download, "towers": inputs.towers}
-    build = partial(build_model, config.model, **options)
+    build = partial(
+        build_model,
+        config.model,
+        feature_size=data.train.feature_size,
+        words=words.reader.size,
+        vectors=words.vectors,
+        checkpointing=config.training.gradient_checkpointing,
+        pretrained=inputs.pretrained,
+        download=inputs.download,
+        towers=inputs.towers,
+    )
     branches = []
     if config.boosting.online:
         for number in range(1, config.boosting.boosting_branches):

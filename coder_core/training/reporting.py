@@ -78,26 +78,40 @@ class Reporter:
         """Report a step. `norm`: gradient norm before clipping. `rate`: pairs per second. `part_reports`: history
         fields of the optional parts; `part_facts`: the same as text for the terminal."""
         terms = {name: float(parallel.mean(value)) for name, value in losses.parts.items()}
-        fields: dict[str, Any] = {"losses": terms, "gradient_norm": float(norm)}
-        fields["pairs_per_second"] = round(rate, 1)
+        further = dict(part_reports)
         quartiles = None
         if losses.diversity is not None:
             points = torch.tensor(list(QUARTILES.values()), device=losses.diversity.device)
             quartiles = [round(value, 5) for value in losses.diversity.quantile(points).tolist()]
-            fields["diversity"] = dict(zip(QUARTILES, quartiles, strict=True))
-        fields |= part_reports
-        epoch = position.step / self.per_epoch
-        self.write_event("step", position, epoch=epoch, learning_rate=learning_rate, **fields)
+            further = {"diversity": dict(zip(QUARTILES, quartiles, strict=True)), **part_reports}
+        self.write_event(
+            "step",
+            position,
+            epoch=position.step / self.per_epoch,
+            learning_rate=learning_rate,
+            losses=terms,
+            gradient_norm=float(norm),
+            pairs_per_second=round(rate, 1),
+            **further,
+        )
         self._write_status("running", position)
-        inner = quartiles[1:4] if quartiles else None
-        facts: dict[str, Any] = {"parts": terms, "quartiles": inner, "best": position.best}
-        self.display.step(position.step, rate=rate, others=part_facts, **facts)
+        self.display.step(
+            position.step,
+            rate=rate,
+            others=part_facts,
+            parts=terms,
+            quartiles=quartiles[1:4] if quartiles else None,
+            best=position.best,
+        )
 
     def end(self, state: str, position: Position, message: str | None = None) -> None:
         """Report the end of the run: its state ("finished", "stopped" or "failed") and the error message, if any."""
-        reason: dict[str, Any] = {} if message is None else {"message": message}
-        self.write_event("stop", position, state=state, **(reason or {"seconds": position.seconds}))
-        self._write_status(state, position, **reason)
+        if message is None:
+            self.write_event("stop", position, state=state, seconds=position.seconds)
+            self._write_status(state, position)
+        else:
+            self.write_event("stop", position, state=state, message=message)
+            self._write_status(state, position, message=message)
 
     def write_event(self, event: str, position: Position, **fields: Any) -> None:
         """Write a line of the history. `event`: "step", "epoch" or "stop"."""

@@ -144,11 +144,12 @@ def apply_reviews(train: Split, reviews: UsedReviews | None, settings: DataConfi
     """
     if reviews is None:
         return ReviewedTrain(train)
-    names = train.image_names, train.captions, train.image_of_text, train.n_images
-    judged = judge_split(reviews.verdicts, *names)
-    keys = image_keys(*names)
+    judged = judge_split(
+        reviews.verdicts, train.image_names, train.captions, train.image_of_text, train.n_images
+    )
+    keys = image_keys(train.image_names, train.captions, train.image_of_text, train.n_images)
     pairs = [(keys[image], train.captions[row]) for row, image in enumerate(train.image_of_text.tolist())]
-    weights = pair_weights(pairs, reviews, settings)
+    weights = weights_by_verdict(pairs, reviews, settings)
     facts = []
     confident = np.array([pair in reviews.weights for pair in pairs])
     if confident.any():
@@ -184,7 +185,9 @@ def apply_reviews(train: Split, reviews: UsedReviews | None, settings: DataConfi
     return ReviewedTrain(split, used if (used != 1).any() else None, groups, faults)
 
 
-def pair_weights(pairs: Iterable[Pair], reviews: Reviews | UsedReviews, settings: DataConfig) -> np.ndarray:
+def weights_by_verdict(
+    pairs: Iterable[Pair], reviews: Reviews | UsedReviews, settings: DataConfig
+) -> np.ndarray:
     """Return the float32 weights of train pairs, 0 for those left out: by confidence, or else by the verdict on the pair
     or on its whole image."""
     of_verdict = _verdict_weights(settings)

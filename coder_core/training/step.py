@@ -6,7 +6,7 @@ epochs, another branch, reviewers' weights. `Objective` joins both for the train
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
@@ -271,9 +271,7 @@ class Objective:
         return losses.plus("dcl-concept", terms.in_batch, self.config.objective.weight_concept)
 
     def _inputs(self, model: Coder, batch: Batch) -> LossInputs:
-        found: dict[str, Any] = {}
-        for part in self.parts:
-            found |= part.loss_inputs(model, batch)
+        found = _merged(part.loss_inputs(model, batch) for part in self.parts)
         return LossInputs(**found)
 
     def begin_epoch(self, epoch: int) -> None:
@@ -288,17 +286,11 @@ class Objective:
 
     def end_epoch(self, end: EpochEnd) -> dict[str, Any]:
         """Return the parts' fields of the epoch's line in the history."""
-        fields: dict[str, Any] = {}
-        for part in self.parts:
-            fields |= part.end_epoch(end)
-        return fields
+        return _merged(part.end_epoch(end) for part in self.parts)
 
     def report(self) -> dict[str, Any]:
         """Return the parts' fields of a step's line in the history."""
-        fields: dict[str, Any] = {}
-        for part in self.parts:
-            fields |= part.report()
-        return fields
+        return _merged(part.report() for part in self.parts)
 
     def facts(self, fields: Mapping[str, Any]) -> list[str]:
         """Return the fields of `report` or `end_epoch` as text for the terminal."""
@@ -306,8 +298,13 @@ class Objective:
 
     def joint_parameters(self) -> dict[str, nn.Parameter]:
         """Return the parts' parameters whose gradient is clipped together with the model's."""
-        return {name: value for part in self.parts for name, value in part.joint_parameters().items()}
+        return _merged(part.joint_parameters() for part in self.parts)
 
     def separate_parameters(self) -> list[dict[str, nn.Parameter]]:
         """Return the parts' groups of parameters, each of which is clipped separately."""
         return [group for part in self.parts for group in part.separate_parameters()]
+
+
+def _merged(fields: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the fields of all parts; no two parts have one of the same name."""
+    return {name: value for of_part in fields for name, value in of_part.items()}

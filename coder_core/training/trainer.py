@@ -215,11 +215,18 @@ class Trainer:
         position.loss_sum = 0.0
         if is_best and self.first:
             self.checkpoints.save_best(self.state, epoch, metrics)
-        fields: dict[str, Any] = {"epoch": epoch, "loss": loss, "best": is_best}
-        fields["seconds"] = round(position.seconds, 2)
-        fields |= reports if metrics is None else {"metrics": metrics, **reports}
+        scored = {} if metrics is None else {"metrics": metrics}
         # Written before the save: a kill in between only repeats the line, and repeated lines count once.
-        self.reporter.write_event("epoch", position, **fields)
+        self.reporter.write_event(
+            "epoch",
+            position,
+            epoch=epoch,
+            loss=loss,
+            best=is_best,
+            seconds=round(position.seconds, 2),
+            **scored,
+            **reports,
+        )
         self._save()
         facts = self.objective.facts(reports)
         show = self.reporter.display.epoch

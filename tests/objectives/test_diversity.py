@@ -39,7 +39,7 @@ def test_by_hand(row):
 def test_entropy_by_hand_and_at_the_printed_temperature():
     """Four equal negatives have 2 bits: raw = 1 + exp(−0.1 / 2)."""
     scores = torch.full((1, 4), 0.25, dtype=torch.float64)
-    assert diversity.entropy(scores, everything(scores)).item() == pytest.approx(2.0)
+    assert diversity.negative_spread(scores, everything(scores), "entropy").item() == pytest.approx(2.0)
     raw = diversity.diversity_entropy(scores, everything(scores), normalise=False)
     assert raw.item() == pytest.approx(1 + math.exp(-0.05))
     # Cosines of 127 negatives, spread as after training: differences appear in the fourth digit only
@@ -135,7 +135,7 @@ def test_zero_spread_has_zero_gradient_and_large_scores_do_not_cancel():
     # E[S²] − E[S]² in float32 gives 0 or worse at 4096 ± 0.01; around the mean it is right
     scores = torch.tensor([[4095.99, 4096.01]])
     exact = float(scores[0, 1].double() - scores[0, 0].double()) / 2
-    assert diversity.deviation(scores, EVERY).item() == pytest.approx(exact, rel=1e-3)
+    assert diversity.negative_spread(scores, EVERY).item() == pytest.approx(exact, rel=1e-3)
 
 
 @pytest.mark.parametrize("normalise", [False, True])
@@ -158,4 +158,4 @@ def test_invalid_diversity_parameters_are_refused():
         with pytest.raises(ValueError, match=f"{name} must be"):
             call(**{name: value})
     with pytest.raises(ValueError, match=r"\(1, 2\): give"):
-        diversity.deviation(torch.zeros(2, 2), EVERY)
+        diversity.negative_spread(torch.zeros(2, 2), EVERY)

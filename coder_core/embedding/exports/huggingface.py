@@ -19,6 +19,7 @@ from coder_core.model.towers.pretrained import (
     quiet,
 )
 from coder_core.model.towers.tuning import TunedTower, merge_adapters
+from coder_core.objectives.table import LOSSES
 from coder_core.runs.analysis.import_embeddings import check_trained
 from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.load import best_save, load_model, read_config
@@ -140,10 +141,11 @@ def _of_two_models(run: Path, image: VisionModule, text: TextModule) -> Any:
 
 
 def _set_scale(plain: Any, run: Path, config: Config) -> None:
-    """Set the model's scale and bias to those that the run learned, or its scale to 1 / InfoNCE's temperature."""
+    """Set the model's scale and bias to those that the run learned, or its scale to 1 / temperature if its loss divides
+    scores by a fixed one."""
     save = best_save(run)
     values = save.tensors(SCALE) if f"{SCALE}.safetensors" in save.manifest["files"] else {}
-    if not values and config.objective.loss == "infonce":
+    if not values and LOSSES[config.objective.loss].scaled:
         values = {"log_scale": torch.tensor(-math.log(config.objective.temperature))}
     for name, key in (("logit_scale", "log_scale"), ("logit_bias", "bias")):
         parameter = getattr(plain, name, None)

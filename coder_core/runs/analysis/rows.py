@@ -31,7 +31,7 @@ from coder_core.evaluation.separation import distributions
 from coder_core.evaluation.sources import Source
 from coder_core.files.atomic import write_output
 from coder_core.model.splits import read_splits
-from coder_core.objectives.diversity import deviation
+from coder_core.objectives.diversity import negative_spread
 from coder_core.runs.analysis.evaluate import evaluate_split, score
 from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.analysis.reviewed import reviewed_metrics
@@ -265,7 +265,7 @@ def _deviations(row: RunRow, texts: np.ndarray) -> np.ndarray:
     images = torch.arange(row.split.n_images)
     owner = torch.from_numpy(row.split.image_of_text)
     parts = [
-        deviation(row.scores.exact(EVERY, part).T.double(), owner[part, None] != images)
+        negative_spread(row.scores.exact(EVERY, part).T.double(), owner[part, None] != images)
         for part in torch.from_numpy(texts).split(DEVIATIONS_AT_ONCE)
     ]
     return torch.cat(parts).numpy()

@@ -122,7 +122,7 @@ class PrototypeClassification(PrototypeLoss, Part):
 
     def facts(self, fields: Mapping[str, Any]) -> list[str]:
         """Return the statistics in words."""
-        return [in_words(fields["prototypes"])] if "prototypes" in fields else []
+        return [prototypes_in_words(fields["prototypes"])] if "prototypes" in fields else []
 
     def statistics(self, sums: Tensor) -> dict[str, Any]:
         """Return member counts, inertia, label changes and accuracies; {} before the first labels.
@@ -179,7 +179,7 @@ class PrototypeClassification(PrototypeLoss, Part):
         return torch.stack([term.detach().double().sum() for term in terms])
 
 
-def in_words(report: Mapping[str, Any]) -> str:
+def prototypes_in_words(report: Mapping[str, Any]) -> str:
     """Return a text such as: 981 prototypes used, 3 dead, largest 120 · inertia 0.612 · accuracy 8% image, 9% text."""
     text = f"{report['used']:,} prototypes used, {report['dead']:,} dead, largest {report['largest']:,}"
     text += f" · inertia {report['inertia']:.3f}"
