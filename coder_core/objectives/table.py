@@ -1,4 +1,4 @@
-"""What every loss is: its function or module, the settings that it reads, and what it needs. Importable without torch.
+"""Table of the losses: function or module of each, the settings that it reads, and what it needs. Needs no torch.
 
 `LOSSES` is the only place that describes a loss: the trainer, the checks, the command line, the app's form and the
 ablations ask it. `register_loss` adds one of your own:

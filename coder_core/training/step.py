@@ -160,7 +160,7 @@ def frozen(module: nn.Module) -> Iterator[None]:
 
 
 class Objective:
-    """What a run minimises (eq. 8): the loss of the instance branch, that of the concept branch if the model has one,
+    """Objective of a run (eq. 8): the loss of the instance branch, that of the concept branch if the model has one,
     and the terms of the optional parts, summed in this order.
 
     Args:
