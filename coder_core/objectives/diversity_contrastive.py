@@ -209,11 +209,12 @@ def diversity_contrastive(
     tensor([-0.4364, -0.4208, -0.2557])
     """
     check_shapes(scores, positive_scores, negatives)
-    scores = torch.where(negatives, full_precision(scores), 0.0)
+    # In place, because the scores of a bank are large; those that are not negatives become 0.
+    exponents = torch.where(negatives, full_precision(scores), margin).sub_(margin)
     if diversity is None:
-        exponents = (scores - margin) * sharpness(1.0, temperature)
+        exponents.mul_(sharpness(1.0, temperature))
     else:
-        exponents = (scores - margin) * sharpness(diversity.to(scores.dtype), temperature)[:, None]
+        exponents.mul_(sharpness(diversity.to(exponents.dtype), temperature)[:, None])
     push = temperature * log1p_sum_exp(exponents, negatives)
     pull = _positive_term(positive_scores, positive_clamp)
     if positive_scale not in ("one", "temperature"):

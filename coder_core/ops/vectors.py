@@ -5,6 +5,10 @@ from torch import Tensor
 
 SHORTEST_VECTOR = 1e-8  # a shorter vector has no direction and is treated as zero
 
+FAR_BELOW = (
+    -1e4
+)  # exponent of an entry that is left out: its exponential is exactly 0, and its gradient is finite
+
 EMPTY_ID = -1  # image id of an empty bank slot
 
 
@@ -104,6 +108,6 @@ def log1p_sum_exp(values: Tensor, mask: Tensor) -> Tensor:
     >>> log1p_sum_exp(torch.zeros(1, 2), torch.tensor([[True, False]]))  # log(1 + 1)
     tensor([0.6931])
     """
-    exponents = torch.where(mask, full_precision(values), float("-inf"))
-    zeros = exponents.new_zeros(*exponents.shape[:-1], 1)
-    return torch.logsumexp(torch.cat([zeros, exponents], dim=-1), dim=-1)
+    exponents = torch.where(mask, full_precision(values), FAR_BELOW)
+    sums = torch.logsumexp(exponents, dim=-1)
+    return torch.logaddexp(sums, torch.zeros_like(sums))
