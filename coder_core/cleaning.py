@@ -41,7 +41,7 @@ from coder_core.queue.running import LOGS, QueueProgress, log_of, run_all, watch
 from coder_core.runs.load import read_config
 from coder_core.runs.status import RunLock, read_status
 from coder_core.training.launch import check_new_run
-from coder_core.training.reviewed import FINGERPRINT, weights_by_verdict, reviews_of_run
+from coder_core.training.reviewed import FINGERPRINT, reviews_of_run, weights_by_verdict
 
 # suffixes of the scorers' names
 HALVES = {"half": False, "other-half": True}
@@ -358,7 +358,9 @@ def read_cleaning(folder: Path) -> Cleaned | None:
     train = ReviewedSplit.of(open_run(scorers[0]), TRAIN)
     owner = train.image_of_text
     pairs = [train.pair(image, row) for row, image in enumerate(owner.tolist())]
-    out = weights_by_verdict(pairs, reviews, DataConfig()) == 0  # by default, only wrong captions are left out
+    out = (
+        weights_by_verdict(pairs, reviews, DataConfig()) == 0
+    )  # by default, only wrong captions are left out
     wrong = exchange_captions(owner, share, config.training.seed) != np.arange(len(owner))
     both = 100 * (out & wrong).sum()
     precision = float(both / out.sum()) if out.any() else np.nan
