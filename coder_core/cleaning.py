@@ -290,7 +290,7 @@ def write_reviews(file: Path, table: pd.DataFrame, config: Config, console: Cons
     reviews = wrong.drop_duplicates("pair") if len(wrong) else table[:1]
     lines = []
     for (image, caption), probability, scorer in zip(
-        reviews["pair"], reviews["probability"], reviews["judge"], strict=True
+        reviews["pair"], reviews["probability"], reviews["scorer"], strict=True
     ):
         verdict: Verdict = "wrong-caption" if probability >= config.cleaning.clean_above else "none"
         weight = (f"{WEIGHT}{1 - probability:.3f}",) if weigh else ()
