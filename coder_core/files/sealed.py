@@ -107,10 +107,16 @@ class SealedFolder:
         _raise([self._size_fault(name) for name in checked])
         if not digest:
             return
-        sha256 = _remembered_sha256 if remember else file_sha256
+
+        def fault(name: str) -> Fault | None:
+            return self._digest_fault(name, _remembered_sha256 if remember else file_sha256)
+
         total = sum(self.manifest["files"][name]["bytes"] for name in checked)
-        with ThreadPoolExecutor(THREADS if total > THREADED_BYTES else 1) as threads:
-            _raise(list(threads.map(lambda name: self._digest_fault(name, sha256), checked)))
+        if total <= THREADED_BYTES:
+            _raise(map(fault, checked))
+            return
+        with ThreadPoolExecutor(THREADS) as threads:
+            _raise(threads.map(fault, checked))
 
     def read(self, name: str, most: int = DOCUMENT) -> bytes:
         """Read and verify one file of at most `most` bytes. InputError: it is larger, missing, cut or damaged."""
