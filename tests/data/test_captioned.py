@@ -144,6 +144,17 @@ def one_zero_block(content):
     return content[: -(-len(content.rstrip(b"\0")) // 512) * 512 + 512]
 
 
+def with_title(*titles):
+    """Return an edit that replaces the header of a CSV file."""
+    return lambda content: ",".join(titles).encode() + content[content.index(b"\n") :]
+
+
+def with_key(key, value):
+    """Return an edit that repeats a key in the first object that has it."""
+    written = f'"{key}": '.encode()
+    return lambda content: content.replace(written, written + value + b", " + written, 1)
+
+
 NAME = NAMES[0]
 OTHER = NAMES[3]
 DEV = NAMES[6]
@@ -156,10 +167,12 @@ CASES = {
         (("", f"{NAME}#0\tagain\n"), "error", f"line 25: '{NAME}#0'"),
         (("", "no tab here\n"), "error", "token.txt line 25: "),
         (("", "other.jpg.1#0\tin no list\n"), "note", "'other.jpg.1'"),
+        (("\n", "\r"), "error", "token.txt line 1: the lines end in CR"),
     ],
     "flickr8k/Flickr_8k.devImages.txt": [
         (("", f"{NAME}\n"), "warning", f"'{NAME}'"),
         (("", "never.jpg\n"), "warning", "'never.jpg'"),
+        (("", f"{DEV}\n"), "error", f"devImages.txt line 4: '{DEV}' is also"),
     ],
     "kaggle/captions.txt": [
         (("image,caption\n", ""), "note", "captions.txt line 1: "),
@@ -175,6 +188,7 @@ CASES = {
     "flickr30k-annotations/flickr_annotations_30k.csv": [
         (('"[2, 3]"', '"[0, 3]"'), "error", "0 is also the sentid of"),
         (b"raw,filename\n[,x.jpg\n", "error", "line 2, column raw: is not JSON"),
+        (with_title("raw", "raw", "split", "filename", "x"), "error", "'raw'"),
     ],
     "coco/annotations/captions_val2017.json": [
         ((SECOND, FIRST), "error", "annotations[1]: 12 is also the id of"),
@@ -197,10 +211,36 @@ CASES = {
         (HEAD + b"000_drawn.jpg,caf\xe9\n", "error", LATIN),
         (HEAD + b"000_drawn.jpg,\"['a', 'b']\"\n", "error", "(in CSV: one row or one column per caption)"),
         (HEAD + b"http://x/1.jpg,a\n" * 30, "error", ": 30 rows"),
+        (with_title("file_name", "text", "text"), "error", "line 1: the title 'text' occ"),
+        (with_title("file_name", "file_name", "text"), "error", "the title 'file_name' occ"),
+        (("\r\n", "\r"), "error", "metadata.csv line 1: the lines"),
+        (("ring", "r\0ng"), "error", "line 2: contains a NUL"),
     ],
     "imagefolder/test/metadata.parquet": [(without_pages, "error", "metadata.parquet: ")],
     "parquet/data/train-00000-of-00002.parquet": [(without_pages, "error", "00002.parquet: ")],
     "precomp/precomp/dev_ids.txt": [(("", "3\n"), "error", "7 ids for the 6 captions of dev_caps.txt")],
+    "imagefolder/validation/metadata.jsonl": [
+        (("a ring", "a\\u0000"), "error", "a NUL character"),
+        (("a ring", "\\ud800"), "error", "half a character"),
+        (with_key("file_name", b'"a.jpg"'), "error", "jsonl line 1: the key 'file_name'"),
+    ],
+    "precomp/id_mapping.json": [
+        (lambda old: old.replace(b"000_", b"\xe900_", 1), "error", "id_mapping.json line 1, byte 8: the"),
+        (with_key("0", b'"001_drawn.jpg"'), "error", "id_mapping.json line 1, column 24: the key '0'"),
+    ],
+    "table/own.tsv": [(("split", "title"), "error", "line 1: the title 'title' occurs twice")],
+    "coco/annotations/captions_train2017.json": [
+        (with_key("image_id", b"1"), "error", "the key 'image_id' occurs twice")
+    ],
+    "karpathy/dataset_own.json": [
+        (with_key("filename", b'"001_drawn.jpg"'), "error", "the key 'filename' occurs twice")
+    ],
+    "text-files/train/000_drawn.txt": [
+        (b"one dog\rtwo cats\r", "error", "000_drawn.txt line 1: the lines end in"),
+        (b"one\ntw\0o\n", "error", "000_drawn.txt line 2: contains a NUL"),
+        (b"one\ncaf\xe9", "error", "000_drawn.txt line 2, byte 4: the byte 0xe9"),
+    ],
+    "img2dataset/00000/000000000.txt": [(b"caf\xe9", "error", "000000000.txt line 1, byte 4: the byte 0xe9")],
     "webdataset/dev/0.tar": [
         (lambda content: content[:700], "error", "0.tar: cannot be read as a tar file"),
         (b"\x1f\x8b" + bytes(600), "error", "0.tar: cannot be read as a tar file"),
@@ -214,6 +254,18 @@ CASES = {
         ({"latin.jpg": draw(0), "latin.txt": b"\xe4"}, "error", "latin'.txt line 1, byte 1: the byte 0xe4"),
         ({"alone.txt": b"no picture"}, "warning", "'alone'"),
         ({"bare.jpg": draw(0)}, "warning", "'dev/0/bare.jpg'"),
+        ({"a.jpg": draw(0), "a.png": draw(1), "a.txt": b"one"}, "error", "'a' is also the picture of"),
+        (
+            {"a.jpg": draw(0), "a.json": b'{"text": "x", "text": "y"}'},
+            "error",
+            "line 1, column 15: the key 'text'",
+        ),
+        (
+            {"a.jpg": draw(0), "a.json": b'{"text": "caf\xe9"}'},
+            "error",
+            "'a'.json line 1, byte 14: the byte 0xe9",
+        ),
+        ({"a.jpg": draw(0), "a.txt": b"one\rtwo\r"}, "error", "'a'.txt line 1: the lines end in CR alone"),
     ],
 }
 
