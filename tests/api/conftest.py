@@ -3,8 +3,7 @@
 import pytest
 
 from coder_core.api import open_run
-from tests.support.concept_runs import write_concept_run
-from tests.support.run_folders import write_run
+from tests.support.run_folders import write_concept_run, write_run
 
 BETA = 0.6
 

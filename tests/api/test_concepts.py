@@ -10,7 +10,7 @@ from coder_core.api import InputError, concepts, margins, open_run
 from coder_core.api.concept_attention import pair_concepts
 from coder_core.api.concepts import graph_of, neighbourhood, shared_attention, strongest
 from tests.api.conftest import BETA
-from tests.support.concept_runs import NAMES, some_concepts, two_branches, write_concept_run
+from tests.support.run_folders import CONCEPTS, some_concepts, two_branches, write_concept_run
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +50,7 @@ def test_concept_table_and_edges_match_the_graph(view):
     assert view.beta == BETA
     table = view.table()
     edges = view.edges()
-    assert list(zip(table["word"], table["kind"], strict=True)) == NAMES
+    assert list(zip(table["word"], table["kind"], strict=True)) == CONCEPTS
     assert table["count"].tolist() == [5, 3, 2, 2, 2]
     assert table["forms"][0] == "dog, dogs"
     knowledge = some_concepts()
@@ -71,7 +71,7 @@ def test_pairs_readers_and_perplexity_match_the_attention(both, view, monkeypatc
     pair, common, effective = pair_concepts(both, "dev", 17, top=5)
     rows = np.array([branches.image_attention[3], branches.text_attention[17]], float)
     rows /= rows.sum(1, keepdims=True)
-    assert pair["word"].tolist() == [NAMES[concept][0] for concept in np.argsort(-rows.sum(0))]
+    assert pair["word"].tolist() == [CONCEPTS[concept][0] for concept in np.argsort(-rows.sum(0))]
     np.testing.assert_allclose(pair[["image", "text"]].T, rows[:, pair["concept"]], atol=1e-3)
     assert common == pytest.approx(100 * rows.min(0).sum(), abs=0.1)
     assert list(effective.values()) == pytest.approx(np.exp(-(rows * np.log(rows)).sum(1)), abs=0.01)

@@ -17,13 +17,13 @@ from coder_core.model.scoring import InteractionScorer
 from coder_core.model.towers.dual_encoder import DualEncoder
 from coder_core.model.towers.regions import boxes, encode_patches
 from coder_core.training.launch import start_run
-from tests.support.heat_runs import write_heat_runs
 from tests.support.picture_folders import CAPTIONS, NAMES, SPLITS, draw
 from tests.support.precomp_folders import assert_refused
 from tests.support.run_folders import import_run_folder, write_run
 from tests.support.tiny_runs import quiet
 from tests.support.tiny_towers import write_tiny_siglip
 from tests.support.tower_runs import tower_config
+from tests.support.trained_runs import write_heat_runs
 
 DEV = [name for name in NAMES if SPLITS[name] == "dev"]
 CAPTION = CAPTIONS[DEV[0]][0]

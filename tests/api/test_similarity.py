@@ -10,9 +10,8 @@ from coder_core.api.sides import Sides
 from coder_core.api.similarity import open_pair
 from coder_core.objectives.diversity_contrastive import diversity_contrastive
 from tests.reference.scaling import scaled as reference
-from tests.support.clip_runs import import_clip
 from tests.support.precomp_folders import assert_refused
-from tests.support.run_folders import synthetic
+from tests.support.run_folders import import_clip, synthetic
 
 DIRECTIONS = ("i2t", "t2i")
 LOSS = LossSettings(temperature=0.08, gamma=0.25, epsilon=0.15)

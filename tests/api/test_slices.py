@@ -9,9 +9,8 @@ from coder_core.data.words import tokenise
 from coder_core.evaluation.metrics import label_values
 from coder_core.evaluation.recall import HALVES_SEED
 from tests.reference.graded import label_means
-from tests.support.concept_runs import write_concept_run
 from tests.support.precomp_folders import refusal
-from tests.support.run_folders import write_run
+from tests.support.run_folders import write_concept_run, write_run
 
 CAPTIONS = ["A dog.", "two Dogs on a red mat", "no cat, ein Fuß", "a hotdog with 3 red and blue stripes"]
 TOKENS = [set(tokenise(caption)) for caption in CAPTIONS]

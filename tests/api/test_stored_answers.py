@@ -33,8 +33,7 @@ from coder_core.api import (
 from coder_core.api.report import Gate, Supplements, check_gate, gather, render
 from coder_core.geometry.settings import ClusterSettings
 from coder_core.runs.derived.compute import make_clusters
-from tests.support.concept_runs import write_concept_run
-from tests.support.run_folders import write_run
+from tests.support.run_folders import write_concept_run, write_run
 
 STORED = Path(__file__).with_name("stored_answers.json")
 WORDS = [

@@ -20,13 +20,11 @@ from coder_core.geometry.settings import ClusterSettings
 from coder_core.runs.derived.compute import make_clusters
 from coder_core.runs.history import HistoryWriter
 from coder_core.runs.status import write_status
-from tests.support.clip_runs import import_clip
-from tests.support.concept_runs import write_concept_run
 from tests.support.numerics import numerics_unchanged
 from tests.support.pages import open_page
-from tests.support.run_folders import damage, import_run_folder, write_run
+from tests.support.run_folders import damage, import_clip, import_run_folder, write_concept_run, write_run
+from tests.support.trained_runs import train_weighted
 from tests.support.visits import SIZE, Visit, payloads, picture
-from tests.support.weighted_runs import train_weighted
 
 # Chromium's headless shell takes a tenth less processor time
 CHROMIUM = Path(os.environ.get("CHROMIUM") or shutil.which("chromium-headless-shell") or "/usr/bin/chromium")

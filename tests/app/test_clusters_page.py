@@ -12,8 +12,7 @@ from app.charts import LIGHT
 from coder_core.api import open_run
 from coder_core.geometry.settings import ClusterSettings
 from coder_core.runs.derived.compute import make_clusters
-from tests.support.concept_runs import write_concept_run
-from tests.support.run_folders import write_prototypes, write_run
+from tests.support.run_folders import write_concept_run, write_prototypes, write_run
 
 NAMES = ("demo-baseline", "demo")
 

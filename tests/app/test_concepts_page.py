@@ -10,8 +10,13 @@ from app.questions import concept_graph
 from app.views.concepts import AT_CHANCE
 from coder_core.api import open_run
 from coder_core.api.concepts import graph_of, strongest, summarise_attention
-from tests.support.concept_runs import write_concept_run
-from tests.support.run_folders import CAPTIONS_PER_IMAGE, damage, import_run_folder, write_run
+from tests.support.run_folders import (
+    CAPTIONS_PER_IMAGE,
+    damage,
+    import_run_folder,
+    write_concept_run,
+    write_run,
+)
 
 NAMES = ["plain", "other"]
 

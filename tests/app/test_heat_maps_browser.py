@@ -10,9 +10,9 @@ from coder_core.api import open_run
 from coder_core.api.heat_maps import heat_map
 from coder_core.embed import main as embed
 from coder_core.features import main as features
-from tests.support.heat_runs import train, write_heat_runs
 from tests.support.numerics import numerics_unchanged
 from tests.support.picture_folders import CAPTIONS, LAYOUTS, NAMES, SPLITS, draw
+from tests.support.trained_runs import train_on_regions, write_heat_runs
 from tests.support.visits import CHART, payloads, picture
 
 DEV = [name for name in NAMES if SPLITS[name] == "dev"]
@@ -30,14 +30,14 @@ def heat(runs):
         regions = folder / "parquet-regions"
         shutil.copytree(folder / "features", bare, ignore=shutil.ignore_patterns("*_boxes.npy"))
         (bare / "tower.json").unlink()
-        train(folder, bare, "bare")
+        train_on_regions(folder, bare, "bare")
         for name, layout in (("tar", "webdataset"), ("parquet", "parquet")):
             LAYOUTS[layout](folder / name)
         flags = [f"--model={folder / 'clip'}", "--workers=0"]
         assert embed(["pictures", str(folder / "tar"), *flags, f"--root={runs}", "--name=tar"]) == 0
         flags += [f"--out={regions}", "--grid=2", "--splits", "train", "dev"]
         assert features([str(folder / "parquet"), *flags]) == 0
-        train(folder, regions, "parquet", pictures="")
+        train_on_regions(folder, regions, "parquet", pictures="")
     return runs
 
 

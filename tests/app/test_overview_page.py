@@ -15,9 +15,8 @@ from coder_core.api.joint_space import score_separation
 from coder_core.api.saved_views import save_view, saved_views
 from coder_core.api.slices import slice_metrics
 from coder_core.evaluate import main
-from tests.support.concept_runs import write_concept_run
 from tests.support.precomp_folders import assert_refused
-from tests.support.run_folders import flip, import_run_folder, write_run
+from tests.support.run_folders import flip, import_run_folder, write_concept_run, write_run
 
 
 def test_runs_are_grouped_by_data_and_follow_the_sidebar(tmp_path, opened):

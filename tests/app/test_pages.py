@@ -6,9 +6,8 @@ import re
 import pytest
 
 from coder_core.runs.analysis.read import open_analysis
-from tests.support.concept_runs import write_concept_run
 from tests.support.pages import ABOUT_SCORES, FIELDS, IN_SIDEBAR, PAGES
-from tests.support.run_folders import synthetic, write_embeddings, write_run
+from tests.support.run_folders import synthetic, write_concept_run, write_embeddings, write_run
 
 STRANGE = ("../../etc", "a\nb", "<script>alert(1)</script>", "9" * 400, "inf", "-5")
 SIMILARITY = "scaling-anchors batch-of order pairs draw scaling-mu scaling-gamma scaling-epsilon pair-image pair-caption chosen"

@@ -13,8 +13,7 @@ from app.components import events
 from app.views.similarity import steps
 from coder_core.api import open_run
 from coder_core.api.similarity import Pair, values_from_similarities
-from tests.support.clip_runs import import_clip
-from tests.support.run_folders import write_run
+from tests.support.run_folders import import_clip, write_run
 
 COLOURS = charts.tone("light")
 BLUE = COLOURS.runs[1]

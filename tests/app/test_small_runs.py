@@ -6,8 +6,7 @@ import pytest
 
 from coder_core.geometry.settings import ClusterSettings
 from coder_core.runs.derived.compute import make_clusters
-from tests.support.concept_runs import write_concept_run
-from tests.support.run_folders import write_run
+from tests.support.run_folders import write_concept_run, write_run
 
 KINDS = {"1 x 1": (1, 1, 1.0), "2 x 2": (2, 1, 1.0), "all first": (8, 4, 0.05)}
 """Name → number of images, captions per image, noise of the captions."""

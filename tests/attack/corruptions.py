@@ -33,10 +33,10 @@ from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.saves import SaveStore
 from tests.attack.bad_inputs import flip
 from tests.attack.campaign import FIXTURE, USUAL_EXITS, Finding, draw_again, try_all
-from tests.support.interrupted import stop_during
 from tests.support.pages import PAGES, open_page
 from tests.support.run_folders import reseal
 from tests.support.tiny_runs import events, position, state_tensors
+from tests.support.trained_runs import stop_during
 
 CASES = 700
 RUNS = ("whole", "weighted")

@@ -24,13 +24,14 @@ from coder_core.training.launch import start_run
 from tests.attack.campaign import USUAL_EXITS, Finding, draw_again, try_all
 from tests.attack.corruptions import written_by_evaluate, written_by_resume
 from tests.attack.readers import embed_small
-from tests.support.boosting import boosted
 from tests.support.fork_driver import AtOperation, child, wait
 from tests.support.pages import open_page
 from tests.support.picture_folders import LAYOUTS
-from tests.support.tiny_runs import quiet, write_tiny_data
+from tests.support.tiny_runs import quiet, tiny_config, write_tiny_data
 from tests.support.tiny_towers import write_tiny_clip
-from tests.support.weighted_runs import weighted
+
+boosted = partial(tiny_config, part="boosting")
+weighted = partial(tiny_config, part="weights")
 
 CASES = 60
 KILLS = 3

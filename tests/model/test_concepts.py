@@ -13,8 +13,8 @@ from coder_core.config.schema import Config
 from coder_core.model.build import build_model
 from coder_core.model.concept_branch import concept_vectors, make_concepts, read_concept_list
 from coder_core.ops import normalise
-from tests.support.concept_runs import some_concepts
 from tests.support.precomp_folders import assert_refused
+from tests.support.run_folders import some_concepts
 
 CAPTIONS = ["a red dog runs", "two dogs run on red grass", "a dog on grass", "red dogs running", "grass"] * 2
 SIZE = {"dimension": 8, "word_size": 5}

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from functools import partial
 
 import numpy as np
 import pytest
@@ -26,11 +27,17 @@ from coder_core.training.launch import start_run
 from tests.reference import batch_weights as others
 from tests.reference import neighbourhood as reference
 from tests.runs.conftest import fill_analysis
-from tests.support.concept_runs import some_concepts, two_branches, write_concept_run
 from tests.support.precomp_folders import assert_refused
-from tests.support.run_folders import FINISHED_RUNS, overwritten
-from tests.support.tiny_runs import changed, quiet, write_tiny_data
-from tests.support.weighted_runs import weighted
+from tests.support.run_folders import (
+    FINISHED_RUNS,
+    overwritten,
+    some_concepts,
+    two_branches,
+    write_concept_run,
+)
+from tests.support.tiny_runs import changed, quiet, tiny_config, write_tiny_data
+
+weighted = partial(tiny_config, part="weights")
 
 COUNT = 4
 

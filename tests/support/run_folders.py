@@ -13,9 +13,18 @@ from PIL import Image, ImageDraw
 from coder_core.config.schema import Config, to_document
 from coder_core.data.embeddings import read_embeddings
 from coder_core.data.split import part_images
+from coder_core.evaluation.ranking import rank
+from coder_core.evaluation.recall import rank_metrics
+from coder_core.evaluation.relevance import Relevance
+from coder_core.evaluation.scores import check_scores
+from coder_core.evaluation.sources import mixture
 from coder_core.files.sealed import render_manifest, write_sealed
+from coder_core.model.concepts.knowledge import Concepts, count_together
+from coder_core.model.concepts.vocabulary import Concept, ConceptVocabulary
+from coder_core.model.encode import SplitEmbeddings
+from coder_core.runs.analysis.concepts import concept_tables
 from coder_core.runs.analysis.import_embeddings import import_run
-from coder_core.runs.analysis.tables import EMBEDDINGS, RANKS
+from coder_core.runs.analysis.tables import EMBEDDINGS, RANKS, rank_tables
 from coder_core.runs.analysis.write import write_analysis
 from coder_core.runs.history import HistoryWriter, open_line, run_key, seal_line
 from coder_core.runs.status import write_status
@@ -24,6 +33,16 @@ from tests.support.tiny_runs import changed
 FINISHED_RUNS = Path(__file__).resolve().parents[1] / "fixtures" / "finished_runs"
 COLOURS = ("#E69F00", "#56B4E9", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7")
 CAPTIONS_PER_IMAGE = 5
+CONCEPTS = [
+    ("dog", "object"),
+    ("grass", "object"),
+    ("ball", "object"),
+    ("red", "property"),
+    ("run", "motion"),
+]
+CLIP_DIMENSION = 256
+CLIP_THEMES = 8  # images of one theme are hard negatives for each other
+CLIP_CONE = 0.6  # first coordinate of every image; captions have −0.6
 VAGUE = 4  # the last of an image's five captions fits all images
 
 
@@ -179,6 +198,66 @@ def import_rows(root, name, v, w, captions, *, pictures=None, queries=(), split=
     arguments = (files / "images.npy", files / "texts.npy", files / "captions.txt")
     embeddings = read_embeddings(*arguments, ids=ids, pictures=pictures, **optional)
     return import_run(embeddings, root, name, split)[0]
+
+
+def clip_like(images, *, noise, seed):
+    """Return (n, D) images and (5n, D) captions with a modality gap; most cosines are between −0.4 and 0.1."""
+    rng = np.random.default_rng(seed)
+    counts = (CLIP_THEMES, images, images * CAPTIONS_PER_IMAGE)
+    themes, own, words = (
+        rng.normal(size=(rows, CLIP_DIMENSION)) / np.sqrt(CLIP_DIMENSION) for rows in counts
+    )
+    v = 0.8 * themes[np.arange(images) % CLIP_THEMES] + 0.6 * own
+    w = 0.45 * np.repeat(v, CAPTIONS_PER_IMAGE, axis=0) + noise * words
+    v[:, 0] = CLIP_CONE
+    w[:, 0] = -CLIP_CONE
+    return v.astype(np.float32), w.astype(np.float32)
+
+
+def import_clip(root, name, *, images=60, noise=1.0, seed=0):
+    """Import such embeddings and pictures; return the run folder."""
+    pictures = root.parent / f"{name}-pictures"
+    draw_pictures(pictures, images)
+    captions = [f"view {k} of scene {i}" for i in range(images) for k in range(CAPTIONS_PER_IMAGE)]
+    return import_rows(root, name, *clip_like(images, noise=noise, seed=seed), captions, pictures=pictures)
+
+
+def some_concepts(names=CONCEPTS):
+    """Return five concepts with these names, their occurrences and co-occurrences in seven captions."""
+    together, occurrences = count_together([[0, 2], [0, 2, 3], [0, 4], [0, 4, 1], [0], [1], [1, 3]], 5)
+    rows = ((*name, int(count)) for name, count in zip(names, occurrences, strict=True))
+    entries = tuple(Concept(word, kind, count, (word, f"{word}s")) for word, kind, count in rows)
+    vectors = np.eye(5, 3, dtype=np.float32)
+    return Concepts(ConceptVocabulary(entries, "textblob"), together, occurrences, vectors)
+
+
+def two_branches(images, seed=0, per_image=CAPTIONS_PER_IMAGE):
+    """Return embeddings of a good instance and a worse concept branch with random attention, and image_of_text."""
+    v, w, owner = synthetic(images, noise=1.0, seed=seed, per_image=per_image)
+    vc, wc, _ = synthetic(images, noise=2.0, seed=seed + 1, dimension=16, per_image=per_image)
+    random = np.random.default_rng(seed)
+    attention = [random.dirichlet(np.full(5, 0.5), rows).astype(np.float16) for rows in (len(v), len(w))]
+    return SplitEmbeddings(v, w, vc, wc, *attention), owner
+
+
+def write_concept_run(
+    root, name, *, images=30, beta=0.6, captions=(), attention=(), concepts=CONCEPTS, **drawn
+):
+    """Write a run whose dev analysis has both branches. `attention` (n, 5) and (m, 5) replaces the random one;
+    `concepts` are five pairs of word and kind; `drawn` goes to `two_branches`."""
+    folder = write_configured(root, changed(Config(name=name), data="demo", concepts=10, beta=beta))
+    branches, owner = two_branches(images, **drawn)
+    if attention:
+        branches = branches._replace(image_attention=attention[0], text_attention=attention[1])
+    labels = Relevance.of_labels(owner, images)
+    ranked = rank(check_scores(mixture(branches.images, branches.texts, branches.second, beta)), labels)
+    knowledge = some_concepts(concepts)
+    arrays, documents = concept_tables(branches, knowledge, knowledge.graph(threshold=0.3, rescaled=True))
+    arrays |= rank_tables(ranked)
+    about = {"metrics": rank_metrics(ranked, labels), "documents": documents, "beta": beta}
+    about["captions"] = captions or [f"scene {i}" for i in range(len(owner))]
+    write_embeddings(folder, branches.images, branches.texts, owner, **about, **arrays)
+    return folder
 
 
 def reseal(folder):

@@ -18,6 +18,30 @@ STILL = {"image_dropout": 0.0, "word_dropout": 0.0, "embedding_dropout": 0.0}  #
 WORDS = ["a", "red", "blue", "star", "ring", "box", "dog", "cat"]
 WORDS += ["runs", "sits", "jumps", "near", "far", "from", "the"]
 
+NEIGHBOURS = 4
+WEIGHT_SCALE = 4.0
+PARTS = {
+    "": {},
+    "boosting": {  # AM added to the summed triplet loss, in float32
+        "loss": "btr-sum",
+        "weight_instance": 1.0,
+        "boosting": "am",
+        "boosting_momentum": 0.7,
+        "twin_precision": "float32",
+        "bank_size": 0,
+    },
+    "weights": {  # DIVERSITY weights with the n-pairs hinge
+        "loss": "npairs-hinge",
+        "npairs_margin": 0.4,
+        "weight_instance": 1.0,
+        "sample_weights": "diversity",
+        "weight_scale": WEIGHT_SCALE,
+        "neighbours": NEIGHBOURS,
+        "neighbours_of_neighbours": 0,
+        "bank_size": 0,
+    },
+}
+
 
 def changed(config, **values):
     """Replace settings, by key, also with impossible values."""
@@ -35,13 +59,16 @@ def write_tiny_data(folder, *, images=20, captions=2, regions=4, size=6):
     return folder
 
 
-def tiny_config(data, name="tiny", **values):
+def tiny_config(data, name="tiny", *, part="", dropout=True, **values):
     """Return a CODER configuration with everything that could make a resumed run differ: dropouts, word drops, momentum
-    encoder and bank. `values` are settings of any section."""
+    encoder and bank. `part` is one of PARTS; `values` are settings of any section."""
     settings = {"data": str(data), "word_threshold": 1, "dimension": 8, "word_size": 6, "text_layers": 2}
     settings |= {"image_dropout": 0.1, "word_dropout": 0.1, "embedding_dropout": 0.1, "bank_size": 13}
     settings |= {"epochs": 3, "batch_size": 8, "learning_rate": 3e-3, "schedule": "cosine", "warmup_steps": 2}
     settings |= {"threads": 1, "device": "cpu", "save_every": 1000.0, "seed": 5}
+    settings |= PARTS[part]
+    if not dropout:
+        settings |= STILL
     return changed(Config(name=name), **settings | values)
 
 

@@ -2,6 +2,7 @@
 
 import shutil
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -18,10 +19,12 @@ from coder_core.training.parts.boosting import BoostingTeacher
 from coder_core.training.prepare import prepare
 from coder_core.training.size_checks import check_teacher_momentum
 from coder_core.training.trainer import Trainer
-from tests.support.boosting import boosted, by_loops, same, scores, started, take, weights
-from tests.support.interrupted import stop_during
 from tests.support.precomp_folders import assert_refused
-from tests.support.tiny_runs import assert_same_run, changed, quiet
+from tests.support.steps import by_loops, same, scores, started, take, weights
+from tests.support.tiny_runs import assert_same_run, changed, quiet, tiny_config
+from tests.support.trained_runs import stop_during
+
+boosted = partial(tiny_config, part="boosting")
 
 STEPS = 15
 FORMS = ("rs", "rm", "as", "am")

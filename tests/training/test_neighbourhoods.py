@@ -1,5 +1,7 @@
 """Weights of complementary samples in training: weighted losses, when they are computed, resuming, refusals."""
 
+from functools import partial
+
 import pytest
 import torch
 
@@ -9,13 +11,13 @@ from coder_core.training.prepare import prepare
 from coder_core.training.trainer import Trainer
 from tests.reference import batch_weights as others
 from tests.reference import neighbourhood as reference
-from tests.support.boosting import take
-from tests.support.steps import embed
-from tests.support.tiny_runs import changed, quiet
-from tests.support.weighted_runs import COUNT, SCALE, weighted
+from tests.support.steps import embed, take
+from tests.support.tiny_runs import NEIGHBOURS, WEIGHT_SCALE, changed, quiet, tiny_config
+
+weighted = partial(tiny_config, part="weights")
 
 BATCH = 8
-LAMBDA = SCALE * BATCH
+LAMBDA = WEIGHT_SCALE * BATCH
 KINDS = ["diversity", "discrepancy", "combined", "combined-stats"]
 
 
@@ -58,7 +60,7 @@ def test_weights_of_a_batch_match_reference_loops(data, kind, modalities):
     config = weighted(data, sample_weights=kind, weight_modalities=modalities, diversity_share=3.0)
     prepared, part = filled(config)
     pairs = prepared.batches(2).text_ids
-    weights = SCALE * part.of_pairs(pairs)
+    weights = WEIGHT_SCALE * part.of_pairs(pairs)
     assert weights.tolist() == pytest.approx(looped_weights(part, config, pairs.tolist()), rel=1e-4)
     assert weights.sum().item() == pytest.approx(LAMBDA, rel=1e-5)
     assert weights.std() > 0
@@ -74,7 +76,7 @@ def test_a_weight_multiplies_only_its_own_pair_in_every_loss(data, loss):
     weights = part.of_pairs(batch.text_ids)
     assert weights.mean().item() == pytest.approx(1.0)
     if loss == "npairs-hinge":
-        weights = weights * SCALE
+        weights = weights * WEIGHT_SCALE
     torch.testing.assert_close(ours.per_pair, plain.per_pair * weights)
     size = plain.total / plain.per_pair.sum()
     torch.testing.assert_close(ours.total, size * (plain.per_pair * weights).sum())
@@ -114,7 +116,7 @@ def test_the_cache_contains_only_embeddings_of_completed_steps(data):
 
 
 def test_neighbours_of_neighbours_and_random_weights_are_redrawn_every_epoch(data):
-    config = weighted(data, sample_weights="discrepancy", neighbours_of_neighbours=2 * COUNT)
+    config = weighted(data, sample_weights="discrepancy", neighbours_of_neighbours=2 * NEIGHBOURS)
     scores = []
     for epoch in (1, 2, 1):
         _, part = filled(config, epoch)

@@ -3,6 +3,7 @@
 import copy
 import itertools
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,9 +17,10 @@ from coder_core.model.encoders.regions import RegionEncoder
 from coder_core.model.products import multiplies_bfloat16, product_library, use_onednn
 from coder_core.training.objective import make_boosting
 from coder_core.training.prepare import prepare
-from tests.support.boosting import boosted, take
-from tests.support.steps import compute_losses, with_memory
+from tests.support.steps import compute_losses, take, with_memory
 from tests.support.tiny_runs import STILL, tiny_config
+
+boosted = partial(tiny_config, part="boosting")
 
 CPU = torch.device("cpu")
 MEAN = {"image_layers": 0, "image_pooling": "mean", "text_pooling": "mean"}

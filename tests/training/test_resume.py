@@ -5,6 +5,7 @@ import os
 import shutil
 import signal
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -25,12 +26,11 @@ from coder_core.training.launch import continue_run, start_run
 from coder_core.training.prepare import prepare
 from coder_core.training.reporting import TENSORBOARD, EventWriter
 from coder_core.training.trainer import Trainer
-from tests.support.boosting import boosted
-from tests.support.interrupted import begin, prepared_again, stop_during, train
 from tests.support.precomp_folders import assert_refused
 from tests.support.run_folders import flip
 from tests.support.tiny_bert import write_tiny_bert
 from tests.support.tiny_runs import (
+    NEIGHBOURS,
     STILL,
     WORDS,
     assert_same_run,
@@ -44,7 +44,10 @@ from tests.support.tiny_runs import (
     tiny_config,
     write_tiny_data,
 )
-from tests.support.weighted_runs import COUNT, weighted
+from tests.support.trained_runs import begin, prepared_again, stop_during, train_on
+
+boosted = partial(tiny_config, part="boosting")
+weighted = partial(tiny_config, part="weights")
 
 PER_EPOCH = 5
 STEPS = 15
@@ -54,7 +57,7 @@ TWO = {"epochs": 2}
 TRIPLET = TWO | {"loss": "btr-hardest", "weight_instance": 1.0, "bank_size": 0}
 BOOSTED = TRIPLET | {"boosting": "am", "boosting_momentum": 0.7}
 WITHIN = TWO | {"sample_weights": "none", "within_image": 0.3, "within_text": 0.7}
-BOTH_WEIGHTS = TWO | {"sample_weights": "combined-stats", "neighbours_of_neighbours": 2 * COUNT}
+BOTH_WEIGHTS = TWO | {"sample_weights": "combined-stats", "neighbours_of_neighbours": 2 * NEIGHBOURS}
 SIGMOID = TWO | STILL | {"loss": "sigmoid", "bank_size": 0, "embedding_dropout": 0.1, "tensorboard": True}
 PIECES = TWO | {"piece_size": 3, "image_layers": 1}
 CONCEPTS = TWO | {"concepts": 10, "gcn_layers": 2, "beta": 0.7}
@@ -238,7 +241,7 @@ def test_an_evaluation_interrupted_by_a_signal_is_repeated(whole, tmp_path, monk
 
     monkeypatch.setattr("coder_core.training.trainer.score_split", signalled)
     folder, config, prepared = begin(whole, tmp_path / "tiny")
-    assert train(folder, config, prepared) == "stopped"
+    assert train_on(folder, config, prepared) == "stopped"
     at = position(folder)
     assert (at["step"], at["evaluated"]) == (evaluation * PER_EPOCH, evaluation - 1)
     continue_run(folder, None, quiet())
@@ -254,7 +257,7 @@ def test_steps_of_a_run_killed_before_its_first_save_count_once(whole, tmp_path,
     request.addfinalizer(lambda: signal.signal(signal.SIGHUP, before))
     config, prepared = prepared_again(folder)
     batches = stopping(prepared.batches, 1, signal.SIGHUP)
-    assert train(folder, config, replace(prepared, batches=batches)) == "stopped"
+    assert train_on(folder, config, replace(prepared, batches=batches)) == "stopped"
     assert events(folder) == []
     continue_run(folder, None, quiet())
     assert_same_run(folder, whole)

@@ -16,9 +16,9 @@ from coder_core.training.launch import continue_run, start_run
 from coder_core.training.objective import make_objective
 from coder_core.training.prepare import Inputs, prepare
 from coder_core.training.reviewed import UsedReviews, apply_reviews, named_reviews
-from tests.support.interrupted import stop_during
 from tests.support.steps import compute_losses
 from tests.support.tiny_runs import STILL, assert_same_run, changed, events, printed, quiet, tiny_config
+from tests.support.trained_runs import stop_during
 
 
 @pytest.fixture(scope="module")

@@ -13,8 +13,7 @@ from coder_core.training.prepare import prepare
 from tests.reference import diversity, losses
 from tests.reference import scorers as several
 from tests.reference.pairs import kept, negatives, transposed
-from tests.support.boosting import scores
-from tests.support.steps import compute_losses
+from tests.support.steps import compute_losses, scores
 from tests.support.tiny_runs import STILL, changed, quiet, tiny_config
 
 KINDS = {"several": {"embeddings": 3}, "interaction": {"scorer": "interaction"}}

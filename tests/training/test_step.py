@@ -24,8 +24,7 @@ from coder_core.training.step import Objective, concept_loss
 from coder_core.training.trainer import Trainer
 from tests.reference import step as reference
 from tests.reference.problems import random_problem
-from tests.support.boosting import take
-from tests.support.steps import embed, with_memory
+from tests.support.steps import embed, take, with_memory
 from tests.support.tiny_runs import STILL, quiet, tiny_config
 
 

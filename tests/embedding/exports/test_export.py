@@ -14,9 +14,8 @@ from coder_core.embedding.exports.vectors import read_vectors
 from coder_core.export import main as export
 from coder_core.runs.analysis.read import open_analysis
 from tests.api.test_scored_run import written
-from tests.support.concept_runs import write_concept_run
 from tests.support.precomp_folders import assert_refused
-from tests.support.run_folders import import_run_folder, write_run
+from tests.support.run_folders import import_run_folder, write_concept_run, write_run
 
 
 @pytest.fixture(scope="module", params=[write_run, import_run_folder, write_concept_run])
