@@ -7,14 +7,15 @@ from functools import partial
 
 import streamlit as st
 
-from app import jobs
+from app import charts, jobs
 from app.ask import RunSummary, all_runs, curves_of, run_faults
 from app.choice import Choice
-from app.components import cards
+from app.components import cards, downloads
 from app.components.controls import button
 from app.components.links import page_link
 from app.components.refusals import attempt
-from app.components.words import duration, latest, steps_done
+from app.components.theme import tone
+from app.components.words import RSUM_COLUMNS, curve_label, duration, latest, steps_done
 from app.jobs import DEMO_RUNS, DRAWING
 from app.training import NOT_STARTED
 
@@ -98,7 +99,8 @@ def demo_progress(job: jobs.Job, runs: Mapping[str, RunSummary], now: float) -> 
 
 def show_demo(job: jobs.Job) -> None:
     """Draw the progress bar, the run that trains now, those after it, and those that are finished."""
-    runs = {run.name: run for run in all_runs() if run.name in DEMO_RUNS and run.status}
+    begun = {run.name: run for run in all_runs() if run.status}
+    runs = {name: begun[name] for name in DEMO_RUNS if name in begun}
     work, seconds = demo_progress(job, runs, time.time())
     st.progress(min(work / 100, 1.0), f"{work:.0f} %{f' · {duration(seconds)} left' if seconds else ''}")
     told = {}
@@ -113,3 +115,21 @@ def show_demo(job: jobs.Job) -> None:
     lines += [f"Then {' and '.join(later)}"] if later else []
     lines += [f"{name}: {told[name]}" for name in over]
     st.html("".join(f'<p class="cl-how cl-small">{line}.</p>' for line in lines))
+    _show_curve(runs)
+    if any(run.usable for run in runs.values()):
+        for name, label in FIRST.items():
+            page_link(name, label)
+
+
+def _show_curve(runs: Mapping[str, RunSummary]) -> None:
+    """Draw R@sum on dev of the demo's runs as it grows, from the second evaluation of any run on."""
+    epochs = {name: curves_of(run).epochs for name, run in runs.items()}
+    known = [column for column in RSUM_COLUMNS if any(column in frame for frame in epochs.values())]
+    if not known:
+        return
+    rsum = known[0]
+    evaluated = {name: frame for name, frame in epochs.items() if rsum in frame}
+    if max(frame[rsum].notna().sum() for frame in evaluated.values()) < 2:
+        return
+    figure = charts.training_curves(evaluated, rsum, f"{curve_label(rsum)} on dev", tone())
+    downloads.chart(figure, "demo-curve", "R@sum of the demo's runs, epoch by epoch")

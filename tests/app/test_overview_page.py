@@ -38,6 +38,26 @@ def test_runs_are_grouped_by_data_and_follow_the_sidebar(tmp_path, opened):
     assert [trace["name"] for trace in app.figures()[0]["data"]] == ["a", "c"]
 
 
+def test_runs_are_sorted_by_score_the_best_values_bold_and_the_chosen_marked(tmp_path, opened):
+    root = tmp_path / "runs"
+    for name, noise in (("a", 3.0), ("b", 1.0), ("c", 2.0)):
+        write_run(root, name, images=20, noise=noise, pictures=False)
+    app = opened(root, "overview", run=["a", "c"])
+    labelled = [([column["label"] for column in table["columns"]], table) for table in app.tables()]
+    [(labels, table)] = [(labels, table) for labels, table in labelled if "R@sum" in labels]
+    names = [row["cells"][labels.index("run")] for row in table["rows"]]
+    assert names == ["b", "c", "a"]
+    column = labels.index("R@sum")
+    scores = [float(row["cells"][column]) for row in table["rows"]]
+    assert scores == sorted(scores, reverse=True)
+    assert [row["cells"][column] for row in table["rows"] if row.get("bold", [False] * 99)[column]] == [
+        f"{scores[0]:.1f}"
+    ]
+    colours = dict(zip(names, [row["colour"] for row in table["rows"]], strict=True))
+    assert not colours["b"]  # it is not chosen
+    assert colours["a"] != colours["c"]
+
+
 def test_similarities_of_any_number_of_runs_are_side_by_side(tmp_path, opened):
     root = tmp_path / "runs"
     for seed, name in enumerate(("a", "b", "c")):

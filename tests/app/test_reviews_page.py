@@ -8,11 +8,12 @@ from app.choice import Choice
 from app.components.enlarged import captions_html
 from app.components.words import gain_cell
 from coder_core.api import list_runs, open_run
+from coder_core.api.data_quality import LEVELS, mismatches
 from coder_core.api.reviews import ReviewedSplit, reviewed_recall
 from coder_core.config.schema import Config
 from coder_core.data.reviews import Review, append_review, read_reviews
 from tests.reference.graded import metric
-from tests.support.run_folders import write_configured, write_run
+from tests.support.run_folders import write_configured, write_halves, write_run
 from tests.support.tiny_runs import changed
 
 
@@ -84,6 +85,25 @@ def test_a_queue_contains_every_text_once(tmp_path):
     for queue in judging.QUEUES:
         judged = [texts[caption] for _, caption in judging.queue(run, "dev", queue)]
         assert len(judged) == len(set(judged)) > 10
+
+
+def test_likely_wrong_captions_are_a_queue_the_most_suspicious_first(tmp_path, opened):
+    """A tenth of the captions was exchanged; people judge those that look like random pairs."""
+    root = tmp_path / "runs"
+    [_, folder], exchanged = write_halves(root)
+    scored = mismatches(open_run(folder), "train")
+    likely = scored.loc[scored["level"] == LEVELS[0], "caption"].tolist()
+    [run] = [run for run in list_runs(root) if run.name == folder.name]
+    queue = judging.queue(run, "train", "wrong")
+    assert [caption for _, caption in queue] == likely
+    assert len(queue) > 5
+    assert exchanged[[caption for _, caption in queue]].all()
+    app = opened(
+        root, "reviews", run=folder.name, split="train", reviewer="anna", queue=judging.QUEUES["wrong"]
+    )
+    app.click("queue-wrong-caption")
+    [review] = read_reviews(root / "reviews.jsonl").all
+    assert review.caption == open_run(folder).captions("train")[queue[0][1]]
 
 
 @pytest.fixture

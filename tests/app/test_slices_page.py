@@ -45,6 +45,27 @@ def test_the_table_of_slices_marks_gains_that_may_be_noise(root, opened):
         assert gain.endswith("] may be noise" if low <= 0 <= high else "]")
 
 
+def test_the_worst_slices_are_below_the_overall_recall(root, opened):
+    app = opened(root, "slices")
+    [figure] = app.figures()
+    overall = [line["x0"] for line in figure["layout"]["shapes"]][-1]  # of the last run
+    ranks = open_run(root / "demo").ranks("dev")["t2i"]
+    assert overall == pytest.approx(100 * (ranks == 0).mean())
+    [table] = [rows for rows in app.rows("slice") if rows]
+    recalls = {row["slice"]: float(row["R@1 of demo"].split()[0]) for row in table}
+    worst = figure["layout"]["yaxis"]["ticktext"]
+    assert worst
+    assert max(recalls[name] for name in worst) <= overall
+    assert {name for name, recall in recalls.items() if recall > overall + 0.1}, "some are above it"
+    for trace in figure["data"]:
+        recall = numbers(trace["x"])
+        low = recall - numbers(trace["error_x"]["arrayminus"])
+        high = recall + numbers(trace["error_x"]["array"])
+        line = {"demo": overall}.get(trace["name"], figure["layout"]["shapes"][0]["x0"])
+        faint = [opacity < 1 for opacity in trace["marker"]["opacity"]]
+        assert faint == ((low <= line) & (line <= high)).tolist()
+
+
 def test_a_slice_narrows_tables_and_figures(root, opened):
     last, base = (open_run(summary.path) for summary in list_runs(root))
     for page in ("retrieval", "diversity"):

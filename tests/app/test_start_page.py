@@ -10,10 +10,12 @@ import streamlit as st
 from app import jobs, training
 from app.ask import all_runs
 from app.views.start import COSTS, demo_progress
+from app.views.start import FIRST as FIRST_PAGES
 from coder_core.api.training import DEMO_RUNS, DRAWING, Job, JobFolder, JobProgress
 from coder_core.console.progress import ProgressFile
 from coder_core.runs.history import HistoryWriter
 from coder_core.runs.status import write_status
+from tests.support.pages import numbers
 from tests.support.run_folders import write_run
 
 FIRST, SECOND, THIRD = DEMO_RUNS
@@ -30,7 +32,7 @@ def root(tmp_path, monkeypatch):
 
 
 def write_training(root, steps, start):
-    """Write a finished first run, and a second one that has taken 2 s per step since `start`."""
+    """Write a finished first run with three epochs, and a second one that has taken 2 s per step since `start`."""
     job = jobs.current()
     for name, state, step in ((FIRST, "finished", 100), (SECOND, "running", steps)):
         folder = write_run(root, name, images=6, pictures=False)
@@ -58,6 +60,7 @@ def test_the_page_names_the_current_and_next_runs(root, opened):
     app = opened(root, "start")
     assert app.get("progress")[0].proto.value == COSTS[DRAWING] // 2
     assert app.saying(FIRST, DRAWING)
+    assert not app.figures()
     assert app.saying(SECOND, THIRD)
     write_training(root, 40, time.time())
     assert [entry.name for entry in training.training_runs() if entry.alive] == [SECOND]  # one process
@@ -66,3 +69,8 @@ def test_the_page_names_the_current_and_next_runs(root, opened):
     assert [bar.proto.value for bar in app.get("progress")] == [percent]
     assert app.saying(SECOND, 40, 100)
     assert app.saying(THIRD)
+    [curve] = app.figures()
+    [first, *_] = curve["data"]
+    assert first["name"] == FIRST
+    assert len(numbers(first["y"])) == 3
+    assert len(app.get("page_link")) >= len(FIRST_PAGES)  # the finished run has pages

@@ -44,7 +44,8 @@ def show(choice: Choice | None) -> None:
             cards.note(f"{len(alive)} runs share the processors of this machine: {', '.join(alive)}.")
         watched = st.session_state.get("watch") or names[0]
         _table_of_runs(entries, watched)
-        show_training(st.selectbox("Run", names, **bound("watch"), width=320))
+        baseline = None if choice is None else choice.first
+        show_training(st.selectbox("Run", names, **bound("watch"), width=320), baseline)
 
 
 def _table_of_runs(entries: Sequence[training.TrainingRun], watched: str) -> None:
@@ -62,8 +63,8 @@ def _table_of_runs(entries: Sequence[training.TrainingRun], watched: str) -> Non
     rows_table(listed, current, lambda row: put("watch", names[row]))
 
 
-def show_training(name: str) -> None:
-    """Draw a run, every two seconds while it is running."""
+def show_training(name: str, baseline: RunSummary | None) -> None:
+    """Draw a run beside the baseline, every two seconds while it is running."""
     entry = training.find(name)
     busy = entry is not None and entry.alive
 
@@ -73,12 +74,12 @@ def show_training(name: str) -> None:
         if busy != (now is not None and now.alive):
             st.rerun()
         if now is not None:
-            _draw(now)
+            _draw(now, baseline)
 
     watch()
 
 
-def _draw(entry: training.TrainingRun) -> None:
+def _draw(entry: training.TrainingRun, baseline: RunSummary | None) -> None:
     run = entry.run
     if run is None:
         _without_run(entry)
@@ -106,7 +107,7 @@ def _draw(entry: training.TrainingRun) -> None:
     cards.refusal()
     for fault in read.faults:
         cards.note(fault)
-    _curves(run)
+    _curves(run, baseline)
     _output(entry, expanded=entry.alive or run.state in ENDED_BADLY)
 
 
@@ -134,7 +135,7 @@ def _without_run(entry: training.TrainingRun) -> None:
         fix = "The output below says why. Change the values and start again."
         if jobs.was_stopped(entry.job_name):
             fact = STOPPED_EARLY
-            fix = "Dismiss it, then start it again; judges already trained are kept."
+            fix = "Dismiss it, then start it again; scorers already trained are kept."
         cards.empty(f"{entry.name} {fact}.", fix)
         button("Dismiss", "train-dismiss", "", partial(_dismiss, entry))
     _output(entry, expanded=True)
@@ -151,21 +152,25 @@ def _dismiss(entry: training.TrainingRun) -> None:
     put("name", entry.name)  # to start it again
 
 
-def _curves(run: RunSummary) -> None:
+def _curves(run: RunSummary, baseline: RunSummary | None) -> None:
+    """Draw the run's curves over those of the baseline, the first run of the sidebar, if it was trained here."""
     by_epoch, by_step, _ = curves_of(run)
+    others = [] if baseline is None or baseline.name == run.name or baseline.imported else [baseline]
+    epochs = {of_run.name: curves_of(of_run).epochs for of_run in others} | {run.name: by_epoch}
+    steps = {of_run.name: curves_of(of_run).steps for of_run in others} | {run.name: by_step}
     rsum = [name for name in RSUM_COLUMNS if name in by_epoch][:1]
     epoch_values = rsum + [name for name in curves([by_epoch]) if name not in rsum]
     panels = [
-        ("Every few steps", "live", curves([by_step]), by_step, "training, step by step"),
-        ("Every epoch", "epochly", epoch_values, by_epoch, "training, epoch by epoch"),
+        ("Every few steps", "live", curves([by_step]), steps, "training, step by step"),
+        ("Every epoch", "epochly", epoch_values, epochs, "training, epoch by epoch"),
     ]
     panels = [panel for panel in panels if panel[2]]
     if not panels:
         cards.note("The first numbers appear after a few steps.")
-    for (label, key, values, frame, alt), column in zip(panels, st.columns(2, gap="large"), strict=False):
+    for (label, key, values, frames, alt), column in zip(panels, st.columns(2, gap="large"), strict=False):
         with column:
             value = pick(label, values, key, format_func=curve_label)
-            figure = charts.training_curves({run.name: frame}, value, curve_label(value), tone())
+            figure = charts.training_curves(frames, value, curve_label(value), tone())
             downloads.chart(figure, f"{key}-curve", alt)
 
 
