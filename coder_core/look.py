@@ -5,31 +5,26 @@ coder-lab look I.npy T.npy --captions C.txt
 coder-lab look TABLE.parquet
 """
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 from urllib.parse import urlencode
 
 import tyro
 from rich.console import Console
 
-from coder_core.console.faults import Fault, InputError, stop_on_errors
+from coder_core import embed
+from coder_core.console.faults import InputError, stop_on_errors
 from coder_core.console.output import open_console, say
 from coder_core.console.runner import asks_for_help, command
 from coder_core.serve import ServerArguments, check_server, serve
-
-if TYPE_CHECKING:
-    from coder_core.data.captioned.reading import CaptionedData, CaptionedSplit
 
 PROGRAM = "coder-lab look"
 FOR_EXAMPLE = "google/siglip2-base-patch16-256"
 DUAL_ENCODERS = ("clip", "siglip", "siglip2", "chinese_clip", "align", "altclip")
 EVERYTHING = ("--dev-share", "1", "--test-share", "0")
-PREFERRED = ("dev", "test", "train")
 WIDTH = 7  # of the step names: check, model, embed, open
 LONGEST_NAME = 60
 
@@ -109,17 +104,13 @@ def _are_vectors(parsed: LookArguments) -> bool:
     if not sources[0].exists():
         raise InputError.at(sources[0], "does not exist", "pictures with captions, or embeddings")
     if sources[0].is_file() and sources[0].suffix.lower() == ".parquet":
-        import pyarrow.parquet as pq
+        from coder_core.embedding.sources import has_vectors
 
-        from coder_core.files.matrices import list_columns
-
-        return bool(list_columns(pq.read_schema(sources[0])))
+        return has_vectors(sources[0])
     return False
 
 
 def _import_vectors(parsed: LookArguments, name: str, split: str, console: Console) -> int:
-    from coder_core import embed
-
     inputs = [*parsed.sources, *([parsed.captions] if parsed.captions else [])]
     _step(console, "check", f"embeddings: {', '.join(map(str, inputs))}")
     done = _finished(parsed.server.root, name, split)
@@ -145,17 +136,16 @@ def _import_vectors(parsed: LookArguments, name: str, split: str, console: Conso
 
 def _embed_pictures(parsed: LookArguments, console: Console) -> tuple[str, str, int]:
     """Embed a split of pictures; return the names of run and split, and the exit status."""
-    from coder_core import embed
+    from coder_core.embedding.sources import check_same_source, choose_split, read_pictures_or_all
 
     source = parsed.sources[0]
-    data, shares = _read(parsed)
-    split = _choose_split(data, parsed.split)
-    everything = ", all of the data" if shares else f": {split.name}"
-    _step(
-        console,
-        "check",
-        f"{len(split.image_names):,} pictures, {len(split.captions):,} captions ({data.layout}){everything}",
+    data, is_whole = read_pictures_or_all(
+        source, parsed.split, parsed.pictures, skip_broken=parsed.skip_broken
     )
+    split = choose_split(data, parsed.split)
+    part = ", all of the data" if is_whole else f": {split.name}"
+    counts = f"{len(split.image_names):,} pictures, {len(split.captions):,} captions"
+    _step(console, "check", f"{counts} ({data.layout}){part}")
     stop_on_errors(data.faults)
 
     model = parsed.model or _only_model()
@@ -163,41 +153,20 @@ def _embed_pictures(parsed: LookArguments, console: Console) -> tuple[str, str, 
     name = parsed.name or _run_name(f"{source.resolve().stem}-{Path(model).name}")
     done = _finished(parsed.server.root, name, split.name)
     if done is not None:
-        _check_same(done, split, model)
+        check_same_source(done, split, model)
         _step(console, "embed", f"already embedded: {done.parents[2]}")
         return name, split.name, 0
 
     _step(console, "embed", f"writing {parsed.server.root / name}; if interrupted, repeat this command")
-    words = ["pictures", str(source), "--model", model, "--name", name, "--split", split.name, *shares]
+    words = ["pictures", str(source), "--model", model, "--name", name, "--split", split.name]
+    if is_whole:
+        words += EVERYTHING
     words += ["--root", str(parsed.server.root)]
     if parsed.pictures is not None:
         words += ["--pictures", str(parsed.pictures)]
     if parsed.skip_broken:
         words.append("--skip-broken")
     return name, split.name, embed.main(words)
-
-
-def _read(parsed: LookArguments) -> tuple[CaptionedData, tuple[str, ...]]:
-    """Read the pictures, and the flags that put all of them into dev if the data has no splits."""
-    from coder_core.config.data import ReadingArguments
-    from coder_core.data.captioned.reading import read_captioned
-    from coder_core.model.splits import data_folder
-
-    folder = data_folder(str(parsed.sources[0]))
-    reading = ReadingArguments(skip_broken=parsed.skip_broken)
-    data = read_captioned(folder, reading, pictures=parsed.pictures)
-    if not data.dealt or parsed.split:
-        return data, ()
-    whole = ReadingArguments(skip_broken=parsed.skip_broken, dev_share=1.0, test_share=0.0)
-    return read_captioned(folder, whole, pictures=parsed.pictures), EVERYTHING
-
-
-def _choose_split(data: CaptionedData, name: str) -> CaptionedSplit:
-    """Return the named split, or else the first of dev, test and train, or else the first of all."""
-    if name:
-        return data.split(name)
-    by_name = {split.name: split for split in data.splits}
-    return next((by_name[usual] for usual in PREFERRED if usual in by_name), data.splits[0])
 
 
 def _only_model() -> str:
@@ -248,24 +217,6 @@ def _finished(root: Path, name: str, split: str) -> Path | None:
     """Return the manifest of a finished analysis; None without one."""
     manifest = root / name / "analysis" / split / "manifest.json"
     return manifest if manifest.is_file() else None
-
-
-def _check_same(done: Path, split: CaptionedSplit, model: str) -> None:
-    """Raise InputError if a run of this name was made of other captions or by another model."""
-    from coder_core.api import open_run
-
-    folder = done.parents[2]
-    run = open_run(folder)
-    stored = json.loads((done.parent / "towers.json").read_text("utf-8")).get("model", "")
-    names = (model, str(Path(model).resolve()))
-    differences = []
-    if list(run.captions(split.name)) != list(split.captions):
-        differences.append("the data have changed")
-    if stored not in names:
-        differences.append(f"it was embedded with {stored}")
-    if differences:
-        fix = "give another --name, or remove that folder"
-        raise InputError(Fault(str(folder), f"exists, but {' and '.join(differences)}", fix=fix))
 
 
 if __name__ == "__main__":

@@ -17,8 +17,10 @@ from typing import Annotated
 
 import tyro
 
+from coder_core.config.presets import DEMO_RUNS
 from coder_core.console.faults import InputError
 from coder_core.console.output import open_console, say
+from coder_core.console.processes import JobFolder, module_command
 from coder_core.console.runner import command
 
 PROGRAM = "coder-lab app"
@@ -96,7 +98,6 @@ def check_server(server: ServerArguments) -> None:
 
 def needs_demo(root: Path) -> bool:
     """True if the folder has no run at all, or a demo that was left unfinished."""
-    from coder_core.config.presets import DEMO_RUNS
     from coder_core.runs.status import read_status
 
     if not any(root.glob("*/config.toml")) and not any(root.glob("*/analysis")):
@@ -108,8 +109,6 @@ def needs_demo(root: Path) -> bool:
 
 def start_demo(root: Path) -> None:
     """Train the demo runs as the app's own job, which its first page shows and can stop."""
-    from coder_core.api.training import JobFolder, module_command
-
     job = JobFolder(root.resolve() / ".training")
     training = module_command("coder_core.train", "--root", str(root.resolve()))
     job.start((*training, "--progress", str(job.progress_file)))

@@ -1,20 +1,14 @@
-"""Flags shared by the commands that embed pictures and that extract features."""
+"""Flags of the commands that embed pictures, import embeddings and extract features."""
 
-from __future__ import annotations
-
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import tyro
 
 from coder_core.config.data import ReadingArguments
+from coder_core.config.split_name import SplitName
 from coder_core.console.faults import Fault
-
-if TYPE_CHECKING:
-    from coder_core.data.captioned.reading import CaptionedData
-    from coder_core.model.towers.checkpoints import ModelChoice
 
 
 @dataclass(frozen=True)
@@ -39,28 +33,6 @@ class TowerArguments:
     precision: Literal["bfloat16", "float32"] = "bfloat16"
     """Precision of matrix products on a GPU (autocast); the CPU computes in float32."""
 
-    def read_pictures(self, data: Path, splits: Sequence[str]) -> CaptionedData:
-        """Read the data; if `splits` names only one split, look for the picture files of that one alone. InputError:
-        the data cannot be read at all."""
-        from coder_core.data.captioned.reading import read_captioned
-        from coder_core.data.captioned.splits import split_name
-        from coder_core.model.splits import data_folder
-
-        only = split_name(splits[0]) if len(splits) == 1 else ""
-        return read_captioned(data_folder(str(data)), self.reading, pictures=self.pictures, only=only)
-
-    def choice(self) -> ModelChoice:
-        """Return the model that the flags name."""
-        from coder_core.model.towers.checkpoints import ModelChoice
-
-        return ModelChoice(self.model, self.revision, self.base)
-
-    def decoders(self, device: str) -> int:
-        """Return the number of processes that decode pictures for a type of device."""
-        from coder_core.data.captioned.decoding import usual_workers
-
-        return usual_workers(device) if self.workers < 0 else self.workers
-
     def faults(self) -> list[Fault]:
         """List the flags that do not go together or are out of range."""
         faults = []
@@ -72,3 +44,87 @@ class TowerArguments:
             problem = f"are {self.batch_size} and {self.workers}"
             faults.append(Fault("--batch-size and --workers", problem, "1 or more, and −1 or more"))
         return faults
+
+
+@dataclass(frozen=True)
+class EmbedArguments:
+    """Turn any model's embeddings (CLIP, SigLIP, a colleague's) into a run that the app opens beside others.
+
+    Diversity, similarity, joint space, clusters and retrieval work on it, also with texts whose embeddings are
+    imported too (--queries). Features that need a CODER model (other free text, training curves, concepts) are
+    unavailable. Rows are divided by their length, so scores are cosines. To import one table with everything, or a
+    folder of clip-retrieval, name it instead of the three files (import TABLE.parquet --help).
+    """
+
+    images: Path
+    """Image embeddings, (n, D) floats: .npy, .npz, .safetensors, a faiss index (.faiss, .index), .parquet or .lance. If
+    a file has several arrays, FILE:NAME picks one."""
+    texts: Path  # Caption embeddings, (m, D) in the order of the captions, in any of these formats.
+    captions: Path  # m captions, UTF-8, one per line. Without --ids every m / n of them belong to one image.
+    name: str  # Name of a new run, or of an imported run to which to add the split.
+    ids: Path | None = None
+    """One id per line: one for each image (they name the pictures) or each caption (equal ids are one image)."""
+    pictures: Path | None = None  # Folder of the picture files that the ids name, for the app to show.
+    queries: Path | None = None
+    """Embeddings of texts that are not captions: .npy of (q, D). Retrieval offers them as queries. With --query-texts."""
+    query_texts: Path | None = None  # The q texts of --queries, UTF-8, one per line, all different.
+    split: SplitName = "dev"  # Name of the split; runs are compared on splits of the same name.
+    root: Path = Path("checkpoints")  # Folder of the runs.
+    overwrite: bool = False  # Replace the split if the run already has it.
+
+
+@dataclass(frozen=True)
+class FolderArguments:
+    """Make a run from a Parquet table with columns of image embeddings, text embeddings, captions and pictures, or from
+    a folder that clip-retrieval's inference wrote: img_emb, text_emb and metadata. Rows with the same picture
+    (image_path) are one image with several captions."""
+
+    folder: tyro.conf.Positional[Path]  # The table or folder.
+    name: str  # Name of a new run, or of an imported run to which to add the split.
+    pictures: Path | None = None
+    """Folder that the image paths are relative to; not needed if they are absolute."""
+    image_embeddings: str = ""
+    """Column of a table; empty: guessed from titles and types, with a note. The next three flags work the same way."""
+    text_embeddings: str = ""  # Column of a table.
+    image_column: str = ""  # Column of a table with the picture files.
+    caption_column: str = ""  # Column of a table.
+    split: SplitName = "dev"  # Name of the split; runs are compared on splits of the same name.
+    root: Path = Path("checkpoints")  # Folder of the runs.
+    overwrite: bool = False  # Replace the split if the run already has it.
+
+
+@dataclass(frozen=True)
+class PicturesArguments:
+    """Embed pictures and captions with a pretrained dual encoder (CLIP, SigLIP, SigLIP 2) as a run for the app.
+
+    DATA is a folder of pictures with captions in any layout of docs/data.md, section 9. Zero-shot metrics, diversity,
+    similarity, joint space and clusters work on the run, and retrieval with new texts and pictures, through the same
+    model. Weights are read from safetensors only; nothing is downloaded. To continue a killed command, repeat
+    it. torchrun --nproc-per-node 8 -m coder_core.embed pictures … shares the work.
+    """
+
+    data: tyro.conf.Positional[Path]  # Folder or file of pictures with captions; "demo" is the built-in data.
+    name: str  # Name of a new run, or of a run of the same model to which to add the split.
+    towers: Annotated[TowerArguments, tyro.conf.arg(name="")] = field(default_factory=TowerArguments)
+    prompt: str = "{}"  # Prompt for the text tower; the caption replaces {}.
+    split: SplitName = "dev"  # The split to embed.
+    root: Path = Path("checkpoints")  # Folder of the runs.
+    overwrite: bool = False  # Replace the split if the run already has it.
+
+
+@dataclass(frozen=True)
+class FeaturesArguments:
+    """Compute region features of pictures with a pretrained tower, in the layout that every preset trains on.
+
+    Writes {split}_ims.npy (images, regions, size) float16, {split}_caps.txt, {split}_ids.txt and {split}_boxes.npy:
+    left, top, right, bottom of every region as shares of its picture's sides. The regions are the tower's patch tokens
+    or feature-map cells, pooled to a grid. Prints the disk space needed and stops if there is too little. To
+    continue a killed command, repeat it.
+    """
+
+    data: tyro.conf.Positional[Path]
+    """Folder or file of pictures with captions (docs/data.md, section 9); "demo" is the built-in data."""
+    out: Path  # Folder of the features.
+    towers: Annotated[TowerArguments, tyro.conf.arg(name="")] = field(default_factory=TowerArguments)
+    grid: int = 7  # Cells per side after averaging: 7 gives 49 regions; 0 keeps all of the tower's.
+    splits: tuple[str, ...] = ()  # Splits to write; all if empty.

@@ -1,5 +1,6 @@
 """Read embeddings, captions and picture names from one Parquet table, one row per caption."""
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -27,25 +28,29 @@ SIGNS = {
 }
 
 
-def read_table(
-    file: Path,
-    *,
-    image_embeddings: str = "",
-    text_embeddings: str = "",
-    image_column: str = "",
-    caption_column: str = "",
-    pictures: Path | None = None,
-) -> Embeddings:
+@dataclass(frozen=True)
+class EmbeddingColumns:
+    """Titles of a table's columns; "" for one that is guessed."""
+
+    image_embeddings: str = ""  # lists of floats
+    text_embeddings: str = ""  # lists of floats
+    image_column: str = ""  # names of the picture files
+    caption_column: str = ""  # captions
+
+
+GUESSED = EmbeddingColumns()
+
+
+def read_table(file: Path, named: EmbeddingColumns = GUESSED, *, pictures: Path | None = None) -> Embeddings:
     """Read a table by columns, named or else guessed from their titles and types; a note lists them. Rows with the same
     picture are captions of one image; without a column of pictures, every row is an image, unless it equals the one
     before. InputError: damage, a missing column, vectors that are zero or differ in width, or an empty caption.
 
-    file: Parquet. image_embeddings, text_embeddings: columns of lists of floats. image_column, caption_column: of texts.
-    pictures: folder of the picture files; by default, if all paths are absolute, their common folder.
+    file: Parquet. pictures: folder of the picture files; by default, if all paths are absolute, their common folder.
     """
     faults: list[Fault] = []
     content = open_parquet(file, faults, buffer_size=PIECE_BYTES)
-    columns = _columns(file, content, (image_embeddings, text_embeddings), image_column, caption_column)
+    columns = _columns(file, content, named)
     rows = content.read([columns[side] for side in ("captions", "pictures") if columns[side]])
     captions = [" ".join(str(text or "").split()) for text in rows.column(columns["captions"]).to_pylist()]
     if "" in captions:
@@ -71,19 +76,18 @@ def read_table(
     return Embeddings(v, w, captions, owners, names, pictures, source, remarks)
 
 
-def _columns(
-    file: Path, content: pq.ParquetFile, vectors: tuple[str, str], image: str, caption: str
-) -> dict[str, str]:
+def _columns(file: Path, content: pq.ParquetFile, named: EmbeddingColumns) -> dict[str, str]:
     """Find the columns of images, texts, captions and pictures; "" for no pictures."""
     schema = content.schema_arrow
     lists = list_columns(schema)
     texts = [field.name for field in schema if str(field.type) in ("string", "large_string")]
-    of_images, of_texts = (_vector_column(file, *pair, lists) for pair in zip(SIGNS, vectors, strict=True))
+    of_images = _vector_column(file, "image", named.image_embeddings, lists)
+    of_texts = _vector_column(file, "text", named.text_embeddings, lists)
     sample = (
         content.read_row_group(0, columns=texts).slice(0, SAMPLE_ROWS) if content.num_row_groups else None
     )
     table = Table(file, texts, sample.to_pylist() if sample else [])
-    pictures, captions = _text_columns(file, table, image, caption)
+    pictures, captions = _text_columns(file, table, named.image_column, named.caption_column)
     return {"images": of_images, "texts": of_texts, "captions": captions, "pictures": pictures}
 
 

@@ -15,7 +15,7 @@ from coder_core.api import open_run
 from coder_core.data.captioned.positions import open_parquet
 from coder_core.data.embeddings import read_embeddings
 from coder_core.embed import main
-from coder_core.embedding.tables import read_table
+from coder_core.embedding.tables import EmbeddingColumns, read_table
 from coder_core.files import matrices
 from coder_core.files.matrices import column_blocks, read_matrix
 from tests.support.precomp_folders import refusal
@@ -152,7 +152,9 @@ def test_a_single_table_becomes_a_run(tmp_path, capsys):
 )
 def test_invalid_tables_are_refused(changes, named, tmp_path):
     file = write_table(tmp_path, **changes)
-    assert refusal(lambda: read_table(file, **named)).faults[0].place.startswith(str(tmp_path))
+    assert (
+        refusal(lambda: read_table(file, EmbeddingColumns(**named))).faults[0].place.startswith(str(tmp_path))
+    )
 
 
 def test_a_table_names_pictures_that_are_elsewhere(tmp_path):

@@ -35,11 +35,11 @@ FIX = "its embeddings can be exported: --to parquet DIR"
 SCALE = "scale"  # file beside the best model of runs that learn the scale of their logits
 
 
-def check_exportable(run: Path) -> tuple[Config, dict[str, Any]]:
-    """Read the configuration and notes of a run that transformers can represent as a dual encoder. InputError: it has
+def check_exportable(run: Path) -> Config:
+    """Read the configuration of a run that transformers can represent as a dual encoder. InputError: it has
     parts that such a model lacks; the first is named."""
     check_trained(run, FIX)
-    config, notes = read_config(run)
+    config, _ = read_config(run)
     towers = config.towers
     model = config.model
     own_pooling = {model.image_pooling, model.text_pooling} != {"tower"}
@@ -54,13 +54,13 @@ def check_exportable(run: Path) -> tuple[Config, dict[str, Any]]:
         if holds:
             expected = "two pretrained towers in their own space"
             raise InputError.at(run, f"{reason}, so it is not a dual encoder of transformers", expected, FIX)
-    return config, notes
+    return config
 
 
 def write_huggingface(run: Path, folder: Path, split: str) -> None:
     """Write model.safetensors, config.json, processor, tokenizer and README.md, which lists the metrics of `split` if
     it was analysed. InputError: as for `check_exportable`; a tower's files are missing; the folder exists."""
-    config, notes = check_exportable(run)
+    config = check_exportable(run)
     loaded = load_model(run)
     towers = loaded.towers
     assert towers is not None and towers.image is not None and towers.text is not None  # noqa: PT018
@@ -88,7 +88,7 @@ def write_huggingface(run: Path, folder: Path, split: str) -> None:
         plain.save_pretrained(unfinished)
         load_processor(sources[0], str(run)).save_pretrained(unfinished)
         load_tokenizer(sources[1].tokenizer, str(run)).save_pretrained(unfinished)
-        card = _card(run, config, notes, sides, text.padded_to, split)
+        card = _card(run, split, sides, text.padded_to)
         (unfinished / "README.md").write_text(card, encoding="utf-8")
 
 
@@ -130,8 +130,9 @@ def _of_two_models(run: Path, image: VisionModule, text: TextModule) -> Any:
             problem = f"has towers of two models, and the {side} tower, a {kind}, {reason}"
             expected = "towers that VisionTextDualEncoderModel of transformers can hold"
             raise InputError.at(run, problem, expected, FIX)
-    configs = image.model.config, text.model.config
-    settings = VisionTextDualEncoderConfig.from_vision_text_configs(*configs, projection_dim=text.size)
+    settings = VisionTextDualEncoderConfig.from_vision_text_configs(
+        image.model.config, text.model.config, projection_dim=text.size
+    )
     with quiet():
         plain = VisionTextDualEncoderModel(settings, vision_model=image.model, text_model=text.model)
     for linear, tower in ((plain.visual_projection, image), (plain.text_projection, text)):
@@ -153,10 +154,10 @@ def _set_scale(plain: Any, run: Path, config: Config) -> None:
             parameter.copy_(values[key].reshape(parameter.shape))
 
 
-def _card(
-    run: Path, config: Config, notes: dict[str, Any], sides: list[dict[str, Any]], padded_to: int, split: str
-) -> str:
-    """Format the model card: origin, data and metrics. `padded_to`: tokens that texts are padded to; 0 uses a mask."""
+def _card(run: Path, split: str, sides: list[dict[str, Any]], padded_to: int) -> str:
+    """Format the model card: origin, data, and metrics of `split`. `padded_to`: tokens that texts are padded to; 0 uses
+    a mask."""
+    config, notes = read_config(run)
     towers = config.towers
     name = run.resolve().name
     models = " and ".join(dict.fromkeys(f"{side['model']} ({side['type']})" for side in sides))

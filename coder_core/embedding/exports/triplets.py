@@ -59,6 +59,23 @@ class Mining:
     seed: int = 0
 
 
+@dataclass(frozen=True)
+class ReviewedPairs:
+    """Pairs of a run's split, and people's verdicts on them."""
+
+    run: Path
+    split: str
+    reviews: Reviews
+
+
+@dataclass(frozen=True)
+class TripletFiles:
+    """Files to write: their folder and form."""
+
+    folder: Path
+    form: Form
+
+
 class Matches:
     """Candidates that may match an image or caption although they are not labelled; `counts`: reason → their number."""
 
@@ -93,7 +110,7 @@ class Matches:
 
 
 def write_triplets(
-    run: Path, split: str, folder: Path, form: Form, mining: Mining, reviews: Reviews, progress: Progress
+    source: ReviewedPairs, files: TripletFiles, mining: Mining, progress: Progress
 ) -> dict[str, Any]:
     """Write text_to_image, image_to_text, and triplets.json with settings and counts, which are returned. InputError:
     the split has no analysis, its pictures are inside tar or parquet files, or the folder exists.
@@ -104,11 +121,14 @@ def write_triplets(
     - open_clip: tab-separated, with the columns filepath and title that its `--dataset-type csv` reads, and negatives
       (negative_filepath_1 …, negative_title_1 …) for your own training loops.
     """
-    opened = open_run(run)
+    split = source.split
+    opened = open_run(source.run)
     analysis = opened.analysis(split)
     if analysis.packed_pictures is not None:
         fix = "unpack the pictures, and import or embed the folder"
-        raise InputError.at(run, "has its pictures in archives", "picture files that rows can refer to", fix)
+        raise InputError.at(
+            source.run, "has its pictures in archives", "picture files that rows can refer to", fix
+        )
     names = list(analysis.image_names)
     owner = np.asarray(analysis.image_of_text)
     content = check_content([split_of_run(opened, split)], progress=named(progress, "looking for duplicates"))
@@ -116,32 +136,47 @@ def write_triplets(
         _groups(content.duplicate_pictures, len(names)),
         _groups(content.duplicate_captions, len(owner)),
     ]
-    judged = judge_split(reviews.verdicts, names, analysis.captions, owner, len(names))
+    judged = judge_split(source.reviews.verdicts, names, analysis.captions, owner, len(names))
     matches = Matches(analysis, judged, groups)
-    scores = check_scores(analysis.sources)
     pairs = np.flatnonzero(judged.labels != "wrong-caption")
-    pictures = analysis.picture_folder
-    files = [str(Path(pictures) / name) if pictures else name for name in names]
-    report: dict[str, Any] = {"run": opened.name, "split": split, "mining": asdict(mining), "rows": {}}
-    report["picture files"] = bool(pictures)  # otherwise the tables have names of images
-    with appearing(folder) as unfinished:
-        for way, sides in (("t2i", (analysis.captions, files)), ("i2t", (files, analysis.captions))):
-            titles = OPEN_CLIP[way] if form == "open_clip" else COLUMNS
-            columns = [titles["anchor"], titles["positive"]]
-            columns += [f"{titles['negative']}_{k}" for k in range(1, mining.negatives + 1)]
+    miner = Miner(check_scores(analysis.sources), owner, pairs, matches, mining)
+
+    folder = analysis.picture_folder
+    pictures = [str(Path(folder) / name) if folder else name for name in names]
+    with appearing(files.folder) as unfinished:
+        rows = {}
+        for way, anchors, answers in (
+            ("t2i", analysis.captions, pictures),
+            ("i2t", pictures, analysis.captions),
+        ):
             written = 0
             with ExitStack() as stack:
-                write = _writer(unfinished / FILES[way], form, columns, stack)
-                for rows in _mined(
-                    scores, owner, pairs, matches, mining, way == "i2t", named(progress, FILES[way])
-                ):
-                    answers = [[sides[1][row] for row in column] for column in rows[:, 1:].T.tolist()]
-                    write([[sides[0][row] for row in rows[:, 0].tolist()], *answers])
-                    written += len(rows)
-            report["rows"][FILES[way]] = {"written": written, "too few negatives": len(pairs) - written}
-        report |= {"left out as negatives": matches.counts, "judged wrong": len(owner) - len(pairs)}
+                columns = _columns(way, files.form, mining.negatives)
+                write = _writer(unfinished / FILES[way], files.form, columns, stack)
+                for block in miner.blocks(way == "i2t", named(progress, FILES[way])):
+                    anchor = [anchors[row] for row in block[:, 0].tolist()]
+                    others = [[answers[row] for row in column] for column in block[:, 1:].T.tolist()]
+                    write([anchor, *others])
+                    written += len(block)
+            rows[FILES[way]] = {"written": written, "too few negatives": len(pairs) - written}
+        report = {
+            "run": opened.name,
+            "split": split,
+            "mining": asdict(mining),
+            "rows": rows,
+            "picture files": bool(folder),  # otherwise the tables have names of images
+            "left out as negatives": matches.counts,
+            "judged wrong": len(owner) - len(pairs),
+        }
         (unfinished / "triplets.json").write_text(json.dumps(report, indent=1) + "\n", "utf-8")
     return report
+
+
+def _columns(way: str, form: Form, negatives: int) -> list[str]:
+    """Return the titles of a table's columns: anchor, positive and negatives."""
+    titles = OPEN_CLIP[way] if form == "open_clip" else COLUMNS
+    numbered = [f"{titles['negative']}_{k}" for k in range(1, negatives + 1)]
+    return [titles["anchor"], titles["positive"], *numbered]
 
 
 def _groups(findings: Sequence[Finding], count: int) -> np.ndarray:
@@ -153,48 +188,58 @@ def _groups(findings: Sequence[Finding], count: int) -> np.ndarray:
     return groups
 
 
-def _mined(
-    scores: Scores,
-    owner: np.ndarray,
-    pairs: np.ndarray,
-    matches: Matches,
-    mining: Mining,
-    by_image: bool,
-    progress: Progress,
-) -> Iterator[np.ndarray]:
-    """Yield blocks of (rows, 2 + k) int64: anchor, positive and its negatives, hardest first."""
-    own = scores.pairs(torch.from_numpy(owner), torch.arange(len(owner))).numpy()
-    labels = Relevance.of_labels(owner, scores.shape[0])
-    relation = labels.i2t if by_image else labels.t2i
-    most = int(np.bincount(owner).max()) if by_image else 1
-    anchors, positives = (owner[pairs], pairs) if by_image else (pairs, owner[pairs])
-    order = np.argsort(anchors, kind="stable")
-    queries = np.unique(anchors)
-    random = np.random.default_rng((mining.seed, by_image))
-    (first, last) = mining.ranks
-    k = mining.negatives
-    for part in slices(len(queries), QUERIES):
-        some = queries[part]
-        asking = torch.from_numpy(some)
-        best, of_best = best_lists(scores, relation, last + most, by_image=by_image, asking=asking)
-        foreign = owner[best] != some[:, None] if by_image else best != owner[some][:, None]
-        rank = np.cumsum(foreign, 1)
-        usable = foreign & (rank >= first) & (rank <= last)
-        query, column = np.nonzero(usable)
-        sides = (some[query], best[query, column].astype(np.int64))
-        usable[query, column] = ~matches.mask(*(sides if by_image else sides[::-1]))
-        rows = order[slice(*np.searchsorted(anchors[order], (some[0], some[-1] + 1)))]
-        query = np.searchsorted(some, anchors[rows])
-        usable = usable[query]
-        if mining.margin is not None:
-            usable &= of_best[query] <= own[pairs[rows], None] - np.float32(mining.margin)
-        keys = np.where(usable, random.random(usable.shape), np.inf)
-        complete = usable.sum(1) >= k
-        if complete.any():
-            drawn = np.sort(np.argpartition(keys[complete], k - 1, axis=1)[:, :k], axis=1)
-            negatives = best[query[complete, None], drawn]
-            yield np.column_stack([anchors[rows[complete]], positives[rows[complete]], negatives])
-        progress(part.stop, len(queries))
+@dataclass(frozen=True)
+class Miner:
+    """Draws the negatives of the labelled pairs of a split."""
+
+    scores: Scores
+    owner: np.ndarray  # (m,) int64, the image of every caption
+    pairs: np.ndarray  # captions of the pairs to write
+    matches: Matches
+    mining: Mining
+
+    def blocks(self, by_image: bool, progress: Progress) -> Iterator[np.ndarray]:
+        """Yield blocks of (rows, 2 + k) int64: anchor, positive and its negatives, hardest first."""
+        owner = self.owner
+        pairs = self.pairs
+        own = self.scores.pairs(torch.from_numpy(owner), torch.arange(len(owner))).numpy()
+        labels = Relevance.of_labels(owner, self.scores.shape[0])
+        relation = labels.i2t if by_image else labels.t2i
+        most = int(np.bincount(owner).max()) if by_image else 1
+        anchors, positives = (owner[pairs], pairs) if by_image else (pairs, owner[pairs])
+        order = np.argsort(anchors, kind="stable")
+        queries = np.unique(anchors)
+        random = np.random.default_rng((self.mining.seed, by_image))
+        (first, last) = self.mining.ranks
+        k = self.mining.negatives
+        for part in slices(len(queries), QUERIES):
+            some = queries[part]
+            asking = torch.from_numpy(some)
+            best, of_best = best_lists(self.scores, relation, last + most, by_image=by_image, asking=asking)
+            foreign = owner[best] != some[:, None] if by_image else best != owner[some][:, None]
+            rank = np.cumsum(foreign, 1)
+            usable = foreign & (rank >= first) & (rank <= last)
+
+            query, column = np.nonzero(usable)
+            asked = some[query]
+            found = best[query, column].astype(np.int64)
+            images, texts = (asked, found) if by_image else (found, asked)
+            usable[query, column] = ~self.matches.mask(images, texts)
+
+            bounds = np.searchsorted(anchors[order], (some[0], some[-1] + 1))
+            rows = order[bounds[0] : bounds[1]]
+            query = np.searchsorted(some, anchors[rows])
+            usable = usable[query]
+            if self.mining.margin is not None:
+                usable &= of_best[query] <= own[pairs[rows], None] - np.float32(self.mining.margin)
+
+            keys = np.where(usable, random.random(usable.shape), np.inf)
+            complete = usable.sum(1) >= k
+            if complete.any():
+                drawn = np.sort(np.argpartition(keys[complete], k - 1, axis=1)[:, :k], axis=1)
+                negatives = best[query[complete, None], drawn]
+                yield np.column_stack([anchors[rows[complete]], positives[rows[complete]], negatives])
+            progress(part.stop, len(queries))
 
 
 def _writer(file: Path, form: Form, columns: list[str], stack: ExitStack) -> Any:

@@ -1,0 +1,75 @@
+"""Import embeddings that exist: three files, a Parquet table, or a folder of clip-retrieval."""
+
+from dataclasses import asdict
+
+from coder_core.config.setting import spelt_as_flag
+from coder_core.console.faults import Fault, stop_on_errors
+from coder_core.console.output import open_console, print_faults, say
+from coder_core.console.tables import metrics_table
+from coder_core.data.embeddings import Embeddings, read_clip_retrieval, read_embeddings
+from coder_core.embedding.arguments import EmbedArguments, FolderArguments
+from coder_core.embedding.tables import EmbeddingColumns, read_table
+from coder_core.runs.analysis.import_embeddings import (
+    RANKED_PAIRS,
+    import_folder,
+    import_run,
+    metric_warnings,
+)
+
+
+def import_embeddings(parsed: EmbedArguments | FolderArguments) -> None:
+    """Make a run from the embeddings that the flags name, and print its metrics."""
+    console = open_console()
+    # before the files are read
+    import_folder(parsed.root, parsed.name, parsed.split, overwrite=parsed.overwrite)
+
+    embeddings = _read_folder(parsed) if isinstance(parsed, FolderArguments) else _read_files(parsed)
+    print_faults(console, embeddings.faults)
+    folder, metrics = import_run(
+        embeddings,
+        parsed.root,
+        parsed.name,
+        parsed.split,
+        overwrite=parsed.overwrite,
+        most_pairs=RANKED_PAIRS,
+    )
+    print_faults(console, metric_warnings(embeddings, metrics))
+
+    n = len(embeddings.images)
+    m = len(embeddings.texts)
+    width = embeddings.images.shape[1]
+    saved = f", {len(embeddings.query_texts):,} saved queries" if embeddings.query_texts else ""
+    say(console, f"{n:,} images and {m:,} captions, {width:,} numbers each{saved}: {folder}")
+    if metrics:
+        console.print(metrics_table({parsed.name: metrics}, f"{parsed.split} · pessimistic ties"))
+        return
+
+    command_line = f"python -m coder_core.evaluate {folder} --split {parsed.split}"
+    pairs = f"{n * m:,} pairs take long"
+    say(console, f"not ranked yet, as {pairs}. The app shows the split after {command_line}")
+
+
+def _read_folder(parsed: FolderArguments) -> Embeddings:
+    """Read a table or a folder of clip-retrieval. InputError: a flag of tables is given with a folder."""
+    columns = EmbeddingColumns(
+        parsed.image_embeddings, parsed.text_embeddings, parsed.image_column, parsed.caption_column
+    )
+    if parsed.folder.suffix.lower() == ".parquet":
+        return read_table(parsed.folder, columns, pictures=parsed.pictures)
+
+    problem = f"is given, but {parsed.folder} is not a Parquet table"
+    flags = [spelt_as_flag(name) for name, title in asdict(columns).items() if title]
+    stop_on_errors(Fault(flag, problem, fix="leave it out") for flag in flags)
+    return read_clip_retrieval(parsed.folder, pictures=parsed.pictures)
+
+
+def _read_files(parsed: EmbedArguments) -> Embeddings:
+    return read_embeddings(
+        parsed.images,
+        parsed.texts,
+        parsed.captions,
+        ids=parsed.ids,
+        pictures=parsed.pictures,
+        queries=parsed.queries,
+        query_texts=parsed.query_texts,
+    )

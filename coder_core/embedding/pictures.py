@@ -1,0 +1,74 @@
+"""Embed the pictures and captions that the flags name with a pretrained model, and print what was done."""
+
+from functools import partial
+
+from rich.console import Console
+
+from coder_core.console.faults import Fault, stop_on_errors
+from coder_core.console.output import open_console, print_faults, say
+from coder_core.console.progress import silent, watching
+from coder_core.console.tables import metrics_table
+from coder_core.embedding.arguments import PicturesArguments
+from coder_core.embedding.embed import embed_split
+from coder_core.embedding.sources import decoders, model_choice, read_pictures
+from coder_core.model.device import choose_device
+from coder_core.model.towers.dual_encoder import DualEncoder, Towers
+from coder_core.model.towers.own import OwnTowers
+from coder_core.ops import parallel
+from coder_core.runs.analysis.import_embeddings import import_folder
+
+
+def embed_pictures(parsed: PicturesArguments) -> None:
+    """Embed a split as a run; rank 0 prints the faults of the data, the model and the metrics."""
+    console = open_console()
+    import_folder(parsed.root, parsed.name, parsed.split, overwrite=parsed.overwrite)
+    flags = parsed.towers
+    data = read_pictures(flags, parsed.data, [parsed.split])
+    split = data.split(parsed.split)
+    device = choose_device(flags.device)
+    try:
+        parallel.start(device)
+        notes = stop_on_errors(data.faults)
+        _print_once(console, notes)
+        if flags.tower:
+            towers: Towers = OwnTowers(flags.tower, prompt=parsed.prompt)
+        else:
+            precision = flags.precision
+            towers = DualEncoder(
+                model_choice(flags), device=device, prompt=parsed.prompt, precision=precision
+            )
+            notes = [*notes, *towers.notes]
+            _print_once(console, towers.notes)
+        with watching(console, rate=True) as progress:
+            result = embed_split(
+                split,
+                towers,
+                parsed.root,
+                parsed.name,
+                parsed.split,
+                batch_size=flags.batch_size,
+                workers=decoders(flags, device.type),
+                skip_broken=flags.reading.skip_broken,
+                overwrite=parsed.overwrite,
+                notes=notes,
+                progress=progress if parallel.rank() == 0 else silent,
+                tell=partial(say, console),
+            )
+    finally:
+        parallel.finish()
+    if result is None:
+        return
+
+    folder, metrics, faults = result
+    print_faults(console, faults[len(notes) :])
+    facts = towers.about
+    revision = f" at {str(facts['revision'])[:12]}" if facts.get("revision") else ""
+    model = facts.get("model") or facts.get("tower")
+    say(console, f"{folder}: embedded with {model}{revision}, prompt {facts['prompt']!r}")
+    console.print(metrics_table({parsed.name: metrics}, f"{parsed.split} · zero-shot · pessimistic ties"))
+
+
+def _print_once(console: Console, faults: list[Fault]) -> None:
+    """Print faults in rank 0 only."""
+    if parallel.rank() == 0:
+        print_faults(console, faults)
