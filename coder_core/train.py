@@ -4,16 +4,16 @@ Without arguments it trains the demo (a baseline, CODER, and a run with sample w
 continues unfinished runs and leaves finished ones alone.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import tyro
 from rich.console import Console
 from rich.table import Table
 
-from coder_core.config.presets import DEMO_RUNS, PRESETS, find_preset
+from coder_core.config.presets import PRESETS, find_preset
 from coder_core.config.schema import Config, named_settings, parse, replaced
 from coder_core.console.faults import Fault, stop_on_errors
 from coder_core.console.output import open_console, say
@@ -60,27 +60,29 @@ def main(arguments: list[str]) -> int:
         read_arguments(["--help"], default)
 
     from coder_core.ops import parallel
+    from coder_core.train_runs import Training
 
     named = {setting.key: setting.of(parsed.config) for setting in named_settings(arguments)}
+    training = Training(console, parsed.progress)
     try:
         if parsed.resume is not None:
             conflicts = {"--name": parsed.config.name, "PRESET": parsed.preset}
             problem = "is given with --resume, which continues a run in its folder"
             fix = f"leave it out, or start another run without --resume; {parsed.resume} keeps its name and values"
             stop_on_errors(Fault(flag, problem, fix=fix) for flag, value in conflicts.items() if value)
-            _resume(parsed.resume, named, console, parsed.progress)
+            training.resume(parsed.resume, named)
         elif parsed.preset or named or parsed.config.name:
             name = parsed.config.name or parsed.preset or "run"
             config = replace(replaced(default, named), name=name)
             folder = parsed.root / name
             if config.cleaning.clean and (folder / "config.toml").is_file():
                 values = {key: value for key, value in named.items() if key != "reviews"}
-                _resume(folder, values, console, parsed.progress, config)
+                training.resume(folder, values, config)
             else:
                 fit = parsed.fit_warmup or "warmup_steps" not in named
-                _start(config, parsed.root, console, fit_warmup=fit, progress_file=parsed.progress)
+                training.start(config, parsed.root, fit_warmup=fit)
         else:
-            _train_demo(parsed.root, console, parsed.progress)
+            training.train_demo(parsed.root)
     finally:
         parallel.finish()
     return 0
@@ -93,48 +95,6 @@ def _print_presets(console: Console) -> None:
         table.add_row(name, preset.about)
     console.print(table)
     console.print(AFTER_PRESETS)
-
-
-def _start(config: Config, root: Path, console: Console, **options: Any) -> None:
-    from coder_core.training.launch import start_run
-
-    if config.cleaning.clean:
-        from coder_core.cleaning import without_wrong_pairs
-
-        config = without_wrong_pairs(config, root, console, options["progress_file"])
-    start_run(config, root, console, **options)
-
-
-def _resume(
-    folder: Path,
-    named: Mapping[str, Any],
-    console: Console,
-    progress: Path | None,
-    asked: Config | None = None,
-) -> None:
-    """Continue a run with the values given on the command line. InputError: it did not begin with those of `asked`."""
-    from coder_core.queue.planned import check_same_values
-    from coder_core.runs.load import read_config
-    from coder_core.training.launch import continue_run
-
-    stored = read_config(folder)[0]
-    if asked is not None:
-        check_same_values(folder, asked, fitted="warmup_steps" not in named)
-    overrides = replaced(stored, named) if named else None
-    continue_run(folder, overrides, console, download="bert" in named, progress_file=progress)
-
-
-def _train_demo(root: Path, console: Console, progress: Path | None) -> None:
-    from coder_core.runs.status import read_status
-
-    for name in DEMO_RUNS:
-        folder = root / name
-        if not folder.exists() or not any(folder.iterdir()):
-            _start(replace(PRESETS[name].config, name=name), root, console, progress_file=progress)
-        elif (read_status(folder) or {}).get("state") == "finished":
-            say(console, f"{folder} is finished; nothing to do.")
-        else:
-            _resume(folder, {}, console, progress)
 
 
 if __name__ == "__main__":

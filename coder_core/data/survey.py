@@ -40,31 +40,31 @@ class Survey:
         return all(fault.severity != "error" for fault in self.faults)
 
 
+@dataclass(frozen=True)
+class Checks:
+    """What to check beyond headers, names and captions."""
+
+    word_vectors: Path | None  # file of word vectors for the vocabulary
+    word_size: int | None  # required dimension of the word vectors; None accepts any
+    word_threshold: int  # least count of a vocabulary word in the train captions
+    values: bool  # read every feature value, or decode every picture
+
+
 def survey(
-    path: Path,
-    *,
-    reading: ReadingArguments | None,
-    pictures: Path | None,
-    word_vectors: Path | None,
-    word_size: int | None,
-    word_threshold: int,
-    check_values: bool,
-    progress: Progress,
+    path: Path, reading: ReadingArguments | None, pictures: Path | None, checks: Checks, progress: Progress
 ) -> Survey:
     """Read all splits of the data set at `path` and collect their faults instead of raising them. `reading`: of a data
-    set of pictures with captions; None for features. word_size: required dimension of the word vectors; None accepts
-    any. word_threshold: least count of a vocabulary word in the train captions. check_values: read every feature value,
-    or decode every picture."""
+    set of pictures with captions; None for features."""
     result = Survey()
     if reading is None:
-        _read_features(result, path, pictures, check_values)
+        _read_features(result, path, pictures, checks.values)
     elif data := collect(lambda: read_captioned(path, reading, pictures=pictures), result.faults):
         _check_names(result, path, [split.name for split in data.splits], partial(data.split, "train"))
         result.splits += data.splits
         result.faults += data.faults
-        if check_values:
+        if checks.values:
             result.faults += decode_all(data.splits, skip_broken=reading.skip_broken, progress=progress)
-    _count_words(result, word_threshold, word_vectors, word_size)
+    _count_words(result, checks)
     result.faults = sorted(dict.fromkeys(result.faults), key=lambda fault: SEVERITIES.index(fault.severity))
     return result
 
@@ -93,11 +93,11 @@ def _check_names(result: Survey, path: Path, names: list[str], read_train: Calla
         result.faults.append(Fault(str(path), text, "a dev split", "set images aside", severity="warning"))
 
 
-def _count_words(result: Survey, threshold: int, word_vectors: Path | None, word_size: int | None) -> None:
+def _count_words(result: Survey, checks: Checks) -> None:
     train = next((split.captions for split in result.splits if split.name == "train"), None)
     if train is None:
         return
-    words = collect(lambda: Vocabulary.build(train, threshold=threshold), result.faults)
+    words = collect(lambda: Vocabulary.build(train, threshold=checks.word_threshold), result.faults)
     result.vocabulary = words
     if words is None:
         return
@@ -106,8 +106,14 @@ def _count_words(result: Survey, threshold: int, word_vectors: Path | None, word
         unknown = tokens.all_unknown()
         problem = f"captions ({len(unknown) / len(tokens):.1%}) contain no known word"
         result.faults += count_cases(split.source["captions"], problem, (unknown + 1).tolist())
-    if word_vectors is not None:
-        read = partial(read_word_vectors, word_vectors, words.words, counts=words.counts, dimension=word_size)
+    if checks.word_vectors is not None:
+        read = partial(
+            read_word_vectors,
+            checks.word_vectors,
+            words.words,
+            counts=words.counts,
+            dimension=checks.word_size,
+        )
         result.vectors = collect(read, result.faults)
         result.faults += result.vectors.faults if result.vectors else []
 
@@ -130,7 +136,7 @@ def describe(survey: Survey, batch_size: int) -> dict[str, Any]:
 def _describe_split(split: Split | CaptionedSplit, survey: Survey, batch_size: int) -> dict[str, Any]:
     images = split.n_images if isinstance(split, Split) else len(split.rows)
     each = np.bincount(split.image_of_text, minlength=images)
-    values: dict[str, Any] = {
+    counts = {
         "name": split.name,
         "images": images,
         "captions": len(split.captions),
@@ -138,22 +144,28 @@ def _describe_split(split: Split | CaptionedSplit, survey: Survey, batch_size: i
         "pictures": split.source.get("pictures"),
         "source": split.source,
     }
-    if isinstance(split, Split):
-        values |= {
-            "shape": list(split.features.shape),
-            "dtype": str(split.features.dtype),
-            "bytes_on_disk": int(split.features.nbytes),
-            "bytes_a_batch": batch_size * split.regions * split.feature_size * 4,
-            "named": split.image_names is not None,
-            "fingerprint": fingerprint(split),
-        }
-    else:
-        values["layout"] = split.source["layout"]
-    if tokens := survey.tokens.get(split.name):
-        values |= {
-            "words_a_caption": [float(value) for value in np.percentile(tokens.lengths, [0, 50, 99, 100])],
-            "mean_words_a_caption": float(tokens.lengths.mean()),
-            "unknown_words": tokens.unknown_share(),
-            "bytes_of_words": int(tokens.ids.nbytes + tokens.offsets.nbytes),
-        }
-    return values
+    layout = {"layout": split.source.get("layout")}
+    files = _describe_features(split, batch_size) if isinstance(split, Split) else layout
+    tokens = survey.tokens.get(split.name)
+    words = _describe_words(tokens) if tokens else {}
+    return {**counts, **files, **words}
+
+
+def _describe_features(split: Split, batch_size: int) -> dict[str, Any]:
+    return {
+        "shape": list(split.features.shape),
+        "dtype": str(split.features.dtype),
+        "bytes_on_disk": int(split.features.nbytes),
+        "bytes_a_batch": batch_size * split.regions * split.feature_size * 4,
+        "named": split.image_names is not None,
+        "fingerprint": fingerprint(split),
+    }
+
+
+def _describe_words(tokens: Tokens) -> dict[str, Any]:
+    return {
+        "words_a_caption": [float(value) for value in np.percentile(tokens.lengths, [0, 50, 99, 100])],
+        "mean_words_a_caption": float(tokens.lengths.mean()),
+        "unknown_words": tokens.unknown_share(),
+        "bytes_of_words": int(tokens.ids.nbytes + tokens.offsets.nbytes),
+    }

@@ -1,0 +1,50 @@
+"""Read a data set as training would read it, and print what was found."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+from coder_core.api.data_quality import splits_of_data
+from coder_core.checking.arguments import CheckDataArguments
+from coder_core.checking.tables import print_report
+from coder_core.console.output import open_console
+from coder_core.console.progress import watching
+from coder_core.data.captioned.layouts import holds_pictures_only
+from coder_core.data.content.report import check_content
+from coder_core.data.survey import Checks, describe, survey
+from coder_core.model.splits import data_folder
+
+
+def check_data_set(parsed: CheckDataArguments) -> bool:
+    """Describe the data set and its faults. Return True if training and evaluation accept it."""
+    path = data_folder(str(parsed.path))
+    of_pictures = _is_of_pictures(parsed, path)
+    checks = Checks(
+        word_vectors=parsed.word_vectors,
+        word_size=parsed.word_size,
+        word_threshold=parsed.word_threshold,
+        values=parsed.values,
+    )
+    with watching(open_console(stderr=True), "pictures" if of_pictures else "", rate=True) as progress:
+        reading = parsed.reading if of_pictures else None
+        result = survey(path, reading, parsed.pictures, checks, progress)
+    document = describe(result, parsed.batch_size)
+    report = None
+    if parsed.content:
+        with watching(open_console(stderr=True), file=parsed.progress) as progress:
+            report = check_content(splits_of_data(result.splits), progress=progress)
+        document["content"] = asdict(report)
+
+    if parsed.json:
+        print(json.dumps(document, ensure_ascii=True, indent=2))
+    else:
+        print_report(document, result.faults, parsed.batch_size, report)
+    return result.usable
+
+
+def _is_of_pictures(parsed: CheckDataArguments, path: Path) -> bool:
+    """True if the data are read as pictures with captions: the flags ask for it, or there are no features."""
+    reading = parsed.reading
+    if reading.format != "auto" or reading.image_column or reading.caption_column:
+        return True
+    return holds_pictures_only(path, parsed.pictures)
