@@ -26,9 +26,9 @@ def main(arguments: list[str]) -> int:
         if not parsed.content:
             fix = f"python -m coder_core.check_data {parsed.path} --content"
             raise InputError.at(parsed.path, "is a run; only the content of its data can be checked", fix=fix)
-        from coder_core.checking.stored_run import check_run
+        from coder_core.checking.stored_run import check_stored_run
 
-        check_run(parsed)
+        check_stored_run(parsed)
         return 0
     if parsed.other is not None:
         fix = "to judge captions, name two runs that trained on complementary halves"

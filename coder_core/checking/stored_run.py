@@ -12,7 +12,7 @@ from coder_core.console.progress import watching
 from coder_core.data.content.report import check_content
 
 
-def check_run(parsed: CheckDataArguments) -> None:
+def check_stored_run(parsed: CheckDataArguments) -> None:
     """Check the splits of a run and, with a second run, find the captions that may belong to another image."""
     run = open_run(parsed.path)
     pairs = None if parsed.other is None else cross_fitted(run, open_run(parsed.other))

@@ -93,8 +93,9 @@ def _splits_table(splits: list[dict[str, Any]]) -> FittingTable:
     for split in splits:
         least, mean, most = split["captions_an_image"]
         each = f"{least}" if least == most else f"{least} to {most}, mean {mean:.2f}"
-        counts = [split["name"], f"{split['images']:,}", f"{split['captions']:,}", each]
-        table.add_row(*counts, *_stored_as(split))
+        images = f"{split['images']:,}"
+        captions = f"{split['captions']:,}"
+        table.add_row(split["name"], images, captions, each, *_stored_as(split))
     return table
 
 

@@ -27,7 +27,7 @@ _FILE = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
 
 def _settings(entry: Mapping[str, Any]) -> dict[str, Any]:
     """Return key → value of an entry of presets.toml, on top of those of the sets it names."""
-    values: dict[str, Any] = {}
+    values = dict[str, Any]()
     for name in entry.get("with", ()):
         values |= _settings(_FILE["settings"][name])
     return values | {key: value for key, value in entry.items() if key not in ("about", "with")}

@@ -83,7 +83,7 @@ def with_settings(config: Config, values: Mapping[str, Any], origin: str = "") -
         values: by name.
         origin: of the values, for messages: "mine.toml row 2".
     """
-    changes: dict[str, Any] = {}
+    changes = dict[str, Any]()
     faults: list[Fault | None] = []
     fix = "python -m coder_core.train --help lists every setting"
     for name, value in values.items():
@@ -100,7 +100,7 @@ def with_settings(config: Config, values: Mapping[str, Any], origin: str = "") -
 
 def replaced(config: Config, values: Mapping[str, Any]) -> Config:
     """Replace settings by their keys, unchecked."""
-    tables: dict[str, dict[str, Any]] = {}
+    tables = dict[str, dict[str, Any]]()
     for key, value in values.items():
         tables.setdefault(settings()[key].section, {})[key] = value
     changed = {name: replace(getattr(config, name), **table) for name, table in tables.items()}
@@ -144,7 +144,7 @@ def read_document(document: Mapping[str, Any], origin: str = "config.toml") -> t
     Returns the configuration, with defaults for the rest, and a fault for each unknown section and key and for each
     value that its setting does not allow.
     """
-    values: dict[str, Any] = {}
+    values = dict[str, Any]()
     faults: list[Fault] = []
     name = document.get("name", "")
     if not isinstance(name, str):
@@ -166,7 +166,7 @@ def read_document(document: Mapping[str, Any], origin: str = "config.toml") -> t
 def _read_section(section: str, table: Mapping[str, Any], origin: str, faults: list[Fault]) -> dict[str, Any]:
     """Return the allowed values of a section's settings, and add a fault for each other entry."""
     known = sorted(key for key, setting in settings().items() if setting.section == section)
-    values: dict[str, Any] = {}
+    values = dict[str, Any]()
     for key, written in table.items():
         setting = find_setting(key)
         where = f"{origin} key {key}"

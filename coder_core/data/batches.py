@@ -152,8 +152,15 @@ class TrainingBatches:
         kept_words = self._kept_words(chance[part], word_lengths[part]) if self.drop_words > 0 else None
         words, lengths = pad_words(self.tokens, text_ids[part], kept_words)
         groups = image_ids if self.image_groups is None else self.image_groups[image_ids]
-        ids = (torch.from_numpy(rows[part]) for rows in (image_ids, text_ids, groups))
-        return Batch(values, region_lengths, words, lengths, *ids)
+        return Batch(
+            regions=values,
+            region_lengths=region_lengths,
+            words=words,
+            word_lengths=lengths,
+            image_ids=torch.from_numpy(image_ids[part]),
+            text_ids=torch.from_numpy(text_ids[part]),
+            image_groups=torch.from_numpy(groups[part]),
+        )
 
     def _kept_regions(self, random: np.random.Generator) -> np.ndarray:
         """Draw the regions to keep of every image of the global batch: (batch_size, k), ascending."""
@@ -195,7 +202,8 @@ class TrainingBatches:
 
             def joined(step: int) -> Batch:
                 pixels, lengths, faults = zip(*islice(blocks, self._blocks), strict=True)
-                if broken := [*chain(*faults)]:
+                broken = list(chain.from_iterable(faults))
+                if broken:
                     raise UnreadableRowsError(broken)
                 return self(step, (pixels[0] if len(pixels) == 1 else torch.cat(pixels), torch.cat(lengths)))
 

@@ -135,9 +135,12 @@ def scan_values(file: FeatureFile, rows: tuple[int, int]) -> tuple[np.ndarray, l
     step = max(1, SCAN_BYTES // file.row_bytes)
     reader = FeatureRows(file.map())
     with ThreadPoolExecutor(SCAN_THREADS) as pool:
-        pieces = [range(start, min(start + step, rows[1])) for start in range(*rows, step)]
+        first, end = rows
+        pieces = [range(start, min(start + step, end)) for start in range(first, end, step)]
         of_pieces = list(pool.map(lambda piece: _scan_piece(reader, piece), pieces))
-    bad, large, zero = (np.concatenate(pairs) for pairs in zip(*of_pieces, strict=True))
+    bad = np.concatenate([piece[0] for piece in of_pieces])
+    large = np.concatenate([piece[1] for piece in of_pieces])
+    zero = np.concatenate([piece[2] for piece in of_pieces])
     return zero, _value_faults(file, bad, large, zero)
 
 

@@ -281,7 +281,8 @@ def read_probes(files: Sequence[Path]) -> list[Probe]:
             values = [entry.get(name) if isinstance(entry, dict) else None for name in KEYS]
             texts = [value for value in values if isinstance(value, str) and value.strip()]
             if len(texts) == len(KEYS) and max(map(len, texts)) <= LONGEST_CAPTION_CHARACTERS:
-                probes.append(Probe(path.stem, *texts))
+                picture, caption, negative = texts
+                probes.append(Probe(path.stem, picture, caption, negative))
             else:
                 expected = f"texts for {', '.join(KEYS)}"
                 wrong.append(Fault(f"{path} entry {key!r:.40}", "is not a probe", expected))

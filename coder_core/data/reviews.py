@@ -241,7 +241,7 @@ def parse_reviews(content: bytes, file: str, faults: Sequence[Fault] = ()) -> Re
     errors: list[Fault] = []
     notes = list(faults)
     reviews = list[Review]()
-    documents: dict[str, dict[str, Any]] = {}
+    documents = dict[str, dict[str, Any]]()
     undone: set[str] = set()
     for number, line in enumerate(content.removeprefix(codecs.BOM_UTF8).split(b"\n"), 1):
         if not (line := line.strip()):
@@ -289,7 +289,7 @@ def append_undo(path: Path, review: str, reviewer: str) -> None:
 def merge(files: Sequence[Reviews]) -> str:
     """Merge the lines of several files into one text: each once, in the order of its file, otherwise by time.
     InputError: lines with the same id differ, or two files have the same lines in different orders."""
-    lines: dict[str, dict[str, Any]] = {}
+    lines = dict[str, dict[str, Any]]()
     order = TopologicalSorter[str]()
     free = list[tuple[str, int, str]]()
     merged = list[str]()

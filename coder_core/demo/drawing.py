@@ -98,10 +98,14 @@ def _texture(thing: Thing, u: Field, v: Field, direction: float) -> Field:
         one = _bands(u, period * 1.5)
         other = _bands(v, period * 1.5)
         return one + other - 2 * one * other
-    a = cos * u + sin * v
-    b = cos * v - sin * u
-    to_centre = [np.abs((w / period) % 1 - np.float32(0.5)) * period for w in (a, b)]
-    return np.clip(0.5 + period * 0.29 - length(*to_centre), 0, 1)
+    a = _to_centre(cos * u + sin * v, period)
+    b = _to_centre(cos * v - sin * u, period)
+    return np.clip(0.5 + period * 0.29 - length(a, b), 0, 1)
+
+
+def _to_centre(along: Field, period: np.float32) -> Field:
+    """Return the distance of every point to the centre of its period."""
+    return np.abs((along / period) % 1 - np.float32(0.5)) * period
 
 
 def _bands(along: Field, period: np.float32) -> Field:

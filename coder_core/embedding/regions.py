@@ -119,12 +119,14 @@ class RegionFolder:
         }
         for name, values in lines.items():
             (unfinished / name).write_text("".join(f"{value}\n" for value in values), encoding="utf-8")
-        pictures: dict[str, Any] = {"names": names_digest(readable.image_names)}
+        names = names_digest(readable.image_names)
         packed = note_packed(readable.positions, readable.rows)
         if packed is None:
-            pictures["folder"] = str(readable.positions.folder.resolve()) if readable.positions.folder else ""
+            folder = readable.positions.folder
+            pictures = {"names": names, "folder": str(folder.resolve()) if folder else ""}
         else:
-            pictures["packed"], positions = packed
+            note, positions = packed
+            pictures = {"names": names, "packed": note}
             np.save(unfinished / POSITIONS, positions)
         for name in (*([] if packed is None else [POSITIONS]), *ENDINGS):
             file = files.get(name, unfinished / name)

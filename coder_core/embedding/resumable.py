@@ -90,13 +90,18 @@ class BlockArrays:
         shapes["done"] = (len(blocks), 2), "<i8"
         self.blocks = blocks
         self.files = {name: folder / f"{name}.npy" for name in shapes}
-        maps: dict[str, Any] = {name: _existing(self.files[name], *shape) for name, shape in shapes.items()}
-        if any(array is None for array in maps.values()):
-            maps = {name: new_array(self.files[name], *shape) for name, shape in shapes.items()}
+        maps = self._open(shapes)
         self._done = maps.pop("done")
         self._arrays = maps
         self._fresh: dict[int, int] = {}
         self._marked = time.monotonic()
+
+    def _open(self, shapes: Mapping[str, tuple[tuple[int, ...], str]]) -> dict[str, Any]:
+        """Map all existing files or, unless all of them have these shapes and types, new ones."""
+        existing = {name: _existing(self.files[name], shape, kind) for name, (shape, kind) in shapes.items()}
+        if all(array is not None for array in existing.values()):
+            return existing
+        return {name: new_array(self.files[name], shape, kind) for name, (shape, kind) in shapes.items()}
 
     def unfinished(self) -> list[int]:
         """List the numbers of the blocks to compute: new ones, and those whose rows are damaged."""

@@ -1,6 +1,7 @@
 """A planned run: its settings, the state of its folder, and the commands that are left."""
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -79,7 +80,7 @@ def commands(run: PlannedRun, split: str, *, threads: int = 0) -> list[Command]:
     if state == "new":
         left.append(_start(run, threads))
     elif state == "begun" or not is_evaluated(run.folder, TRAINED_SPLIT):
-        left.append(_train("--resume", str(run.folder), threads=threads))
+        left.append(_train(["--resume", str(run.folder)], threads))
     if split != TRAINED_SPLIT and not (state == "finished" and is_evaluated(run.folder, split)):
         data = f"--data={run.config.data.data}"
         left.append(module_command("coder_core.evaluate", str(run.folder), f"--split={split}", data))
@@ -96,12 +97,12 @@ def _start(run: PlannedRun, threads: int) -> Command:
     if run.fit_warmup:
         flags.append("--fit-warmup")
     place = [f"--root={run.folder.parent}", f"--name={run.name}"]
-    return _train(run.preset, *flags, *place, threads=threads)
+    return _train([run.preset, *flags, *place], threads)
 
 
-def _train(*arguments: str, threads: int) -> Command:
+def _train(arguments: Sequence[str], threads: int) -> Command:
     shared = [f"--threads={threads}"] if threads else []
-    return module_command("coder_core.train", *arguments, *shared)
+    return (*module_command("coder_core.train"), *arguments, *shared)
 
 
 def gpus() -> list[str]:

@@ -253,7 +253,7 @@ def karpathy_files(path: Path) -> list[Path]:
 
 
 def _find_karpathy(path: Path) -> list[Path]:
-    files = karpathy_files(path) if path.is_dir() else matching(path, "dataset*.json")
+    files = karpathy_files(path) if path.is_dir() else matching(path, ["dataset*.json"])
     return files if len(files) == 1 else []
 
 
@@ -265,7 +265,7 @@ def _karpathy(files: list[Path], root: Path, faults: list[Fault]) -> Iterator[Re
 
 
 def _find_coco(path: Path) -> list[Path]:
-    files = matching(path, *COCO_PLAIN, inside=["annotations"])
+    files = matching(path, COCO_PLAIN, inside=["annotations"])
     return [file for file in files if COCO_FILE.fullmatch(file.name)] or list(filter(_is_plain_coco, files))
 
 

@@ -187,7 +187,7 @@ def _captions_of_files(
 
 def _find_tars(path: Path) -> list[Path]:
     folders = (path, *records.folders_in(path))
-    return [file for folder in folders for file in records.matching(folder, "*.tar")]
+    return [file for folder in folders for file in records.matching(folder, ["*.tar"])]
 
 
 @dataclass

@@ -38,14 +38,14 @@ def _is_picture(name: str) -> bool:
 
 
 def _find_tokens(path: Path) -> list[Path]:
-    files = records.matching(path, "*.token.txt", "*.token", inside=TEXT_FOLDERS)
+    files = records.matching(path, ["*.token.txt", "*.token"], inside=TEXT_FOLDERS)
     files = sorted(files, key=lambda file: ".lemma." in file.name)[:1]  # Flickr8k has lemmatised captions too
     return files if files and "\t" in records.first_line(files[0]) else []
 
 
 def _lists(tokens: Path) -> list[tuple[str, Path]]:
     """Find the lists of images beside a token file: (split, file)."""
-    files = records.matching(tokens.parent, "*Images.txt")
+    files = records.matching(tokens.parent, ["*Images.txt"])
     return [(split, file) for file in files if (split := split_in(file.stem))]
 
 
@@ -84,7 +84,7 @@ def _tokens(files: list[Path], root: Path, faults: list[Fault]) -> Iterator[Reco
 
 
 def _find_kaggle(path: Path) -> list[Path]:
-    files = records.matching(path, "captions.txt")
+    files = records.matching(path, ["captions.txt"])
     head = records.first_line(files[0]) if files else ""
     name, comma, rest = head.partition(",")
     name = name.strip().strip('"')
@@ -129,7 +129,7 @@ def _name_and_caption(line: str) -> tuple[str, str]:
 
 
 def _find_results(path: Path) -> list[Path]:
-    files = records.matching(path, "results*.csv", "*.csv")
+    files = records.matching(path, ["results*.csv", "*.csv"])
     return [file for file in files if records.first_line(file).count("|") == 2][:1]
 
 
@@ -153,7 +153,7 @@ def _find_annotations(path: Path) -> list[Path]:
     def titles(file: Path) -> set[str]:
         return {title.strip().strip('"') for title in records.first_line(file).split(",")}
 
-    files = records.matching(path, "flickr_annotations*.csv", "*.csv")
+    files = records.matching(path, ["flickr_annotations*.csv", "*.csv"])
     return [file for file in files if {"raw", "filename"} <= titles(file)][:1]
 
 
@@ -181,7 +181,9 @@ def _captions_and_ids(row: dict[str, str], where: str) -> tuple[list[str], objec
 def _find_lists(path: Path) -> list[Path]:
     """Find Multi30k's lists of pictures, one name per line, that have parallel files of captions (train.en, train.de)."""
     folders = [path, *records.folders_in(path)]
-    lists = [file for folder in folders for file in records.matching(folder, "*.txt") if split_in(file.stem)]
+    lists = [
+        file for folder in folders for file in records.matching(folder, ["*.txt"]) if split_in(file.stem)
+    ]
     return [file for file in lists if _is_picture(records.first_line(file)) and _parallel(file, path)]
 
 
@@ -190,7 +192,7 @@ def _parallel(file: Path, root: Path) -> list[Path]:
     stem = file.stem.removesuffix("_images")
     found: dict[str, Path] = {}
     for folder in (root, *records.folders_in(root)):
-        for text in records.matching(folder, f"{stem}.[a-z][a-z]"):
+        for text in records.matching(folder, [f"{stem}.[a-z][a-z]"]):
             found.setdefault(text.suffix, text)
     return [found[suffix] for suffix in sorted(found)]
 

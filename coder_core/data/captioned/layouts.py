@@ -55,12 +55,15 @@ def find_layout(path: Path, reading: ReadingArguments, faults: list[Fault]) -> L
     if not path.exists():
         raise InputError.at(path, "there is no such file or folder", "a data set", "check the path")
     name = reading.format
-    columns = (reading.image_column, reading.caption_column)
-    if any(columns) and name in ("auto", "table"):
-        if not (layout := table_layout(*columns)).recognise(path):
-            raise unrecognised(path, f"has no table with the columns {' and '.join(filter(None, columns))}")
+    image = reading.image_column
+    caption = reading.caption_column
+    columns = [column for column in (image, caption) if column]
+    if columns and name in ("auto", "table"):
+        layout = table_layout(image, caption)
+        if not layout.recognise(path):
+            raise unrecognised(path, f"has no table with the columns {' and '.join(columns)}")
         return layout
-    if any(columns):
+    if columns:
         flags = "--image-column and --caption-column"
         problem = f"cannot be used with --format {name}"
         raise InputError.at(flags, problem, "--format table", "leave out these flags or --format")
@@ -85,10 +88,10 @@ def unrecognised(path: Path, problem: str = "is in no known layout") -> InputErr
     files = _files(path)
     tables = dict[str, Table]()
 
-    def of(*endings: str) -> list[str]:
+    def of(endings: str | tuple[str, ...]) -> list[str]:
         return [file for file in files if file.lower().endswith(endings)]
 
-    for file in of(*SUFFIXES)[:TABLES_NAMED]:
+    for file in of(SUFFIXES)[:TABLES_NAMED]:
         table = open_table(folder_of(path) / file)
         tables |= {file: table} if table.titles or not file.endswith(".json") else {}
     damaged: list[Fault] = []
@@ -96,9 +99,9 @@ def unrecognised(path: Path, problem: str = "is in no known layout") -> InputErr
         collect(partial(open_parquet, folder_of(path) / file, []), damaged)
     if damaged:
         return InputError(damaged)
-    pictures = of(*ENDINGS)
-    others = of(*OTHER_ENDINGS)
-    packed = of(*PACKED_ENDINGS)
+    pictures = of(ENDINGS)
+    others = of(OTHER_ENDINGS)
+    packed = of(PACKED_ENDINGS)
     texts = of(".txt")
     named = [("pictures", pictures), ("files of other picture formats", others), ("archives", packed)]
     named += [(".txt files", texts), (".json files", of(".json"))]

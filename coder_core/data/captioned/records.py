@@ -89,7 +89,7 @@ class Once:
         return False
 
 
-def matching(path: Path, *patterns: str, inside: Sequence[str] = ()) -> list[Path]:
+def matching(path: Path, patterns: Sequence[str], *, inside: Sequence[str] = ()) -> list[Path]:
     """Find the files of these patterns: `path` itself, or else those in it or in the first of `inside` with some."""
     if path.is_file():
         return [path] if any(path.match(pattern) for pattern in patterns) else []
@@ -130,10 +130,10 @@ def picture_folders(root: Path) -> list[Path]:
     return [root, *inner[:PICTURE_FOLDERS_TRIED]]
 
 
-def matching_below(path: Path, *patterns: str) -> list[Path]:
-    """Find the files of these patterns in `path`, data/ or default/, or else in the folders in it, at any depth."""
-    files = matching(path, *patterns, inside=DATA_FOLDERS)
-    return files or [file for folder in folders_in(path) for file in matching(folder, *patterns)]
+def matching_below(path: Path, pattern: str) -> list[Path]:
+    """Find the files of this pattern in `path`, data/ or default/, or else in the folders in it, at any depth."""
+    files = matching(path, [pattern], inside=DATA_FOLDERS)
+    return files or [file for folder in folders_in(path) for file in matching(folder, [pattern])]
 
 
 def folder_of(path: Path) -> Path:
@@ -181,7 +181,8 @@ def captions_of_row(row: Mapping[str, Any], columns: Sequence[str], where: str) 
     for title in columns:
         value = row.get(title)
         match = OF_LANGUAGE.fullmatch(title)
-        by_language: dict[str, Any] = {match[1].lower() if match else "": value}
+        language_of_title = match[1].lower() if match else ""
+        by_language = {language_of_title: value}
         if isinstance(value, dict) and value and all(map(LANGUAGE.fullmatch, map(str, value))):
             by_language = value
         for language, texts in by_language.items():

@@ -45,7 +45,7 @@ DELIMITERS = ",;|"
 
 @dataclass(frozen=True)
 class TableColumns:
-    """TableColumns of a table to read."""
+    """Columns of a table to read."""
 
     image: str
     captions: list[str]
@@ -316,8 +316,8 @@ def table_records(
 
 def _find_metadata(path: Path) -> list[Path]:
     """Find the metadata files of the folder and of folders in it."""
-    inner = [file for folder in records.folders_in(path) for file in records.matching(folder, *METADATA)]
-    return [*records.matching(path, *METADATA), *inner]
+    inner = [file for folder in records.folders_in(path) for file in records.matching(folder, METADATA)]
+    return [*records.matching(path, METADATA), *inner]
 
 
 def _imagefolder(files: list[Path], root: Path, faults: list[Fault]) -> Iterator[Record]:
@@ -335,7 +335,8 @@ def _imagefolder(files: list[Path], root: Path, faults: list[Fault]) -> Iterator
 
 def _candidates(folder: Path) -> list[Path]:
     """List the files of a folder that may be tables: not those beside a picture of the same name."""
-    files = records.matching(folder, *(f"*{suffix}" for suffix in (*SUFFIXES, TEXT)))
+    patterns = [f"*{suffix}" for suffix in (*SUFFIXES, TEXT)]
+    files = records.matching(folder, patterns)
     texts = [file for file in files if file.suffix == TEXT]
     return files if len(texts) <= MOST_TEXTS else [file for file in files if file.suffix != TEXT]
 

@@ -253,8 +253,12 @@ def _writer(file: Path, form: Form, columns: list[str], stack: ExitStack) -> Any
     if form == "open_clip":
         sheet = csv.writer(text, delimiter="\t", lineterminator="\n")
         sheet.writerow(columns)
-        return lambda values: sheet.writerows(zip(*values, strict=True))
+        return lambda values: sheet.writerows(_rows(values))
     return lambda values: text.writelines(
-        json.dumps(dict(zip(columns, row, strict=True)), ensure_ascii=False) + "\n"
-        for row in zip(*values, strict=True)
+        json.dumps(dict(zip(columns, row, strict=True)), ensure_ascii=False) + "\n" for row in _rows(values)
     )
+
+
+def _rows(columns: Sequence[Sequence[str]]) -> Iterator[tuple[str, ...]]:
+    """Turn columns of strings into rows."""
+    return zip(*columns, strict=True)
