@@ -21,7 +21,7 @@ from benchmarks.synthetic import write_clip, write_pictures, write_vit_b32
 from benchmarks.timing import Line, Seconds, clock, in_a_process, milliseconds, quotient
 from coder_core.data.captioned.decoding import prepared_blocks, usual_workers
 from coder_core.data.captioned.reading import CaptionedSplit, read_captioned
-from coder_core.embedding.embed import embed_split
+from coder_core.embedding.embed import Encoding, Target, embed_split
 from coder_core.embedding.resumable import make_plan
 from coder_core.model.towers.dual_encoder import DualEncoder
 
@@ -111,7 +111,8 @@ def _embed(split: CaptionedSplit, towers: DualEncoder, folder: Path, turn: int, 
         if phase not in began:
             began[phase] = Seconds(sum(os.times()[:4]), time.perf_counter())
 
-    embed_split(split, towers, folder / "runs", f"turn-{turn}", SPLIT, workers=workers, progress=note)
+    encoding = Encoding(towers, workers=workers)
+    embed_split(split, encoding, Target(folder / "runs", f"turn-{turn}", SPLIT), progress=note)
     return Seconds(*(end - start for start, end in zip(began["pictures"], began["captions"], strict=True)))
 
 
@@ -175,7 +176,8 @@ def answers(folder: Path, rounds: int) -> list[Line]:
     clip = write_vit_b32(folder / "vit-b-32")
     data = write_pictures(folder / "first-answers", PICTURES, SIZE)
     split = read_captioned(data).split(SPLIT)
-    embed_split(split, DualEncoder(str(clip)), folder / "first", "run", SPLIT, workers=0)
+    encoding = Encoding(DualEncoder(str(clip)), workers=0)
+    embed_split(split, encoding, Target(folder / "first", "run", SPLIT))
     picture = data / SPLIT / split.image_names[0].rpartition("/")[2]
     result = []
     for kind, name in ANSWERS.items():

@@ -99,18 +99,30 @@ def _print_plan(table: AblationTable, parsed: AblateArguments, root: Path, conso
             say(console, "    " + shlex.join(["python", *arguments]))
 
 
+def _graded_cells(row: ResultRow) -> list[str]:
+    """Return the graded metrics of a row, one cell per direction, one line per metric."""
+    cells = []
+    for way in DIRECTIONS:
+        lines = [mean_and_spread(row.metrics.get(f"{way}_{key}")) for key in GRADED]
+        cells.append("\n".join(lines))
+    return cells
+
+
 def _print_results(results: Results, console: Console) -> None:
     columns = [Column("row", text=True), Column("about", text=True, dropped=1), Column("seeds", dropped=3)]
     columns += [Column(f"{label}\nMRR\nnDCG@10", dropped=2) for label in DIRECTIONS.values()]
     columns += [Column("R@sum"), Column(f"− {results.reference}", dropped=5), Column("minutes", dropped=4)]
     table = FittingTable(results.table.name, columns)
     for row in results.rows:
-        cells = [row.row.name, row.row.title, " ".join(map(str, row.seeds))]
-        for way in DIRECTIONS:
-            graded = [mean_and_spread(row.metrics.get(f"{way}_{key}")) for key in GRADED]
-            cells.append("\n".join(graded))
-        cells += [mean_and_spread(row.metrics[SUM]), against_shown(row), number(row.minutes)]
-        table.add_row(*cells)
+        table.add_row(
+            row.row.name,
+            row.row.title,
+            " ".join(map(str, row.seeds)),
+            *_graded_cells(row),
+            mean_and_spread(row.metrics[SUM]),
+            against_shown(row),
+            number(row.minutes),
+        )
     console.print(table)
     for line in legend(results):
         say(console, line)

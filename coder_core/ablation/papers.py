@@ -32,9 +32,11 @@ def _changes(entry: Mapping[str, Any], sets: Mapping[str, Any]) -> dict[str, Cha
 
 
 def _recalls(numbers: Sequence[float]) -> Recalls | None:
+    if not numbers:
+        return None
     half = len(numbers) // 2
-    padded = [[*side, *(3 - half) * [None]] for side in (numbers[:half], numbers[half:])]
-    return (*padded[0], *padded[1]) if numbers else None
+    missing = [None] * (3 - half)
+    return (*numbers[:half], *missing, *numbers[half:], *missing)
 
 
 def _all_changes(entry: dict[str, Any], sets: Mapping[str, Any]) -> dict[str, Change]:
@@ -55,20 +57,36 @@ def _crossed(table: dict[str, Any], sets: Mapping[str, Any]) -> Iterator[Row]:
     skipped = table.pop("skipped")
     axes = [[(_all_changes(entry, sets), entry) for entry in axis] for axis in table.pop("axes")]
     for parts in itertools.product(*axes):
-        names, titles = ([entry[key] for _, entry in parts] for key in ("name", "title"))
+        entries = [entry for _, entry in parts]
+        names = [entry["name"] for entry in entries]
+        titles = [entry["title"] for entry in entries]
         name = "-".join(names)
+        if fnmatch(name, skipped):
+            continue
+
         changes = dict[str, Change]()
         for of_part, _ in parts:
             changes |= of_part
         for flag, value in list(changes.items()):
             if isinstance(value, RunOf):
-                changes[flag] = RunOf(value.row.format(*names))
-        changes = {flag: value for flag, value in changes.items() if value != RunOf(name)}
-        needs = tuple(need for _, entry in parts for need in entry.get("needs", ()))
-        more = {"x": next(entry["x"] for _, entry in parts if "x" in entry), "needs": needs}
-        more |= {"group": titles[0], "variant": titles[-1], "reference": reference.format(*names)}
-        if not fnmatch(name, skipped):
-            yield Row(name, ", ".join(titles), changes, **more)
+                changes[flag] = RunOf(_filled(value.row, names))
+        yield Row(
+            name,
+            ", ".join(titles),
+            {flag: value for flag, value in changes.items() if value != RunOf(name)},
+            needs=tuple(need for entry in entries for need in entry.get("needs", ())),
+            x=next(entry["x"] for entry in entries if "x" in entry),
+            group=titles[0],
+            variant=titles[-1],
+            reference=_filled(reference, names),
+        )
+
+
+def _filled(text: str, names: Sequence[str]) -> str:
+    """Replace {0}, {1} … by the names of a combination's entries."""
+    for number, name in enumerate(names):
+        text = text.replace(f"{{{number}}}", name)
+    return text
 
 
 def _rows(table: dict[str, Any], sets: Mapping[str, Any]) -> tuple[Row, ...]:
@@ -78,7 +96,7 @@ def _rows(table: dict[str, Any], sets: Mapping[str, Any]) -> tuple[Row, ...]:
 def _read() -> dict[str, list[AblationTable]]:
     """Read the tables of every file."""
     folder = Path(__file__).parent / "tables"
-    sets: dict[str, Any] = {}
+    sets = dict[str, Any]()
     tables = {}
     for file in FILES:
         document = tomllib.loads((folder / f"{file}.toml").read_text("utf-8"))

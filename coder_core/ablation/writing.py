@@ -285,23 +285,31 @@ def _add_lines(picture: go.Figure, results: Results, column: int, interval: Inte
     """Draw the rows' intervals by `x`, one line per group and variant."""
     ordered = sorted(results.rows, key=lambda row: row.row.x or 0.0)
     lines = dict.fromkeys((row.row.group, row.row.variant) for row in results.rows)
-    colours, dashes = (
-        dict(zip(dict.fromkeys(names), cycle(looks), strict=False))
-        for names, looks in zip(zip(*lines, strict=True), (LINES, DASHES), strict=True)
-    )
+    colours = dict(zip(dict.fromkeys(group for group, _ in lines), cycle(LINES), strict=False))
+    dashes = dict(zip(dict.fromkeys(variant for _, variant in lines), cycle(DASHES), strict=False))
     for group, variant in lines:
         of_line = [row for row in ordered if (row.row.group, row.row.variant) == (group, variant)]
         points = [(row, interval(row)) for row in of_line]
         x = [f"{row.row.x:g}" for row, value in points if value is not None]
         values = [value for _, value in points if value is not None]
         name = ", ".join(filter(None, (group, variant)))
-        line = {"color": colours[group], "dash": dashes[variant]}
-        style: dict[str, Any] = {"mode": "lines+markers", "line": line, "marker": {"size": 11}}
-        style |= {"name": html.escape(name) or "mean ± spread", "legendgroup": name}
-        style |= {"showlegend": column == 1, "hovertemplate": None if column == 1 else "%{y:+.1f}"}
-        style |= {"hovertext": [_hover(row) for row, _ in points]} if column == 1 else {}
-        y = [value.mean for value in values]
-        picture.add_scatter(x=x, y=y, error_y=_bars(values), row=1, col=column, **style)
+        is_first = column == 1
+        hover = {"hovertext": [_hover(row) for row, _ in points]} if is_first else {}
+        picture.add_scatter(
+            x=x,
+            y=[value.mean for value in values],
+            error_y=_bars(values),
+            mode="lines+markers",
+            line={"color": colours[group], "dash": dashes[variant]},
+            marker={"size": 11},
+            name=html.escape(name) or "mean ± spread",
+            legendgroup=name,
+            showlegend=is_first,
+            hovertemplate=None if is_first else "%{y:+.1f}",
+            row=1,
+            col=column,
+            **hover,
+        )
     positions = list(dict.fromkeys(f"{row.row.x:g}" for row in ordered))
     title = html.escape(results.table.x_name)
     order = {"categoryorder": "array", "categoryarray": positions}
@@ -317,9 +325,9 @@ def _dots(
 
 def _add_seeds(picture: go.Figure, rows: Sequence[ResultRow]) -> None:
     labels = _labels(rows)
-    points = [zip(row.seeds, row.sums, strict=True) for row in rows]
-    values = [(label, *point) for label, of_row in zip(labels, points, strict=True) for point in of_row]
-    y, seeds, x = zip(*values, strict=True)
+    y = [label for label, row in zip(labels, rows, strict=True) for _ in row.seeds]
+    seeds = [seed for row in rows for seed in row.seeds]
+    x = [value for row in rows for value in row.sums]
     hover = {"customdata": seeds, "hovertemplate": "seed %{customdata}: %{x:.1f}<extra></extra>"}
     _dots(picture, 1, x, y, SEEDS, name="one seed", marker={"size": 8}, **hover)
     means = [_spread(row) for row in rows]

@@ -11,7 +11,7 @@ from coder_core.console.output import open_console
 from coder_core.console.progress import watching
 from coder_core.data.captioned.layouts import holds_pictures_only
 from coder_core.data.content.report import check_content
-from coder_core.data.survey import Checks, describe, survey
+from coder_core.data.survey import Checks, describe_survey, survey
 from coder_core.model.splits import data_folder
 
 
@@ -28,7 +28,7 @@ def check_data_set(parsed: CheckDataArguments) -> bool:
     with watching(open_console(stderr=True), "pictures" if of_pictures else "", rate=True) as progress:
         reading = parsed.reading if of_pictures else None
         result = survey(path, reading, parsed.pictures, checks, progress)
-    document = describe(result, parsed.batch_size)
+    document = describe_survey(result, parsed.batch_size)
     report = None
     if parsed.content:
         with watching(open_console(stderr=True), file=parsed.progress) as progress:

@@ -177,7 +177,19 @@ def _read_karpathy(root: Path, path: Path, split: str) -> Split:
     images = [annotated[row] for row in rows]
     if not images:
         raise _no_split(path, split, sorted({image.split for image in annotated}))
-    file, features, span = _features(root, path, len(annotated), name, rows, faults)
+    found, is_of_split = _find_file(root, path, name, faults)
+    file = open_features(found, faults)
+    count = len(rows) if is_of_split else len(annotated)
+    if file.shape[0] != count:
+        owner = f'of split "{name}" ' if is_of_split else ""
+        problem = f"{file.shape[0]:,} rows of features for {count:,} images {owner}in {path.name}"
+        fix = "extract the features of exactly these images, in imgid order"
+        raise InputError.at(file.path, problem, "one row per image", fix)
+    if is_of_split:
+        features = file.map()
+        span = (0, count, 1)
+    else:
+        file, features, span = _rows_of(file, rows, faults)
     source = {"layout": "Karpathy JSON", "features": str(file.path), "captions": str(path)}
     source["captions belong to images"] = "sentences of images[i], images in imgid order"
     whole = Split(
@@ -198,30 +210,27 @@ def _read_karpathy(root: Path, path: Path, split: str) -> Split:
     return whole.first_images(SMALL_TEST_IMAGES, Fault(str(path), text, severity="note"))
 
 
-def _features(
-    root: Path, path: Path, images: int, split: str, rows: list[int], faults: list[Fault]
-) -> tuple[FeatureFile, np.ndarray, tuple[int, int, int]]:
-    """Return the features file, the split's features, and their rows in the file: (start, stop, stride)."""
+def _find_file(root: Path, path: Path, split: str, faults: list[Fault]) -> tuple[Path, bool]:
+    """Return the features file of a split, and True if it has only this split's images. InputError: there is none."""
     folders = [root, *_inner_folders(root, faults)]
     of_split = [folder / f"{name}_ims.npy" for folder in folders for name in FILE_NAMES[split]]
     of_all = [folder / name for folder in folders for name in ALL_IMAGES]
-    features = next((file for file in (*of_split, *of_all) if os.path.lexists(file)), None)
-    if features is None:
+    found = next((file for file in (*of_split, *of_all) if os.path.lexists(file)), None)
+    if found is None:
         names = f"{FILE_NAMES[split][0]}_ims.npy (this split's images in imgid order) or {ALL_IMAGES[0]} (all images)"
         fix = "add them; or, to use pictures instead, name their folder with --pictures"
         raise InputError.at(root, f'has no features for split "{split}" of {path.name}', names, fix)
-    file = open_features(features, faults)
-    owner = f'of split "{split}" ' if features in of_split else ""
-    count = len(rows) if features in of_split else images
-    if file.shape[0] != count:
-        problem = f"{file.shape[0]:,} rows of features for {count:,} images {owner}in {path.name}"
-        fix = "extract the features of exactly these images, in imgid order"
-        raise InputError.at(file.path, problem, "one row per image", fix)
-    if features in of_split:
-        return file, file.map(), (0, len(rows), 1)
+    return found, found in of_split
+
+
+def _rows_of(
+    file: FeatureFile, rows: list[int], faults: list[Fault]
+) -> tuple[FeatureFile, np.ndarray, tuple[int, int, int]]:
+    """Return rows of a features file: the file, their features, and their place in it (start, stop, stride). Adjacent
+    rows are a view of the file, others are copied to another file."""
     first = rows[0]
     last = rows[-1] + 1
-    if last - first == len(rows):  # adjacent rows: a view
+    if last - first == len(rows):
         return file, file.map()[first:last], (first, last, 1)
     copy = _gather_rows(file, np.array(rows), faults)
     return copy, copy.map(), (0, len(rows), 1)

@@ -82,7 +82,16 @@ def read_word_vectors(
         text = f"{repeated:,} words occur more than once; the first vector of each is used"
         faults.append(Fault(str(path), text, severity="note"))
     stop_on_errors(faults)
-    return _assemble(path, vectors, width, words, counts, faults)
+
+    matrix = np.zeros((len(words), width), dtype=np.float32)
+    covered = np.zeros(len(words), dtype=bool)
+    for row, vector in vectors.items():
+        matrix[row] = vector
+        covered[row] = True
+    of_words, of_text = _coverage(covered, words, counts)
+    result = WordVectors(matrix, covered, of_words, of_text, faults)
+    result.faults.extend(_low_coverage(path, result, words))
+    return result
 
 
 def _lines(path: Path, faults: list[Fault]) -> Iterator[tuple[int, bytes]]:
@@ -125,31 +134,31 @@ def _number(text: bytes) -> float | None:
     return value if math.isfinite(value) and abs(value) <= LARGEST else None
 
 
-def _assemble(
-    path: Path,
-    vectors: dict[int, np.ndarray],
-    width: int,
-    words: Sequence[str],
-    counts: Sequence[int] | None,
-    faults: list[Fault],
-) -> WordVectors:
-    matrix = np.zeros((len(words), width), dtype=np.float32)
-    covered = np.zeros(len(words), dtype=bool)
-    for row, vector in vectors.items():
-        matrix[row] = vector
-        covered[row] = True
+def _coverage(
+    covered: np.ndarray, words: Sequence[str], counts: Sequence[int] | None
+) -> tuple[float, float | None]:
+    """Return the share of ordinary words that have a vector, and the same of the running text (None without counts)."""
     ordinary = np.array([word not in SPECIAL_WORDS for word in words], dtype=bool)
-    coverage = float(covered[ordinary].mean()) if ordinary.any() else 0.0
-    tokens = None
-    if counts is not None:
-        weight = np.asarray(counts, dtype=np.float64) * ordinary
-        tokens = float((weight * covered).sum() / weight.sum()) if weight.sum() else 0.0
-    if coverage < ENOUGH_COVERAGE:
-        running = "" if tokens is None else f" ({tokens:.0%} of the running text)"
-        text = f"has vectors for {covered.sum():,} of {ordinary.sum():,} words, {coverage:.0%}{running}"
-        fix = "use a larger file; the other words start from random vectors"
-        faults.append(Fault(str(path), text, f"at least {ENOUGH_COVERAGE:.0%}", fix, severity="warning"))
-    return WordVectors(matrix, covered, coverage, tokens, faults)
+    of_words = float(covered[ordinary].mean()) if ordinary.any() else 0.0
+    if counts is None:
+        return of_words, None
+
+    weight = np.asarray(counts, dtype=np.float64) * ordinary
+    total = weight.sum()
+    return of_words, float((weight * covered).sum() / total) if total else 0.0
+
+
+def _low_coverage(path: Path, vectors: WordVectors, words: Sequence[str]) -> list[Fault]:
+    """Return a warning if too few words have a vector."""
+    if vectors.coverage >= ENOUGH_COVERAGE:
+        return []
+    ordinary = sum(word not in SPECIAL_WORDS for word in words)
+    share = vectors.token_coverage
+    running = "" if share is None else f" ({share:.0%} of the running text)"
+    of_words = f"{vectors.covered.sum():,} of {ordinary:,} words, {vectors.coverage:.0%}"
+    fix = "use a larger file; the other words start from random vectors"
+    expected = f"at least {ENOUGH_COVERAGE:.0%}"
+    return [Fault(str(path), f"has vectors for {of_words}{running}", expected, fix, severity="warning")]
 
 
 def learn_word_vectors(

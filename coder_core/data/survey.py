@@ -118,7 +118,7 @@ def _count_words(result: Survey, checks: Checks) -> None:
         result.faults += result.vectors.faults if result.vectors else []
 
 
-def describe(survey: Survey, batch_size: int) -> dict[str, Any]:
+def describe_survey(survey: Survey, batch_size: int) -> dict[str, Any]:
     """Describe a survey as a JSON document: counts, shapes, bytes, words; `batch_size` is for the memory estimate."""
     coverage = None
     if vectors := survey.vectors:

@@ -4,7 +4,7 @@ import json
 import shutil
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -26,52 +26,78 @@ FOLDER = ".unfinished"  # beside the runs; runs are not looked for in it
 BROKEN = "broken-{}.json"  # of a process: image → why it could not be read
 
 
+@dataclass(frozen=True)
+class Target:
+    """The split of a run to write."""
+
+    root: Path  # folder of the runs
+    name: str  # of the run
+    split: str
+    overwrite: bool = False  # replace the split if the run already has it
+    notes: Sequence[Fault] = ()  # on the data, stored with the run
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """Pretrained towers, and how they encode pictures and captions."""
+
+    towers: Towers
+    batch_size: int = 256  # samples computed at once on a GPU; the CPU computes blocks of 32
+    workers: int = 1  # processes that decode pictures ahead; 0: this one
+    skip_broken: bool = False  # leave out pictures that cannot be read, with their captions
+
+
+def _say_nothing(text: str) -> None:
+    pass
+
+
 def embed_split(
     split: CaptionedSplit,
-    towers: Towers,
-    root: Path,
-    name: str,
-    split_name: str,
+    encoding: Encoding,
+    target: Target,
     *,
-    batch_size: int = 256,
-    workers: int = 1,
-    skip_broken: bool = False,
-    overwrite: bool = False,
-    notes: Sequence[Fault] = (),
     progress: Progress = silent,
-    tell: Callable[[str], None] = lambda text: None,
+    tell: Callable[[str], None] = _say_nothing,
 ) -> tuple[Path, Metrics, list[Fault]] | None:
-    """Embed a split and write it as an analysis of the run `root/name`.
+    """Embed a split and write it as an analysis of a run.
 
-    Finished blocks are marked every twenty seconds in `root/.unfinished`; a later call with the same data and model
-    continues from there. Several processes of torchrun on one machine share the blocks; rank 0 writes the run. Returns
+    Finished blocks are marked every twenty seconds in the folder .unfinished beside the run; a later call with the same
+    data and model continues from there. Several processes of torchrun on one machine share the blocks; rank 0 writes the run. Returns
     the run folder, its metrics, and the warnings and notes; None in all other ranks.
 
-    root, name, split_name, overwrite: as for `import_run`. batch_size: samples computed at once on a GPU; the CPU
-    computes blocks of 32. skip_broken: leave out pictures that cannot be read, with their captions. notes: on the data,
-    stored with the run. tell: called with a sentence about the work that is continued. Finished work is kept after
-    StoppedBySignalError (SIGTERM, SIGHUP or Ctrl-C) and InputError: pictures are broken and `skip_broken` is false,
-    another process does this work, or the disk is full.
+    tell: called with a sentence about the work that is continued. Finished work is kept after StoppedBySignalError
+    (SIGTERM, SIGHUP or Ctrl-C) and InputError: pictures are broken and are not to be skipped, another process does this
+    work, or the disk is full.
     """
-    run = import_folder(root, name, split_name, overwrite=overwrite)
+    root = target.root
+    name = target.name
+    towers = encoding.towers
+    run = import_folder(root, name, target.split, overwrite=target.overwrite)
     if run.exists():  # refuse another model before hours of work
-        check_same_model(run, split_name, towers.encode_texts(["a"])[0].shape[1], towers.about)
-    plan = resumable.make_plan(split, towers.about, towers.device.type, batch_size)
-    folder = Path(root) / FOLDER / f"{name}-{split_name}-{plan.key}"
+        width = towers.encode_texts(["a"])[0].shape[1]
+        check_same_model(run, target.split, width, towers.about)
+    plan = resumable.make_plan(split, towers.about, towers.device.type, encoding.batch_size)
+    folder = Path(root) / FOLDER / f"{name}-{target.split}-{plan.key}"
     first = parallel.rank() == 0
     with resumable.only_writer(folder, first=first):
         _same_threads(folder, towers)
         unfinished = _Unfinished(split, towers, plan, folder)
         with resumable.stoppable(progress) as watched:
-            unfinished.compute(workers, watched, tell)
+            unfinished.compute(encoding.workers, watched, tell)
         parallel.barrier()
         if not first:
             return None
-        embeddings, faults = unfinished.assemble(skip_broken)
-        faults = [*notes, *faults]
-        embeddings = replace(embeddings, faults=faults)
-        about = towers.about
-        run, metrics = import_run(embeddings, root, name, split_name, overwrite=overwrite, towers=about)
+
+        embeddings, faults = unfinished.assemble(encoding.skip_broken)
+        faults = [*target.notes, *faults]
+        run, metrics = import_run(
+            replace(embeddings, faults=faults),
+            root,
+            name,
+            target.split,
+            overwrite=target.overwrite,
+            towers=towers.about,
+        )
     shutil.rmtree(folder, ignore_errors=True)
     with suppress(OSError):
         folder.parent.rmdir()
@@ -124,9 +150,9 @@ class _Unfinished:
         def encode(block: PreparedBlock) -> dict[str, np.ndarray]:
             return {"rows": towers.encode_pictures(block.prepared)}
 
-        broken = resumable.put_pictures(
-            self.images, self.split, share, towers.prepare, encode, workers, report
-        )
+        encoder = resumable.PictureEncoder(towers.prepare, encode, workers)
+        broken = resumable.put_pictures(self.images, self.split, share, encoder, report)
+
         share, report = _share(self.texts, left[1], progress, "captions")
         try:
             for number in share:

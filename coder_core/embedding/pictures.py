@@ -9,7 +9,7 @@ from coder_core.console.output import open_console, print_faults, say
 from coder_core.console.progress import silent, watching
 from coder_core.console.tables import metrics_table
 from coder_core.embedding.arguments import PicturesArguments
-from coder_core.embedding.embed import embed_split
+from coder_core.embedding.embed import Encoding, Target, embed_split
 from coder_core.embedding.sources import decoders, model_choice, read_pictures
 from coder_core.model.device import choose_device
 from coder_core.model.towers.dual_encoder import DualEncoder, Towers
@@ -40,20 +40,12 @@ def embed_pictures(parsed: PicturesArguments) -> None:
             notes = [*notes, *towers.notes]
             _print_once(console, towers.notes)
         with watching(console, rate=True) as progress:
-            result = embed_split(
-                split,
-                towers,
-                parsed.root,
-                parsed.name,
-                parsed.split,
-                batch_size=flags.batch_size,
-                workers=decoders(flags, device.type),
-                skip_broken=flags.reading.skip_broken,
-                overwrite=parsed.overwrite,
-                notes=notes,
-                progress=progress if parallel.rank() == 0 else silent,
-                tell=partial(say, console),
+            encoding = Encoding(
+                towers, flags.batch_size, decoders(flags, device.type), flags.reading.skip_broken
             )
+            target = Target(parsed.root, parsed.name, parsed.split, parsed.overwrite, notes)
+            shown_progress = progress if parallel.rank() == 0 else silent
+            result = embed_split(split, encoding, target, progress=shown_progress, tell=partial(say, console))
     finally:
         parallel.finish()
     if result is None:

@@ -96,9 +96,8 @@ class RegionFolder:
                 tell(f"continuing {unfinished}: {finished:,} of {total:,} pictures are finished")
             with resumable.stoppable(progress) as watched:
                 report = resumable.counted(watched, finished, total, f"{split.name} pictures")
-                broken = resumable.put_pictures(
-                    arrays, split, left, self.tower.prepare, self._encode, workers, report
-                )
+                encoder = resumable.PictureEncoder(self.tower.prepare, self._encode, workers)
+                broken = resumable.put_pictures(arrays, split, left, encoder, report)
             whole, faults = resumable.readable_pictures(split, broken, skip=skip_broken)
             self._finish(split, unfinished, whole, plan.key)
         shutil.rmtree(unfinished, ignore_errors=True)

@@ -142,24 +142,33 @@ class BlockArrays:
         return checksum + 1
 
 
+@dataclass(frozen=True)
+class PictureEncoder:
+    """A model's two steps from a picture to its rows."""
+
+    prepare: Callable[[Any], Any]  # of one picture, in a worker process
+    encode: Callable[
+        [PreparedBlock], Mapping[str, Any]
+    ]  # block → name → rows of its pictures that could be read
+    workers: int  # processes that prepare; 0: this one
+
+
 def put_pictures(
     arrays: BlockArrays,
     split: CaptionedSplit,
     numbers: Sequence[int],
-    prepare: Callable[[Any], Any],
-    encode: Callable[[PreparedBlock], Mapping[str, Any]],
-    workers: int,
+    encoder: PictureEncoder,
     progress: Callable[[int], None],
 ) -> dict[int, str]:
     """Compute blocks of pictures and return image → why it could not be read. Blocks with such images stay unfinished,
-    so that a repaired picture is read again. `prepare` is called with one picture, in a worker process; `encode` with a
-    block, to return name → rows of its pictures that could be read; `progress` with the number of a block's pictures."""
+    so that a repaired picture is read again. `progress` is called with the number of a block's pictures."""
     broken: dict[int, str] = {}
+    workers = min(encoder.workers, len(numbers))
     try:
-        for block in prepared_blocks(split, arrays.blocks, numbers, prepare, min(workers, len(numbers))):
+        for block in prepared_blocks(split, arrays.blocks, numbers, encoder.prepare, workers):
             images = arrays.blocks[block.number].tolist()
             readable = [image for image in images if image not in block.broken]
-            arrays.put(block.number, readable, encode(block) if readable else {})
+            arrays.put(block.number, readable, encoder.encode(block) if readable else {})
             broken |= block.broken
             progress(len(images))
     finally:

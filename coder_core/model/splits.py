@@ -69,7 +69,7 @@ def read_splits(
                 splits[name] = _with_exchanged(read_split(folder, name, pictures=pictures), config)
         faults = [fault for split in splits.values() for fault in split.faults]
         return Splits(splits, available_splits(folder), faults)
-    from coder_core.data.captioned.checking import read_picture_split
+    from coder_core.data.captioned.checking import Preparation, read_picture_split
     from coder_core.data.captioned.decoding import usual_workers
     from coder_core.data.captioned.reading import read_captioned
 
@@ -78,16 +78,15 @@ def read_splits(
     workers = config.towers.workers
     if workers < 0:
         workers = usual_workers(config.training.device)
+    tower = towers.image
+    preparation = Preparation(tower.prepare, tower.local_features, tower.counts, workers)
     for name in names:
         if len(names) > 1 and name in OPTIONAL and name not in result.names:
             continue
         split, checksums = read_picture_split(
             data,
             name,
-            towers.image.prepare,
-            towers.image.local_features,
-            towers.image.counts,
-            workers=workers,
+            preparation,
             skip_broken=config.data.skip_broken,
             progress=named(progress, f"checking the pictures of {name}"),
         )

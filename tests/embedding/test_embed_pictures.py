@@ -286,7 +286,8 @@ def test_embeddings_are_never_all_in_memory(tmp_path):
     split = read_captioned(tmp_path / "data").split("train")
     tracemalloc.start()
     try:
-        embed.embed_split(split, WideTowers(), tmp_path, "run", "train", workers=0)
+        encoding = embed.Encoding(WideTowers(), workers=0)
+        embed.embed_split(split, encoding, embed.Target(tmp_path, "run", "train"))
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

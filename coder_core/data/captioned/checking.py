@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -23,19 +24,21 @@ DECODED_SIZE = 64  # pixels of the longer side of a picture that is decoded only
 VERSION = 1  # of the stored results
 
 
+@dataclass(frozen=True)
+class Preparation:
+    """Preparation of pictures for an image tower."""
+
+    prepare: Callable[[Image], np.ndarray]  # picture → pixels
+    local_features: int  # L, the most local features of a picture
+    counts: Callable[[Tensor], Tensor] | None  # pictures → (B,) local features of each; None: L
+    workers: int  # processes that decode and prepare ahead; 0: this one
+
+
 def read_picture_split(
-    data: CaptionedData,
-    name: str,
-    prepare: Callable[[Image], np.ndarray],
-    local_features: int,
-    counts: Callable[[Tensor], Tensor] | None,
-    *,
-    workers: int,
-    skip_broken: bool,
-    progress: Progress,
+    data: CaptionedData, name: str, preparation: Preparation, *, skip_broken: bool, progress: Progress
 ) -> tuple[Split, dict[str, str]]:
     """Read a split of pictures for an image tower. Also return the sha256 (hex) of its "features" (picture files) and
-    "captions". prepare, local_features, counts, workers: as for `Pictures`. skip_broken: leave out pictures that cannot
+    "captions". skip_broken: leave out pictures that cannot
     be decoded, with their captions. progress: of `decode_pictures`. InputError: the split does not exist, pictures are
     broken and `skip_broken` is false (up to ten are named), or no picture can be read."""
     captioned = data.split(name)
@@ -48,7 +51,7 @@ def read_picture_split(
     captioned = captioned.keep(whole)
     split = Split(
         name=captioned.name,
-        features=np.empty((len(captioned.rows), local_features, 0), np.float32),
+        features=np.empty((len(captioned.rows), preparation.local_features, 0), np.float32),
         captions=captioned.captions,
         image_of_text=captioned.image_of_text,
         image_names=captioned.image_names,
@@ -56,7 +59,13 @@ def read_picture_split(
         picture_folder=captioned.positions.folder,
         source=captioned.source,
         faults=faults,
-        pictures=Pictures(captioned, prepare, local_features, workers, counts),
+        pictures=Pictures(
+            captioned,
+            preparation.prepare,
+            preparation.local_features,
+            preparation.workers,
+            preparation.counts,
+        ),
     )
     digest = hashlib.sha256()
     for image in np.flatnonzero(whole):
