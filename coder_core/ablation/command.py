@@ -8,7 +8,7 @@ from rich.console import Console
 
 from coder_core.ablation.arguments import AblateArguments
 from coder_core.ablation.planning import Basis, plan
-from coder_core.ablation.results import SUM, Results, collect_results
+from coder_core.ablation.results import SUM, ResultRow, Results, collect_results
 from coder_core.ablation.rows import AblationTable
 from coder_core.ablation.writing import (
     against_shown,

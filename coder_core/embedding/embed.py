@@ -62,8 +62,8 @@ def embed_split(
     """Embed a split and write it as an analysis of a run.
 
     Finished blocks are marked every twenty seconds in the folder .unfinished beside the run; a later call with the same
-    data and model continues from there. Several processes of torchrun on one machine share the blocks; rank 0 writes the run. Returns
-    the run folder, its metrics, and the warnings and notes; None in all other ranks.
+    data and model continues from there. Several processes of torchrun on one machine share the blocks; rank 0 writes the
+    run. Returns the run folder, its metrics, and the warnings and notes; None in all other ranks.
 
     tell: called with a sentence about the work that is continued. Finished work is kept after StoppedBySignalError
     (SIGTERM, SIGHUP or Ctrl-C) and InputError: pictures are broken and are not to be skipped, another process does this
