@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from coder_core.evaluation.metrics import RECALL_AT
-from coder_core.evaluation.ranking import rank
+from coder_core.evaluation.ranking import first_ranks
 from coder_core.evaluation.recall import query_metrics
 from coder_core.evaluation.relevance import Relevance
 from coder_core.evaluation.scores import check_scores
@@ -97,9 +97,11 @@ def choose_strengths(
     labels = Relevance.of_labels(image_of_text, sources[0].shape[0])
     sums = []
     for strength in tried:
-        biases = (strength.alpha * values[:, columns[strength.k]] for values in (image_biases, text_biases))
-        ranks = rank(check_scores(corrected(sources, *biases)), labels, best=0)
-        metrics = query_metrics(ranks.i2t.first, ranks.t2i.first)
+        column = columns[strength.k]
+        of_images = strength.alpha * image_biases[:, column]
+        of_texts = strength.alpha * text_biases[:, column]
+        image_ranks, text_ranks = first_ranks(check_scores(corrected(sources, of_images, of_texts)), labels)
+        metrics = query_metrics(image_ranks, text_ranks)
         sums.append([sum(metrics[f"{way}_r{k}"] for k in RECALL_AT) for way in ("i2t", "t2i")])
     i2t, t2i = np.argmax(sums, axis=0)  # the first of equal sums
     return tried[i2t], tried[t2i]

@@ -8,6 +8,7 @@ exact score than the bound is certainly above or below it. The few others are co
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -27,9 +28,12 @@ _FEWEST_ROWS = 16  # … or of so many rows, below which a product is slow
 _COMPARED_ELEMENTS = 1 << 17  # scores compared at once, which fit the core's cache …
 _COMPARED_ROWS = 255  # … of at most so many rows, as counts are uint8
 _COMPARED_LINES = 256  # rows or columns searched at once for unclear scores
-_MERGED = 1 << 14  # scores added at once to the lists of columns
 _PLACES = 8  # right candidates of a query compared at once
 _CROWDED = 64  # if more than one score in so many is unclear, the block is scored exactly
+_SPARSE = 128  # scores of a block for every threshold and every score that reaches the lowest one, to count only these
+_GROUPS = 128  # groups of candidates whose largest scores bound the scores of a list
+_GROUPS_PER_PLACE = 8  # … of a long list
+_LISTED = 16  # if more than one score in so many may belong into a list, all are sorted
 _SPARE = 8  # extra candidates of a list, so that rounding of the fast product rarely drops one
 _EXACT_PAIRS = 1 << 16  # pairs scored exactly at once for lists
 _WITHOUT_SIGN = (1 << 31) - 1
@@ -61,24 +65,56 @@ def rank(
         best: length of the lists of best candidates; 0 leaves them empty. Among equal scores, right candidates come last
             (optimistic: first), and otherwise lower indices come first.
     """
-    if ties not in ("pessimistic", "optimistic"):
-        raise ValueError(f'ties must be "pessimistic" or "optimistic", got {ties!r}')
+    i2t, t2i = _counted(scores, relevance, _Asked(ties, best), progress)
+    return Ranks(i2t.ranked(), t2i.ranked())
+
+
+def first_ranks(
+    scores: Scores, relevance: Relevance, *, ties: Ties = "pessimistic"
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return `first` of both directions of `rank`, (n,) and (m,), without ranking the other right candidates.
+
+    >>> from coder_core.evaluation.scores import check_scores
+    >>> from coder_core.evaluation.sources import ScoreMatrix
+    >>> matrix = np.array([[0.9, 0.8, 0.1], [0.95, 0.7, 0.2], [0.3, 0.4, 0.5]])
+    >>> first_ranks(check_scores([ScoreMatrix(matrix)]), Relevance.of_labels(np.array([0, 1, 2]), images=3))
+    (array([0, 1, 0]), array([1, 1, 0]))
+    """
+    i2t, t2i = _counted(scores, relevance, _Asked(ties, best=0, every_rank=False), silent)
+    return i2t.first(), t2i.first()
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What a ranking returns: see `rank`."""
+
+    ties: Ties
+    best: int  # length of the lists
+    every_rank: bool = True  # of all right candidates, or only of the best one of every query
+
+    def __post_init__(self) -> None:
+        if self.ties not in ("pessimistic", "optimistic"):
+            raise ValueError(f'ties must be "pessimistic" or "optimistic", got {self.ties!r}')
+
+
+def _counted(scores: Scores, relevance: Relevance, asked: _Asked, progress: Progress) -> tuple[_Side, _Side]:
+    """Count all blocks for images as queries, and for captions as queries."""
     n, m = scores.shape
     by_text = m > n and scores.of_embeddings  # the longer side as rows, so that fewer columns keep lists
     scores = scores.turned() if by_text else scores
     of_rows, of_columns = (relevance.t2i, relevance.i2t) if by_text else (relevance.i2t, relevance.t2i)
-    rows = _Side(scores, of_rows, by_row=True, ties=ties, best=best)
-    sides = [rows, _Side(scores, of_columns, by_row=False, ties=ties, best=best, other=rows)]
+    rows = _Side(scores, of_rows, asked, by_row=True)
+    columns = _Side(scores, of_columns, asked, by_row=False, other=rows)
     for block in _blocks(scores):
-        for side in sides:
+        for side in (rows, columns):
             side.hide(block)
             side.count(block)
             side.reveal(block)
-        for side in sides if best else ():
-            side.lists.add(block)
+        if asked.best:
+            rows.lists.add(block)
+            columns.lists.add(block)
         progress(block.rows.stop, scores.shape[0])
-    i2t, t2i = (side.ranked() for side in (sides[::-1] if by_text else sides))
-    return Ranks(i2t, t2i)
+    return (columns, rows) if by_text else (rows, columns)
 
 
 class _Block:
@@ -108,22 +144,15 @@ class _Side:
     """One direction: its right pairs, the counts behind their ranks, and its lists. Queries are rows or columns."""
 
     def __init__(
-        self,
-        scores: Scores,
-        relation: Relation,
-        *,
-        by_row: bool,
-        ties: Ties,
-        best: int,
-        other: _Side | None = None,
+        self, scores: Scores, relation: Relation, asked: _Asked, *, by_row: bool, other: _Side | None = None
     ) -> None:
         self.scores = scores
         self.relation = relation
+        self.asked = asked
         self.by_row = by_row
-        self.ties = ties
         self.entries = relation.found
-        sides = relation.queries[self.entries], relation.candidates[self.entries]
-        self.query, self.candidate = (torch.from_numpy(side).to(scores.device) for side in sides)
+        self.query = torch.from_numpy(relation.queries[self.entries]).to(scores.device)
+        self.candidate = torch.from_numpy(relation.candidates[self.entries]).to(scores.device)
         row, column = self._row_and_column(self.query, self.candidate)
         self.in_row_order = torch.argsort(row, stable=True)
         self.row = row[self.in_row_order]
@@ -133,7 +162,7 @@ class _Side:
         self.above = torch.zeros(len(self.entries), dtype=torch.int64, device=scores.device)
         self.level = torch.zeros_like(self.above)
         self.passes = list(self._passes())
-        self.lists = _Lists(scores, by_row=by_row, length=best)
+        self.lists = _Lists(scores, by_row=by_row, length=asked.best)
 
     def _row_and_column(self, queries: Tensor, candidates: Tensor) -> tuple[Tensor, Tensor]:
         return (queries, candidates) if self.by_row else (candidates, queries)
@@ -151,7 +180,7 @@ class _Side:
         """Return (P,) the position of every right candidate among those of its query: by score, then by grade."""
         query = self.query.cpu().numpy()
         grades = self.relation.grades[self.entries]
-        by_grade = grades if self.ties == "pessimistic" else -grades
+        by_grade = grades if self.asked.ties == "pessimistic" else -grades
         order = np.lexsort((by_grade, -self.own.cpu().numpy(), query))
         place = np.empty(len(order), np.int64)
         place[order] = np.arange(len(order)) - np.searchsorted(query, query)
@@ -161,8 +190,11 @@ class _Side:
         """Yield the queries, ascending, that have right candidates at some places, and (places, queries) their entries;
         −1 where a query has fewer. The best candidate of a query has place 0."""
         most = int(self.place.max()) + 1 if len(self.place) else 0
+        if not self.asked.every_rank:
+            most = min(most, 1)
         for start in range(0, most, _PLACES):
-            inside = ((self.place >= start) & (self.place < start + _PLACES)).nonzero()[:, 0]
+            stop = min(start + _PLACES, most)
+            inside = ((self.place >= start) & (self.place < stop)).nonzero()[:, 0]
             queries, line = torch.unique_consecutive(self.query[inside], return_inverse=True)
             places = self.place[inside] - start
             entries = torch.full((int(places.max()) + 1, len(queries)), -1, device=inside.device)
@@ -191,7 +223,8 @@ class _Side:
         for queries, entries in self.passes:
             if self.by_row:
                 ends = torch.tensor([block.rows.start, block.rows.stop], device=queries.device)
-                part = slice(*torch.searchsorted(queries, ends).tolist())
+                start, stop = torch.searchsorted(queries, ends).tolist()
+                part = slice(start, stop)
                 self._count_pass(block, queries[part], entries[:, part])
             else:
                 self._count_pass(block, queries, entries)
@@ -234,7 +267,8 @@ class _Side:
             values = lines[:, line]
             row, which = _true((values >= low) & (values < high))
             candidate = row + block.rows.start
-        exact = self.scores.pairs(*self._row_and_column(queries[which], candidate))
+        rows, columns = self._row_and_column(queries[which], candidate)
+        exact = self.scores.pairs(rows, columns)
         entry = entries[which]
         self.above.index_add_(0, entry, (exact > self.own[entry]).long())
         self.level.index_add_(0, entry, (exact == self.own[entry]).long())
@@ -242,25 +276,35 @@ class _Side:
     def ranked(self) -> Ranked:
         """Return the ranks and the lists, after all blocks."""
         relation = self.relation
-        counted = self.above + self.level if self.ties == "pessimistic" else self.above
-        is_best = (self.place == 0).cpu().numpy()
         ranks = np.full(len(relation.queries), np.inf)
-        ranks[self.entries] = (counted + self.place).cpu().numpy()
-        first = np.full(relation.count, -1, np.int64)
-        level = np.zeros(relation.count, np.int64)
-        asked = relation.queries[self.entries][is_best]
-        first[asked] = counted.cpu().numpy()[is_best]
-        level[asked] = self.level.cpu().numpy()[is_best]
+        ranks[self.entries] = (self._counted() + self.place).cpu().numpy()
         own = np.full(len(ranks), np.nan, np.float32)
         own[self.entries] = self.own.cpu().numpy()
-        return Ranked(ranks, first, level, self._best_lists(), own)
+        ties = self._of_best(self.level, missing=0)
+        return Ranked(ranks, self.first(), ties, self._best_lists(), own)
+
+    def first(self) -> np.ndarray:
+        """Return (Q,) the rank of the best right candidate, after all blocks; −1 for a query without one."""
+        return self._of_best(self._counted(), missing=-1)
+
+    def _counted(self) -> Tensor:
+        """Return (P,) the number of other candidates above every right one."""
+        return self.above + self.level if self.asked.ties == "pessimistic" else self.above
+
+    def _of_best(self, counts: Tensor, missing: int) -> np.ndarray:
+        """Return (Q,) the count (P,) of the best right candidate of every query."""
+        is_best = (self.place == 0).cpu().numpy()
+        queries = self.relation.queries[self.entries][is_best]
+        of_best = np.full(self.relation.count, missing, np.int64)
+        of_best[queries] = counts.cpu().numpy()[is_best]
+        return of_best
 
     def _best_lists(self) -> np.ndarray:
         if not self.lists.length:
             return np.empty((self.relation.count, 0), np.int32)
         scores = self.scores if self.by_row else self.scores.turned()
-        order = _Order(scores, self.relation, self.lists.length, self.ties)
-        lists = [order(*part)[0] for part in self.lists.parts()]
+        order = _Order(scores, self.relation, self.lists.length, self.asked.ties)
+        lists = [order(queries, fast, candidates)[0] for queries, fast, candidates in self.lists.parts()]
         return torch.cat(lists).int().cpu().numpy()
 
 
@@ -282,20 +326,57 @@ def _reaching(lines: Tensor, ends: Tensor, *, by_row: bool) -> Tensor:
 
 
 def _count_reaching(values: np.ndarray, limits: np.ndarray, by_row: bool) -> np.ndarray:
+    """Count (limits, L). Usually few scores reach the lowest limit of their line, so that only these are compared with
+    the others."""
+    most = values.size * len(limits) // _SPARSE
+    few = _reaching_lowest(values, limits.min(0), by_row, most)
+    if few is None:
+        return _count_each(values, limits, by_row)
+    line, score = few
+    counts = [np.bincount(line[score >= limit[line]], minlength=len(limit)) for limit in limits]
+    return np.stack(counts)
+
+
+def _reaching_lowest(
+    values: np.ndarray, lowest: np.ndarray, by_row: bool, most: int
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """Return the lines and the scores that are at least the limit of their line; None if they are more than `most`."""
+    lines = []
+    scores = []
+    found = 0
+    for part, flags in _compared(values):
+        rows = values[part]
+        np.greater_equal(rows, lowest[part, None] if by_row else lowest, out=flags)
+        position = np.flatnonzero(flags)
+        found += len(position)
+        if found > most:
+            return None
+        row, column = np.divmod(position, values.shape[1])
+        lines.append(row + part.start if by_row else column)
+        scores.append(rows[row, column])
+    return np.concatenate(lines), np.concatenate(scores)
+
+
+def _count_each(values: np.ndarray, limits: np.ndarray, by_row: bool) -> np.ndarray:
+    """Count (limits, L) by comparing every score with every limit of its line."""
     counts = np.zeros(limits.shape, np.int64)
+    for part, flags in _compared(values):
+        for k, limit in enumerate(limits):
+            if by_row:
+                np.greater_equal(values[part], limit[part, None], out=flags)
+                counts[k, part] = np.bitwise_count(np.packbits(flags, axis=1)).sum(1)
+            else:
+                np.greater_equal(values[part], limit, out=flags)
+                counts[k] += flags.view(np.uint8).sum(0, dtype=np.uint8)
+    return counts
+
+
+def _compared(values: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
+    """Yield some rows at a time, and uninitialized flags of their scores."""
     height = min(_COMPARED_ROWS, max(1, _COMPARED_ELEMENTS // values.shape[1]))
     flags = np.empty((height, values.shape[1]), bool)
     for part in slices(len(values), height):
-        rows = values[part]
-        reached = flags[: len(rows)]
-        for k, limit in enumerate(limits):
-            if by_row:
-                np.greater_equal(rows, limit[part, None], out=reached)
-                counts[k, part] = np.bitwise_count(np.packbits(reached, axis=1)).sum(1)
-            else:
-                np.greater_equal(rows, limit, out=reached)
-                counts[k] += reached.view(np.uint8).sum(0, dtype=np.uint8)
-    return counts
+        yield part, flags[: part.stop - part.start]
 
 
 def _true(flags: Tensor) -> tuple[Tensor, Tensor]:
@@ -320,28 +401,50 @@ class _Lists:
 
     def add(self, block: _Block) -> None:
         """Keep the largest scores of a block."""
+        least = self._least(block)
+        flags = block.values >= (least[:, None] if self.by_row else least)
+        if int(torch.count_nonzero(flags)) * _LISTED > flags.numel():
+            self._add_all(block)
+        else:
+            row, column = _true(flags)
+            self._add_some(block, row, column)
+
+    def _least(self, block: _Block) -> Tensor:
+        """Return (L,) for every query in a block a score that all of its candidates reach that belong into the list."""
+        width = self.values.shape[1]
+        if not self.by_row and block.rows.start >= width:
+            return torch.nextafter(self.values[:, -1], self.values.new_tensor(torch.inf))
+        return _bound(block.values, width, dim=int(self.by_row))
+
+    def _add_all(self, block: _Block) -> None:
+        """Keep the largest of all scores of a block."""
         width = self.values.shape[1]
         if self.by_row:
             self.values[block.rows], self.candidates[block.rows] = block.values.topk(width, 1)
             return
-        better = block.values > self.values[:, -1]
-        if int(torch.count_nonzero(better)) * _CROWDED > better.numel():  # as in the first blocks
-            values, rows = block.values.T.contiguous().topk(min(width, len(block.values)), 1)
-            self._merge(EVERY, values, rows.int() + block.rows.start)
-            return
-        row, column = _true(better)
-        order = torch.argsort(column, stable=True)
-        for part in slices(len(order), _MERGED):
-            self._add_some(block, row[order[part]], column[order[part]])
+        values, rows = block.values.T.contiguous().topk(min(width, len(block.values)), 1)
+        self._merge(EVERY, values, rows.int() + block.rows.start)
 
     def _add_some(self, block: _Block, row: Tensor, column: Tensor) -> None:
-        """Keep scores of a block by their rows and their ascending columns."""
-        lines, line, counts = torch.unique_consecutive(column, return_inverse=True, return_counts=True)
-        turn = torch.arange(len(line), device=line.device) - (counts.cumsum(0) - counts)[line]
+        """Keep scores of a block by their rows, which ascend, and their columns."""
+        if self.by_row:
+            query = row + block.rows.start
+            candidate = column
+        else:
+            by_column = torch.argsort(column, stable=True)
+            row = row[by_column]
+            column = column[by_column]
+            query = column
+            candidate = row + block.rows.start
+        lines, line, counts = torch.unique_consecutive(query, return_inverse=True, return_counts=True)
+        if not len(lines):
+            return
+        starts = counts.cumsum(0) - counts
+        turn = torch.arange(len(line), device=line.device) - starts[line]
         values = self.values.new_full((len(lines), int(counts.max())), -torch.inf)
         candidates = torch.zeros_like(values, dtype=torch.int32)
         values[line, turn] = block.values[row, column]
-        candidates[line, turn] = row.int() + block.rows.start
+        candidates[line, turn] = candidate.int()
         self._merge(lines, values, candidates)
 
     def _merge(self, lines: slice | Tensor, values: Tensor, candidates: Tensor) -> None:
@@ -357,6 +460,17 @@ class _Lists:
         queries = torch.arange(len(self.values), device=self.values.device)
         for part in slices(len(queries), _EXACT_PAIRS // self.values.shape[1]):
             yield queries[part], self.values[part], self.candidates[part].long()
+
+
+def _bound(values: Tensor, width: int, dim: int) -> Tensor:
+    """Return for every line, along `dim`, a score that at least `width` of its scores reach: among the largest scores of
+    disjoint groups, the one in place `width`; −∞ for short lines."""
+    groups = max(_GROUPS, _GROUPS_PER_PLACE * width)
+    size = values.shape[dim] // groups
+    if size < 2:
+        return values.new_full((values.shape[1 - dim],), -torch.inf)
+    largest = values.narrow(dim, 0, size * groups).unflatten(dim, (size, groups)).amax(dim)
+    return largest.topk(width, dim).values.select(dim, width - 1)
 
 
 class _Order:

@@ -19,8 +19,8 @@ from torch import Tensor
 from coder_core.console.faults import Fault, InputError
 from coder_core.evaluation.sources import TILE_ELEMENTS, EmbeddingPair, ScoreMatrix, Source, slices
 
-_PAIRS_AT_ONCE = 32  # a quarter of the time of 64 or more, whose rows no longer stay in the allocator's cache
-_PAIRS_ON_DEVICE = 1 << 16
+_PAIRS_AT_ONCE = 1 << 16
+_PAIRS_IN_CACHE = 32  # their rows fit the core's cache
 _EXACT_COLUMNS = 512  # columns scored in float64 at once
 _UNIT = 2.0**-24  # rounding error of one float32 operation
 _SMALLEST = 2.0**-126  # … of one whose result is not a normal float32
@@ -42,9 +42,8 @@ class Scores:
     tensor([1.5000, 0.5000])
     """
 
-    sources: Sequence[
-        Source
-    ]  # their weighted scores are added up; embeddings are float32 tensors of one device
+    # their weighted scores are added up; embeddings are float32 tensors of one device
+    sources: Sequence[Source]
     error: float  # no fast score differs by more from the exact one; 0 if `fast` is exact
     device: torch.device
 
@@ -107,14 +106,11 @@ class Scores:
 
     def pairs(self, rows: Tensor, columns: Tensor) -> Tensor:
         """Return (P,) float32 exact scores of P pairs."""
-        size = _PAIRS_AT_ONCE if self.device.type == "cpu" else _PAIRS_ON_DEVICE
         scores = torch.empty(len(rows), device=self.device)
-        for part in slices(len(rows), size):
-            i = rows[part]
-            j = columns[part]
-            total = torch.zeros(len(i), dtype=torch.float64, device=self.device)
+        for part in slices(len(rows), _PAIRS_AT_ONCE):
+            total = torch.zeros(len(rows[part]), dtype=torch.float64, device=self.device)
             for source in self.sources:
-                total += source.weight * self._products(source, i, j)
+                total += source.weight * self._products(source, rows[part], columns[part])
             scores[part] = total.float()
         return scores
 
@@ -123,11 +119,21 @@ class Scores:
         if isinstance(source, ScoreMatrix):
             values = source.scores[_index(rows), _index(columns)].astype(np.float32)
             return torch.from_numpy(values).to(self.device).double()
-        left = source.image[rows]
-        right = source.text[columns]
-        if self.device.type == "cpu":  # three times as fast as PyTorch
-            return torch.from_numpy(np.vecdot(left.numpy(), right.numpy(), dtype=np.float64))
-        return (left.double() * right.double()).sum(1)
+        if self.device.type == "cpu":
+            return torch.from_numpy(_products_on_cpu(source, rows.numpy(), columns.numpy()))
+        return (source.image[rows].double() * source.text[columns].double()).sum(1)
+
+
+def _products_on_cpu(pair: EmbeddingPair, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    """Return (P,) float64 scores of pairs; by NumPy, which takes a third of the time of PyTorch."""
+    image = pair.image.numpy()
+    text = pair.text.numpy()
+    products = np.empty(len(rows))
+    for part in slices(len(rows), _PAIRS_IN_CACHE):
+        left = image[rows[part]]
+        right = text[columns[part]]
+        np.vecdot(left, right, dtype=np.float64, out=products[part])
+    return products
 
 
 def check_scores(sources: Sequence[Source]) -> Scores:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from coder_core.console.faults import InputError
 from coder_core.evaluation import ranking
-from coder_core.evaluation.ranking import rank
+from coder_core.evaluation.ranking import first_ranks, rank
 from coder_core.evaluation.recall import ensemble_metrics
 from coder_core.evaluation.relevance import Relation, Relevance
 from coder_core.evaluation.scores import check_scores
@@ -31,13 +31,16 @@ def ranks(images, texts, owner, **options):
 
 
 def small_blocks(monkeypatch, rows):
-    """Rank a few rows at a time, compare fewer at once, and add few scores at once to the lists of columns."""
+    """Rank a few rows at a time, compare fewer at once, and select few scores for counts and lists."""
     for name in ("_BLOCK_ELEMENTS", "_FEWEST_ROWS", "_EXACT_PAIRS"):
         monkeypatch.setattr(ranking, name, rows)
     monkeypatch.setattr(ranking, "_COMPARED_ROWS", 2)
     monkeypatch.setattr(ranking, "_COMPARED_LINES", 2)
     monkeypatch.setattr(ranking, "_PLACES", 2)
-    monkeypatch.setattr(ranking, "_MERGED", 5)
+    monkeypatch.setattr(ranking, "_SPARSE", 1)
+    monkeypatch.setattr(ranking, "_GROUPS", 1)
+    monkeypatch.setattr(ranking, "_GROUPS_PER_PLACE", 1)
+    monkeypatch.setattr(ranking, "_LISTED", 2)
 
 
 def embeddings(n, m, width, seed):
@@ -59,7 +62,11 @@ def assert_agrees(images, texts, owner):
     image_above, image_level, text_above, text_level = map(np.array, brute_ranks(images, texts, owner))
     optimistic, pessimistic = (ranks(images, texts, owner, ties=t) for t in ("optimistic", "pessimistic"))
     image = np.arange(len(images))
+    labels = Relevance.of_labels(owner, len(images))
+    image_first, text_first = first_ranks(check_scores([EmbeddingPair(images, texts)]), labels)
     for actual, expected in (
+        (image_first, pessimistic.i2t.first),
+        (text_first, pessimistic.t2i.first),
         (optimistic.i2t.first, image_above),
         (optimistic.t2i.first, text_above),
         (optimistic.i2t.ties, image_level),
