@@ -104,7 +104,7 @@ def why_not_cross_fitted(first: Run, second: Run) -> str:
 
 def principal_maps(
     runs: Sequence[Run], split: str, sample: Sample | None, modalities: joint_space.Modalities
-) -> list[joint_space.Layout]:
+) -> list[joint_space.PlaneLayout]:
     """Compute the PCA map of every run, aligned to the first."""
     of_points: dict[str, Any] = {"sample": sample, "modalities": modalities}
     first = joint_space.principal_layout(runs[0], split, **of_points)

@@ -13,14 +13,14 @@ from coder_core.evaluation import separation as pairs_apart
 from coder_core.evaluation.separation import Distributions, Separation
 from coder_core.evaluation.sources import EmbeddingPair
 from coder_core.geometry import points as clouds
-from coder_core.geometry.layout import FEWEST, MOST_TSNE, Layout, lay_out, layout_seconds
+from coder_core.geometry.layout import FEWEST, MOST_TSNE, PlaneLayout, lay_out, layout_seconds
 from coder_core.geometry.settings import LayoutSettings, Method, Modalities
 from coder_core.runs.derived.compute import layout_folder, read_layout
 
 
 def stored_layout(
     run: Run, split: str, settings: LayoutSettings, reference: Run | None = None
-) -> StoredResult[Layout]:
+) -> StoredResult[PlaneLayout]:
     """Return the layout that `python -m coder_core.project` computed, aligned to `reference` if given. InputError: the
     analysis of a run is missing or damaged."""
     other = reference.analysis(split) if reference else None
@@ -31,11 +31,11 @@ def stored_layout(
 def principal_layout(
     run: Run,
     split: str,
-    reference: Layout | None = None,
+    reference: PlaneLayout | None = None,
     *,
     sample: Sample | None = None,
     modalities: Modalities = "both",
-) -> Layout:
+) -> PlaneLayout:
     """Compute the PCA layout of a split, or of a sample of it, aligned to `reference` if given."""
     part = run.part(split, sample)
     settings = LayoutSettings("pca", modalities=modalities)

@@ -36,7 +36,7 @@ GENTLE_EXAGGERATION = 4.0  # when starting from another layout: 12 moves groups 
 
 
 @dataclass(frozen=True)
-class Layout:
+class PlaneLayout:
     """A finished layout."""
 
     plane: Array  # (N, 2) float32, images first, then captions; only one of them if the settings say so
@@ -48,7 +48,7 @@ class Layout:
 
 def lay_out(
     points: Points, settings: LayoutSettings, *, reference: Array | None = None, progress: Progress = silent
-) -> Layout:
+) -> PlaneLayout:
     """Lay out a joint space on a plane. `points`: n images and m captions; `settings.modalities` selects those to
     lay out, and whether to centre them. `reference`: (N, 2) layout of another run on the same samples, to align
     to. InputError: no points; for UMAP and t-SNE fewer than four points, or all points identical; too many points
@@ -70,7 +70,7 @@ def lay_out(
         raise InputError.at("the layout", "contains numbers that are not finite", fix=fix)
     if reference is not None:
         plane, disparity = onto(plane, reference)
-    return Layout(plane, tuple(notes), disparity, shares)
+    return PlaneLayout(plane, tuple(notes), disparity, shares)
 
 
 def _refuse_collapsed(points: Points) -> None:

@@ -69,6 +69,7 @@ def read_splits(
                 splits[name] = _with_exchanged(read_split(folder, name, pictures=pictures), config)
         faults = [fault for split in splits.values() for fault in split.faults]
         return Splits(splits, available_splits(folder), faults)
+    # Imported only for pictures: they load pyarrow and torch's data loaders.
     from coder_core.data.captioned.checking import Preparation, read_picture_split
     from coder_core.data.captioned.decoding import usual_workers
     from coder_core.data.captioned.reading import read_captioned

@@ -1,5 +1,6 @@
 """The optimizer (AdamW): parameter groups, learning-rate schedule, gradient clipping, and its state as flat tensors."""
 
+import inspect
 import math
 from collections import defaultdict
 from collections.abc import Mapping
@@ -22,6 +23,16 @@ IMAGE_TOWER = "regions.tower."
 TEXT_TOWER = "words.tower."
 """Substrings of parameter names that identify pretrained weights."""
 SCALE = "scale."  # prefix of the names of the logits' scale and bias
+
+
+class EagerAdamW(torch.optim.AdamW):
+    """AdamW without torch.compile, which PyTorch's own methods import for five seconds only to exclude themselves."""
+
+    step = torch.no_grad()(inspect.unwrap(torch.optim.AdamW.step))
+    add_param_group = inspect.unwrap(torch.optim.AdamW.add_param_group)
+    zero_grad = inspect.unwrap(torch.optim.AdamW.zero_grad)
+    state_dict = inspect.unwrap(torch.optim.AdamW.state_dict)
+    load_state_dict = inspect.unwrap(torch.optim.AdamW.load_state_dict)
 
 
 def learning_rate(step: int, steps: int, config: TrainingConfig, reductions: int = 0) -> float:
@@ -63,7 +74,7 @@ def make_optimizer(
     lr = config.learning_rate
     decay = config.weight_decay
     fused = device.type in ("cpu", "cuda")
-    return torch.optim.AdamW(used, lr=lr, weight_decay=decay, fused=fused)
+    return EagerAdamW(used, lr=lr, weight_decay=decay, fused=fused)
 
 
 def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:

@@ -2,6 +2,7 @@
 
 import math
 import re
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -53,6 +54,22 @@ def test_learning_rate_schedules_by_hand(values, expected):
     plateaus = [step // 3 for step in range(steps)]  # only that schedule reads them
     rates = [optim.learning_rate(step, steps, config, plateaus[step]) for step in range(steps)]
     assert rates == pytest.approx(expected)
+
+
+def test_eager_adamw_equals_pytorchs_without_importing_its_compiler(monkeypatch):
+    gradients = [torch.randn(3, 2, generator=torch.Generator().manual_seed(step)) for step in range(5)]
+    trained = []
+    for kind in (torch.optim.AdamW, optim.EagerAdamW):
+        if kind is optim.EagerAdamW:
+            monkeypatch.setitem(sys.modules, "torch._dynamo", None)  # its import fails
+        parameter = nn.Parameter(torch.ones(3, 2))
+        optimizer = kind([parameter], lr=0.1, weight_decay=0.1, fused=True)
+        for gradient in gradients:
+            optimizer.zero_grad()
+            (parameter * gradient).sum().backward()
+            optimizer.step()
+        trained.append((parameter, optimizer.state_dict()["state"][0]["exp_avg_sq"]))
+    assert all(torch.equal(*pair) for pair in zip(*trained, strict=True))
 
 
 def build(values):

@@ -17,7 +17,7 @@ from app.views.joint.maps import AREA, explore, point_rows, points_shown, tables
 METHODS: dict[joint_space.Method, str] = {"umap": "UMAP", "tsne": "t-SNE", "pca": "PCA"}
 MODALITIES: dict[joint_space.Modalities, str] = {"both": "Both", "images": "Images", "captions": "Captions"}
 MODALITIES |= {"centred": "Both, centred"}
-Layouts = list[joint_space.Layout]
+Layouts = list[joint_space.PlaneLayout]
 
 
 def show(choice: Choice) -> None:
@@ -67,13 +67,13 @@ def drawn_sample(choice: Choice) -> Sample | None:
     return sample
 
 
-def choose_settings() -> joint_space.LayoutSettings:
+def choose_settings() -> joint_space.PlaneLayoutSettings:
     """Draw the choice of modalities (one alone, both, or both centred) and of the map's method, whose parameters are in
     a popover; return the settings. A selection belongs to one map, so a change of either clears it."""
     clear = partial(set_value, AREA, "")
     modalities = choose_one("Points", MODALITIES, "modalities", cards.tip("modalities"), on_change=clear)
     method = choose_one("Map", METHODS, "map", cards.tip("map"), on_change=clear)
-    settings = joint_space.LayoutSettings(method, modalities=modalities)
+    settings = joint_space.PlaneLayoutSettings(method, modalities=modalities)
     if method == "pca":
         return settings
     with advanced():
@@ -106,7 +106,7 @@ def remark(choice: Choice, layouts: Layouts) -> str:
     return " ".join(parts)
 
 
-def stored_layouts(choice: Choice, settings: joint_space.LayoutSettings, points: int) -> Layouts:
+def stored_layouts(choice: Choice, settings: joint_space.PlaneLayoutSettings, points: int) -> Layouts:
     """Return the stored maps of all runs; if one is missing, draw a button that computes them, and return none."""
     first, *others = (opened_run(run) for run in choice.runs)
     layouts_of = joint_space.stored_layout  # every byte is checked; the second map is aligned to the first

@@ -208,7 +208,8 @@ def _run(
         values = n.addcmul_(r, c).numpy()
         np.tanh(values, out=values)  # a tenth of the time of PyTorch's on a CPU
         state = torch.lerp(n, state[:, :running], z, out=hidden[:, packed])
-        start, previous = start + running, start
+        previous = start
+        start += running
     return gates, hidden
 
 

@@ -143,7 +143,7 @@ def _of_file(file: Path, choice: ModelChoice) -> ModelFiles:
         state, _ = read_weights(file, choice.where)
         prefix = open_clip.prefix_of(state)
         named = {name.removeprefix(prefix or ""): tensor for name, tensor in state.items()}
-        kind = "" if prefix is None else f" of open_clip, {open_clip.describe(named)}"
+        kind = "" if prefix is None else f" of open_clip, {open_clip.architecture_of(named)}"
         problem = f"has weights{kind}, but no configuration, image processor and tokenizer"
         raise InputError.at(choice.where, problem, "its base model", NEED_BASE)
     folder, commit = _base(choice)

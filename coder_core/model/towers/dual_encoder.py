@@ -90,7 +90,7 @@ class DualEncoder:
         inputs = {name: rows.to(self.device, non_blocking=True) for name, rows in inputs.items()}
         with torch.inference_mode(), torch.autocast(self.device.type, torch.bfloat16, enabled=self.half):
             output = getattr(self.model, method)(**inputs)
-        return unit_rows(output if isinstance(output, Tensor) else output.pooler_output, samples)
+        return checked_unit_rows(output if isinstance(output, Tensor) else output.pooler_output, samples)
 
 
 def fill_prompt(prompt: str, texts: Sequence[str]) -> list[str]:
@@ -105,7 +105,7 @@ def check_prompt(prompt: str) -> None:
         raise InputError.at("--prompt", f"is {prompt!r:.80}", "{} once", fix)
 
 
-def unit_rows(rows: Tensor, samples: str) -> np.ndarray:
+def checked_unit_rows(rows: Tensor, samples: str) -> np.ndarray:
     """Normalise (B, D) rows of any float type to float32 unit rows. InputError: NaN, Inf, or a row of length 0."""
     values = rows.detach().float()
     lengths = values.norm(dim=-1, keepdim=True)

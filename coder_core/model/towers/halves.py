@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from math import isqrt
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -137,28 +137,28 @@ class VisionModule(nn.Module):
         return features if self.projection is None else self.projection(features)
 
 
-class TextModule(nn.Module):
-    """A text encoder of transformers: (B, T) ids, (B,) lengths -> (B, T, F), or (B, 1, F) if it pools.
+class Padding(NamedTuple):
+    """How a text encoder expects its texts to be padded."""
 
-    Texts are padded with the id `pad`. If `padded_to` is not 0, they are padded to that length and used without a mask;
-    `padded_left` then puts the padding before the text, as some SigLIP 2 tokenizers do.
-    """
+    pad: int  # id of the padding
+    padded_to: (
+        int  # length of all texts, which are then used without a mask; 0: the longest of a batch, with a mask
+    )
+    left: bool  # before the text if all have one length, as some SigLIP 2 tokenizers do
+
+
+class TextModule(nn.Module):
+    """A text encoder of transformers: (B, T) ids, (B,) lengths -> (B, T, F), or (B, 1, F) if it pools."""
 
     def __init__(
-        self,
-        model: Any,
-        projection: nn.Module | None,
-        padded_to: int,
-        pad: int,
-        choice: TowerChoice,
-        padded_left: bool = False,
+        self, model: Any, projection: nn.Module | None, padding: Padding, choice: TowerChoice
     ) -> None:
         super().__init__()
         self.model = model
         self.projection = projection
-        self.padded_to = padded_to
-        self.pad = pad
-        self.padded_left = padded_left
+        self.pad = padding.pad
+        self.padded_to = padding.padded_to
+        self.padded_left = padding.left
         self.pooled = choice.pooled
         self.where = choice.where
         self.by_head = choice.projected and not choice.pooled and _head(model) is not None
@@ -276,10 +276,12 @@ def _text_half(choice: TowerChoice, loaded: Pretrained) -> TextHalf:
     projection = getattr(whole, "text_projection", None)
     if not isinstance(projection, nn.Module) or not (choice.pooled or choice.projected):
         projection = None
-    padded_to = tokenise.longest if loaded.padded_whole else 0
-    pad = tokenise.tokenizer.pad_token_id or 0
-    left = tokenise.tokenizer.padding_side == "left"
-    module = TextModule(model, projection, padded_to, pad, choice, left).eval()
+    padding = Padding(
+        pad=tokenise.tokenizer.pad_token_id or 0,
+        padded_to=tokenise.longest if loaded.padded_whole else 0,
+        left=tokenise.tokenizer.padding_side == "left",
+    )
+    module = TextModule(model, projection, padding, choice).eval()
     about = loaded.about | {"longest": tokenise.longest, "lower_case": tokenise.lower_case}
     return TextHalf(about, module, tokenise, module.size, loaded.notes)
 

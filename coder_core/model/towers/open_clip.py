@@ -167,7 +167,7 @@ def processor(document: Mapping[str, Any], where: str) -> Any:
     )
 
 
-def describe(state: Mapping[str, Tensor]) -> str:
+def architecture_of(state: Mapping[str, Tensor]) -> str:
     """Describe a model by the shapes of its weights, under open_clip's names."""
     width = state[MARK].shape[0]
     side = state[MARK].shape[-1]

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from coder_core.console.faults import InputError
 from coder_core.model.towers.checkpoints import ModelChoice
-from coder_core.model.towers.dual_encoder import PLAIN_PROMPT, check_prompt, fill_prompt, unit_rows
+from coder_core.model.towers.dual_encoder import PLAIN_PROMPT, check_prompt, fill_prompt, checked_unit_rows
 from coder_core.model.towers.pretrained import OWN, WHOLE, View
 
 ALLOWED = "CODER_TOWERS"  # environment variable: comma-separated own towers that a run may import again
@@ -97,12 +97,12 @@ class OwnTowers:
 
     def encode_pictures(self, prepared: Sequence[Any]) -> np.ndarray:
         """Encode B prepared pictures as (B, D) float32 unit rows, the normalised means of their local features."""
-        return unit_rows(_mean_of_rows(self.local_features(prepared)), "pictures")
+        return checked_unit_rows(_mean_of_rows(self.local_features(prepared)), "pictures")
 
     def encode_texts(self, texts: Sequence[str]) -> tuple[np.ndarray, int]:
         """Encode B texts in the prompt as (B, D) float32 unit rows; return 0, as truncations are not known."""
         rows = self._rows(METHODS[1], fill_prompt(self.prompt, texts), "texts")
-        return unit_rows(_mean_of_rows(rows), "texts"), 0
+        return checked_unit_rows(_mean_of_rows(rows), "texts"), 0
 
     def local_features(self, prepared: Sequence[Any]) -> Tensor:
         """Encode B prepared pictures as (B, L, D); L is 1 if the tower returns one vector per picture."""

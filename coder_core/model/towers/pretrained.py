@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 from PIL import Image
+from torch import Tensor
 
 from coder_core.console.faults import Fault, InputError
 from coder_core.model.towers import open_clip
@@ -250,7 +251,7 @@ def _load_weights(files: ModelFiles, where: str, unread: str) -> tuple[Any, set[
         raise InputError.at(where, f"has a base of type {settings.model_type!r}", "CLIP or SigLIP")
     with shapes_only():
         names = list(kind(settings).state_dict())
-    state: dict[str, Any] = {}
+    state: dict[str, Tensor] = {}
     notes: list[Fault] = []
     weights = sorted(files.weights.glob("*.safetensors")) if files.weights.is_dir() else [files.weights]
     for file in weights:

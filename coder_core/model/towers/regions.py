@@ -41,16 +41,17 @@ def boxes(view: View, rows: int, columns: int) -> np.ndarray:
 
 
 class RegionTower:
-    """Tower that encodes pictures as a grid of features, pooled to `grid` cells per side; 0 keeps all. `features`:
-    prepared pictures -> (B, rows, columns, F). `about` is stored with the features, to find the same tower again.
-    `prepare` and `view` are called in worker processes. InputError: the tower has no grid, or a smaller one."""
+    """Tower that encodes pictures as a grid of features, pooled to `grid` cells per side; 0 keeps all.
+
+    `about`: stored with the features, to find the same tower again. `prepare`: called in worker processes. `features`:
+    prepared pictures -> (B, rows, columns, F). InputError: the tower has no grid, or a smaller one.
+    """
 
     def __init__(
         self,
         about: dict[str, Any],
         device: torch.device,
-        prepare: Callable[[Image.Image], Any],
-        view: Callable[[int, int], View],
+        prepare: Callable[[Image.Image], PreparedRegions],
         features: Callable[[Sequence[Any]], Tensor],
         grid: int,
     ) -> None:
@@ -58,7 +59,7 @@ class RegionTower:
         self.notes: tuple[Fault, ...] = ()
         self._features = features
         self._grid = 0
-        self.prepare: Callable[[Image.Image], PreparedRegions] = partial(_prepare, prepare, view)
+        self.prepare = prepare
         _, rows, columns, size = self._compute([self.prepare(PROBE)]).shape
         if grid > min(rows, columns) or grid < 0:
             problem = f"is {grid}; the tower gives {rows} × {columns} cells"
@@ -125,7 +126,8 @@ def transformers_regions(
             return picture_grid(tower, pixels, late_norm, loaded.where)
 
     used = {"precision": "bfloat16" if half else "float32", "processor": prepare.settings}
-    regions = RegionTower(loaded.about | used, target, prepare, prepare.view, features, grid)
+    prepare_regions = partial(_prepare, prepare, prepare.view)
+    regions = RegionTower(loaded.about | used, target, prepare_regions, features, grid)
     regions.notes = loaded.notes
     return regions
 
@@ -167,7 +169,8 @@ def own_regions(name: str, *, grid: int, expected: str = "") -> RegionTower:
         return output.unflatten(1, (rows, columns))
 
     about = {key: value for key, value in towers.about.items() if key != "prompt"}
-    return RegionTower(about, towers.device, towers.prepare, towers.view, features, grid)
+    prepare_regions = partial(_prepare, towers.prepare, towers.view)
+    return RegionTower(about, towers.device, prepare_regions, features, grid)
 
 
 class Patches(NamedTuple):

@@ -135,7 +135,7 @@ def merge_adapters(module: nn.Module) -> None:
 def structure_of(module: nn.Module, *, share: bool) -> nn.Module:
     """Return a copy of a module whose parts may be replaced. `share`: share the weights with the copy. If the
     default device is "meta", the copy's weights have no data."""
-    memo: dict[int, Any] = {}
+    memo: dict[int, Tensor] = {}
     for _, tensor in _named_tensors(module):
         if torch.get_default_device().type == "meta":
             empty = torch.empty_like(tensor, device="meta")

@@ -9,7 +9,7 @@ import numpy as np
 from coder_core.console.faults import InputError
 from coder_core.console.progress import Progress, named, silent, within
 from coder_core.geometry.kmeans import Clustering, cluster_pairs
-from coder_core.geometry.layout import Layout, lay_out
+from coder_core.geometry.layout import PlaneLayout, lay_out
 from coder_core.geometry.points import Points
 from coder_core.geometry.settings import ClusterSettings, LayoutSettings
 from coder_core.runs.analysis.read import Analysis, open_analysis
@@ -33,15 +33,15 @@ def clusters_folder(run: Path, split: str, settings: ClusterSettings, analysis: 
     return derived_folder(run, split, "clusters", settings.parameters(), [analysis])
 
 
-def read_layout(folder: DerivedFolder) -> Layout | None:
+def read_layout(folder: DerivedFolder) -> PlaneLayout | None:
     """Read a stored layout; None if it does not exist (InputError: it is damaged)."""
 
-    def build(arrays: dict[str, Any], manifest: dict[str, Any]) -> Layout:
+    def build(arrays: dict[str, Any], manifest: dict[str, Any]) -> PlaneLayout:
         shares = manifest["facts"].get("shares")
         disparity = manifest["facts"].get("disparity")
         disparity = None if disparity is None else float(disparity)
         shares = (float(shares[0]), float(shares[1])) if shares else None
-        return Layout(arrays["plane"], tuple(map(str, manifest["notes"])), disparity, shares)
+        return PlaneLayout(arrays["plane"], tuple(map(str, manifest["notes"])), disparity, shares)
 
     return read_as(folder, build)
 
@@ -53,12 +53,12 @@ def read_clusters(folder: DerivedFolder) -> Clustering | None:
 
 def make_layouts(
     runs: list[Path], split: str, settings: LayoutSettings, *, progress: Progress = silent
-) -> list[tuple[DerivedFolder, Layout]]:
+) -> list[tuple[DerivedFolder, PlaneLayout]]:
     """Make the layout of the first run, and of a second one aligned to it; stored ones are not computed again."""
     progress(0, 1, "reading the embeddings")
     analyses = [open_analysis(run, split, verify=True) for run in runs]
     check_same_samples(runs, analyses)
-    layouts: list[tuple[DerivedFolder, Layout]] = []
+    layouts: list[tuple[DerivedFolder, PlaneLayout]] = []
     for position, (run, analysis) in enumerate(zip(runs, analyses, strict=True)):
         folder = layout_folder(run, split, settings, analysis, analyses[0] if position else None)
         layout = _intact(read_layout, folder)
