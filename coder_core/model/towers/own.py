@@ -15,7 +15,7 @@ from torch import Tensor
 
 from coder_core.console.faults import InputError
 from coder_core.model.towers.checkpoints import ModelChoice
-from coder_core.model.towers.dual_encoder import PLAIN_PROMPT, check_prompt, fill_prompt, checked_unit_rows
+from coder_core.model.towers.dual_encoder import PLAIN_PROMPT, check_prompt, checked_unit_rows, fill_prompt
 from coder_core.model.towers.pretrained import OWN, WHOLE, View
 
 ALLOWED = "CODER_TOWERS"  # environment variable: comma-separated own towers that a run may import again
