@@ -85,7 +85,7 @@ def memory_folder(tmp_path_factory):
 @pytest.fixture(scope="module")
 def towers_folder(tmp_path_factory):
     """Folder with a tiny CLIP, a tiny SigLIP, and pictures with captions; see `write_towers_and_data`."""
-    from tests.support.tower_runs import write_towers_and_data  # imports transformers, which few tests need
+    from tests.support.tiny_towers import write_towers_and_data  # imports PyArrow, which few tests need
 
     return write_towers_and_data(tmp_path_factory.mktemp("towers"))
 

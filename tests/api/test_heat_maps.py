@@ -21,8 +21,7 @@ from tests.support.picture_folders import CAPTIONS, NAMES, SPLITS, draw
 from tests.support.precomp_folders import assert_refused
 from tests.support.run_folders import import_run_folder, write_run
 from tests.support.tiny_runs import quiet
-from tests.support.tiny_towers import write_tiny_siglip
-from tests.support.tower_runs import tower_config
+from tests.support.tiny_towers import tower_config, write_tiny_siglip
 from tests.support.trained_runs import write_heat_runs
 
 DEV = [name for name in NAMES if SPLITS[name] == "dev"]

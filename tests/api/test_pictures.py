@@ -28,8 +28,7 @@ from tests.support.picture_folders import CAPTIONS, LAYOUTS, NAMES, SPLITS, draw
 from tests.support.precomp_folders import assert_refused
 from tests.support.run_folders import reseal, write_run
 from tests.support.tiny_runs import quiet, tiny_config
-from tests.support.tiny_towers import write_tiny_clip
-from tests.support.tower_runs import tower_config
+from tests.support.tiny_towers import tower_config, write_tiny_clip
 
 LAYOUT = {"tar": "webdataset", "parquet": "parquet"}
 DEV = [NAMES.index(name) for name in NAMES if SPLITS[name] == "dev"]

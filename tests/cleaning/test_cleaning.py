@@ -39,8 +39,7 @@ from coder_core.training.reviewed import apply_reviews, named_reviews, reviews_o
 from tests.support.precomp_folders import assert_refused, refusal
 from tests.support.run_folders import COLOURS as PAINTS
 from tests.support.tiny_runs import changed, newest_state, printed, quiet, tiny_config
-from tests.support.tiny_towers import write_tiny_clip
-from tests.support.tower_runs import tower_config
+from tests.support.tiny_towers import tower_config, write_tiny_clip
 
 COLOURS = ("red", "blue", "green", "black", "white")
 THINGS = ("dog", "cat", "car", "boat", "bird")

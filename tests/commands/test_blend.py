@@ -18,8 +18,7 @@ from coder_core.training.launch import start_run
 from tests.attack.links import digest
 from tests.support.picture_folders import NAMES, draw
 from tests.support.tiny_runs import quiet
-from tests.support.tiny_towers import embedded_by_transformers
-from tests.support.tower_runs import tower_config
+from tests.support.tiny_towers import embedded_by_transformers, tower_config
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 LORA = {"image_tuning": "lora", "text_tuning": "lora", "lora_dropout": 0.1}

@@ -31,7 +31,7 @@ from tests.support.picture_folders import NAMES
 from tests.support.precomp_folders import refusal
 from tests.support.run_folders import FINISHED_RUNS, import_run_folder
 from tests.support.tiny_runs import quiet, write_tiny_data
-from tests.support.tower_runs import tower_config
+from tests.support.tiny_towers import tower_config
 
 
 def test_evaluate_prints_a_table_and_writes_csv_json_and_an_analysis(runs, tmp_path, capsys):

@@ -30,7 +30,7 @@ from tests.support import tiny_towers
 from tests.support.fork_driver import child, wait
 from tests.support.picture_folders import CAPTIONS, LAYOUTS, NAMES, SPLITS, draw
 from tests.support.run_folders import ranks_of, recalls
-from tests.support.tower_runs import WORDS
+from tests.support.tiny_towers import WORDS
 
 TRAIN = [name for name in NAMES if SPLITS[name] == "train"]
 

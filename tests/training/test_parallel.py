@@ -17,7 +17,7 @@ from tests.support.ddp_worker import CASES, MORE_STEPS, STEPS, TOWERS, everythin
 from tests.support.loss_modules import made
 from tests.support.processes import reported_by, run_two
 from tests.support.tiny_runs import STILL, events, newest_state, position, quiet, tiny_config
-from tests.support.tower_runs import write_pictures_of_any_shape
+from tests.support.tiny_towers import write_pictures_of_any_shape
 
 PER_EPOCH = 5
 TOLERANCE = 1e-5

@@ -13,7 +13,7 @@ from tests.support.ddp_worker import CASES, PIECES, TOWER_RATE, trained
 from tests.support.precomp_folders import assert_refused
 from tests.support.steps import compute_losses
 from tests.support.tiny_runs import STILL, changed, printed, quiet, tiny_config
-from tests.support.tower_runs import tower_config
+from tests.support.tiny_towers import tower_config
 
 TOLERANCE = 1e-5
 SHARED = "btr-hardest sigmoid-online dcl-gradient dcl-bank-anchors dino-reversed several interaction-boosting"

@@ -44,6 +44,7 @@ from tests.support.tiny_runs import (
     tiny_config,
     write_tiny_data,
 )
+from tests.support.tiny_towers import tower_config, with_every_part, write_towers_and_data
 from tests.support.trained_runs import begin, prepared_again, stop_during, train_on
 
 boosted = partial(tiny_config, part="boosting")
@@ -76,10 +77,8 @@ def with_bert(data, folder):
 
 
 def with_towers(folder, *, every_part=False):
-    from tests.support import tower_runs as runs  # transformers, for few tests
-
-    runs.write_towers_and_data(folder)
-    return changed(runs.with_every_part(folder) if every_part else runs.tower_config(folder), **TWO)
+    write_towers_and_data(folder)
+    return changed(with_every_part(folder) if every_part else tower_config(folder), **TWO)
 
 
 # Configuration from the data and a folder for what else it needs; steps to stop in, counted from 0. An epoch has five

@@ -33,8 +33,14 @@ from tests.support.picture_folders import CAPTIONS, NAMES, SPLITS, draw
 from tests.support.precomp_folders import assert_refused, refusal
 from tests.support.tiny_bert import write_tiny_bert
 from tests.support.tiny_runs import changed, events, newest_state, quiet
-from tests.support.tiny_towers import embedded_by_transformers, write_tiny_clip
-from tests.support.tower_runs import WORDS, tower_config, with_every_part, write_pictures_of_any_shape
+from tests.support.tiny_towers import (
+    WORDS,
+    embedded_by_transformers,
+    tower_config,
+    with_every_part,
+    write_pictures_of_any_shape,
+    write_tiny_clip,
+)
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 CPU = torch.device("cpu")

@@ -21,8 +21,15 @@ from tests.support.picture_folders import NAMES, draw
 from tests.support.precomp_folders import refusal
 from tests.support.run_folders import write_run
 from tests.support.tiny_runs import quiet
-from tests.support.tiny_towers import WIDTH, embedded_by_transformers, write_tiny_clip, write_tiny_naflex
-from tests.support.tower_runs import WORDS, tower_config, write_pictures_of_any_shape
+from tests.support.tiny_towers import (
+    WIDTH,
+    WORDS,
+    embedded_by_transformers,
+    tower_config,
+    write_pictures_of_any_shape,
+    write_tiny_clip,
+    write_tiny_naflex,
+)
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 LORA = {"model": "naflex", "image_tuning": "lora", "text_tuning": "lora", "loss": "sigmoid"}
