@@ -21,7 +21,6 @@ from coder_core.training.reviewed import named_reviews
 from coder_core.training.state import seed_step
 from tests.support import loss_modules
 from tests.support.tiny_runs import STILL, changed, tiny_config
-from tests.support.tiny_towers import tower_config
 
 # prototypes exist from the sixth step on
 STEPS = 3
@@ -173,6 +172,8 @@ def verdicts(data):
 
 def everything(data, towers):
     """Return the results of batch norm, verdicts, loss modules and all cases; keys of towers begin with "towers"."""
+    from tests.support.tiny_towers import tower_config
+
     results = norm_gradients() | verdicts(data) | loss_modules.results()
     for case in CASES:
         values = trained(case_config(data, case), MORE_STEPS.get(case, STEPS))
