@@ -1,5 +1,6 @@
 """Embed the pictures and captions that the flags name with a pretrained model, and print what was done."""
 
+from collections.abc import Sequence
 from functools import partial
 
 from rich.console import Console
@@ -60,7 +61,7 @@ def embed_pictures(parsed: PicturesArguments) -> None:
     console.print(metrics_table({parsed.name: metrics}, f"{parsed.split} · zero-shot · pessimistic ties"))
 
 
-def _print_once(console: Console, faults: list[Fault]) -> None:
+def _print_once(console: Console, faults: Sequence[Fault]) -> None:
     """Print faults in rank 0 only."""
     if parallel.rank() == 0:
         print_faults(console, faults)

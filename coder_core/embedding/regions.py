@@ -119,6 +119,7 @@ class RegionFolder:
         for name, values in lines.items():
             (unfinished / name).write_text("".join(f"{value}\n" for value in values), encoding="utf-8")
         names = names_digest(readable.image_names)
+        pictures: dict[str, Any]
         packed = note_packed(readable.positions, readable.rows)
         if packed is None:
             folder = readable.positions.folder

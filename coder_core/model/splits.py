@@ -70,7 +70,7 @@ def read_splits(
         faults = [fault for split in splits.values() for fault in split.faults]
         return Splits(splits, available_splits(folder), faults)
     # Imported only for pictures: they load pyarrow and torch's data loaders.
-    from coder_core.data.captioned.checking import Preparation, read_picture_split
+    from coder_core.data.captioned.checking import PicturePreparation, read_picture_split
     from coder_core.data.captioned.decoding import usual_workers
     from coder_core.data.captioned.reading import read_captioned
 
@@ -80,7 +80,7 @@ def read_splits(
     if workers < 0:
         workers = usual_workers(config.training.device)
     tower = towers.image
-    preparation = Preparation(tower.prepare, tower.local_features, tower.counts, workers)
+    preparation = PicturePreparation(tower.prepare, tower.local_features, tower.counts, workers)
     for name in names:
         if len(names) > 1 and name in OPTIONAL and name not in result.names:
             continue

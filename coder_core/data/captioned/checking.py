@@ -25,8 +25,8 @@ VERSION = 1  # of the stored results
 
 
 @dataclass(frozen=True)
-class Preparation:
-    """Preparation of pictures for an image tower."""
+class PicturePreparation:
+    """PicturePreparation of pictures for an image tower."""
 
     prepare: Callable[[Image], np.ndarray]  # picture → pixels
     local_features: int  # L, the most local features of a picture
@@ -35,7 +35,7 @@ class Preparation:
 
 
 def read_picture_split(
-    data: CaptionedData, name: str, preparation: Preparation, *, skip_broken: bool, progress: Progress
+    data: CaptionedData, name: str, preparation: PicturePreparation, *, skip_broken: bool, progress: Progress
 ) -> tuple[Split, dict[str, str]]:
     """Read a split of pictures for an image tower. Also return the sha256 (hex) of its "features" (picture files) and
     "captions". skip_broken: leave out pictures that cannot
