@@ -76,7 +76,7 @@ def collect_results(table: AblationTable, root: Path, split: str, *, reference: 
     runs = {name: _evaluated(name, root, split) for name in names}
     check_comparable(table, runs)
     _check_same_queries(table, runs, split)
-    hits = {name: {seed: _hits(run, split) for seed, run in seeds.items()} for name, seeds in runs.items()}
+    hits = {name: _hits(of_seeds, split) for name, of_seeds in runs.items()}
     rows = []
     for row in table.rows:
         if not runs[row.name]:
@@ -84,7 +84,8 @@ def collect_results(table: AblationTable, root: Path, split: str, *, reference: 
         base = reference or row.reference or table.reference
         against = None
         if row.name != base and hits[base]:
-            against = difference(*_same_seeds(hits[row.name], hits[base]))
+            of_row, of_base = _same_seeds(hits[row.name], hits[base])
+            against = difference(of_row, of_base)
         rows.append(_result(row, runs[row.name], split, base, against))
     missing = tuple(name for name in names if not runs[name])
     return Results(table, split, reference or table.compared_with or table.reference, tuple(rows), missing)
@@ -96,7 +97,9 @@ def _same_seeds(row: Mapping[int, Hits], reference: Mapping[int, Hits]) -> tuple
     shared = [seed for seed in row if seed in reference]
     if not shared:
         return list(row.values()), list(reference.values())
-    return [row[seed] for seed in shared], [reference[seed] for seed in shared]
+    of_row = [row[seed] for seed in shared]
+    of_reference = [reference[seed] for seed in shared]
+    return of_row, of_reference
 
 
 def _evaluated(row: str, root: Path, split: str) -> Runs:
@@ -108,18 +111,24 @@ def _evaluated(row: str, root: Path, split: str) -> Runs:
 def _check_same_queries(table: AblationTable, runs: Mapping[str, Runs], split: str) -> None:
     """Refuse (InputError) runs evaluated on different captions, because rows are compared query by query."""
     first_with: dict[tuple[str, ...], Path] = {}
-    for folder in (folder for seeds in runs.values() for folder in seeds.values()):
-        files = open_analysis(folder, split).manifest["files"]
-        first_with.setdefault(tuple(files[name]["sha256"] for name in QUERIES), folder)
+    for of_seeds in runs.values():
+        for folder in of_seeds.values():
+            files = open_analysis(folder, split).manifest["files"]
+            checksums = tuple(files[name]["sha256"] for name in QUERIES)
+            first_with.setdefault(checksums, folder)
     if len(first_with) > 1:
         first, second, *_ = first_with.values()
         fix = f"evaluate both with python -m coder_core.evaluate … --split {split} on the same --data"
         raise InputError.at(second, f"was evaluated on other captions than {first}, in {table.name}", fix=fix)
 
 
-def _hits(folder: Path, split: str) -> Hits:
-    analysis = open_analysis(folder, split)
-    return count_hits(analysis.image_ranks, analysis.text_ranks, analysis.image_of_text)
+def _hits(runs: Runs, split: str) -> dict[int, Hits]:
+    """Return the hits of each seed's run."""
+    hits = dict[int, Hits]()
+    for seed, folder in runs.items():
+        analysis = open_analysis(folder, split)
+        hits[seed] = count_hits(analysis.image_ranks, analysis.text_ranks, analysis.image_of_text)
+    return hits
 
 
 def _result(row: Row, runs: Runs, split: str, reference: str, against: Difference | None) -> ResultRow:
@@ -159,7 +168,9 @@ def _found(cleanings: Sequence[Cleaned]) -> tuple[Measured, Measured] | None:
     """Return precision and recall of the cleaning; None without it, or if a run has neither."""
     if not cleanings or any(math.isnan(one.precision + one.recall) for one in cleanings):
         return None
-    return measured([one.precision for one in cleanings]), measured([one.recall for one in cleanings])
+    precision = measured([one.precision for one in cleanings])
+    recall = measured([one.recall for one in cleanings])
+    return precision, recall
 
 
 def measured(values: Sequence[float]) -> Measured:

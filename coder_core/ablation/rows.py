@@ -70,7 +70,8 @@ class AblationTable:
 
     def choose(self, names: Sequence[str]) -> tuple[Row, ...]:
         """Return the rows with these names (or numbers, from 1); all if none is named. InputError: no such row."""
-        by_name = {row.name: row for row in self.rows} | {str(i): row for i, row in enumerate(self.rows, 1)}
+        by_name = {row.name: row for row in self.rows}
+        by_name |= {str(number): row for number, row in enumerate(self.rows, 1)}
         unknown = [name for name in names if name not in by_name]
         if unknown:
             expected = f"one of {', '.join(row.name for row in self.rows)}"

@@ -178,15 +178,18 @@ def _numbers(results: Results, row: ResultRow) -> dict[str, Any]:
 
 
 def _two(values: tuple[Measured, Measured] | None, in_table: bool) -> list[str]:
-    return [mean_and_spread(value) for value in values] if values else ["–", "–"] if in_table else []
+    if values is not None:
+        return [mean_and_spread(value) for value in values]
+    return ["–", "–"] if in_table else []
 
 
 def _reported(row: ResultRow) -> str:
     recalls = row.row.reported
     if recalls is None:
         return "–"
-    both_ways = (" / ".join(number(value) for value in half) for half in (recalls[:3], recalls[3:]))
-    return f"{row.row.source}: " + " · ".join(both_ways)
+    image_to_text = " / ".join(map(number, recalls[:3]))
+    text_to_image = " / ".join(map(number, recalls[3:]))
+    return f"{row.row.source}: {image_to_text} · {text_to_image}"
 
 
 def number(value: float | None) -> str:
@@ -232,9 +235,13 @@ def figure(results: Results) -> go.Figure:
     table = results.table
     curve = bool(table.x_name) and all(row.row.x is not None for row in rows)
     gains = curve and bool(table.compared_with)
-    titles = f"R@sum on {results.split}", f"R@sum − {html.escape(results.reference)}"
-    layout = {"horizontal_spacing": 0.1 if gains else 0.24 if curve else 0.04, "shared_yaxes": not curve}
-    picture = make_subplots(cols=2, rows=1, subplot_titles=titles, **layout)
+    titles = (f"R@sum on {results.split}", f"R@sum − {html.escape(results.reference)}")
+    spacing = 0.04
+    if curve:
+        spacing = 0.1 if gains else 0.24
+    picture = make_subplots(
+        cols=2, rows=1, subplot_titles=titles, horizontal_spacing=spacing, shared_yaxes=not curve
+    )
     if curve:
         _add_lines(picture, results, 1, _spread)
         picture.update_yaxes(title="R@sum", row=1, col=1)

@@ -104,8 +104,10 @@ def _stored_as(split: dict[str, Any]) -> list[str]:
     if "layout" in split:
         return [split["layout"], "in a folder" if split["pictures"] else "packed"]
 
+    pictures = "folder missing" if split["named"] else "not named"
+    if split["pictures"]:
+        pictures = "found"
     shape = " × ".join(f"{length:,}" for length in split["shape"])
-    pictures = "found" if split["pictures"] else "folder missing" if split["named"] else "not named"
     return [shape, split["dtype"], decimal(split["bytes_on_disk"]), pictures]
 
 

@@ -63,7 +63,8 @@ def names_side(caption: str) -> bool:
 
 def change_picture(picture: Image.Image, change: Change) -> Image.Image:
     """Crop a picture, then mirror it if `change.flip` is true."""
-    width, height = (max(1, round(change.side * side)) for side in picture.size)
+    width = max(1, round(change.side * picture.width))
+    height = max(1, round(change.side * picture.height))
     left = round(change.left * (picture.width - width))
     top = round(change.top * (picture.height - height))
     picture = picture.crop((left, top, left + width, top + height))

@@ -190,6 +190,10 @@ def _read_karpathy(root: Path, path: Path, split: str) -> Split:
         span = (0, count, 1)
     else:
         file, features, span = _rows_of(file, rows, faults)
+
+    captions = [caption for image in images for caption in image.captions]
+    captions_of_each = [len(image.captions) for image in images]
+    ids = [number for image in images for number in image.caption_ids]
     source = {"layout": "Karpathy JSON", "features": str(file.path), "captions": str(path)}
     source["captions belong to images"] = "sentences of images[i], images in imgid order"
     whole = Split(
@@ -197,10 +201,10 @@ def _read_karpathy(root: Path, path: Path, split: str) -> Split:
         features=features,
         file=file,
         rows=span,
-        captions=shorten([caption for image in images for caption in image.captions], str(path), faults),
-        image_of_text=np.repeat(np.arange(len(images)), [len(image.captions) for image in images]),
+        captions=shorten(captions, str(path), faults),
+        image_of_text=np.repeat(np.arange(len(images)), captions_of_each),
         image_names=[image.name for image in images],
-        caption_ids=id_array([number for image in images for number in image.caption_ids]),
+        caption_ids=id_array(ids),
         source=source,
         faults=faults,
     )

@@ -332,7 +332,8 @@ def _read_part(
         problem = f"has no column {' and '.join(missing)}; its columns are {columns}"
         raise InputError.at(file, problem, "the output of clip-retrieval inference with images and texts")
     for row, (_, _, values) in enumerate(parquet_rows(table, file, COLUMNS)):
-        name, caption = (values[column] for column in COLUMNS)
+        name = values["image_path"]
+        caption = values["caption"]
         good = isinstance(name, str) and name and isinstance(caption, str) and caption.strip()
         if not good and len(faults) < MOST_FAULTS_SHOWN:
             problem = f"has image_path {shown(str(name))} and caption {shown(str(caption))}"
@@ -370,7 +371,8 @@ def join_repeated(
         rows = images
         least = 1
     half = max(1, len(rows) // 2)
-    near, chance = (int((np.einsum("nd,nd->n", rows[k:], rows[:-k]) >= SAME).sum()) for k in (1, half))
+    near = _nearly_equal(rows, 1)
+    chance = _nearly_equal(rows, half)
     if near >= least and near > MORE_THAN_CHANCE * chance:
         similar = (
             f"{near:,} of {len(rows):,} rows are nearly the same as the row before (cosine {SAME} or more)"
@@ -378,6 +380,12 @@ def join_repeated(
         problem = f"{similar}: they seem to be stored once per caption"
         faults.append(Fault(where, problem, "one row per image", ONCE_PER_IMAGE, "warning"))
     return rows, owners, names
+
+
+def _nearly_equal(rows: np.ndarray, apart: int) -> int:
+    """Count the pairs of rows, `apart` places from each other, that are nearly the same."""
+    cosines = np.einsum("nd,nd->n", rows[apart:], rows[:-apart])
+    return int((cosines >= SAME).sum())
 
 
 def _equal_neighbours(rows: np.ndarray) -> np.ndarray:

@@ -76,7 +76,9 @@ class SampleIds:
         similar = self._short.get(name.rsplit("/", 1)[-1], [])
         path = f"/{name}"
         similar = [other for other in similar if other.endswith(path) or path.endswith(other)]
-        return self._images[similar[0][1:]] if len(similar) == 1 else AMBIGUOUS if similar else None
+        if not similar:
+            return None
+        return self._images[similar[0][1:]] if len(similar) == 1 else AMBIGUOUS
 
     def text(self, name: str) -> int | None:
         """Return the row of the caption `x.jpg#2` or of a number in the data set; None and −1 as for `find`."""

@@ -128,12 +128,16 @@ class Reviews:
         """Pair → its weight by `CLEANING` (a number as text), if no person judged the pair or its whole image."""
         given = (review for review in self.standing if review.verdict != "none")
         people = {review.pair for review in given if review.reviewer != CLEANING}
-        return {
-            pair: weight[1]
-            for pair, review in self.by_reviewer.get(CLEANING, {}).items()
-            for tag in review.tags
-            if (weight := _WEIGHT.fullmatch(tag)) and people.isdisjoint((pair, (pair[0], "")))
-        }
+        weights = dict[Pair, str]()
+        for pair, review in self.by_reviewer.get(CLEANING, {}).items():
+            whole_image = (pair[0], "")
+            if pair in people or whole_image in people:
+                continue
+            for tag in review.tags:
+                weight = _WEIGHT.fullmatch(tag)
+                if weight:
+                    weights[pair] = weight[1]
+        return weights
 
     def fingerprint(self) -> str:
         """Return the sha256 (hex) of the verdicts that count, independent of reviewers and order."""

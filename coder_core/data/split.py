@@ -83,12 +83,10 @@ class Split:
 
     def of_texts(self, texts: np.ndarray, image_of_text: np.ndarray | None = None) -> Split:
         """Return all images with only these captions, (k,) rows; `image_of_text` moves these to other images."""
-        return replace(
-            self,
-            captions=[self.captions[text] for text in texts.tolist()],
-            image_of_text=self.image_of_text[texts] if image_of_text is None else image_of_text,
-            caption_ids=None if self.caption_ids is None else self.caption_ids[texts],
-        )
+        owners = self.image_of_text[texts] if image_of_text is None else image_of_text
+        ids = None if self.caption_ids is None else self.caption_ids[texts]
+        captions = [self.captions[text] for text in texts.tolist()]
+        return replace(self, captions=captions, image_of_text=owners, caption_ids=ids)
 
 
 def part_images(n: int, share: float, seed: int, *, other: bool = False) -> np.ndarray:
@@ -114,7 +112,8 @@ def compare_splits(splits: Sequence[Split]) -> list[Fault]:
         if split.regions != train.regions:
             counts = f"{split.regions} and {train.regions} regions per image; the model can read both"
             faults.append(Fault(where, counts, severity="note"))
-        each, in_train = (f"{one.n_texts / one.n_images:.1f}" for one in (split, train))
+        each = f"{split.n_texts / split.n_images:.1f}"
+        in_train = f"{train.n_texts / train.n_images:.1f}"
         if each != in_train:
             counts = f"{each} and {in_train} captions per image; recall depends on their number"
             faults.append(Fault(where, counts, severity="note"))

@@ -29,10 +29,18 @@ TRIES = 20  # draws before a caption may repeat within a picture
 
 
 _WORDINGS = tomllib.loads(Path(__file__).with_name("wordings.toml").read_text("utf-8"))
-LOOKS, TEXTURES, SIZES, RELATIONS, PLACES, GROUNDS = (
-    {key: tuple(words) for key, words in _WORDINGS[name].items()}
-    for name in ("looks", "textures", "sizes", "relations", "places", "grounds")
-)
+
+
+def _wordings(name: str) -> dict[str, tuple[str, ...]]:
+    return {key: tuple(words) for key, words in _WORDINGS[name].items()}
+
+
+LOOKS = _wordings("looks")
+TEXTURES = _wordings("textures")
+SIZES = _wordings("sizes")
+RELATIONS = _wordings("relations")
+PLACES = _wordings("places")
+GROUNDS = _wordings("grounds")
 TEXTURES_AFTER: dict[str, str] = _WORDINGS["textures-after"]
 VAGUE_CAPTIONS = _WORDINGS["vague"]
 EMPTY_CAPTIONS = _WORDINGS["empty"]

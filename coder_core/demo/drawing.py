@@ -74,7 +74,9 @@ def _cast_shadow(window: Picture, distance: Field) -> None:
 
 def _paint(thing: Thing, u: Field, v: Field, distance: Field, direction: float) -> Picture:
     """Paint the texture, lit from above, with a bright and a dark side of the rim: (3, h, w)."""
-    base, second = (np.array(colour, np.float32)[:, None, None] for colour in PAINT[thing.colour])
+    first_paint, second_paint = PAINT[thing.colour]
+    base = np.array(first_paint, np.float32)[:, None, None]
+    second = np.array(second_paint, np.float32)[:, None, None]
     inside = np.clip(-distance / SEAM - 0.5, 0, 1)
     share = _texture(thing, u, v, direction) * inside  # the seam separates pale dots from snow
     colour = base + share * (second - base)

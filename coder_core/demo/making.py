@@ -175,7 +175,8 @@ def features_of(picture_folder: str, picture: Image.Image) -> Array:
     path = Path(picture_folder).parent / STANDARD
     try:
         standard = json.loads(path.read_text(encoding="utf-8"))
-        mean, deviation = (np.asarray(standard[key], dtype=np.float32) for key in ("mean", "deviation"))
+        mean = np.asarray(standard["mean"], dtype=np.float32)
+        deviation = np.asarray(standard["deviation"], dtype=np.float32)
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise InputError.at(path, f"cannot be read ({error})", fix="make the demo data again") from None
     if mean.shape != (WIDTH,) or deviation.shape != (WIDTH,) or not np.isfinite([mean, deviation]).all():

@@ -89,7 +89,8 @@ def _sample_thing(generator: np.random.Generator, colours: list[str], others: li
     shape = others[-1].shape if others and generator.random() < 0.2 else pick(generator, SHAPES)
     texture = "plain" if generator.random() < PLAIN_SHARE else pick(generator, TEXTURES[1:])
     colour = pick(generator, colours)
-    x, y = (round(float(generator.uniform(low, high)), 2) for _ in range(2))
+    x = round(float(generator.uniform(low, high)), 2)
+    y = round(float(generator.uniform(low, high)), 2)
     tilt = round(float(generator.uniform(-0.2, 0.2)), 3)
     return Thing(shape, colour, texture, size, x, y, round(radius, 2), tilt)
 

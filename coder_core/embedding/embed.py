@@ -134,17 +134,16 @@ class _Unfinished:
 
     def compute(self, workers: int, progress: Progress, tell: Callable[[str], None]) -> None:
         """Fill this process's share of both arrays, and record the pictures that could not be read."""
-        arrays = (self.images, self.texts)
-        left = [one.unfinished() for one in arrays]
-        totals = [sum(map(len, one.blocks)) for one in arrays]
-        missing = [
-            sum(len(one.blocks[block]) for block in blocks) for one, blocks in zip(arrays, left, strict=True)
-        ]
-        if missing != totals and parallel.rank() == 0:
-            done = [f"{of - lacks:,} of {of:,}" for of, lacks in zip(totals, missing, strict=True)]
-            tell(f"continuing {self.folder}: {done[0]} pictures and {done[1]} captions are finished")
+        images_left = self.images.unfinished()
+        texts_left = self.texts.unfinished()
+        images_done = self.images.finished_rows(images_left)
+        texts_done = self.texts.finished_rows(texts_left)
+        if (images_done or texts_done) and parallel.rank() == 0:
+            pictures = f"{images_done:,} of {self.images.rows:,} pictures"
+            captions = f"{texts_done:,} of {self.texts.rows:,} captions"
+            tell(f"continuing {self.folder}: {pictures} and {captions} are finished")
         parallel.barrier()  # all ranks have seen the same unfinished blocks
-        share, report = _share(self.images, left[0], progress, "pictures")
+        share, report = _share(self.images, images_left, progress, "pictures")
         towers = self.towers
 
         def encode(block: PreparedBlock) -> dict[str, np.ndarray]:
@@ -153,13 +152,13 @@ class _Unfinished:
         encoder = resumable.PictureEncoder(towers.prepare, encode, workers)
         broken = resumable.put_pictures(self.images, self.split, share, encoder, report)
 
-        share, report = _share(self.texts, left[1], progress, "captions")
+        share, report = _share(self.texts, texts_left, progress, "captions")
         try:
             for number in share:
-                captions = self.texts.blocks[number]
-                rows, cut = towers.encode_texts([self.split.captions[text] for text in captions])
-                self.texts.put(number, captions, {"rows": rows}, cut)
-                report(len(captions))
+                block = self.texts.blocks[number]
+                rows, cut = towers.encode_texts([self.split.captions[text] for text in block])
+                self.texts.put(number, block, {"rows": rows}, cut)
+                report(len(block))
         finally:
             self.texts.mark()
         atomic.replace_file(self.folder / BROKEN.format(parallel.rank()), json.dumps(broken))

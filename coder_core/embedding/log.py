@@ -67,9 +67,11 @@ def log_split(
     stop_on_errors(name_faults(Path(run).name, "run"))
     if epoch is not None and not (isinstance(epoch, Real) and epoch >= 1 and epoch % 1 == 0):
         raise InputError.at("epoch", f"is {epoch!r}", "a whole number from 1")
-    rows = {"images": _array(images), "texts": _array(texts)}
-    owners = _owners(rows, captions, image_of_text)
-    v, w = (unit_array(array, name, name, faults) for name, array in rows.items())
+    image_rows = _array(images)
+    text_rows = _array(texts)
+    owners = _owners(image_rows, text_rows, captions, image_of_text)
+    v = unit_array(image_rows, "images", "images", faults)
+    w = unit_array(text_rows, "texts", "texts", faults)
     names, folder = _pictures(pictures, len(v), faults)
     group_of_row = None if groups is None else _group_numbers(groups, len(v))
     v, owners, names = join_repeated(v, owners, names, "images", faults)
@@ -117,13 +119,14 @@ def _array(rows: Any) -> np.ndarray:
     return np.asarray(rows)
 
 
-def _owners(rows: Mapping[str, np.ndarray], captions: Sequence[str], image_of_text: Any) -> np.ndarray:
+def _owners(images: np.ndarray, texts: np.ndarray, captions: Sequence[str], image_of_text: Any) -> np.ndarray:
     """Return (m,) int64, the image of every caption; InputError if types, shapes or rows do not match."""
-    for name, array in rows.items():
+    for name, array in (("images", images), ("texts", texts)):
         if array.ndim != 2 or not len(array) or not np.issubdtype(array.dtype, np.floating):
             found = f"are {array.dtype} {array.shape}"
             raise InputError.at(name, found, "(rows, dimension) floats", "embed one row per image or caption")
-    (n, width), (m, width_of_texts) = (array.shape for array in rows.values())
+    n, width = images.shape
+    m, width_of_texts = texts.shape
     if width != width_of_texts:
         raise InputError.at("texts", f"have {width_of_texts} numbers per row", f"{width}, as in images")
     if isinstance(captions, str) or len(captions) != m:

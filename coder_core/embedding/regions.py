@@ -91,7 +91,7 @@ class RegionFolder:
             arrays = resumable.BlockArrays(unfinished, plan.images, layout)
             left = arrays.unfinished()
             total = len(split.rows)
-            finished = total - sum(len(plan.images[number]) for number in left)
+            finished = arrays.finished_rows(left)
             if finished:
                 tell(f"continuing {unfinished}: {finished:,} of {total:,} pictures are finished")
             with resumable.stoppable(progress) as watched:

@@ -85,8 +85,8 @@ class BlockArrays:
         self, folder: Path, blocks: Sequence[np.ndarray], layout: Mapping[str, tuple[tuple[int, ...], str]]
     ) -> None:
         folder.mkdir(exist_ok=True)
-        rows = sum(map(len, blocks))
-        shapes = {name: ((rows, *shape), kind) for name, (shape, kind) in layout.items()}
+        self.rows = sum(map(len, blocks))
+        shapes = {name: ((self.rows, *shape), kind) for name, (shape, kind) in layout.items()}
         shapes["done"] = (len(blocks), 2), "<i8"
         self.blocks = blocks
         self.files = {name: folder / f"{name}.npy" for name in shapes}
@@ -107,6 +107,10 @@ class BlockArrays:
         """List the numbers of the blocks to compute: new ones, and those whose rows are damaged."""
         numbers = range(len(self.blocks))
         return [number for number in numbers if self._done[number, 0] != self._checksum(number)]
+
+    def finished_rows(self, unfinished: Sequence[int]) -> int:
+        """Count the rows of all blocks but these."""
+        return self.rows - sum(len(self.blocks[number]) for number in unfinished)
 
     def put(
         self, number: int, rows: Sequence[int] | np.ndarray, values: Mapping[str, Any], note: int = 0

@@ -56,7 +56,8 @@ def read_table(file: Path, named: EmbeddingColumns = GUESSED, *, pictures: Path 
     if "" in captions:
         row = captions.index("")
         raise InputError.at(f"{file} row {row}", f"has no {columns['captions']}", "a caption", "leave it out")
-    v, w = (_units(file, content, columns[side], faults) for side in ("images", "texts"))
+    v = _units(file, content, columns["images"], faults)
+    w = _units(file, content, columns["texts"], faults)
     if v.shape[1] != w.shape[1]:
         widths = f"vectors of {v.shape[1]} and {w.shape[1]} numbers"
         fix = "use the projected embeddings"

@@ -243,15 +243,16 @@ def _samples(file: Path, faults: list[Fault]) -> Iterator[_Sample]:
                     once.add(key, f"{file}, member {number}")
                     parts = {part: Once(part, faults) for part in ("picture", "text")}
                     sample = _Sample(key)
-                part = "picture" if ending in ENDINGS else "text" if ending in TEXTS else ""
-                if part:
-                    name = key if part == "picture" else key + ending
-                    parts[part].add(name, f"{file}, member {number}", f"{file}, {shown(member.name)}")
+                place = f"{file}, member {number}"
+                named = f"{file}, {shown(member.name)}"
                 if ending in ENDINGS:
+                    parts["picture"].add(key, place, named)
                     sample.picture = (ending, member.offset_data, member.size)
-                elif ending in TEXTS and member.size <= LARGEST_TEXT:
-                    reader = content.extractfile(member)
-                    sample.texts[ending] = reader.read() if reader else b""
+                elif ending in TEXTS:
+                    parts["text"].add(key + ending, place, named)
+                    if member.size <= LARGEST_TEXT:
+                        reader = content.extractfile(member)
+                        sample.texts[ending] = reader.read() if reader else b""
             if sample.key:
                 yield sample
             _check_end(file, content.offset, faults)

@@ -57,11 +57,10 @@ class PictureNames:
 
     def notes(self, where: str) -> list[Fault]:
         """Return a note on every kind of change, with a count and examples."""
-        return [
-            fault
-            for fact, names in self._rewritten.items()
-            for fault in count_cases(where, fact, [*map(shown, names)], severity="note")
-        ]
+        notes = list[Fault]()
+        for fact, names in self._rewritten.items():
+            notes += count_cases(where, fact, [shown(name) for name in names], severity="note")
+        return notes
 
 
 def find_folder(

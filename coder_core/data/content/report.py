@@ -162,7 +162,8 @@ def _check(splits: Sequence[CaptionedSplit], progress: Progress) -> ContentRepor
     repeated = duplicate_captions([caption for split in splits for caption in split.captions])
     captions = _located(repeated, [(split.name, len(split.captions)) for split in splits])
     counts = {split.name: (len(split.rows), len(split.captions)) for split in splits}
-    without = tuple(split.name for split in splits if split.name not in {each.name for each in pictured})
+    names = {split.name for split in pictured}
+    without = tuple(split.name for split in splits if split.name not in names)
     return ContentReport(counts, without, tuple(bad), pictures, captions)
 
 

@@ -1,6 +1,7 @@
 """Write a run's towers as a folder that transformers opens: merged weights, processor, tokenizer, model card."""
 
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -68,28 +69,35 @@ def write_huggingface(run: Path, folder: Path, split: str) -> None:
     for side in sides:
         if side["kind"] != TRANSFORMERS:
             raise InputError.at(run, f"uses your own tower {side['tower']!r}", "towers of transformers", FIX)
-    images, texts = (
-        ModelChoice(side["model"], side["revision"], side.get("base", ""), str(run), side["fingerprint"])
-        for side in sides
-    )
-    modules = []
-    for encoder in (loaded.model.regions, loaded.model.words):
-        assert isinstance(encoder, TunedTower)
-        merge_adapters(encoder.tower)
-        modules.append(encoder.tower)
-    image, text = modules
+    images = _choice(run, towers.image.about)
+    texts = _choice(run, towers.text.about)
+    image = _merged(loaded.model.regions)
+    text = _merged(loaded.model.words)
     assert isinstance(image, VisionModule)
     assert isinstance(text, TextModule)
-    sources = [find_files(side) for side in (images, texts)]
+    image_files = find_files(images)
+    text_files = find_files(texts)
     with torch.no_grad():
         plain = _of_one_model(images, image, text) if images == texts else _of_two_models(run, image, text)
         _set_scale(plain, run, config)
     with appearing(folder) as unfinished, quiet():
         plain.save_pretrained(unfinished)
-        load_processor(sources[0], str(run)).save_pretrained(unfinished)
-        load_tokenizer(sources[1].tokenizer, str(run)).save_pretrained(unfinished)
+        load_processor(image_files, str(run)).save_pretrained(unfinished)
+        load_tokenizer(text_files.tokenizer, str(run)).save_pretrained(unfinished)
         card = _card(run, split, sides, text.padded_to)
         (unfinished / "README.md").write_text(card, encoding="utf-8")
+
+
+def _choice(run: Path, side: Mapping[str, Any]) -> ModelChoice:
+    """Return the pretrained model of one side of a run."""
+    return ModelChoice(side["model"], side["revision"], side.get("base", ""), str(run), side["fingerprint"])
+
+
+def _merged(encoder: torch.nn.Module) -> torch.nn.Module:
+    """Return an encoder's tower with its adapters merged into the weights."""
+    assert isinstance(encoder, TunedTower)
+    merge_adapters(encoder.tower)
+    return encoder.tower
 
 
 def _of_one_model(choice: ModelChoice, image: VisionModule, text: TextModule) -> Any:
