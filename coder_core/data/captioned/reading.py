@@ -68,15 +68,19 @@ class CaptionedSplit:
         """Return the split of the images for which `images` (n,) is true, with their captions."""
         if images.all():
             return self
-        number = np.cumsum(images) - 1
+
+        number = np.cumsum(images) - 1  # of every kept image
         texts = np.flatnonzero(images[self.image_of_text])
+        names = [self.image_names[image] for image in np.flatnonzero(images)]
+        captions = [self.captions[text] for text in texts]
+        ids = None if self.caption_ids is None else self.caption_ids[texts]
         return replace(
             self,
-            image_names=[self.image_names[image] for image in np.flatnonzero(images)],
-            captions=[self.captions[text] for text in texts],
+            image_names=names,
+            captions=captions,
             image_of_text=number[self.image_of_text[texts]],
             rows=self.rows[images],
-            caption_ids=None if self.caption_ids is None else self.caption_ids[texts],
+            caption_ids=ids,
         )
 
 
@@ -116,20 +120,22 @@ def read_captioned(
     reading = reading or ReadingArguments()
     names = [*check_name(path.absolute()), *check_name(Path(pictures) if pictures else None)]
     stop_on_errors([*names, *_check_shares(reading)])
+
     faults: list[Fault] = []
     layout = find_layout(path, reading, faults)
     files = layout.find(path)
     root = folder_of(path)
     folders = [given_folder(pictures)] if pictures is not None else layout.folders(root)
-    source = {"layout": layout.name, **layout.source(files)}
-    where = ", ".join(list(source.values())[1:])
-    records = layout.records(files, root, faults)
+    captions = layout.source(files)
+    where = ", ".join(captions.values())
+    records = _of_language(layout.records(files, root, faults), reading.language, where, faults)
     names_written = None if layout.packed else PictureNames(root, folders)
-    images = _collect(_of_language(records, reading.language, where, faults), where, faults, names_written)
+    images = _collect(records, where, faults, names_written)
     if not images.captions and all(fault.severity != "error" for fault in faults):
         expected = f"at least one caption per image, and pictures that end in {', '.join(ENDINGS)}"
         faults.append(Fault(str(path), "has no caption of any picture", expected, "check the file"))
     stop_on_errors(faults)
+
     if layout.packed is not None:
         store = PACKED[layout.packed]
         rows_of_files = np.array(images.positions, np.int64).reshape(-1, 3)
@@ -138,23 +144,39 @@ def read_captioned(
         folder, images.names = find_folder(path, root, folders, images.names, faults)
         positions = Files(folder, images.names)
     dealt = _assign_splits(images, where, root, reading, faults)
-    source |= {"pictures": str(positions.folder)} if positions.folder else {}
-    owners = np.array(images.owners, np.int64)
-    ids = id_array(images.caption_ids)
-    rows = np.arange(len(images.names))
-    split_of_image = np.array(images.splits)
-    every = CaptionedSplit("", images.names, images.captions, owners, positions, rows, source, ids)
-    in_order = sorted({*images.splits} - {""}, key=lambda name: (FIRST.get(name, 3), name))
-    splits = [replace(every.keep(split_of_image == name), name=name) for name in in_order]
-    sought = [split for split in splits if only in ("", split.name)]
-    present = {split.name: _report_missing(split, path, reading.skip_broken, faults) for split in sought}
+    source = {"layout": layout.name, **captions}
+    if positions.folder:
+        source["pictures"] = str(positions.folder)
+    splits = _splits(images, positions, source)
+
+    present = list[CaptionedSplit]()
+    for split in splits:
+        if only in ("", split.name):
+            split = _report_missing(split, path, reading.skip_broken, faults)
+        if len(split.rows):
+            present.append(split)
     for earlier, split in combinations(splits, 2):
         names_of_both = set(split.image_names).intersection(earlier.image_names)
         faults += shared_names(f"{split.name} and {earlier.name}", names_of_both, "pictures")
     faults += _without_captions(splits)
-    remaining = [present.get(split.name, split) for split in splits]
-    remaining = [split for split in remaining if len(split.rows)]
-    return CaptionedData(path, layout.name, remaining, faults, dealt)
+    return CaptionedData(path, layout.name, present, faults, dealt)
+
+
+def _splits(images: _Images, positions: Positions, source: dict[str, str]) -> list[CaptionedSplit]:
+    """Return the splits that the images name, train first."""
+    every = CaptionedSplit(
+        name="",
+        image_names=images.names,
+        captions=images.captions,
+        image_of_text=np.array(images.owners, np.int64),
+        positions=positions,
+        rows=np.arange(len(images.names)),
+        source=source,
+        caption_ids=id_array(images.caption_ids),
+    )
+    split_of_image = np.array(images.splits)
+    in_order = sorted({*images.splits} - {""}, key=lambda name: (FIRST.get(name, 3), name))
+    return [replace(every.keep(split_of_image == name), name=name) for name in in_order]
 
 
 def _check_shares(reading: ReadingArguments) -> list[Fault]:
@@ -253,7 +275,8 @@ def _repeated_captions(images: _Images, where: str) -> list[Fault]:
     """Return warnings about captions that repeat within an image, or that hardly differ between images."""
     faults = []
     pairs = np.fromiter(map(hash, zip(images.owners, images.captions, strict=True)), np.int64)
-    if 10 * (repeats := len(pairs) - len(np.unique(pairs))) > len(pairs):  # too many for chance
+    repeats = len(pairs) - len(np.unique(pairs))
+    if 10 * repeats > len(pairs):  # too many for chance
         fact = f"{repeats:,} captions repeat another one of their image"
         fix = "remove the copies"
         faults.append(Fault(where, fact, "every caption once", fix, "warning"))

@@ -7,9 +7,10 @@ captions.txt), lines are removed and added; all other lines stay as they are. Ot
 import json
 import re
 import shutil
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -56,7 +57,8 @@ def write_cleaned(data: Path, corrections: Corrections, out: Path) -> Cleaning:
     layout = recognised[0] if recognised else None
     precomp = _is_precomp(data, layout)
     if not precomp and (layout is None or layout.name not in TEXT_FILES):
-        problem = f"is in {f'the layout {layout.name}' if layout else 'an unknown layout'}, which this command cannot write"
+        found = f"the layout {layout.name}" if layout else "an unknown layout"
+        problem = f"is in {found}, which this command cannot write"
         fix = "leave the pairs out in training and evaluation instead: --reviews"
         raise InputError.at(data, problem, WRITTEN, fix)
     cleaning = Cleaning(corrections.reviews.fingerprint())
@@ -77,48 +79,82 @@ def _is_precomp(data: Path, layout: Layout | None) -> bool:
         return layout is not None and layout.name == "precomp"
 
 
+class _Split(NamedTuple):
+    """One split of precomp files: n images with m captions."""
+
+    name: str
+    image_names: list[str] | None
+    captions: list[str]
+    image_of_text: np.ndarray  # (m,) int64
+    features: FeatureRows | None
+
+    @property
+    def n_images(self) -> int:
+        if self.image_names is not None:
+            return len(self.image_names)
+        return 0 if self.features is None else len(self.features.features)
+
+
 def _write_precomp(data: Path, corrections: Corrections, folder: Path, cleaning: Cleaning) -> None:
     """Write every split: captions, one id per caption, and the rows of features in the order of the ids."""
+    cleaning.elsewhere = len(corrections.reviews.verdicts)
+    for split in _splits(data):
+        _write_split(split, corrections, folder, cleaning)
+
+
+def _write_split(split: _Split, corrections: Corrections, folder: Path, cleaning: Cleaning) -> None:
+    name = split.name
+    captions = split.captions
     verdicts = corrections.reviews.verdicts
-    cleaning.elsewhere = len(verdicts)
-    for name, names, captions, image_of_text, features in _splits(data):
-        n = len(names) if names is not None else len(features.features) if features is not None else 0
-        judged = judge_split(verdicts, names, captions, image_of_text, n)
-        cleaning.elsewhere = max(0, cleaning.elsewhere - len(verdicts) + judged.elsewhere)
-        ids = names or [str(row) for row in range(n)]
-        dropped = np.isin(judged.labels, list(corrections.leave_out))
-        matches = judged.matches if corrections.add_matches else judged.matches[:0]
-        known = set(zip(captions, image_of_text.tolist(), strict=True))
-        is_new = [(captions[row], image) not in known for row, image in matches.tolist()]
-        matches = matches[np.array(is_new, bool)]
-        texts = np.concatenate([np.flatnonzero(~dropped), matches[:, 0]])
-        owners = np.concatenate([image_of_text[~dropped], matches[:, 1]])
-        for row in np.flatnonzero(dropped):
-            cleaning.left_out.append((name, ids[image_of_text[row]], captions[row], str(judged.labels[row])))
-        cleaning.added += [
-            (name, ids[image], captions[row], "also-matches") for row, image in matches.tolist()
-        ]
-        images = dict.fromkeys(owners.tolist())
-        cleaning.images += [(name, ids[row]) for row in range(n) if row not in images]
-        files = {"caps": [captions[row] for row in texts], "ids": [ids[image] for image in owners]}
-        for ending, lines in files.items():
-            (folder / f"{name}_{ending}.txt").write_text("".join(f"{line}\n" for line in lines), "utf-8")
-        if features is not None and images:
-            shape = (len(images), *features.features.shape[1:])
-            rows = np.lib.format.open_memmap(folder / f"{name}_ims.npy", "w+", features.features.dtype, shape)
-            for position, image in enumerate(images):
-                rows[position] = features.of_images([image])[0]
-            rows.flush()
+    judged = judge_split(verdicts, split.image_names, captions, split.image_of_text, split.n_images)
+    cleaning.elsewhere = max(0, cleaning.elsewhere - len(verdicts) + judged.elsewhere)
+
+    dropped = np.isin(judged.labels, list(corrections.leave_out))
+    matches = judged.matches if corrections.add_matches else judged.matches[:0]
+    known = set(zip(captions, split.image_of_text.tolist(), strict=True))
+    is_new = [(captions[row], image) not in known for row, image in matches.tolist()]
+    matches = matches[np.array(is_new, bool)]
+    texts = np.concatenate([np.flatnonzero(~dropped), matches[:, 0]])
+    owners = np.concatenate([split.image_of_text[~dropped], matches[:, 1]])
+    images = dict.fromkeys(owners.tolist())
+
+    ids = split.image_names or [str(row) for row in range(split.n_images)]
+    for row in np.flatnonzero(dropped):
+        image = ids[split.image_of_text[row]]
+        cleaning.left_out.append((name, image, captions[row], str(judged.labels[row])))
+    for row, image in matches.tolist():
+        cleaning.added.append((name, ids[image], captions[row], "also-matches"))
+    cleaning.images += [(name, ids[row]) for row in range(split.n_images) if row not in images]
+
+    _write_text(folder / f"{name}_caps.txt", [captions[row] for row in texts])
+    _write_text(folder / f"{name}_ids.txt", [ids[image] for image in owners])
+    if split.features is not None and images:
+        _copy_features(split.features, list(images), folder / f"{name}_ims.npy")
 
 
-def _splits(data: Path) -> Iterator[tuple[str, list[str] | None, list[str], np.ndarray, FeatureRows | None]]:
-    """Yield (name, image names, captions, image of every caption, features or None) of every split."""
+def _write_text(file: Path, lines: Iterable[str]) -> None:
+    file.write_text("".join(f"{line}\n" for line in lines), "utf-8")
+
+
+def _copy_features(features: FeatureRows, images: Sequence[int], file: Path) -> None:
+    """Write the features of these images, in this order."""
+    shape = (len(images), *features.features.shape[1:])
+    rows = np.lib.format.open_memmap(file, "w+", features.features.dtype, shape)
+    for position, image in enumerate(images):
+        rows[position] = features.of_images([image])[0]
+    rows.flush()
+
+
+def _splits(data: Path) -> Iterator[_Split]:
+    """Read every split."""
     files = PRECOMP.find(data)
     if not files or any(files[0].parent.glob("*_ims.npy")):
         for name in available_splits(data):
             split = read_split(data, name, check_values=False)
-            yield name, split.image_names, split.captions, split.image_of_text, FeatureRows(split.features)
+            features = FeatureRows(split.features)
+            yield _Split(name, split.image_names, split.captions, split.image_of_text, features)
         return
+
     faults = list[Fault]()
     records = dict[str, list[Record]]()
     for record in PRECOMP.records(files, folder_of(data), faults):
@@ -126,7 +162,8 @@ def _splits(data: Path) -> Iterator[tuple[str, list[str] | None, list[str], np.n
     stop_on_errors(faults)
     for name, of_split in records.items():
         owners, images = number_names([record.image for record in of_split])
-        yield name, images, [record.caption for record in of_split], owners, None
+        captions = [record.caption for record in of_split]
+        yield _Split(name, images, captions, owners, None)
 
 
 def _write_lines(data: Path, layout: Layout, corrections: Corrections, out: Path, cleaning: Cleaning) -> None:
