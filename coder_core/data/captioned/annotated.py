@@ -272,8 +272,9 @@ def _find_coco(path: Path) -> list[Path]:
 def _is_plain_coco(file: Path) -> bool:
     with file.open("rb") as content:
         head = content.read(HEAD_BYTES).lstrip()
-    is_coco = any(key in head for key in COCO_LISTS) and any(key in head for key in COCO_KEYS)
-    return head.startswith(b"{") and is_coco
+    has_lists = any(key in head for key in COCO_LISTS)
+    has_keys = any(key in head for key in COCO_KEYS)
+    return head.startswith(b"{") and has_lists and has_keys
 
 
 def _coco_folders(root: Path) -> list[Path]:

@@ -49,7 +49,9 @@ def _parquet(files: list[Path], root: Path, faults: list[Fault]) -> Iterator[Rec
     repeated: set[int] = set()
     for row in rows([]):
         key = hash((row.split, row.name))
-        (repeated if key in seen else seen).add(key)
+        if key in seen:
+            repeated.add(key)
+        seen.add(key)
     same = [row for row in rows([]) if hash((row.split, row.name)) in repeated] if repeated else []
     names = _tell_apart(files, same, faults)
     for row in rows(faults):
@@ -78,10 +80,8 @@ def _parquet_file(number: int, file: Path, root: Path, faults: list[Fault]) -> I
     if is_struct and "path" in content.schema_arrow.field(image).type.names:
         columns.append(f"{image}.path")
     inner = file.parent.relative_to(root)
-    prefix = f"{inner.name}/" if split_in(inner.name) else f"{inner.as_posix()}/"
-    prefix = "" if inner.as_posix() in (".", *records.DATA_FOLDERS) else prefix
-    own = re.match("[A-Za-z]+", file.name) if SHARD in file.name else None
-    split_of_file = split_of_path(inner / file.stem) or (own[0].lower() if own else "")
+    prefix = _prefix(inner)
+    split_of_file = split_of_path(inner / file.stem) or _split_of_shard(file.name)
     for group, row, values in parquet_rows(content, file, columns):
         where = f"{file} row group {group} row {row}"
         path = (values.get(image) or {}).get("path") or f"{prefix}{file.stem}-{group}-{row}"
@@ -89,6 +89,19 @@ def _parquet_file(number: int, file: Path, root: Path, faults: list[Fault]) -> I
         split = split_value(values.get("split"), f"{where}, column split") or split_of_file
         texts = records.captions_of_row(values, captions, where)
         yield _PictureRow(name, texts, where, split, (number, group, row))
+
+
+def _prefix(inner: Path) -> str:
+    """Return what the names of pictures begin with in files of the folder `inner` of a data set."""
+    if inner.as_posix() in (".", *records.DATA_FOLDERS):
+        return ""
+    return f"{inner.name}/" if split_in(inner.name) else f"{inner.as_posix()}/"
+
+
+def _split_of_shard(name: str) -> str:
+    """Return the first word of a name such as validation-00000-of-00002.parquet; "" for other names."""
+    word = re.match("[A-Za-z]+", name) if SHARD in name else None
+    return word[0].lower() if word else ""
 
 
 def _tell_apart(
@@ -123,7 +136,9 @@ def _captions_beside(texts: Mapping[str, bytes], where: str, *, per_line: bool) 
     if ".txt" in texts:
         content = decode_text(texts[".txt"], f"{where}.txt", []).strip()
         lines = [line.strip() for line in content.split("\n")]
-        captions = [line for line in lines if line] or [""] if per_line else [" ".join(lines)]
+        captions = [" ".join(lines)]
+        if per_line:
+            captions = [line for line in lines if line] or [""]
         return [(caption, "") for caption in captions]
     if ".json" in texts:
         file = f"{where}.json"

@@ -100,8 +100,9 @@ class Table:
 
     def addresses(self) -> dict[str, str]:
         """Return the first value of every column with web addresses instead of files, by title."""
-        first = {title: str(value) for title, value in (self.sample[0] if self.sample else {}).items()}
-        return {title: value for title, value in first.items() if "://" in value.split(" ", 1)[0]}
+        first_row = self.sample[0] if self.sample else {}
+        texts = {title: str(value) for title, value in first_row.items()}
+        return {title: text for title, text in texts.items() if "://" in text.split(" ", 1)[0]}
 
     def columns(
         self, image: str = "", caption: str = "", folders: Sequence[Path] = ()
@@ -116,7 +117,9 @@ class Table:
             pictures = [title for title in candidates if self._names_files(title, folders)][:1]
         others = [title for title in self.titles if title not in pictures]
         captions = [caption] if caption else records.titled_captions(others) or self._wordiest(others)
-        if not pictures or not captions or not {*pictures, *captions} <= {*self.titles}:
+        if not pictures or not captions:
+            return None
+        if not {*pictures, *captions} <= {*self.titles}:
             return None
         return TableColumns(pictures[0], captions, self._split_column())
 
@@ -140,9 +143,10 @@ class Table:
         """Guess the caption column: among columns of several words, the one with the most different, longest texts."""
         weights = {}
         for title in titles:
-            rows = ({title: value} for value in self._values(title))
-            read = [collect(partial(records.captions_of_row, row, [title], ""), []) or [] for row in rows]
-            texts = [text.strip() for of_row in read for text, _ in of_row if text]
+            texts = []
+            for value in self._values(title):
+                captions = collect(partial(records.captions_of_row, {title: value}, [title], ""), [])
+                texts += [text.strip() for text, _ in captions or () if text]
             worded = sum(" " in text or not text.isascii() for text in texts)
             if 2 * worded >= max(1, len(texts)) and title not in self.addresses():
                 different = set(texts)
