@@ -92,7 +92,7 @@ def concepts_read(samples: Mapping[str, Mapping[str, np.ndarray]], colours: Tone
             shares = 100 * counts / max(len(values), 1)
             traces.append(draw.bar(labels, shares, name, colour, hover, customdata=counts))
         layout: Part = {"xaxis": {"type": "category"}, "height": BANDS_HEIGHT, "showlegend": len(numbers) > 1}
-        x = "effective number of concepts read"
+        x = "effective number of concepts attended to"
         y = f"{unit}, %"
         figures.append(draw.figure(colours, traces, x, y, **layout))
     top = 1.05 * max(float(max(bars.y)) for chart in figures for bars in chart.data)

@@ -81,14 +81,14 @@ def sample_card(
     )
 
 
-def search_words(key: str, of: str = "in captions and file names") -> str:
+def search_words(key: str, of: str = "in captions and file names", width: int = 200) -> str:
     """Draw a field for words to search for; `of` says where."""
     field = st.text_input(
         "Filter by words",
         placeholder="Filter by words",
         help=f"Rows that contain all of these words {of}.",
         label_visibility="collapsed",
-        width=200,
+        width=width,
         **bound(key),
     )
     return str(field or "")

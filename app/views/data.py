@@ -97,10 +97,6 @@ def mismatched_pairs(choice: Choice, run: RunSummary, cross_fitted: Judges) -> N
     numbers = [(name, f"{counts.get(name, 0):,}") for name in api.LEVELS]
     wrong = int(counts.get(api.LEVELS[0], 0))
     cards.answer(f"{wrong:,} of {len(table):,} captions probably belong to another image")
-    cards.metrics(
-        cards.Metric(name, number, note, "random pairs")
-        for (name, number), note in zip(numbers, EXPECTED, strict=True)
-    )
     if choice.split == "train":
         _offer_cleaning(choice, run, cross_fitted, api.error_probability(every["random"].to_numpy()))
     cards.heading("Captions that may belong to another image", by=by)
@@ -110,6 +106,10 @@ def mismatched_pairs(choice: Choice, run: RunSummary, cross_fitted: Judges) -> N
     columns = SUSPICION | ({"scorer": Column("scored by")} if cross_fitted else {})
     words = samples.search_words(f"{PAIR}-words")
     _open_captions(choice, table, columns, words, PAIR, "mismatched", "One pair in detail")
+    cards.metrics(
+        cards.Metric(name, number, note, "random pairs")
+        for (name, number), note in zip(numbers, EXPECTED, strict=True)
+    )
 
 
 def may_have_seen(run: RunSummary) -> bool:

@@ -150,10 +150,10 @@ def choose_settings(choice: Choice) -> tuple[Settings, LossSettings]:
             tau = loss_values.Slider("τ of entropy", "tau", "entropy temperature", 0.01, 1.0, 0.01)
             settings["temperature"] = tau.draw(loss.entropy_temperature)
             choose_one("Histogram of", MEASURES, "shown", cards.tip("raw"))
-    measure = SPREADS[settings["function"]]
-    over = CANDIDATES[settings["candidates"]]
-    values = loss_values.in_words(choice, loss)
-    cards.note(f"Measure: {measure.lower()}. Candidates: {over.lower()}. {values}")
+            measure = SPREADS[settings["function"]]
+            over = CANDIDATES[settings["candidates"]]
+            values = loss_values.in_words(choice, loss)
+            cards.note(f"Measure: {measure.lower()}. Candidates: {over.lower()}. {values}")
     return settings, loss
 
 

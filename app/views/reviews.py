@@ -1,6 +1,7 @@
 """The Reviews page: a queue of pairs to judge, the verdicts, their effect on recall, agreement of reviewers."""
 
 import shlex
+from collections import Counter
 from functools import partial
 from typing import Any
 
@@ -30,11 +31,23 @@ AGREEMENT = columns_of("agreement")
 def show(choice: Choice) -> None:
     reviews = judging.load(judging.file_of(choice.last))
     cards.faults((fault.place, fault.found) for fault in reviews.faults if fault.severity == "warning")
+    cards.answer(answer(choice, reviews))
     show_queue(choice)
     show_judged(choice, reviews)
     show_recall(choice, reviews)
     show_agreement(reviews)
     show_training(choice, reviews)
+
+
+def answer(choice: Choice, reviews: judging.Reviews) -> str:
+    """Count the judged pairs, of this data or of the slice, by the verdict that most reviewers gave."""
+    judged = {review.pair for review in _of_slice(choice, reviews.standing)}
+    verdicts = [verdict for pair, verdict in reviews.verdicts.items() if pair in judged]
+    of_slice = " of this slice" if choice.slice else ""
+    if not verdicts:
+        return f"No pair{of_slice} is judged yet"
+    counts = ", ".join(f"{number:,} {WORDS[verdict]}" for verdict, number in Counter(verdicts).most_common())
+    return f"{count(len(verdicts), 'pair')}{of_slice} judged: {counts}"
 
 
 def show_queue(choice: Choice) -> None:

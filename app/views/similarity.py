@@ -124,9 +124,10 @@ def choose_settings(choice: Choice) -> MatrixSettings:
                 seed = whole_number("Seed", (0, 9999), 0, "draw", 90)
             loss = loss_values.choose_loss(choice, "scaling-")
             measure = choose_one("Measure", MEASURES, "spread", f"{cards.tip('SD')} {cards.tip('entropy')}")
-    names = [name for name, view in choice.ask_each(Run.concepts).items() if view is not None]
-    instance = cards.HOW_TO_READ["instance branch"].format(names=" and ".join(names)) if names else ""
-    cards.note(loss_values.in_words(choice, loss) + instance)
+            names = [name for name, view in choice.ask_each(Run.concepts).items() if view is not None]
+            joined = " and ".join(names)
+            instance = cards.HOW_TO_READ["instance branch"].format(names=joined) if names else ""
+            cards.note(loss_values.in_words(choice, loss) + instance)
     loss = replace(loss, function=measure)
     samples = (source, size, seed, chosen, order)
     return MatrixSettings(choice.split, *samples, QUERIES[rows], loss, choice.captions)

@@ -23,11 +23,10 @@ PAGES = {"Misses of this slice": "retrieval", "Its diversity": "diversity", "On 
 def show(choice: Choice) -> None:
     """Draw a table of slices; a click makes one the slice of all pages."""
     runs = choice.runs
-    with row():
+    controls = row()
+    with controls:
         modality = choose_one("Queries", MODALITIES, "queries")
         at = int(choose_one("Hit within the first", FIRST, "slice-at", cards.tip("R@K")))
-    beside = f" (beside {' and '.join(run.name for run in runs[:-1])})" if len(runs) > 1 else ""
-    cards.note(cards.HOW_TO_READ["slices judged"].format(last=runs[-1].name, beside=beside))
     counted = len(ask(slices.images_counted, choice.first, choice.split))
     images = ask(Run.count, choice.first, choice.split, "image")
     if counted < images:
@@ -37,15 +36,15 @@ def show(choice: Choice) -> None:
         cards.empty("No slice has enough queries.", "A slice needs 20 queries in each half of the images.")
         return
     kinds = {"all": "All", **{kind: kind.capitalize() for kind in dict.fromkeys(table["kind"])}}
-    kind = choose_one("Show", kinds, "slice-kind")
+    with controls:
+        kind = choose_one("Show", kinds, "slice-kind")
     table = table if kind == "all" else table[table["kind"] == kind]
     overall = recall_at(replace(choice, slice=""), modality, at)
     last = len(runs) - 1
     below = table[(table["excess"] > 0) & (table[f"recall_{last}"] < overall[runs[-1].name])]
     cards.answer(answer(below, runs, overall[runs[-1].name], at))
-    pictured = (below if kind == "all" and len(below) else table).head(
-        PICTURED
-    )  # of one kind, the first are shown
+    first = below if kind == "all" and len(below) else table
+    pictured = first.head(PICTURED)
     label = f"R@{at}, %"
     names = [[f"{name}_{number}" for name in ("recall", "low", "high")] for number in range(len(runs))]
     recalls = {run.name: pictured[of_run].to_numpy() for run, of_run in zip(runs, names, strict=True)}
@@ -54,6 +53,8 @@ def show(choice: Choice) -> None:
     cards.note(
         "Dashed lines are the recall of all queries. Faint dots may be noise: their interval contains it."
     )
+    beside = f" (beside {' and '.join(run.name for run in runs[:-1])})" if len(runs) > 1 else ""
+    cards.note(cards.HOW_TO_READ["slices judged"].format(last=runs[-1].name, beside=beside))
     _table(choice, table, runs, at, f"slices-{modality}-{at}-{kind}")
     downloads.table(table, f"slices-{choice.split}")
     if choice.slice:

@@ -121,7 +121,7 @@ def shown_queries(app):
 @pytest.mark.parametrize(("root", "direction"), PAGES)
 def test_every_outcome_near_misses_and_hubs_can_be_shown(roots, root, direction, opened):
     app = opened(roots[root], "retrieval", at="5").change(direction=direction)
-    key = "outcome" if "outcome" in app.keys("segmented_control") else "answer"
+    key = "outcome" if "outcome" in app.keys("selectbox") else "answer"
     outcomes = ("fixed", "broken", "both wrong", "both right") if key == "outcome" else ("found", "missed")
     all_queries, *queries = (shown_queries(app.change(**{key: outcome})) for outcome in ("all", *outcomes))
     assert sum(queries) == all_queries > 0

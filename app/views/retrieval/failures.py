@@ -11,7 +11,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from app import charts, judging, questions
-from app.address import put_all
+from app.address import bound, put_all
 from app.ask import Direction, Modality, Run, RunSummary, ask, ask_both, likely_matches, retrieval
 from app.choice import DIRECTIONS, QUERIES, UNITS, Choice
 from app.components import cards, downloads, events
@@ -88,10 +88,17 @@ def compare_runs(shown: Queries) -> Section:
 
     def draw_list() -> np.ndarray:
         outcomes = {"all": "All", **{name: name.capitalize() for name in retrieval.OUTCOMES}}
-        outcome = choose_one("Show", outcomes, "outcome", hidden=True)
         ranks = {"rank_a": (first, "from-rank"), "rank_b": (second, "to-rank")}
         with row(gap="small"):
-            words = search_words("words")
+            outcome = st.selectbox(
+                "Show",
+                list(outcomes),
+                format_func=outcomes.__getitem__,
+                label_visibility="collapsed",
+                width=130,
+                **bound("outcome"),
+            )
+            words = search_words("words", width=140)
             filters = more_filters()
         with filters:
             bands = [choose_band(of_run(choice, "Rank", run), key) for run, key in ranks.values()]

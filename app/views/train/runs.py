@@ -43,9 +43,21 @@ def show(choice: Choice | None) -> None:
         if len(alive) > 1:
             cards.note(f"{len(alive)} runs share the processors of this machine: {', '.join(alive)}.")
         watched = st.session_state.get("watch") or names[0]
+        cards.answer(answer(next((entry for entry in entries if entry.name == watched), entries[0])))
         _table_of_runs(entries, watched)
         baseline = None if choice is None else choice.first
         show_training(st.selectbox("Run", names, **bound("watch"), width=320), baseline)
+
+
+def answer(entry: training.TrainingRun) -> str:
+    """Say what the run below is doing, or how far it got."""
+    if entry.alive:
+        return f"{entry.name} is training"
+    if entry.run is None:
+        return f"{entry.name} has not started"
+    best = entry.run.status.get("best")
+    reached = f": best R@sum on dev {best:.1f}" if isinstance(best, float) else ""
+    return f"{entry.name} is {entry.run.state}{reached}"
 
 
 def _table_of_runs(entries: Sequence[training.TrainingRun], watched: str) -> None:
