@@ -1,38 +1,65 @@
-"""Every file of a run, cut or with one bit flipped: it is named, and refused or replaced by an older save."""
+"""Every file of a run, damaged in every way: it is named, and refused or replaced by an older save."""
 
 import json
 import os
 import random
 import time
+from functools import partial
 
 import pytest
 
 from coder_core.ablation.results import _hits
-from coder_core.api import open_run
+from coder_core.api import list_runs, open_run
 from coder_core.console.faults import collect
-from coder_core.files.sealed import SealedFolder, render_manifest
+from coder_core.files.sealed import render_manifest
 from coder_core.runs.analysis.read import open_analysis
-from coder_core.runs.history import history_faults, read_history
-from coder_core.runs.saves import SaveStore
+from coder_core.runs.history import history_faults
+from coder_core.runs.load import load_model
+from coder_core.runs.saves import Save, SaveStore
 from coder_core.runs.status import read_status
 from tests.attack.bad_inputs import flip
 from tests.support.precomp_folders import assert_refused, refusal
-from tests.support.run_folders import overwritten
+from tests.support.run_folders import overwritten, reseal
+
+TEXTS = ["status.json", "history.jsonl", "config.toml", "words.json", "concepts.json", "manifest.json"]
+TEXTS += ["best/*/manifest.json", "analysis/dev/manifest.json", "analysis/dev/captions.json"]
+FILES = [*TEXTS, "concepts.safetensors", "analysis/dev/image_embeddings.npy"]
+FILES += ["best/*/model.safetensors", "state/*/model.safetensors", "state/*/manifest.json"]
+STRANGE = {
+    "pipe": os.mkfifo,
+    "zeros": lambda path: path.symlink_to("/dev/zero"),
+    "terabyte": lambda path: (path.touch(), os.truncate(path, 1 << 40)),
+    "folder": lambda path: path.mkdir(),
+    "link": lambda path: path.symlink_to(__file__),
+}
+TIMES = 3  # each file is changed at this many random places
 
 
-def read_everything(run):
-    """Read the run as training and the app would; return the faults that were raised or reported."""
+def open_everything(run):
+    """Read all of a run as API and commands do; return the faults that were raised or listed."""
     faults = []
-    for name in ("config.toml", "words.json"):
-        collect(lambda name=name: SealedFolder(run).read(name), faults)
-    collect(lambda: read_status(run), faults)
-    collect(lambda: open_analysis(run, "test", verify=True), faults)
-    save = SaveStore(run / "state", keep=2).newest()
-    assert (save.tensors("model")["weight"] == float(save.name)).all()
-    assert save.document("progress") == {"step": int(save.name)}
-    events = read_history(run / "history.jsonl")
-    assert [event["loss"] for event in events] == [1 / event["step"] for event in events]
-    return faults + save.skipped + history_faults(run / "history.jsonl")
+    listed = [summary.fault for summary in list_runs(run.parent) if summary.fault]
+    save = collect(SaveStore(run / "state", keep=2).newest, faults)
+    faults += save.skipped if save else []
+    faults += collect(lambda: history_faults(run / "history.jsonl"), faults) or []
+    for read in (lambda: open_run(run), lambda: read_status(run), lambda: load_model(run)):
+        collect(read, faults)
+    if not faults and not listed:
+        opened = open_run(run)
+        for part in (opened.captions, lambda split: opened.analysis(split).image_names, opened.concepts):
+            collect(lambda part=part: part("dev"), faults)
+    return [*listed, *map(str, faults)]
+
+
+@pytest.mark.parametrize("kind", STRANGE)
+def test_pipes_devices_and_endless_files_are_not_read(whole, kind):
+    for file in FILES:
+        [path] = whole.glob(file)
+        kept = path.rename(whole.parent.with_name("kept"))
+        STRANGE[kind](path)
+        assert any(str(path) in fault for fault in open_everything(whole)), file
+        path.rmdir() if kind == "folder" else path.unlink()
+        kept.rename(path)
 
 
 def cut(content, rng):
@@ -40,38 +67,46 @@ def cut(content, rng):
     return content[: rng.randrange(len(content))]
 
 
-@pytest.mark.parametrize(("harm", "times"), [(flip, 48), (cut, 24)])
-def test_flipped_bits_and_truncation_are_detected_and_named(run, harm, times):
-    assert read_everything(run) == []
-    assert [event["step"] for event in read_history(run / "history.jsonl")] == [1, 2, 3, 4]
+@pytest.mark.parametrize("harm", [flip, cut])
+def test_flipped_bits_and_truncation_are_named(whole, harm):
+    """A kill, too, leaves a shorter history; a bit of the word "crc" or of the last newline leaves the data whole."""
+    assert open_everything(whole) == []
+    status = read_status(whole)
     rng = random.Random(0)
-    files = [path for path in sorted(run.rglob("*")) if path.is_file() and path.parent.name != "10"]
-    for turn in range(times):
-        path = files[turn % len(files)]
+    for file in FILES * TIMES:
+        [path] = whole.glob(file)
         with overwritten(path, harm(path.read_bytes(), rng)):
-            if path.name == "history.jsonl" and harm is cut:
-                read_everything(run)  # a kill, too, leaves a shorter history: the rest is still read
-            elif path.name in ("history.jsonl", "status.json"):
-                read_or_named(run, path)
-            else:
-                assert any(str(path) in fault.place for fault in read_everything(run)), path
+            named = any(str(path) in fault for fault in open_everything(whole))
+            if path.name == "status.json" and not named:
+                assert read_status(whole) == status
+            assert named or path.name in ("history.jsonl", "status.json"), file
 
-    # every cut of the status is named, except that of its last newline
-    path = run / "status.json"
+
+def test_every_cut_of_the_status_is_named_except_that_of_its_last_newline(whole):
+    path = whole / "status.json"
+    status = read_status(whole)
     content = path.read_bytes()
     for length in range(len(content) - 1):
         path.write_bytes(content[:length])
-        assert_refused(r"status\.json", read_status, run)
+        assert_refused(r"status\.json", read_status, whole)
     path.write_bytes(content[:-1])
-    read_or_named(run, path)
+    assert read_status(whole) == status
 
 
-def read_or_named(run, path):
-    """A flip inside the word "crc" or the last newline leaves the data whole; anything else is named."""
-    if any(str(path) in fault.place for fault in read_everything(run)) or path.name != "status.json":
-        return
-    status = read_status(run)
-    assert (status["state"], status["step"]) == ("finished", 20)
+def test_deeply_nested_files_are_named(whole):
+    deep = "[" * 100_000 + "]" * 100_000
+    for file in [*TEXTS, "state/*/position.json"]:
+        path = next(whole.glob(file))
+        before = {file: file.read_bytes() for file in path.parent.iterdir() if file.is_file()}
+        path.write_text(f"a = {deep}\n" if path.suffix == ".toml" else f'{{"a":{deep}}}\n')
+        if path.name not in ("status.json", "history.jsonl", "manifest.json"):
+            reseal(path.parent)
+        faults = open_everything(whole)
+        if path.name == "position.json":
+            collect(partial(Save(path.parent).document, "position"), faults)
+        assert any(str(path) in str(fault) for fault in faults), file
+        for changed, content in before.items():
+            changed.write_bytes(content)
 
 
 def test_all_damaged_saves_are_named_and_newer_formats_are_refused(run):
