@@ -20,7 +20,7 @@ from coder_core.data.reviews import FILE, VERDICTS, Review
 from coder_core.data.words import Vocabulary
 from coder_core.files.sealed import write_sealed
 from coder_core.geometry.settings import ClusterSettings
-from coder_core.model.build import build_model
+from coder_core.model.build import ModelParts, build_model
 from coder_core.model.encode import SplitEmbeddings
 from coder_core.runs.analysis.concepts import concept_tables
 from coder_core.runs.analysis.write import write_analysis
@@ -112,7 +112,7 @@ def _write_run(
     files = {"config.toml": tomli_w.dumps(document), "words.json": vocabulary.to_text()}
     folder = write_sealed(root / name, files)
     plain = replace(model, concepts=0)
-    untrained = build_model(plain, feature_size=FEATURES, words=len(vocabulary), pretrained=False)
+    untrained = build_model(plain, ModelParts(FEATURES, len(vocabulary)), pretrained=False)
     SaveStore(folder / "best", keep=1).write("1", {"model": untrained.state_dict()}, {"metrics": {}})
     write_status(folder, "finished", step=1, steps=1)
 

@@ -21,9 +21,8 @@ from coder_core.config.model import TowersConfig
 from coder_core.config.presets import PRESETS
 from coder_core.config.schema import Config
 from coder_core.data.batches import Batch
-from coder_core.model.build import build_model
-from coder_core.model.device import peak_mebibytes
-from coder_core.model.encode import autocast
+from coder_core.model.build import ModelParts, build_model
+from coder_core.model.device import autocast, peak_mebibytes
 from coder_core.model.products import use_onednn
 from coder_core.model.run_towers import open_towers
 from coder_core.training.optim import make_optimizer
@@ -51,7 +50,7 @@ def tower_stepper(clip: Path, piece_size: int) -> Callable[[int], object]:
         training=replace(config.training, piece_size=piece_size),
         towers=TowersConfig(str(clip), str(clip), "full", "full", projection="none"),
     )
-    model = build_model(config.model, feature_size=0, words=0, towers=open_towers(config)).train().to(DEVICE)
+    model = build_model(config.model, ModelParts(0, 0, towers=open_towers(config))).train().to(DEVICE)
     optimizer = make_optimizer(dict(model.named_parameters()), config.training, DEVICE)
     words = torch.randint(2, 28, (PAIRS, WORDS))
     words[:, 0] = 0

@@ -20,7 +20,7 @@ from benchmarks.timing import DEVICE, PRECISION, Line, Seconds, at_most, in_turn
 from coder_core.config.presets import PRESETS
 from coder_core.config.schema import Config
 from coder_core.data.batches import Batch
-from coder_core.model.encode import autocast
+from coder_core.model.device import autocast
 from coder_core.model.encoders.recurrent import PADDING, pack
 from coder_core.ops import normalise
 from coder_core.training.objective import make_objective

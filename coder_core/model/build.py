@@ -1,5 +1,7 @@
 """Build the model of a configuration: the only place that maps names of settings to classes."""
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor, nn
 
@@ -9,7 +11,7 @@ from coder_core.model.concepts.attention import ConceptBranch, ConceptGraphNetwo
 from coder_core.model.concepts.knowledge import Concepts
 from coder_core.model.encoders import pooling
 from coder_core.model.encoders.bert import BertWords
-from coder_core.model.encoders.recurrent import RecurrentWords
+from coder_core.model.encoders.recurrent import RecurrentWords, word_vectors
 from coder_core.model.encoders.regions import RegionEncoder
 from coder_core.model.run_towers import RunTowers
 from coder_core.model.scoring import InteractionScorer, PVSEScorer
@@ -23,54 +25,60 @@ POOLINGS: dict[Pooling, type[nn.Module]] = {
 }
 
 
-def build_model(
-    config: ModelConfig,
-    *,
-    feature_size: int,
-    words: int,
-    vectors: Tensor | None = None,
-    checkpointing: bool = False,
-    pretrained: bool = True,
-    download: bool = True,
-    concepts: Concepts | None = None,
-    towers: RunTowers | None = None,
-) -> Coder:
-    """Build the model of a configuration, with a concept branch if `concepts` are given; `towers` replace its encoders.
+@dataclass(frozen=True)
+class ModelParts:
+    """What the data and the run contribute to a model besides its configuration."""
 
-    Args:
-        vectors: (words, word_size) initial word vectors; None: random.
-        checkpointing: recompute the activations of BERT and of the towers in the backward pass.
-        pretrained: load BERT's weights; False if those of a save replace them anyway.
-        download: allow transformers to download a BERT that is not on this machine.
+    feature_size: int  # numbers of a region
+    words: int  # size of the vocabulary
+    vectors: Tensor | None = None  # (words, word_size) initial word vectors; None: random
+    concepts: Concepts | None = None  # None: no concept branch
+    towers: RunTowers | None = None  # replace the encoders of their sides
+
+
+def build_model(
+    config: ModelConfig, parts: ModelParts, *, pretrained: bool = True, download: bool = True
+) -> Coder:
+    """Build the model of a configuration.
+
+    `pretrained`: load BERT's weights; False if those of a save replace them anyway. `download`: allow transformers to
+    download a BERT that is not on this machine.
     """
+    dimension = config.dimension
     image: nn.Module | None = None
     text: nn.Module | None = None
-    if towers is not None:
-        image = towers.encoder("image", config.dimension, checkpointing)
-        text = towers.encoder("text", config.dimension, checkpointing)
+    if parts.towers is not None:
+        image = parts.towers.encoder("image", dimension)
+        text = parts.towers.encoder("text", dimension)
+
     if text is None and config.text_encoder == "bert":
-        options = {"checkpointing": checkpointing, "pretrained": pretrained, "download": download}
-        text = BertWords(config.bert, config.dimension, frozen=config.freeze_bert, **options)
+        text = BertWords(
+            config.bert, dimension, frozen=config.freeze_bert, pretrained=pretrained, download=download
+        )
     elif text is None:
-        sizes = (words, config.word_size, config.dimension)
-        text = RecurrentWords(*sizes, layers=config.text_layers, dropout=config.word_dropout, vectors=vectors)
+        vectors = word_vectors(parts.words, config.word_size, parts.vectors)
+        text = RecurrentWords(vectors, dimension, layers=config.text_layers, dropout=config.word_dropout)
+
     if image is None:
         image = RegionEncoder(
-            feature_size,
-            config.dimension,
+            parts.feature_size,
+            dimension,
             layers=config.image_layers,
             dropout=config.image_dropout,
             rms=config.region_norm == "rms",
             one_mask=config.image_dropout_mask == "image",
         )
-    poolings = [_pooling(config, name) for name in (config.image_pooling, config.text_pooling)]
+
+    image_pooling = _pooling(config, config.image_pooling)
+    text_pooling = _pooling(config, config.text_pooling)
     # Built after the instance branch, whose initial weights then equal those of a model without concepts.
-    branch = None if concepts is None else _concept_branch(config, concepts)
+    branch = None if parts.concepts is None else _concept_branch(config, parts.concepts)
     return Coder(
         image,
         text,
-        *poolings,
-        dimension=config.dimension,
+        image_pooling,
+        text_pooling,
+        dimension=dimension,
         dropout=config.embedding_dropout,
         concepts=branch,
         concept_text_pooling=None if branch is None else POOLINGS[config.text_pooling](),
@@ -79,13 +87,17 @@ def build_model(
 
 
 def _concept_branch(config: ModelConfig, concepts: Concepts) -> ConceptBranch:
-    threshold = config.concept_threshold
-    rescaled = config.concept_rescale
-    graph = concepts.graph(threshold=threshold, rescaled=rescaled, norm=config.concept_graph)
-    arrays = torch.from_numpy(graph), torch.from_numpy(concepts.vectors)
-    narrow = config.gcn_form == "cvse"
+    graph = concepts.graph(
+        threshold=config.concept_threshold, rescaled=config.concept_rescale, norm=config.concept_graph
+    )
+    network = ConceptGraphNetwork(
+        torch.from_numpy(graph),
+        torch.from_numpy(concepts.vectors),
+        config.dimension,
+        layers=config.gcn_layers,
+        narrow=config.gcn_form == "cvse",
+    )
     unit_queries = config.concept_query == "unit"
-    network = ConceptGraphNetwork(*arrays, config.dimension, layers=config.gcn_layers, narrow=narrow)
     return ConceptBranch(network, smoothing=config.concept_smoothing, unit_queries=unit_queries)
 
 

@@ -6,10 +6,13 @@ each region or word.
 
 from typing import NamedTuple
 
+import torch
 from torch import Tensor, nn
 
 from coder_core.model.concepts.attention import ConceptBranch
+from coder_core.model.encoders.bert import BertWords
 from coder_core.model.encoders.pooling import PVSEPooling, pool_each
+from coder_core.model.towers.tuning import TunedTower
 from coder_core.objectives.pairs import CosineScorer, Scorer
 from coder_core.ops import normalise
 
@@ -73,6 +76,17 @@ class Coder(nn.Module):
         self.concept_text_pooling = concept_text_pooling
         self.scorer = CosineScorer() if scorer is None else scorer
 
+    @property
+    def device(self) -> torch.device:
+        """Device of the weights."""
+        return next(self.parameters()).device
+
+    def checkpoint_activations(self) -> None:
+        """Recompute the activations of BERT and of the towers in the backward pass."""
+        for encoder in (self.regions, self.words):
+            if isinstance(encoder, TunedTower | BertWords):
+                encoder.checkpoint_activations()
+
     def encode_images(self, regions: Tensor, lengths: Tensor) -> Tensor:
         """Encode images in the instance branch: (B, R, F), (B,) lengths -> (B, …, D) float32 unit rows."""
         return self.image_branches(regions, lengths, None).instance
@@ -108,9 +122,14 @@ class Coder(nn.Module):
         nodes = self.concept_nodes()
         images = self.image_branches(regions, region_lengths, nodes)
         texts = self.text_branches(words, word_lengths, nodes)
-        instances = (images.instance, texts.instance)
-        concepts = (images.concept, texts.concept)
-        return Embedded(*instances, *concepts, images.heads, texts.heads)
+        return Embedded(
+            images=images.instance,
+            texts=texts.instance,
+            concept_images=images.concept,
+            concept_texts=texts.concept,
+            image_heads=images.heads,
+            text_heads=texts.heads,
+        )
 
 
 def _instance(pooling: nn.Module, features: Tensor, lengths: Tensor) -> Branches:

@@ -3,13 +3,12 @@
 import os
 import resource
 import sys
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 
 import torch
 
 from coder_core.config.training import TrainingConfig
 from coder_core.console.faults import Fault, InputError
-from coder_core.model.encode import autocast, in_bfloat16
 from coder_core.model.products import DEFAULT_PRODUCTS, multiplies_bfloat16, product_library, use_onednn
 from coder_core.ops import parallel
 
@@ -42,6 +41,19 @@ def set_up_device(training: TrainingConfig) -> torch.device:
         use_onednn()
     parallel.start(device)
     return device
+
+
+def in_bfloat16(device: torch.device, precision: str) -> bool:
+    """Return True if encoding uses bfloat16: on request, or with "auto" on a GPU that supports it."""
+    automatic = precision == "auto" and device.type == "cuda" and torch.cuda.is_bf16_supported()
+    return precision == "bfloat16" or automatic
+
+
+def autocast(device: torch.device, precision: str) -> AbstractContextManager[None]:
+    """Return a bfloat16 autocast context if `in_bfloat16`, otherwise a null context."""
+    if in_bfloat16(device, precision):
+        return torch.autocast(device.type, dtype=torch.bfloat16)
+    return nullcontext()
 
 
 def no_grad_precision(training: TrainingConfig, device: torch.device) -> str:

@@ -2,7 +2,8 @@
 otherwise pair by pair into a matrix."""
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -16,6 +17,7 @@ from coder_core.data.split import Split
 from coder_core.data.words import Tokens
 from coder_core.evaluation.sources import ScoreMatrix, Source, mixture
 from coder_core.model.coder import Branches, Coder
+from coder_core.model.device import autocast
 from coder_core.ops import mean_of_parts
 
 IMAGES_AT_ONCE = 128
@@ -23,6 +25,17 @@ TEXTS_AT_ONCE = 256
 TEXTS_SCORED_AT_ONCE = 64
 PAIRS_AT_MOST = 1 << 28  # 1 GiB of scores: MS-COCO's 5,000 × 25,000 are half of it
 
+
+@dataclass(frozen=True)
+class Encoding:
+    """How a split is encoded."""
+
+    precision: str = "float32"  # of the encoders, see `autocast`; scores are always float32
+    attention: bool = False  # return the attention over the concepts as well
+    progress: Progress = silent  # of samples or pairs; it may raise an error to stop
+
+
+USUAL = Encoding()
 Arrays = tuple[np.ndarray, np.ndarray | None, np.ndarray | None]
 Chunks = Iterable[tuple[np.ndarray, Tensor, Tensor]]
 
@@ -46,19 +59,6 @@ class SplitEmbeddings(NamedTuple):
         return self.concept_images, self.concept_texts
 
 
-def in_bfloat16(device: torch.device, precision: str) -> bool:
-    """Return True if encoding uses bfloat16: on request, or with "auto" on a GPU that supports it."""
-    automatic = precision == "auto" and device.type == "cuda" and torch.cuda.is_bf16_supported()
-    return precision == "bfloat16" or automatic
-
-
-def autocast(device: torch.device, precision: str) -> AbstractContextManager[None]:
-    """Return a bfloat16 autocast context if `in_bfloat16`, otherwise a null context."""
-    if in_bfloat16(device, precision):
-        return torch.autocast(device.type, dtype=torch.bfloat16)
-    return nullcontext()
-
-
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
     """Run a block in evaluation mode without gradients; then restore the previous mode."""
@@ -71,30 +71,23 @@ def evaluating(model: nn.Module) -> Iterator[None]:
         model.train(before)
 
 
-def encode_split(
-    model: Coder,
-    split: Split,
-    tokens: Tokens,
-    *,
-    device: torch.device,
-    precision: str = "float32",
-    progress: Progress = silent,
-    attention: bool = False,
-) -> SplitEmbeddings:
-    """Embed every image and caption of a split in every branch of the model; arguments as in `score_split`."""
-    images, texts = (_empty(model, count, attention) for count in (split.n_images, split.n_texts))
+def encode_split(model: Coder, split: Split, tokens: Tokens, encoding: Encoding = USUAL) -> SplitEmbeddings:
+    """Embed every image and caption of a split in every branch of the model."""
+    device = model.device
+    images = _empty(model, split.n_images, encoding.attention)
+    texts = _empty(model, split.n_texts, encoding.attention)
     done = 0
 
     def encode(chunks: Chunks, branches_of: Callable[..., Branches], arrays: Arrays) -> None:
         nonlocal done
         for ids, samples, lengths in chunks:
-            with autocast(device, precision):
+            with autocast(device, encoding.precision):
                 branches = branches_of(samples.to(device), lengths.to(device), nodes)
             for array, rows in zip(arrays, branches[:3], strict=True):
                 if array is not None and rows is not None:
                     array[ids] = rows.float().cpu().numpy()
             done += len(ids)
-            progress(done, split.n_images + split.n_texts)
+            encoding.progress(done, split.n_images + split.n_texts)
 
     with evaluating(model):
         nodes = model.concept_nodes()
@@ -134,76 +127,60 @@ Encoded = SplitEmbeddings | SplitScores
 
 
 def score_split(
-    model: Coder,
-    split: Split,
-    tokens: Tokens,
-    *,
-    beta: float,
-    device: torch.device,
-    precision: str = "float32",
-    progress: Progress = silent,
-    attention: bool = False,
+    model: Coder, split: Split, tokens: Tokens, beta: float, encoding: Encoding = USUAL
 ) -> tuple[list[Source], Encoded]:
-    """Return the scores of a split's pairs as sources for `evaluation`, and the embeddings (with concept attention if
-    requested) or matrix that they come from. InputError: a matrix of scores would exceed 1 GiB.
+    """Return the scores of a split's pairs as sources for `evaluation`, and the embeddings or matrix that they come from.
+    InputError: a matrix of scores would exceed 1 GiB.
 
-    `beta`: share of the instance branch in a score, if the model has a concept branch. `precision`: of the encoders, see
-    `autocast`; scores are always float32. `progress`: of samples or pairs; it may raise an error to stop.
+    `beta`: share of the instance branch in a score, if the model has a concept branch.
     """
     if model.scorer.by_pair:
-        scored = score_pairs(model, split, tokens, device=device, precision=precision, progress=progress)
+        scored = score_pairs(model, split, tokens, encoding)
         return [ScoreMatrix(scored.scores)], scored
-    embeddings = encode_split(
-        model, split, tokens, device=device, precision=precision, progress=progress, attention=attention
-    )
+
+    embeddings = encode_split(model, split, tokens, encoding)
     return mixture(embeddings.images, embeddings.texts, embeddings.second, beta), embeddings
 
 
-def score_pairs(
-    model: Coder,
-    split: Split,
-    tokens: Tokens,
-    *,
-    device: torch.device,
-    precision: str = "float32",
-    progress: Progress = silent,
-) -> SplitScores:
-    """Score every image of a split with every caption; arguments and error as in `score_split`."""
+def score_pairs(model: Coder, split: Split, tokens: Tokens, encoding: Encoding = USUAL) -> SplitScores:
+    """Score every image of a split with every caption. InputError: as in `score_split`."""
     total = split.n_images * split.n_texts
     if total > PAIRS_AT_MOST:
         problem = f"has {split.n_images:,} images and {split.n_texts:,} captions, {total:,} pairs"
         fix = "this model scores every pair; evaluate it on fewer images"
         raise InputError.at(split.name, problem, f"at most {PAIRS_AT_MOST:,}", fix)
+
     scores = np.empty((split.n_images, split.n_texts), np.float32)
     words_done = 0
     words = max(1, len(tokens.ids))
     with evaluating(model):
-        images = _encode_images(model, split, device, precision)
-        image_means = mean_of_parts(*images).cpu().numpy()
+        parts, lengths = _encode_images(model, split, encoding.precision)
+        image_means = mean_of_parts(parts, lengths).cpu().numpy()
         text_means = np.empty((split.n_texts, image_means.shape[1]), np.float32)
-        for ids, columns, means in _columns(model, images, tokens, device, precision):
+        for ids, columns, means in _columns(model, (parts, lengths), tokens, encoding.precision):
             scores[:, ids] = columns.cpu().numpy()
             text_means[ids] = means.cpu().numpy()
             words_done += int(tokens.lengths[ids].sum())
-            # short captions come first, so the number of words predicts the remaining time, that of captions does not
-            progress(total * words_done // words, total)
-    parts = ImageParts(images[0].cpu().numpy(), images[1].cpu().numpy())
-    return SplitScores(scores, parts, image_means, text_means)
+            # Short captions come first: the number of words predicts the remaining time, that of captions does not.
+            encoding.progress(total * words_done // words, total)
+    images = ImageParts(parts.cpu().numpy(), lengths.cpu().numpy())
+    return SplitScores(scores, images, image_means, text_means)
 
 
-def score_texts(model: Coder, images: ImageParts, tokens: Tokens, *, device: torch.device) -> np.ndarray:
+def score_texts(model: Coder, images: ImageParts, tokens: Tokens) -> np.ndarray:
     """Return (k, n) float32 scores of new captions with images that are already encoded."""
     scores = np.empty((len(tokens.lengths), len(images.parts)), np.float32)
-    parts = torch.from_numpy(np.array(images.parts, np.float32)).to(device)
-    lengths = torch.from_numpy(np.array(images.lengths)).to(device)
+    parts = torch.from_numpy(np.array(images.parts, np.float32)).to(model.device)
+    lengths = torch.from_numpy(np.array(images.lengths)).to(model.device)
     with evaluating(model):
-        for ids, columns, _ in _columns(model, (parts, lengths), tokens, device, "float32"):
+        for ids, columns, _ in _columns(model, (parts, lengths), tokens, "float32"):
             scores[ids] = columns.T.cpu().numpy()
     return scores
 
 
-def _encode_images(model: Coder, split: Split, device: torch.device, precision: str) -> tuple[Tensor, Tensor]:
+def _encode_images(model: Coder, split: Split, precision: str) -> tuple[Tensor, Tensor]:
     """Return (n, L, D) parts and (n,) lengths of all images, filled in place to avoid a second copy."""
+    device = model.device
     parts = torch.empty(0)
     lengths = torch.empty(split.n_images, dtype=torch.int64, device=device)
     for ids, regions, counts in image_chunks(split, IMAGES_AT_ONCE):
@@ -219,12 +196,14 @@ def _encode_images(model: Coder, split: Split, device: torch.device, precision: 
 
 
 def _columns(
-    model: Coder, images: tuple[Tensor, Tensor], tokens: Tokens, device: torch.device, precision: str
+    model: Coder, images: tuple[Tensor, Tensor], tokens: Tokens, precision: str
 ) -> Iterator[tuple[np.ndarray, Tensor, Tensor]]:
     """Yield (ids, (n, len(ids)) scores, (len(ids), D) means of the captions' parts) for a few captions at a time."""
+    device = model.device
+    parts, image_lengths = images
     for ids, words, counts in text_chunks(tokens, TEXTS_SCORED_AT_ONCE):
         lengths = counts.to(device)
         with autocast(device, precision):
             texts = model.encode_texts(words.to(device), lengths).float()
         means = mean_of_parts(texts, lengths if model.scorer.local else None)
-        yield ids, model.scorer(images[0], texts, images[1], lengths), means
+        yield ids, model.scorer(parts, texts, image_lengths, lengths), means

@@ -49,9 +49,7 @@ class RunTowers:
         names = tuple(half.about["fingerprint"] if half is not None else "" for half in sides)
         return *names, self.image.local_features if self.image is not None else 0
 
-    def encoder(
-        self, side: Literal["image", "text"], dimension: int, checkpointing: bool = False
-    ) -> TunedTower | None:
+    def encoder(self, side: Literal["image", "text"], dimension: int) -> TunedTower | None:
         """Return a side's encoder with a new layer on top, a copy that shares weights that are not trained; None without
         a tower. Images: (B, 3, H, W), (B,) -> (B, L, D). Texts: (B, T) ids, (B,) -> (B, T, D)."""
         half: ImageHalf | TextHalf | None = self.image if side == "image" else self.text
@@ -67,8 +65,6 @@ class RunTowers:
         encoder = TunedTower(tower, linear, tuning, self.config, f"--{side}-tower")
         if torch.get_default_device().type != "meta":
             encoder.freeze_unused(*_sample(half))
-        if checkpointing:
-            encoder.checkpoint_activations()
         return encoder
 
 

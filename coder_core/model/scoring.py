@@ -67,7 +67,7 @@ class InteractionScorer(Scorer):
         recomputed = partial(checkpoint, self._block, use_reentrant=False)
         run = recomputed if torch.is_grad_enabled() else self._block
         parts = zip(images.split(ROWS), padded.split(ROWS), strict=True)
-        return torch.cat([run(*part, words, lengths) for part in parts])
+        return torch.cat([run(block, padding, words, lengths) for block, padding in parts])
 
     def _block(self, images: Tensor, padded: Tensor, words: Tensor, lengths: Tensor) -> Tensor:
         """Return (n, c) scores of (n, R, D) regions, (n, R) bool padding, and (c, T, D) words with (c,) lengths."""

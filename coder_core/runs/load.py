@@ -17,7 +17,7 @@ from coder_core.data.batches import text_chunks
 from coder_core.data.words import Vocabulary
 from coder_core.evaluation.sources import mixed_embeddings
 from coder_core.files.sealed import SealedFolder, read_toml
-from coder_core.model.build import build_model
+from coder_core.model.build import ModelParts, build_model
 from coder_core.model.coder import Branches, Coder
 from coder_core.model.concepts.knowledge import ARRAYS, NAMES, Concepts
 from coder_core.model.encode import TEXTS_AT_ONCE, ImageParts, evaluating, score_texts
@@ -113,7 +113,7 @@ class LoadedModel:
         """Score k free texts with the n images of an analysis, (k, n) float32, by a model that scores pair by pair.
         `parts` and `lengths`: the analysis's image_parts (n, L, D) and image_part_lengths (n,)."""
         tokens = self.reader.encode(list(captions))
-        return score_texts(self.model, ImageParts(parts, lengths), tokens, device=self.device)
+        return score_texts(self.model, ImageParts(parts, lengths), tokens)
 
     def _rows(self, branches: Branches) -> np.ndarray:
         instance = _on_cpu(branches.instance)
@@ -196,21 +196,13 @@ def check_weights(module: nn.Module, tensors: Mapping[str, Tensor], place: str) 
 
 
 def check_size(
-    config: Config,
-    save: Save,
-    *,
-    feature_size: int,
-    words: int,
-    concepts: Concepts | None,
-    download: bool = False,
-    towers: RunTowers | None = None,
-) -> Callable[..., Coder]:
+    config: Config, save: Save, parts: ModelParts, *, download: bool = False
+) -> Callable[[ModelParts], Coder]:
     """Compare a save's weights with the model of a configuration before allocating that model. Returns `build_model`
-    with all of these arguments, for random weights."""
-    sizes: dict[str, Any] = {"feature_size": feature_size, "words": words, "concepts": concepts}
-    build = partial(build_model, config.model, pretrained=False, download=download, towers=towers, **sizes)
+    with all arguments but the parts, for random weights."""
+    build = partial(build_model, config.model, pretrained=False, download=download)
     with shapes_only():
-        check_weights(build(), save.tensors("model"), str(save.path / "model.safetensors"))
+        check_weights(build(parts), save.tensors("model"), str(save.path / "model.safetensors"))
     return build
 
 
@@ -234,8 +226,9 @@ def load_model(folder: str | Path, *, device: str = "cpu", towers: RunTowers | N
     reader = make_reader(config, read_vocabulary(folder, config), download=False, tower=text_tower)
     save = best_save(folder)
     concepts = read_concepts(folder, config)
-    build = check_size(config, save, feature_size=size, words=reader.size, concepts=concepts, towers=towers)
-    model = build()
+    parts = ModelParts(size, reader.size, concepts=concepts, towers=towers)
+    build = check_size(config, save, parts)
+    model = build(parts)
     load_weights(model, save.tensors("model"), str(save.path / "model.safetensors"))
     target = torch.device(device)
     return LoadedModel(

@@ -28,6 +28,7 @@ from coder_core.console.signals import StoppedBySignalError, StopRequest, StopRe
 from coder_core.console.tables import metrics_table
 from coder_core.data.split import fingerprint
 from coder_core.files.sealed import write_sealed
+from coder_core.model.build import ModelParts
 from coder_core.model.device import no_grad_precision, set_up_device
 from coder_core.model.products import product_library
 from coder_core.model.reader import make_reader
@@ -138,16 +139,11 @@ def _stored_inputs(
     if save is not None:
         text_tower = towers.text if towers is not None else None
         words = make_reader(config, vocabulary, download=download, tower=text_tower).size
-        build = load.check_size(
-            config,
-            save,
-            feature_size=load.read_feature_size(folder, config, about),
-            words=words,
-            concepts=concepts,
-            download=download,
-            towers=towers,
-        )
-        check_parts(config, save, build)
+        feature_size = load.read_feature_size(folder, config, about)
+        parts = ModelParts(feature_size, words, concepts=concepts, towers=towers)
+        build = load.check_size(config, save, parts, download=download)
+        without_concepts = replace(parts, concepts=None)
+        check_parts(config, save, lambda: build(without_concepts))
     space = run_text_space(folder, config) if config.weighting.reads_neighbours else None
     return Inputs(vocabulary, concepts, space, towers, reviews, pretrained=save is None, download=download)
 

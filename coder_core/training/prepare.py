@@ -17,7 +17,7 @@ from coder_core.data.split import Split, compare_splits, part_images, split_chec
 from coder_core.data.words import Tokens, Vocabulary
 from coder_core.demo import DRAWING
 from coder_core.geometry.text_space import TextSpace
-from coder_core.model.build import build_model
+from coder_core.model.build import ModelParts, build_model
 from coder_core.model.coder import Coder
 from coder_core.model.concept_branch import make_concepts
 from coder_core.model.concepts.knowledge import Concepts
@@ -218,25 +218,24 @@ def _build_models(
     config: Config, data: TrainingData, words: Words, sources: Sources, inputs: Inputs
 ) -> tuple[Coder, tuple[Coder, ...]]:
     """Build the model from the run's seed, and boosting's online branches, without concepts, each from its own seed."""
-    build = partial(
-        build_model,
-        config.model,
+    parts = ModelParts(
         feature_size=data.train.feature_size,
         words=words.reader.size,
         vectors=words.vectors,
-        checkpointing=config.training.gradient_checkpointing,
-        pretrained=inputs.pretrained,
-        download=inputs.download,
         towers=inputs.towers,
     )
+    build = partial(build_model, config.model, pretrained=inputs.pretrained, download=inputs.download)
     branches = []
     if config.boosting.online:
         for number in range(1, config.boosting.boosting_branches):
             sequence = np.random.SeedSequence((config.training.seed, BRANCH_STREAM, number))
             torch.manual_seed(int(sequence.generate_state(1, np.uint64)[0]) % 2**63)
-            branches.append(build())
+            branches.append(build(parts))
     torch.manual_seed(config.training.seed)
-    model = build(concepts=sources.concepts)
+    model = build(replace(parts, concepts=sources.concepts))
+    if config.training.gradient_checkpointing:
+        for coder in (model, *branches):
+            coder.checkpoint_activations()
     if sources.teacher is not None:
         start_from_teacher(config, model, sources.teacher)
     stop_on_errors(check_pieces(model, config.training.piece_size))

@@ -113,18 +113,17 @@ class TrainingState:
             self.position = Position(**document)
 
 
-def check_parts(config: Config, save: Save, build: Callable[..., Coder]) -> None:
+def check_parts(config: Config, save: Save, build_branch: Callable[[], Coder]) -> None:
     """Check that a state is large enough for the configured bank, prototypes and branches, before allocating memory.
 
-    `build` builds the run's model (see `check_size`); with `concepts=None` it builds an online branch. InputError: the
-    state is too small.
+    `build_branch` builds an online branch. InputError: the state is too small.
     """
     memory = config.memory
     width = config.model.dimension
     parts = [("memory", memory.bank_size, width, "rows"), ("prototypes", memory.prototypes, width, "rows")]
     if config.boosting.online:
         with shapes_only():
-            numbers = sum(weights.numel() for weights in build(concepts=None).state_dict().values())
+            numbers = sum(weights.numel() for weights in build_branch().state_dict().values())
         parts.append(("anchor", config.boosting.boosting_branches - 1, numbers, "branches"))
     for stem, count, size, unit in parts:
         stored = save.manifest["files"].get(f"{stem}.safetensors", {"bytes": 0})["bytes"]

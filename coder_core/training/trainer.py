@@ -14,7 +14,8 @@ from coder_core.console.signals import StopRequest, StopRequestedError
 from coder_core.data.batches import Batch
 from coder_core.data.features import UnreadableRowsError
 from coder_core.evaluation.recall import CHOSEN_HALF, OTHER_HALF, ensemble_metrics, half_metrics
-from coder_core.model.encode import SplitEmbeddings, autocast, encode_split, score_split
+from coder_core.model.device import autocast
+from coder_core.model.encode import Encoding, SplitEmbeddings, encode_split, score_split
 from coder_core.ops import parallel
 from coder_core.runs.history import STEPS_BETWEEN_LINES
 from coder_core.training.gradient_caching import PiecewiseModel
@@ -193,7 +194,7 @@ class Trainer:
         def embed_train() -> SplitEmbeddings:
             train = self.prepared.data.train
             tokens = self.prepared.words.train
-            return encode_split(self.model, train, tokens, **self._reading(stop, "clustering"))
+            return encode_split(self.model, train, tokens, self._encoding(stop, "clustering"))
 
         end = EpochEnd(epoch, last, embed_train)
         reports = self.objective.end_epoch(end)
@@ -239,19 +240,18 @@ class Trainer:
         if dev is None or tokens is None:
             return None
         beta = self.config.model.beta
-        reading = self._reading(stop, "evaluating dev")
-        sources, _ = score_split(self.model, dev, tokens, beta=beta, **reading)
+        sources, _ = score_split(self.model, dev, tokens, beta, self._encoding(stop, "evaluating dev"))
         metrics = ensemble_metrics(sources, dev.image_of_text)
         if self.config.training.choose_on == "half":
             first, second = half_metrics(sources, dev.image_of_text)
             metrics |= {CHOSEN_HALF: first["rsum"], OTHER_HALF: second["rsum"]}
         return metrics
 
-    def _reading(self, stop: StopRequest, activity: str) -> dict[str, Any]:
-        """Return the options for encoding a split between two epochs: device, precision and progress."""
+    def _encoding(self, stop: StopRequest, activity: str) -> Encoding:
+        """Return how a split is encoded between two epochs."""
         show = self.reporter.display.scoring(f"{self.reporter.folder.name}, {activity}")
         progress = stop.watched(show) if parallel.world_size() == 1 else show
-        return {"device": self.device, "precision": self.config.training.precision, "progress": progress}
+        return Encoding(precision=self.config.training.precision, progress=progress)
 
     def _save(self) -> None:
         if self.first:

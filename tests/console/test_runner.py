@@ -18,7 +18,7 @@ from coder_core.console.runner import command
 from coder_core.console.signals import StoppedBySignalError
 from coder_core.data.words import Vocabulary
 from coder_core.files.sealed import write_sealed
-from coder_core.model.build import build_model
+from coder_core.model.build import ModelParts, build_model
 from coder_core.runs.saves import SaveStore
 from tests.attack.links import digest
 from tests.support.tiny_runs import WORDS, tiny_config
@@ -110,7 +110,7 @@ def test_running_out_of_memory_is_reported_and_changes_no_files(data, tmp_path, 
     files = {"config.toml": tomli_w.dumps(document), "words.json": words.to_text()}
     run = write_sealed(memory_folder / "run", files)
     with torch.device("meta"):
-        model = build_model(config.model, feature_size=6, words=len(words))
+        model = build_model(config.model, ModelParts(6, len(words)))
     shapes = model.state_dict().items()
     weights = {name: torch.zeros(value.shape, dtype=value.dtype) for name, value in shapes}
     SaveStore(run / "best", keep=1).write("1", {"model": weights}, {"metrics": {}})

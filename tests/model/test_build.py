@@ -3,7 +3,7 @@
 import torch
 
 from coder_core.config.model import ModelConfig
-from coder_core.model.build import build_model
+from coder_core.model.build import ModelParts, build_model
 from coder_core.model.encoders import pooling
 from coder_core.model.encoders.bert import BertWords
 from coder_core.model.encoders.recurrent import RecurrentWords
@@ -12,12 +12,12 @@ from tests.support.tiny_bert import write_tiny_bert
 
 
 def built(words=9, **model):
-    return build_model(ModelConfig(**model), feature_size=4, words=words)
+    return build_model(ModelConfig(**model), ModelParts(4, words))
 
 
 def test_models_have_the_configured_sizes_and_encode_an_image_of_zeros():
     """Supplement A.1: 2048 → 1024 for regions, 300-d words through a BiGRU, GPO of 32 on both sides."""
-    model = build_model(ModelConfig(), feature_size=2048, words=50)
+    model = build_model(ModelConfig(), ModelParts(2048, 50))
     assert model.regions.linear.weight.shape == (1024, 2048)
     assert isinstance(model.words, RecurrentWords)
     assert model.words.vectors.weight.shape == (50, 300)
@@ -29,7 +29,7 @@ def test_models_have_the_configured_sizes_and_encode_an_image_of_zeros():
     dropouts = {"image_dropout": 0.1, "word_dropout": 0.2, "embedding_dropout": 0.3}
     settings = {"dimension": 8, "word_size": 3, "image_layers": 3, "text_layers": 2, **dropouts}
     vectors = torch.rand(5, 3)
-    model = build_model(ModelConfig(**settings), feature_size=4, words=5, vectors=vectors)
+    model = build_model(ModelConfig(**settings), ModelParts(4, 5, vectors=vectors))
     assert (model.regions.dropout.p, model.words.dropout.p, model.dropout.p) == (0.1, 0.2, 0.3)
     assert model.words.gru.num_layers == 2
     assert not model.regions.one_mask

@@ -10,7 +10,7 @@ import torch
 from coder_core.config.data import DataConfig
 from coder_core.config.model import ModelConfig
 from coder_core.config.schema import Config
-from coder_core.model.build import build_model
+from coder_core.model.build import ModelParts, build_model
 from coder_core.model.concept_branch import concept_vectors, make_concepts, read_concept_list
 from coder_core.ops import normalise
 from tests.support.precomp_folders import assert_refused
@@ -31,7 +31,7 @@ def built(**model):
     config = ModelConfig(**(SIZE | model))
     torch.manual_seed(0)
     concepts = some_concepts() if config.concepts else None
-    return build_model(config, feature_size=6, words=9, concepts=concepts).eval()
+    return build_model(config, ModelParts(6, 9, concepts=concepts)).eval()
 
 
 def test_concepts_keep_the_instance_branch_and_train_every_weight():

@@ -14,8 +14,9 @@ from coder_core.evaluation.ranking import rank
 from coder_core.evaluation.relevance import Relevance
 from coder_core.evaluation.scores import check_scores
 from coder_core.model import encode
-from coder_core.model.build import build_model
-from coder_core.model.encode import autocast, encode_split, evaluating, score_pairs, score_split, score_texts
+from coder_core.model.build import ModelParts, build_model
+from coder_core.model.device import autocast
+from coder_core.model.encode import Encoding, encode_split, evaluating, score_pairs, score_split, score_texts
 from tests.support.precomp_folders import assert_refused, features, write_split
 
 CPU = torch.device("cpu")
@@ -40,7 +41,7 @@ def tokens(split):
 def built(**values):
     torch.manual_seed(0)
     dropouts = {"image_dropout": 0.5, "word_dropout": 0.5, "embedding_dropout": 0.5}
-    return build_model(ModelConfig(dimension=8, word_size=4, **dropouts, **values), feature_size=5, words=9)
+    return build_model(ModelConfig(dimension=8, word_size=4, **dropouts, **values), ModelParts(5, 9))
 
 
 def regions_of(split, image):
@@ -59,7 +60,7 @@ def length(samples):
 
 def test_encoding_matches_single_samples(split, tokens):
     model = built().train()
-    images, texts = encode_split(model, split, tokens, device=CPU)[:2]
+    images, texts = encode_split(model, split, tokens)[:2]
     assert model.training
     assert images.dtype == texts.dtype == np.float32
     assert (images.shape, texts.shape) == ((split.n_images, 8), (split.n_texts, 8))
@@ -80,7 +81,7 @@ def test_encoding_matches_single_samples(split, tokens):
 def test_scores_match_single_pairs_and_new_captions_score_alike(split, tokens, kind):
     """One image has a region of zeros, which training and evaluation leave out."""
     model = built(**kind).train()
-    scored = score_pairs(model, split, tokens, device=CPU)
+    scored = score_pairs(model, split, tokens)
     assert model.training
     assert (scored.scores.shape, scored.scores.dtype) == ((split.n_images, split.n_texts), np.float32)
     with evaluating(model):
@@ -90,13 +91,13 @@ def test_scores_match_single_pairs_and_new_captions_score_alike(split, tokens, k
             lengths = length(real), length(words)
             sides = model.encode_images(real, lengths[0]), model.encode_texts(words, lengths[1])
             np.testing.assert_allclose(scored.scores[i, j], model.scorer(*sides, *lengths).item(), atol=1e-5)
-    again = score_texts(model, scored.images, tokens, device=CPU)
+    again = score_texts(model, scored.images, tokens)
     np.testing.assert_allclose(again, scored.scores.T, atol=1e-6)
 
 
 @pytest.mark.parametrize("kind", [{}, *KINDS])
 def test_ranks_match_the_scores_of_any_scorer(split, tokens, kind):
-    sources, scored = score_split(built(**kind), split, tokens, beta=0.9, device=CPU)
+    sources, scored = score_split(built(**kind), split, tokens, beta=0.9)
     labels = Relevance.of_labels(split.image_of_text, split.n_images)
     ranks = rank(check_scores(sources), labels, best=3).t2i
     scores = scored.scores if hasattr(scored, "scores") else scored.images @ scored.texts.T
@@ -112,9 +113,9 @@ def test_progress_counts_up_and_can_interrupt(split, tokens, kind):
     model = built(**kind).train()
     n = split.n_images
     m = split.n_texts
-    run = partial(score_pairs if kind else encode_split, model, split, tokens, device=CPU)
+    run = partial(score_pairs if kind else encode_split, model, split, tokens)
     seen = []
-    run(progress=lambda *now: seen.append(now))
+    run(Encoding(progress=lambda *now: seen.append(now)))
     assert [done for done, _ in seen] == sorted({done for done, _ in seen})
     assert seen[-1] == ((n * m if kind else n + m),) * 2
 
@@ -122,7 +123,7 @@ def test_progress_counts_up_and_can_interrupt(split, tokens, kind):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run(progress=stop)
+        run(Encoding(progress=stop))
     assert model.training
     assert torch.is_grad_enabled()
 
@@ -131,8 +132,8 @@ def test_bfloat16_is_off_on_cpu_unless_requested_and_is_close_to_float32(split, 
     for precision in ("auto", "float32"):
         with autocast(CPU, precision):
             assert not torch.is_autocast_enabled("cpu")
-    encode_as = partial(encode_split, built(), split, tokens, device=CPU)
-    for exact, rough in zip(encode_as()[:2], encode_as(precision="bfloat16")[:2], strict=True):
+    encode_as = partial(encode_split, built(), split, tokens)
+    for exact, rough in zip(encode_as()[:2], encode_as(Encoding(precision="bfloat16"))[:2], strict=True):
         assert rough.dtype == np.float32
         assert (rough * exact).sum(1).min() > 0.99
         assert not np.array_equal(rough, exact)
@@ -148,7 +149,7 @@ def test_bfloat16_is_off_on_cpu_unless_requested_and_is_close_to_float32(split, 
 def test_single_vectors_are_encoded_and_too_many_pairs_refused(split, tmp_path, tokens, monkeypatch):
     flat = read_split(write_split(tmp_path / "flat", array=features(6)[:, 0]), "train")
     cut = replace(tokens, offsets=tokens.offsets[: flat.n_texts + 1])
-    images = encode_split(built(), flat, cut, device=CPU).images
+    images = encode_split(built(), flat, cut).images
     assert np.linalg.norm(images, axis=1) == pytest.approx([1.0] * 6, abs=1e-5)
     monkeypatch.setattr(encode, "PAIRS_AT_MOST", 1000)
-    assert_refused(r"at most 1,000", score_pairs, built(embeddings=2), split, tokens, device=CPU)
+    assert_refused(r"at most 1,000", score_pairs, built(embeddings=2), split, tokens)

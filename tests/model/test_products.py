@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from coder_core.model import products
-from coder_core.model.encoders.recurrent import RecurrentWords
+from coder_core.model.encoders.recurrent import RecurrentWords, word_vectors
 from tests.model.encoders.test_recurrent import with_torch
 
 settings = torch.backends.mkldnn.matmul
@@ -62,7 +62,7 @@ def test_rows_are_rounded_up_only_for_onednn_without_changing_results(setting, s
     rounded = [0, 1, 8, 13] if setting == "none" else [0, 8, 8, 16]
     assert [products.rounded_rows(rows, 8) for rows in (0, 1, 8, 13)] == rounded
     torch.manual_seed(0)
-    model = RecurrentWords(40, 12, size)
+    model = RecurrentWords(word_vectors(40, 12), size)
     lengths = torch.tensor([1, 9, 4, 9, 2, 7, 7, 3, 1, 5, 6])
     words = torch.randint(0, 40, (len(lengths), 9)) * (torch.arange(9) < lengths[:, None])
     slope = torch.randn(len(lengths), 9, size)

@@ -14,7 +14,7 @@ from coder_core.config.model import ModelConfig
 from coder_core.config.training import TrainingConfig
 from coder_core.console.faults import InputError
 from coder_core.data.batches import TrainingBatches
-from coder_core.model.build import build_model
+from coder_core.model.build import ModelParts, build_model
 from coder_core.runs.history import HISTORY, read_history
 from coder_core.runs.load import read_config, read_vocabulary
 from coder_core.runs.saves import SaveStore
@@ -73,7 +73,7 @@ def test_eager_adamw_equals_pytorchs_without_importing_its_compiler(monkeypatch)
 
 
 def build(values):
-    return build_model(ModelConfig(**values), feature_size=6, words=7)
+    return build_model(ModelConfig(**values), ModelParts(6, 7))
 
 
 def test_bert_gets_a_share_of_the_rate_unless_absent_or_frozen(tmp_path):

@@ -12,7 +12,7 @@ import torch
 from coder_core.config.training import TrainingConfig
 from coder_core.model.device import no_grad_autocast, no_grad_precision
 from coder_core.model.encoders.pooling import GeneralisedPooling
-from coder_core.model.encoders.recurrent import RecurrentWords
+from coder_core.model.encoders.recurrent import RecurrentWords, word_vectors
 from coder_core.model.encoders.regions import RegionEncoder
 from coder_core.model.products import multiplies_bfloat16, product_library, use_onednn
 from coder_core.training.objective import make_boosting
@@ -104,7 +104,7 @@ def test_a_teacher_in_bfloat16_sets_nearly_the_same_margins(data, values):
 @pytest.mark.parametrize("layers", [1, 2])
 def test_a_gru_without_gradients_multiplies_in_bfloat16_and_adds_in_float32(layers):
     torch.manual_seed(0)
-    encoder = RecurrentWords(50, 20, 32, layers=layers)
+    encoder = RecurrentWords(word_vectors(50, 20), 32, layers=layers)
     lengths = torch.tensor([7, 1, 4, 12, 9])
     words = torch.randint(2, 50, (5, 12)).masked_fill(torch.arange(12) >= lengths[:, None], 0)
     exact = encoder(words, lengths)
@@ -118,7 +118,7 @@ def test_a_gru_without_gradients_multiplies_in_bfloat16_and_adds_in_float32(laye
 
 def test_a_gru_with_gradients_stays_float32_under_autocast():
     torch.manual_seed(0)
-    encoder = RecurrentWords(50, 20, 32)
+    encoder = RecurrentWords(word_vectors(50, 20), 32)
     words = torch.randint(2, 50, (3, 6))
     lengths = torch.tensor([6, 2, 4])
     words = words.masked_fill(torch.arange(6) >= lengths[:, None], 0)

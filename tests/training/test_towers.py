@@ -59,7 +59,7 @@ def prepared(config):
 
 
 def encode_dev(ready):
-    return encode_split(ready.model, ready.data.dev, ready.words.dev, device=CPU)
+    return encode_split(ready.model, ready.data.dev, ready.words.dev)
 
 
 def losses(run):

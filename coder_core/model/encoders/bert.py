@@ -80,7 +80,7 @@ class BertWords(nn.Module):
     """BERT with a linear layer: word piece ids -> (B, T, D). [CLS] and [SEP] count as words, as in vse_infty.
 
     Without `pretrained` only the model's configuration is loaded, no weights; `frozen` trains only the linear layer;
-    `checkpointing` recomputes activations in the backward pass; `download` as for `load_tokeniser`.
+    `download` as for `load_tokeniser`.
     """
 
     def __init__(
@@ -89,7 +89,6 @@ class BertWords(nn.Module):
         dimension: int,
         *,
         frozen: bool = False,
-        checkpointing: bool = False,
         pretrained: bool = True,
         download: bool = True,
     ) -> None:
@@ -104,8 +103,10 @@ class BertWords(nn.Module):
         self.linear = nn.Linear(self.bert.config.hidden_size, dimension)
         if frozen:
             self.bert.requires_grad_(False)
-        if checkpointing:
-            self.bert.activation_checkpointing_enable()
+
+    def checkpoint_activations(self) -> None:
+        """Recompute BERT's activations in the backward pass."""
+        self.bert.activation_checkpointing_enable()
 
     def forward(self, words: Tensor, lengths: Tensor) -> Tensor:
         """Encode captions: (B, T) int64 ids, (B,) lengths -> (B, T, D)."""

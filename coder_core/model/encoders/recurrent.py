@@ -28,29 +28,27 @@ STEP_ROWS = 8
 TABLE_ROWS = 64
 
 
+def word_vectors(words: int, size: int, initial: Tensor | None = None) -> nn.Embedding:
+    """Return trainable vectors of a vocabulary: `initial`, (words, size), or random ones."""
+    vectors = nn.Embedding(words, size)
+    if initial is None:
+        nn.init.uniform_(vectors.weight, -0.1, 0.1)
+    else:
+        with torch.no_grad():
+            vectors.weight.copy_(initial)
+    return vectors
+
+
 class RecurrentWords(nn.Module):
-    """Bidirectional GRU, word ids -> (B, T, D) word features. `dropout` applies to components of the word vectors, which
-    are initialised with `vectors`, (words, word_size), or randomly if None."""
+    """Bidirectional GRU, word ids -> (B, T, D) word features. `dropout` applies to components of the word vectors."""
 
     def __init__(
-        self,
-        words: int,
-        word_size: int,
-        dimension: int,
-        *,
-        layers: int = 1,
-        dropout: float = 0.0,
-        vectors: Tensor | None = None,
+        self, vectors: nn.Embedding, dimension: int, *, layers: int = 1, dropout: float = 0.0
     ) -> None:
         super().__init__()
-        self.vectors = nn.Embedding(words, word_size)
-        if vectors is None:
-            nn.init.uniform_(self.vectors.weight, -0.1, 0.1)
-        else:
-            with torch.no_grad():
-                self.vectors.weight.copy_(vectors)
+        self.vectors = vectors
         self.dropout = nn.Dropout(dropout)
-        self.gru = nn.GRU(word_size, dimension, layers, batch_first=True, bidirectional=True)
+        self.gru = nn.GRU(vectors.embedding_dim, dimension, layers, batch_first=True, bidirectional=True)
 
     def forward(self, words: Tensor, lengths: Tensor) -> Tensor:
         """Encode captions: (B, T) int64 ids, (B,) lengths -> (B, T, D), zero at padded positions."""

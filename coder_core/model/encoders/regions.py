@@ -61,12 +61,14 @@ class RegionEncoder(nn.Module):
         nn.init.xavier_uniform_(self.linear.weight)
         nn.init.zeros_(self.linear.bias)
         self.dropout = nn.Dropout(dropout)
-        hidden = list[nn.Module]()
+
+        self.mlp = nn.Sequential()
         width = feature_size
         for _ in range(layers - 1):
-            hidden += [nn.Linear(width, dimension // 2), RegionBatchNorm(dimension // 2), nn.ReLU()]
+            self.mlp.extend([nn.Linear(width, dimension // 2), RegionBatchNorm(dimension // 2), nn.ReLU()])
             width = dimension // 2
-        self.mlp = nn.Sequential(*hidden, *([nn.Linear(width, dimension)] if layers > 0 else []))
+        if layers > 0:
+            self.mlp.append(nn.Linear(width, dimension))
 
     def forward(self, regions: Tensor, lengths: Tensor | None = None) -> Tensor:
         """Encode regions, (B, R, F), (B,) lengths -> (B, R, D). Padding becomes zero and is left out of statistics."""

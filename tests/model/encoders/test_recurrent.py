@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from coder_core.model.encoders.recurrent import RecurrentWords, mean_states
+from coder_core.model.encoders.recurrent import RecurrentWords, mean_states, word_vectors
 
 LENGTHS = torch.tensor([4, 1, 6, 2, 6])
 
@@ -17,7 +17,7 @@ def words_of(lengths, vocabulary=9):
 
 def encoder(layers=1, dtype=torch.float64, dimension=5):
     torch.manual_seed(0)
-    return RecurrentWords(9, 4, dimension, layers=layers).to(dtype)
+    return RecurrentWords(word_vectors(9, 4), dimension, layers=layers).to(dtype)
 
 
 def with_torch(encoder, words, lengths):
@@ -50,7 +50,7 @@ def test_the_gru_equals_pytorchs_in_values_and_gradients(layers, lengths):
 
 def test_the_gru_equals_pytorchs_in_float32_at_a_real_size():
     torch.manual_seed(0)
-    model = RecurrentWords(200, 300, 64)
+    model = RecurrentWords(word_vectors(200, 300), 64)
     lengths = torch.randint(1, 30, (32,), generator=torch.Generator().manual_seed(3))
     words = words_of(lengths, 200)
     torch.testing.assert_close(model(words, lengths), with_torch(model, words, lengths), atol=1e-5, rtol=1e-5)
@@ -77,6 +77,6 @@ def test_values_without_gradients_are_equal_and_words_drop_only_in_training(laye
     with torch.no_grad():
         assert torch.equal(model(words, LENGTHS), expected)
     assert torch.equal(model.requires_grad_(False)(words, LENGTHS), expected)
-    model = RecurrentWords(9, 4, 5, dropout=0.5)
+    model = RecurrentWords(word_vectors(9, 4), 5, dropout=0.5)
     assert not torch.equal(model(words, LENGTHS), model(words, LENGTHS))
     assert torch.equal(model.eval()(words, LENGTHS), model(words, LENGTHS))
