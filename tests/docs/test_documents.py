@@ -14,6 +14,7 @@ import pytest
 from huggingface_hub.cli.hf import app as hub
 from PIL import Image
 
+from coder_core.__main__ import COMMANDS
 from coder_core.console.faults import InputError
 from coder_core.model.towers.folders import find_model
 from coder_core.model.towers.own import METHODS
@@ -27,6 +28,7 @@ README, APP, TRAINING, EQUATIONS = (
     (PROJECT / name).read_text("utf-8")
     for name in ("README.md", "docs/app.md", "docs/training.md", "docs/equations.md")
 )
+DOCUMENTS = [PROJECT / "README.md", PROJECT / "CONTRIBUTING.md", *sorted((PROJECT / "docs").glob("*.md"))]
 PROGRAM = re.compile(r"```python\n(.*?)```", re.DOTALL)
 ADAPTERS = PROGRAM.findall(TRAINING)[1:]  # the first program is a pair of towers to train
 
@@ -40,9 +42,9 @@ def test_the_loss_example_runs():
 
 
 def test_every_command_folder_and_document_of_the_readme_exists():
-    modules = set(re.findall(r"-m (coder_core\.\w+)", README))
-    assert len(modules) >= 5
-    assert [name for name in modules if importlib.util.find_spec(name) is None] == []
+    commands = set(re.findall(r"^ +coder-lab (\w+)", README, flags=re.MULTILINE))
+    assert len(commands) >= 5
+    assert commands - set(COMMANDS) == set()
     documents = re.findall(r"docs/[\w/]+\.(?:md|png)", README)
     folders = re.findall(r"^    (?:  )?([a-z_/ ]+/)(?=  )", README, flags=re.MULTILINE)
     names = [name for line in folders for name in line.split()]
@@ -51,24 +53,49 @@ def test_every_command_folder_and_document_of_the_readme_exists():
     assert [name for name in [*documents, *names] if not any((root / name).exists() for root in roots)] == []
 
 
+def test_the_map_of_the_readme_names_every_package():
+    map_of_readme = README.split("## The map")[1]
+    packages = {path.parent.name for path in (PROJECT / "coder_core").glob("*/__init__.py")}
+    assert len(packages) > 10
+    assert {name for name in packages if f"{name}/" not in map_of_readme} == set()
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_documents_use_commands_and_flags_that_exist(document):
+    """Every `coder-lab COMMAND`, and every path of this repository that a document names in backticks or links."""
+    text = document.read_text("utf-8")
+    commands = set(re.findall(r"coder-lab ([a-z]\w*)", text))
+    assert commands - set(COMMANDS) == set()
+    linked = re.findall(r"\]\((?!https?:)([^)#]+)", text)
+    assert [name for name in linked if not (document.parent / name).exists()] == []
+    named = re.findall(r"`((?:coder_core|app|pages|tests|docs|lab|examples|benchmarks)/[\w./-]+)`", text)
+    missing = [name for name in named if not (PROJECT / name).exists() and "NAME" not in name]
+    assert missing == []
+
+
 @pytest.mark.parametrize("document", ["README.md", "docs/quickstart.md"])
 def test_the_documented_commands_for_pictures_run_in_order(document, tmp_path, monkeypatch, capsys):
     """On twelve pictures, with a tiny CLIP in place of the downloaded one."""
-    sections = re.split(r"\n(?=\*\*|## )", (PROJECT / document).read_text())
+    sections = re.split(r"\n(?=## )", (PROJECT / document).read_text())
     lines = [
         line
         for part in sections
         if "clip-lora --data PICTURES" in part
-        for line in re.findall(r"^ +python -m coder_core\.(.+)$", part, re.MULTILINE)
+        for line in re.findall(r"^ +coder-lab (.+?)(?: +#.*)?$", part, re.MULTILINE)
+        if not line.startswith(("app", "look I.npy"))
     ]
     LAYOUTS["table"](tmp_path / "pictures")
     write_tiny_clip(tmp_path / "clip")
     monkeypatch.chdir(tmp_path)
+    more = {
+        "look": ["--no-serve"],
+        "train": ["--batch-size=4", "--epochs=1", "--threads=1", "--device=cpu"],
+    }
     for line in lines:
         line = re.sub(r"\$MODEL|openai/[\w-]+", str(tmp_path / "clip"), line)
         command, *arguments = line.replace("PICTURES", str(tmp_path / "pictures")).split()
-        more = ["--batch-size=4", "--epochs=1", "--threads=1", "--device=cpu"] if command == "train" else []
-        assert importlib.import_module(f"coder_core.{command}").main([*arguments, *more]) == 0, line
+        main = importlib.import_module(f"coder_core.{COMMANDS[command]}").main
+        assert main([*arguments, *more.get(command, [])]) == 0, line
     assert len(lines) >= 4
     assert importlib.import_module("coder_core.evaluate").main(["checkpoints/nowhere"]) == 1
     assert "checkpoints/nowhere: there is no such folder" in capsys.readouterr().err
