@@ -87,10 +87,7 @@ def test_the_documented_commands_for_pictures_run_in_order(document, tmp_path, m
     LAYOUTS["table"](tmp_path / "pictures")
     write_tiny_clip(tmp_path / "clip")
     monkeypatch.chdir(tmp_path)
-    more = {
-        "look": ["--no-serve"],
-        "train": ["--batch-size=4", "--epochs=1", "--threads=1", "--device=cpu"],
-    }
+    more = {"look": ["--no-serve"], "train": ["--batch-size=4", "--epochs=1", "--threads=1", "--device=cpu"]}
     for line in lines:
         line = re.sub(r"\$MODEL|openai/[\w-]+", str(tmp_path / "clip"), line)
         command, *arguments = line.replace("PICTURES", str(tmp_path / "pictures")).split()
