@@ -104,7 +104,7 @@ def _are_vectors(parsed: LookArguments) -> bool:
     if not sources[0].exists():
         raise InputError.at(sources[0], "does not exist", "pictures with captions, or embeddings")
     if sources[0].is_file() and sources[0].suffix.lower() == ".parquet":
-        from coder_core.embedding.sources import has_vectors
+        from coder_core.embedding.look_sources import has_vectors
 
         return has_vectors(sources[0])
     return False
@@ -136,7 +136,7 @@ def _import_vectors(parsed: LookArguments, name: str, split: str, console: Conso
 
 def _embed_pictures(parsed: LookArguments, console: Console) -> tuple[str, str, int]:
     """Embed a split of pictures; return the names of run and split, and the exit status."""
-    from coder_core.embedding.sources import check_same_source, choose_split, read_pictures_or_all
+    from coder_core.embedding.look_sources import check_same_source, choose_split, read_pictures_or_all
 
     source = parsed.sources[0]
     data, is_whole = read_pictures_or_all(
