@@ -69,20 +69,31 @@ def concept_table(run: Run, split: str) -> pd.DataFrame:
     return table.assign(image=images, text=texts, read=(images + texts) / 2)
 
 
-def concept_graph(
-    run: Run, split: str, concept: int | None, *, around: bool, by: concepts.Strength, kind: str, count: int
-) -> tuple[concepts.ConceptGraph, int]:
-    """Return the graph of the strongest concepts and the chosen one, if it is of the kind, or (`around`) of its
-    neighbourhood; and the number of concepts to choose from."""
+@dataclass(frozen=True)
+class GraphPart:
+    """The part of the concept graph to show: the `count` strongest concepts of a kind ("": all) and the chosen one, or
+    (`around`) the neighbourhood of the chosen one."""
+
+    concept: int | None
+    around: bool
+    by: concepts.Strength
+    kind: str
+    count: int
+
+
+def concept_graph(run: Run, split: str, part: GraphPart) -> tuple[concepts.ConceptGraph, int]:
+    """Return a part of the graph, and the number of concepts to choose from."""
     view = concept_attention.view_of(run, split)
-    if around and concept is not None:
-        neighbourhood = concepts.neighbourhood(view.edges(), concept, len(view.words))
-        return concepts.graph_of(view, neighbourhood[:count]), len(neighbourhood)
+    chosen = part.concept
+    if part.around and chosen is not None:
+        neighbourhood = concepts.neighbourhood(view.edges(), chosen, len(view.words))
+        return concepts.graph_of(view, neighbourhood[: part.count]), len(neighbourhood)
     table = concept_table(run, split)
-    selected = concepts.strongest(table, by, kind, count)
-    if concept is not None and concept not in selected and kind in ("", view.kinds[concept]):
-        selected = np.append(selected[: count - 1], concept)
-    return concepts.graph_of(view, selected), int((table["kind"] == kind).sum()) if kind else len(table)
+    selected = concepts.strongest(table, part.by, part.kind, part.count)
+    if chosen is not None and chosen not in selected and part.kind in ("", view.kinds[chosen]):
+        selected = np.append(selected[: part.count - 1], chosen)
+    total = int((table["kind"] == part.kind).sum()) if part.kind else len(table)
+    return concepts.graph_of(view, selected), total
 
 
 def caption_facts(run: Run, split: str) -> pd.DataFrame:

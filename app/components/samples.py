@@ -2,6 +2,7 @@
 
 import html
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from itertools import repeat
 from typing import Any
@@ -147,30 +148,39 @@ def cells_of(run: RunSummary, split: str, rows: Iterable[tuple[Modality, int, in
     return cells
 
 
-def sample_table(
-    choice: Choice,
-    modality: Modality,
-    numbers: np.ndarray,
-    values: pd.DataFrame,
-    columns: Mapping[str, Column],
-    words: str,
-    target: str,
-    file: str,
-    *,
-    height: int = 420,
-    nothing: tuple[str, str] = (NO_WORDS, FEWER_WORDS),
-) -> np.ndarray:
-    """Draw a table of the samples (`numbers`) of the slice that contain the words, with their values and one download
-    of all columns under their labels; a click on a row opens the sample in the number widget `target`. Return the
-    samples in the order shown. `nothing`: the notice if none remains, and what to do."""
+@dataclass(frozen=True)
+class SampleList:
+    """Samples (`numbers`) with their values, for a table and its download.
+
+    `columns`: columns of `values` to show. `words`: only samples that contain them. `target`: key of the number widget
+    that opens a sample. `file`: name of the download. `nothing`: the notice if none remains, and what to do.
+    """
+
+    modality: Modality
+    numbers: np.ndarray
+    values: pd.DataFrame
+    columns: Mapping[str, Column]
+    words: str
+    target: str
+    file: str
+    height: int = 420
+    nothing: tuple[str, str] = (NO_WORDS, FEWER_WORDS)
+
+
+def sample_table(choice: Choice, listed: SampleList) -> np.ndarray:
+    """Draw a table of the samples of the slice that contain the words, with their values and one download of all
+    columns under their labels; a click on a row opens the sample. Return the samples in the order shown."""
     run = choice.last
     split = choice.split
-    rows = holding(choice, modality, numbers, words)
+    modality = listed.modality
+    target = listed.target
+    rows = holding(choice, modality, listed.numbers, listed.words)
     if not len(rows):
-        cards.empty(*nothing)
+        fact, remedy = listed.nothing
+        cards.empty(fact, remedy)
         return np.zeros(0, dtype=np.int64)
-    numbers = np.asarray(numbers)[rows]
-    values = values.iloc[rows].reset_index(drop=True)
+    numbers = np.asarray(listed.numbers)[rows]
+    values = listed.values.iloc[rows].reset_index(drop=True)
 
     def cells(positions: np.ndarray) -> list[SampleCell]:
         samples = numbers[positions]
@@ -181,15 +191,15 @@ def sample_table(
 
     _enter(target, modality)
     opened.among(target, numbers)
-    listed = Table(values, columns, f"{target}-table", UNITS[modality], numbers, height, cells)
-    order = picking_table(listed, target)
-    content = values.rename(columns={name: column.label for name, column in columns.items()})
+    table = Table(values, listed.columns, f"{target}-table", UNITS[modality], numbers, listed.height, cells)
+    order = picking_table(table, target)
+    content = values.rename(columns={name: column.label for name, column in listed.columns.items()})
     file_names = ask(Run.image_names, run, split)
     images = images_of(run, split, modality, numbers)
     ids: dict[str, object] = {"caption id": numbers} if modality == "text" else {}
     ids |= {"image id": images, "file": [file_names[image] for image in images.tolist()]}
     ids["caption" if modality == "text" else "first caption"] = texts_of(run, split, modality, numbers)
-    downloads.table(pd.concat([pd.DataFrame(ids), content], axis=1).iloc[order], file)
+    downloads.table(pd.concat([pd.DataFrame(ids), content], axis=1).iloc[order], listed.file)
     return numbers[order]
 
 

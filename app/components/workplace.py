@@ -10,7 +10,7 @@ from app.choice import Choice
 from app.components import opened, reviewing, samples
 from app.components.table import ENLARGED
 
-SHARES = (5, 7)  # of the width
+SHARES = (6, 7)  # of the width
 
 
 @st.fragment

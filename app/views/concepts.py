@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,7 +14,14 @@ from app.ask import BOTH, Modality, Run, RunSummary, ask, concept_attention, con
 from app.choice import UNITS, Choice
 from app.components import cards, downloads
 from app.components.controls import choose_one, choose_run, pick, row, side_by_side, whole_number
-from app.components.samples import note_sample, note_slice, sample_card, sample_table, step_samples
+from app.components.samples import (
+    SampleList,
+    note_sample,
+    note_slice,
+    sample_card,
+    sample_table,
+    step_samples,
+)
 from app.components.selection import selected_points
 from app.components.table import Table, columns_of, plain_table, rows_table
 from app.components.theme import tone
@@ -83,17 +89,20 @@ def graphs(runs: Sequence[RunSummary], split: str) -> str:
     for position, run in enumerate(side_by_side(runs)):
         if len(runs) > 1:
             cards.label(run.name)
-        _graph(run, split, position, word, part == "around", {"by": by, "kind": kind, "count": count})
+        names = names_of(run, split)
+        number = names.index(word) if word in names else None
+        if part == "around" and number is None:
+            cards.empty(f"“{word}” is not a concept of this run.", "Choose another concept.")
+            continue
+        shown = questions.GraphPart(number, part == "around", by, kind, count)
+        _graph(run, split, shown, position)
     return word
 
 
-def _graph(run: RunSummary, split: str, position: int, word: str, around: bool, by: dict[str, Any]) -> None:
+def _graph(run: RunSummary, split: str, part: questions.GraphPart, position: int) -> None:
     names = names_of(run, split)
-    number = names.index(word) if word in names else None
-    if around and number is None:
-        cards.empty(f"“{word}” is not a concept of this run.", "Choose another concept.")
-        return
-    graph, total = ask(questions.concept_graph, run, split, number, around=around, **by)
+    number = part.concept
+    graph, total = ask(questions.concept_graph, run, split, part)
     key = f"concept-graph-{position}"
     figure = charts.concept_graph(graph.nodes, graph.edges, number, tone())
     alt = f"concept graph {position + 1}"
@@ -104,7 +113,7 @@ def _graph(run: RunSummary, split: str, position: int, word: str, around: bool, 
     if isolated:
         note += f" The {isolated:,} at the bottom have no edge to the others shown."
     if number is not None and number not in nodes:
-        note += f" “{word}” is not among them; “{PARTS['around']}” shows it."
+        note += f" “{names[number]}” is not among them; “{PARTS['around']}” shows it."
     cards.note(note)
     words = {end: [names[i] for i in graph.edges[end]] for end in ("concept", "neighbour")}
     downloads.table(graph.edges.assign(**words), f"concept-edges-{run.name}-{split}")
@@ -174,7 +183,8 @@ def disagreements(runs: Sequence[RunSummary], choice: Choice) -> np.ndarray:
     file = f"concepts-{choice.split}-shared-{run.name}"
     nothing = ("The slice contains no caption.", "Clear the slice in the sidebar.")
     of_run = choice.alone(run)
-    return sample_table(of_run, "text", captions, values, DISAGREEMENTS, "", CAPTION, file, nothing=nothing)
+    listed = SampleList("text", captions, values, DISAGREEMENTS, "", CAPTION, file, nothing=nothing)
+    return sample_table(of_run, listed)
 
 
 def one_pair(runs: Sequence[RunSummary], choice: Choice, order: np.ndarray) -> None:

@@ -105,7 +105,8 @@ def mismatched_pairs(choice: Choice, run: RunSummary, cross_fitted: Judges) -> N
     table = table.assign(rank=[ranks[name][caption] for name, caption in judged])
     columns = SUSPICION | ({"scorer": Column("scored by")} if cross_fitted else {})
     words = samples.search_words(f"{PAIR}-words")
-    _open_captions(choice, table, columns, words, PAIR, "mismatched", "One pair in detail")
+    listed = _captions(table, columns, words, PAIR, f"mismatched-{choice.split}")
+    _open_captions(choice, listed, "One pair in detail")
     cards.metrics(
         cards.Metric(name, number, note, "random pairs")
         for (name, number), note in zip(numbers, EXPECTED, strict=True)
@@ -154,9 +155,8 @@ def unlabelled_matches(choice: Choice, run: RunSummary) -> None:
     best = ask(questions.best_candidates, run, split, "text")
     images = best[captions, place[captions]]
     table = pd.DataFrame({"other": images, "place": place[captions] + 1, "likeness": largest[captions]})
-    order = samples.sample_table(
-        choice, "text", captions, table, MATCHES, words, MATCH, f"unlabelled-{split}"
-    )
+    listed = samples.SampleList("text", captions, table, MATCHES, words, MATCH, f"unlabelled-{split}")
+    order = samples.sample_table(choice, listed)
     if not len(order) or not opened.among(MATCH, order):
         return
     cards.heading("One caption and the other image", detail=True)
@@ -186,7 +186,8 @@ def empty_captions(choice: Choice, run: RunSummary) -> None:
         cards.empty("No caption is empty.", "“Says little” lists the captions with the least content.")
         return
     words = samples.search_words(f"{CAPTION}-words")
-    _open_captions(choice, facts, columns, words, CAPTION, "empty-captions", "One caption in detail")
+    listed = _captions(facts, columns, words, CAPTION, f"empty-captions-{choice.split}")
+    _open_captions(choice, listed, "One caption in detail")
 
 
 def captions_that_say_little(choice: Choice, run: RunSummary) -> None:
@@ -205,9 +206,8 @@ def captions_that_say_little(choice: Choice, run: RunSummary) -> None:
         facts = facts.assign(fits=fits)
         columns = {"fits": Column("plausible images", ",d", "fits")} | columns
     facts = facts.sort_values(SORTED_BY[by], ascending=by != "generic", kind="stable")
-    _open_captions(
-        choice, facts, columns, words, CAPTION, "captions-that-say-little", "One caption in detail"
-    )
+    listed = _captions(facts, columns, words, CAPTION, f"captions-that-say-little-{choice.split}")
+    _open_captions(choice, listed, "One caption in detail")
 
 
 def _scored_by(choice: Choice, run: RunSummary) -> str:
@@ -216,16 +216,18 @@ def _scored_by(choice: Choice, run: RunSummary) -> str:
     return " ".join([f"By {run.name}.", *choices])
 
 
-def _open_captions(
-    choice: Choice, table: pd.DataFrame, columns: Columns, words: str, target: str, file: str, title: str
-) -> None:
+def _captions(
+    table: pd.DataFrame, columns: Columns, words: str, target: str, file: str
+) -> samples.SampleList:
     captions = table["caption"].to_numpy()
-    values = table[list(columns)]
-    file = f"{file}-{choice.split}"
-    order = samples.sample_table(choice, "text", captions, values, columns, words, target, file)
-    if len(order) and opened.among(target, order):
+    return samples.SampleList("text", captions, table[list(columns)], columns, words, target, file)
+
+
+def _open_captions(choice: Choice, listed: samples.SampleList, title: str) -> None:
+    order = samples.sample_table(choice, listed)
+    if len(order) and opened.among(listed.target, order):
         cards.heading(title, detail=True)
-        samples.step_samples(choice, "text", target, order)
+        samples.step_samples(choice, "text", listed.target, order)
 
 
 @st.cache_data(ttl=KEY_SECONDS, show_spinner=False, hash_funcs=HASHES)

@@ -252,9 +252,17 @@ def ranked_anchors(choice: Choice, tables: Tables, changes: Changes, modality: M
     else:
         table = tables[last if by == "second" else first]
         order = np.argsort(table["order"].to_numpy(), kind="stable")
-    ranked = values.iloc[order]
-    names = (TARGETS[modality], f"diversity-{choice.split}-{unit}")
-    return samples.sample_table(choice, modality, anchors[order], ranked, columns, words, *names, height=300)
+    ranked = samples.SampleList(
+        modality,
+        anchors[order],
+        values.iloc[order],
+        columns,
+        words,
+        target=TARGETS[modality],
+        file=f"diversity-{choice.split}-{unit}",
+        height=300,
+    )
+    return samples.sample_table(choice, ranked)
 
 
 def _fits(choice: Choice, tables: Tables, anchors: np.ndarray) -> np.ndarray | None:

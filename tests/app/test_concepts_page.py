@@ -6,7 +6,7 @@ import pytest
 
 from app import charts
 from app.charts import LIGHT
-from app.questions import concept_graph
+from app.questions import GraphPart, concept_graph
 from app.views.concepts import AT_CHANCE
 from coder_core.api import open_run
 from coder_core.api.concepts import graph_of, strongest, summarise_attention
@@ -76,8 +76,8 @@ def test_the_chosen_concept_is_in_the_graph_and_chance_attention_is_noted(root, 
     table = open_run(root / "one").concepts("dev").table().assign(read=0.0)
     weakest = int(strongest(table, "captions", "", 5)[-1])
     run = open_run(root / "one")
-    settings = {"around": False, "by": "captions", "kind": "", "count": 3}
-    graph, total = concept_graph(run, "dev", weakest, **settings)
+    part = GraphPart(weakest, around=False, by="captions", kind="", count=3)
+    graph, total = concept_graph(run, "dev", part)
     assert (weakest in graph.nodes["concept"].tolist(), len(graph.nodes), total) == (True, 3, 5)
 
 

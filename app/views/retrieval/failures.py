@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -17,7 +16,7 @@ from app.choice import DIRECTIONS, QUERIES, UNITS, Choice
 from app.components import cards, downloads, events
 from app.components.controls import choose_one, more_filters, pick, row, switch
 from app.components.gains import show_gains
-from app.components.samples import of_run, sample_table, search_words
+from app.components.samples import SampleList, of_run, sample_table, search_words
 from app.components.selection import by_outcome
 from app.components.table import Column, Columns, columns_of, plain_table
 from app.components.theme import tone
@@ -49,7 +48,14 @@ class Queries:
         return {name: Column(label, digits, term or quantity) for name, label in labels.items()}
 
     def table(
-        self, rows: pd.DataFrame, columns: Columns, words: str, file: str, fact: str = NO_MATCH, **more: Any
+        self,
+        rows: pd.DataFrame,
+        columns: Columns,
+        words: str,
+        file: str,
+        *,
+        fact: str = NO_MATCH,
+        height: int = 420,
     ) -> np.ndarray:
         """Draw the queries that contain the words as a table; return their order. `fact`: the notice if none does."""
         if not len(rows):
@@ -58,7 +64,8 @@ class Queries:
         numbers = rows["query"].to_numpy()
         values = rows.drop(columns="query")
         target = f"query-{self.modality}"
-        return sample_table(self.choice, self.modality, numbers, values, columns, words, target, file, **more)
+        listed = SampleList(self.modality, numbers, values, columns, words, target, file, height)
+        return sample_table(self.choice, listed)
 
     def file(self, kind: str, name: str) -> str:
         return f"{kind}-{self.choice.split}-{self.direction}-{downloads.file_name(name)}"
@@ -109,7 +116,7 @@ def compare_runs(shown: Queries) -> Section:
         columns = shown.columns("rank", ",d", {first.name: "rank_a", second.name: "rank_b"})
         columns["change"] = Column("gain", "+,d", "gain")
         fact = NO_MATCH if outcome == "all" or any(bands) else f"No query is {outcome}."
-        return shown.table(queries, columns, words, shown.file("ranks", outcome), fact)
+        return shown.table(queries, columns, words, shown.file("ranks", outcome), fact=fact)
 
     def draw_figures() -> None:
         counts = {name: int((changes["outcome"] == name).sum()) for name in retrieval.OUTCOMES}
@@ -155,7 +162,7 @@ def ranks_of_runs(shown: Queries) -> Section:
         facts = {"missed": "No query is missed.", "found": "Every query is missed."}
         fact = NO_MATCH if band else facts.get(chosen.name, NO_MATCH)
         columns = shown.columns("rank", ",d", dict(zip(names, names, strict=True)))
-        return shown.table(queries, columns, words, shown.file("ranks", chosen.name), fact)
+        return shown.table(queries, columns, words, shown.file("ranks", chosen.name), fact=fact)
 
     def draw_figures() -> None:
         if several:
@@ -340,7 +347,7 @@ def unlabelled_matches(shown: Queries, source: judging.Source) -> Section:
         words = search_words("words")
         columns = shown.columns("rank", ",d", dict(zip(ranks, ranks, strict=True)))
         file = f"judged-right-{choice.split}-{shown.direction}"
-        return shown.table(table, columns, words, file, "No such miss exists.")
+        return shown.table(table, columns, words, file, fact="No such miss exists.")
 
     return Section(draw_list, partial(show_recall, choice, source))
 

@@ -12,7 +12,7 @@ from app.ask import Modality, Run, opened_run, retrieval
 from app.choice import OTHER
 from app.components import cards, downloads, events
 from app.components.controls import FIRST, choose_one, whole_number
-from app.components.samples import name_of, sample_table, search_words, show_sample
+from app.components.samples import SampleList, name_of, sample_table, search_words, show_sample
 from app.components.table import Column, columns_of, plain_table
 from app.components.theme import tone
 from app.components.words import count
@@ -71,7 +71,7 @@ def _queries(shown: Queries, k: int, kind: Modality, hub: int) -> np.ndarray:
     fact = f"No query ranks it above its true match within the first {k}."
     file = f"hub-{kind}-{hub}-{choice.split}-{direction}-{k}"
     columns = {"place": Column("rank of the hub", ",d", "hub rank")}
-    return shown.table(wrong, columns, search_words("words"), file, fact, height=330)
+    return shown.table(wrong, columns, search_words("words"), file, fact=fact, height=330)
 
 
 def _hub_table(shown: Queries, kind: Modality, target: str, tables: Tables, k: int) -> int:
@@ -95,7 +95,8 @@ def _hub_table(shown: Queries, kind: Modality, target: str, tables: Tables, k: i
     whole = replace(choice, slice="")  # a slice chooses the queries, not the hubs
     words = search_words(f"{target}-words")
     file = f"hubs-{choice.split}-{shown.direction}-{k}"
-    order = sample_table(whole, kind, numbers, values, columns, words, target, file, height=360)
+    listed = SampleList(kind, numbers, values, columns, words, target, file, height=360)
+    order = sample_table(whole, listed)
     largest = int((order if len(order) else numbers)[0])
     hub = whole_number("Hub", (0, choice.ask(Run.count, kind) - 1), largest, target, 140)
     show_sample(choice, kind, hub, target, own=False)
