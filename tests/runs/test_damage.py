@@ -13,7 +13,7 @@ from coder_core.api import list_runs, open_run
 from coder_core.console.faults import collect
 from coder_core.files.sealed import render_manifest
 from coder_core.runs.analysis.read import open_analysis
-from coder_core.runs.history import history_faults
+from coder_core.runs.history import history_faults, read_history
 from coder_core.runs.load import load_model
 from coder_core.runs.saves import Save, SaveStore
 from coder_core.runs.status import read_status
@@ -67,18 +67,29 @@ def cut(content, rng):
     return content[: rng.randrange(len(content))]
 
 
+def readings(history):
+    """Return step, losses and metrics of every event that is read."""
+    return {
+        (event["step"], str(event.get("losses")), str(event.get("metrics")))
+        for event in read_history(history)
+    }
+
+
 @pytest.mark.parametrize("harm", [flip, cut])
 def test_flipped_bits_and_truncation_are_named(whole, harm):
     """A kill, too, leaves a shorter history; a bit of the word "crc" or of the last newline leaves the data whole."""
     assert open_everything(whole) == []
     status = read_status(whole)
+    history = whole / "history.jsonl"
+    lines = readings(history)
     rng = random.Random(0)
-    for file in FILES * TIMES:
+    for file in [*FILES * TIMES, *["history.jsonl"] * 20]:
         [path] = whole.glob(file)
         with overwritten(path, harm(path.read_bytes(), rng)):
             named = any(str(path) in fault for fault in open_everything(whole))
             if path.name == "status.json" and not named:
                 assert read_status(whole) == status
+            assert readings(history) <= lines  # no number is misread
             assert named or path.name in ("history.jsonl", "status.json"), file
 
 
