@@ -145,7 +145,7 @@ def test_flipped_bits_in_arrays_are_named_and_unchanged_files_checked_once(whole
                     rf"{path.name}: is damaged.*coder_core\.evaluate", open_run(whole).ranks, "dev"
                 )
                 assert_refused(path.name, open_analysis, whole, "dev")
-                assert_refused(path.name, _hits, whole, "dev")  # of an ablation
+                assert_refused(path.name, _hits, {0: whole}, "dev")  # of an ablation
     for path in (whole / "analysis" / "dev").iterdir():
         os.utime(path, (1, 1))
     open_analysis(whole, "dev")
