@@ -73,6 +73,16 @@ def test_documents_use_commands_and_flags_that_exist(document):
     assert missing == []
 
 
+def test_the_contents_of_a_reference_lead_to_its_sections():
+    for name in ("docs/data.md", "docs/training.md"):
+        text = (PROJECT / name).read_text("utf-8")
+        sections = re.findall(r"^## (.+)$", text, re.MULTILINE)
+        anchors = [re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in sections]
+        contents = re.findall(r"\[([^\]]+)\]\(#([^)]+)\)", text.split("\n## ")[0])
+        assert len(anchors) > 10
+        assert contents == list(zip(sections, anchors, strict=True)), name
+
+
 @pytest.mark.parametrize("document", ["README.md", "docs/quickstart.md"])
 def test_the_documented_commands_for_pictures_run_in_order(document, tmp_path, monkeypatch, capsys):
     """On twelve pictures, with a tiny CLIP in place of the downloaded one."""
