@@ -1,7 +1,7 @@
 """coder-lab app: serve the app on this machine.
 
-Where there is no run yet, the three small demo runs are trained in the background, and the app's first page shows how
-far they are.
+If there are no runs yet, the three small demo runs are trained in the background, and the app's first page shows their
+progress.
 """
 
 import os

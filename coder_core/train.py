@@ -68,7 +68,7 @@ def main(arguments: list[str]) -> int:
         if parsed.resume is not None:
             conflicts = {"--name": parsed.config.name, "PRESET": parsed.preset}
             problem = "is given with --resume, which continues a run in its folder"
-            fix = f"leave it out, or start another run without --resume; {parsed.resume} keeps its name and values"
+            fix = "drop this flag: a resumed run keeps its name and settings. To change them, start a new run"
             stop_on_errors(Fault(flag, problem, fix=fix) for flag, value in conflicts.items() if value)
             training.resume(parsed.resume, named)
         elif parsed.preset or named or parsed.config.name:

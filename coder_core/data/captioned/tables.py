@@ -232,7 +232,7 @@ def open_table(file: Path, folders: Sequence[Path] = (), *, titled: bool = False
 
 
 def _begins_rows(title: str, folders: Sequence[Path]) -> bool:
-    """True if a field of the first line is the name of a picture or an address, so that the line is no header."""
+    """True if a field of the first line is the name of a picture or an address, so that the line is not a header."""
     if is_picture(title) or "://" in title:
         return True
     is_name = " " not in title and not unsafe_reason(title)
