@@ -53,11 +53,14 @@ def read_arguments(arguments: Sequence[str], default: Config) -> TrainArguments:
 def main(arguments: list[str]) -> int:
     """Train or continue a run; with --clean, repeating the command continues it too."""
     console = open_console()
-    parsed = read_arguments([word for word in arguments if not asks_for_help([word])], Config())
+    without_help = [word for word in arguments if not asks_for_help([word])]
+    parsed = read_arguments(without_help, Config())
     default = find_preset(parsed.preset) if parsed.preset else Config()
     if asks_for_help(arguments):
         _print_presets(console)
         read_arguments(["--help"], default)
+    if parsed.resume is not None:
+        _check_resume(parsed)
 
     from coder_core.ops import parallel
     from coder_core.train_runs import Training
@@ -66,10 +69,6 @@ def main(arguments: list[str]) -> int:
     training = Training(console, parsed.progress)
     try:
         if parsed.resume is not None:
-            conflicts = {"--name": parsed.config.name, "PRESET": parsed.preset}
-            problem = "is given with --resume, which continues a run in its folder"
-            fix = "drop this flag: a resumed run keeps its name and settings. To change them, start a new run"
-            stop_on_errors(Fault(flag, problem, fix=fix) for flag, value in conflicts.items() if value)
             training.resume(parsed.resume, named)
         elif parsed.preset or named or parsed.config.name:
             name = parsed.config.name or parsed.preset or "run"
@@ -86,6 +85,14 @@ def main(arguments: list[str]) -> int:
     finally:
         parallel.finish()
     return 0
+
+
+def _check_resume(parsed: TrainArguments) -> None:
+    """Raise InputError if a name or a preset is given for a run that has both."""
+    given = {"--name": parsed.config.name, "PRESET": parsed.preset}
+    problem = "is given with --resume, which continues a run in its folder"
+    fix = "drop it: a resumed run keeps its name and settings. To change them, start a new run"
+    stop_on_errors(Fault(flag, problem, fix=fix) for flag, value in given.items() if value)
 
 
 def _print_presets(console: Console) -> None:
