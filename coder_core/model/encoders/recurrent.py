@@ -12,7 +12,7 @@ The recurrent weight adds to the block c, r, z, the input weight to the block r,
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -60,7 +60,8 @@ class RecurrentWords(nn.Module):
         # Equal words have equal vectors and are projected once.
         distinct, row = torch.unique(words, return_inverse=True)
         table = self.vectors(_rounded_up(distinct))
-        states = _layer_over_table(self.gru, 0, table, row.flatten()[packing.words], packing, average=True)
+        rows = row.flatten()[packing.words]
+        states = _layer_over_table(self.gru, 0, table, LayerWords(rows, packing, average=True))
         return states.view(*words.shape, -1)
 
 
@@ -83,6 +84,14 @@ class Packing:
     previous: Tensor
     """(N − B,) for every packed row after the first step, the row of the same sequence one step earlier."""
     steps: list[int]  # number of sequences still running at each step
+
+
+class LayerWords(NamedTuple):
+    """The words that one layer runs over, and how it returns its states."""
+
+    rows: Tensor  # (2, N) for each direction in packed order, each word's row in a table of inputs
+    packing: Packing
+    average: bool  # return the mean of both directions
 
 
 def pack(lengths: Tensor, longest: int) -> Packing:
@@ -111,42 +120,36 @@ def _all_layers(gru: nn.GRU, features: Tensor, packing: Packing) -> Tensor:
     for layer in range(gru.num_layers):
         table = features.reshape(batch * longest, -1).index_select(0, _rounded_up(positions))
         is_last = layer == gru.num_layers - 1
-        states = _layer_over_table(gru, layer, table, rows, packing, average=is_last)
+        states = _layer_over_table(gru, layer, table, LayerWords(rows, packing, average=is_last))
         features = states.view(*states.shape[:-2], batch, longest, -1)
         if not is_last:
             features = torch.cat([*features], dim=-1)
     return features
 
 
-def _layer_over_table(
-    gru: nn.GRU, layer: int, table: Tensor, rows: Tensor, packing: Packing, *, average: bool
-) -> Tensor:
-    """Run one layer over words given as rows (2, N), in packed order for each direction, of a table of inputs (U, I) ->
-    (2, B·T, H) forward and backward states, or (B·T, H) their mean; zero at padded positions."""
+def _layer_over_table(gru: nn.GRU, layer: int, table: Tensor, words: LayerWords) -> Tensor:
+    """Run one layer over words given as rows of a table of inputs (U, I) -> (2, B·T, H) forward and backward states, or
+    (B·T, H) their mean; zero at padded positions."""
     names = [f"{name}_l{layer}" for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
     parameters = [getattr(gru, name + suffix) for suffix in ("", "_reverse") for name in names]
-    return _PackedGRU.apply(table, rows, packing, average, torch.is_grad_enabled(), *parameters)
+    return _PackedGRU.apply(table, words, torch.is_grad_enabled(), *parameters)
 
 
 class _PackedGRU(torch.autograd.Function):
-    """GRU layer: table (U, I), its rows (2, N) in packed order -> states (2, B·T, H) or mean (B·T, H); 0 at padding."""
+    """GRU layer: table (U, I) and words -> states (2, B·T, H) or their mean (B·T, H); 0 at padding."""
 
     @staticmethod
     def forward(
-        ctx: Any,
-        table: Tensor,
-        rows: Tensor,
-        packing: Packing,
-        average: bool,
-        for_backward: bool,
-        *parameters: Tensor,
+        ctx: Any, table: Tensor, words: LayerWords, for_backward: bool, *parameters: Tensor
     ) -> Tensor:
+        rows = words.rows
+        packing = words.packing
         gates, hidden = _run(table, rows, packing.steps, for_backward, parameters)
         if for_backward:
-            ctx.save_for_backward(table, rows, gates, hidden, *parameters)
-        ctx.packing = packing
-        ctx.average = average
-        if not average:
+            ctx.save_for_backward(table, gates, hidden, *parameters)
+        ctx.words = words
+
+        if not words.average:
             return torch.stack([hidden[k].index_select(0, packing.rows[k]) for k in (0, 1)])
         backward = torch.cat([packing.rows[1][packing.words[0]], packing.rows.new_tensor([rows.shape[1]])])
         in_forward_order = hidden[1].index_select(0, backward)
@@ -155,20 +158,29 @@ class _PackedGRU(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        table, rows, gates, hidden, *parameters = ctx.saved_tensors
-        packing: Packing = ctx.packing
+        table, gates, hidden, *parameters = ctx.saved_tensors
+        words: LayerWords = ctx.words
+        packing = words.packing
         size = parameters[1].shape[1]
-        count = rows.shape[1]
+        count = words.rows.shape[1]
         to_hidden = gradient.new_empty(2, count, size)
         for k in (0, 1):
-            direction = gradient if ctx.average else gradient[k]
+            direction = gradient if words.average else gradient[k]
             torch.index_select(direction, 0, packing.words[k], out=to_hidden[k])
-        if ctx.average:
+        if words.average:
             to_hidden *= 0.5
+
         weights = (parameters[1], parameters[5])
         recurrent = [torch.cat(_candidate_first(w), out=_spaced(w, 3 * size, size)) for w in weights]
         to_gates = _run_back(gates, hidden, to_hidden, recurrent, packing.steps)
-        return _gradients(ctx.needs_input_grad[0], table, rows, packing, to_gates, hidden, parameters)
+        to_inputs, to_parameters = _gradients(table, words, to_gates, hidden, parameters)
+
+        to_table = None
+        if ctx.needs_input_grad[0]:
+            to_table = torch.zeros_like(table)
+            for k in (0, 1):
+                to_table.addmm_(to_inputs[k], parameters[4 * k])
+        return to_table, None, None, *to_parameters
 
 
 def _run(
@@ -189,8 +201,10 @@ def _run(
         w_in, w_hidden, b_in, b_hidden = parameters[4 * k : 4 * k + 4]
         projected.append(_project(table, w_in, b_in, b_hidden, factors))
         recurrent.append(_recurrent(w_hidden, factors))
+
     state = table.new_zeros(2, steps[0], size)
-    start = previous = 0
+    start = 0
+    previous = 0
     for t, running in enumerate(steps):
         packed = slice(start, start + running)
         first = start if for_backward else 0
@@ -227,7 +241,10 @@ def _project(table: Tensor, w_in: Tensor, b_in: Tensor, b_hidden: Tensor, factor
 def _recurrent(weight: Tensor, factors: torch.dtype) -> Tensor:
     """Transpose a recurrent weight, (3H, H) -> (H, 3H), in the order of the gates c, r, z."""
     parts = torch.cat(_candidate_first(weight))
-    return _spaced(parts, *parts.T.shape).copy_(parts.T) if factors == weight.dtype else parts.to(factors).T
+    if factors != weight.dtype:
+        return parts.to(factors).T
+    rows, columns = parts.T.shape
+    return _spaced(parts, rows, columns).copy_(parts.T)
 
 
 def _add_product(into: Tensor, states: Tensor, recurrent: Tensor) -> None:
@@ -283,36 +300,30 @@ def _run_back(
 
 
 def _gradients(
-    for_table: bool,
-    table: Tensor,
-    rows: Tensor,
-    packing: Packing,
-    to_gates: Tensor,
-    hidden: Tensor,
-    parameters: list[Tensor],
-) -> tuple[Tensor | None, ...]:
-    """Return the gradients of `_PackedGRU`'s inputs: the table, four constants (None), and the eight parameters."""
+    table: Tensor, words: LayerWords, to_gates: Tensor, hidden: Tensor, parameters: list[Tensor]
+) -> tuple[list[Tensor], list[Tensor]]:
+    """Return each direction's gradients (U, 3H) of the input products of the table, and those of the eight parameters."""
+    packing = words.packing
     size = hidden.shape[-1]
     first = packing.steps[0]
-    count = rows.shape[1]
-    to_table = torch.zeros_like(table) if for_table else None
+    count = words.rows.shape[1]
+    to_inputs: list[Tensor] = []
     to_parameters: list[Tensor] = []
     previous = _rounded_up(packing.previous)  # gradients after the last word are zero
     for k in (0, 1):
-        w_in, w_hidden = parameters[4 * k : 4 * k + 2]
+        w_hidden = parameters[4 * k + 1]
         to_rzn = to_gates[k, :count, size:]
-        to_inputs = torch.ops.aten.embedding_dense_backward(to_rzn, rows[k], len(table), -1, False)
-        if to_table is not None:
-            to_table.addmm_(to_inputs, w_in)
+        to_input = torch.ops.aten.embedding_dense_backward(to_rzn, words.rows[k], len(table), -1, False)
+        to_inputs.append(to_input)
         before = hidden[k].index_select(0, previous)
         later = to_gates[k, first : first + len(previous)]
         to_w_hidden = torch.empty_like(w_hidden)
         torch.mm(later[:, size : 3 * size].T, before, out=to_w_hidden[: 2 * size])
         torch.mm(later[:, :size].T, before, out=to_w_hidden[2 * size :])
         sums = to_gates[k].sum(0)
-        to_biases = sums[size:], torch.cat([sums[size : 3 * size], sums[:size]])
-        to_parameters += [to_inputs.T @ table, to_w_hidden, *to_biases]
-    return to_table, None, None, None, None, *to_parameters
+        to_b_hidden = torch.cat([sums[size : 3 * size], sums[:size]])
+        to_parameters += [to_input.T @ table, to_w_hidden, sums[size:], to_b_hidden]
+    return to_inputs, to_parameters
 
 
 def _candidate_first(weight: Tensor) -> tuple[Tensor, Tensor]:
