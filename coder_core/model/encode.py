@@ -27,7 +27,7 @@ PAIRS_AT_MOST = 1 << 28  # 1 GiB of scores: MS-COCO's 5,000 × 25,000 are half o
 
 
 @dataclass(frozen=True)
-class Encoding:
+class SplitEncoding:
     """How a split is encoded."""
 
     precision: str = "float32"  # of the encoders, see `autocast`; scores are always float32
@@ -35,7 +35,7 @@ class Encoding:
     progress: Progress = silent  # of samples or pairs; it may raise an error to stop
 
 
-USUAL = Encoding()
+USUAL = SplitEncoding()
 Arrays = tuple[np.ndarray, np.ndarray | None, np.ndarray | None]
 Chunks = Iterable[tuple[np.ndarray, Tensor, Tensor]]
 
@@ -71,7 +71,9 @@ def evaluating(model: nn.Module) -> Iterator[None]:
         model.train(before)
 
 
-def encode_split(model: Coder, split: Split, tokens: Tokens, encoding: Encoding = USUAL) -> SplitEmbeddings:
+def encode_split(
+    model: Coder, split: Split, tokens: Tokens, encoding: SplitEncoding = USUAL
+) -> SplitEmbeddings:
     """Embed every image and caption of a split in every branch of the model."""
     device = model.device
     images = _empty(model, split.n_images, encoding.attention)
@@ -127,7 +129,7 @@ Encoded = SplitEmbeddings | SplitScores
 
 
 def score_split(
-    model: Coder, split: Split, tokens: Tokens, beta: float, encoding: Encoding = USUAL
+    model: Coder, split: Split, tokens: Tokens, beta: float, encoding: SplitEncoding = USUAL
 ) -> tuple[list[Source], Encoded]:
     """Return the scores of a split's pairs as sources for `evaluation`, and the embeddings or matrix that they come from.
     InputError: a matrix of scores would exceed 1 GiB.
@@ -142,7 +144,7 @@ def score_split(
     return mixture(embeddings.images, embeddings.texts, embeddings.second, beta), embeddings
 
 
-def score_pairs(model: Coder, split: Split, tokens: Tokens, encoding: Encoding = USUAL) -> SplitScores:
+def score_pairs(model: Coder, split: Split, tokens: Tokens, encoding: SplitEncoding = USUAL) -> SplitScores:
     """Score every image of a split with every caption. InputError: as in `score_split`."""
     total = split.n_images * split.n_texts
     if total > PAIRS_AT_MOST:

@@ -15,7 +15,7 @@ from coder_core.data.batches import Batch
 from coder_core.data.features import UnreadableRowsError
 from coder_core.evaluation.recall import CHOSEN_HALF, OTHER_HALF, ensemble_metrics, half_metrics
 from coder_core.model.device import autocast
-from coder_core.model.encode import Encoding, SplitEmbeddings, encode_split, score_split
+from coder_core.model.encode import SplitEmbeddings, SplitEncoding, encode_split, score_split
 from coder_core.ops import parallel
 from coder_core.runs.history import STEPS_BETWEEN_LINES
 from coder_core.training.gradient_caching import PiecewiseModel
@@ -247,11 +247,11 @@ class Trainer:
             metrics |= {CHOSEN_HALF: first["rsum"], OTHER_HALF: second["rsum"]}
         return metrics
 
-    def _encoding(self, stop: StopRequest, activity: str) -> Encoding:
+    def _encoding(self, stop: StopRequest, activity: str) -> SplitEncoding:
         """Return how a split is encoded between two epochs."""
         show = self.reporter.display.scoring(f"{self.reporter.folder.name}, {activity}")
         progress = stop.watched(show) if parallel.world_size() == 1 else show
-        return Encoding(precision=self.config.training.precision, progress=progress)
+        return SplitEncoding(precision=self.config.training.precision, progress=progress)
 
     def _save(self) -> None:
         if self.first:

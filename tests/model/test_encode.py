@@ -16,7 +16,14 @@ from coder_core.evaluation.scores import check_scores
 from coder_core.model import encode
 from coder_core.model.build import ModelParts, build_model
 from coder_core.model.device import autocast
-from coder_core.model.encode import Encoding, encode_split, evaluating, score_pairs, score_split, score_texts
+from coder_core.model.encode import (
+    SplitEncoding,
+    encode_split,
+    evaluating,
+    score_pairs,
+    score_split,
+    score_texts,
+)
 from tests.support.precomp_folders import assert_refused, features, write_split
 
 CPU = torch.device("cpu")
@@ -115,7 +122,7 @@ def test_progress_counts_up_and_can_interrupt(split, tokens, kind):
     m = split.n_texts
     run = partial(score_pairs if kind else encode_split, model, split, tokens)
     seen = []
-    run(Encoding(progress=lambda *now: seen.append(now)))
+    run(SplitEncoding(progress=lambda *now: seen.append(now)))
     assert [done for done, _ in seen] == sorted({done for done, _ in seen})
     assert seen[-1] == ((n * m if kind else n + m),) * 2
 
@@ -123,7 +130,7 @@ def test_progress_counts_up_and_can_interrupt(split, tokens, kind):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run(Encoding(progress=stop))
+        run(SplitEncoding(progress=stop))
     assert model.training
     assert torch.is_grad_enabled()
 
@@ -133,7 +140,7 @@ def test_bfloat16_is_off_on_cpu_unless_requested_and_is_close_to_float32(split, 
         with autocast(CPU, precision):
             assert not torch.is_autocast_enabled("cpu")
     encode_as = partial(encode_split, built(), split, tokens)
-    for exact, rough in zip(encode_as()[:2], encode_as(Encoding(precision="bfloat16"))[:2], strict=True):
+    for exact, rough in zip(encode_as()[:2], encode_as(SplitEncoding(precision="bfloat16"))[:2], strict=True):
         assert rough.dtype == np.float32
         assert (rough * exact).sum(1).min() > 0.99
         assert not np.array_equal(rough, exact)

@@ -10,7 +10,7 @@ import torch
 from coder_core.data.dataset import read_split
 from coder_core.evaluation.recall import retrieval_metrics
 from coder_core.files.sealed import SealedFolder
-from coder_core.model.encode import Encoding, encode_split
+from coder_core.model.encode import SplitEncoding, encode_split
 from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.load import load_model, read_concepts, read_config, read_vocabulary
 from coder_core.training.launch import continue_run, start_run
@@ -109,7 +109,7 @@ def test_dev_and_analysis_are_ranked_by_the_mixture(whole, data):
     loaded = load_model(whole)
     dev = read_split(data, "dev")
     tokens = loaded.reader.encode(dev.captions)
-    actual = encode_split(loaded.model, dev, tokens, Encoding(attention=True))
+    actual = encode_split(loaded.model, dev, tokens, SplitEncoding(attention=True))
     np.testing.assert_allclose(actual.image_attention.astype(np.float32).sum(1), 1, atol=1e-2)
     mixture = {"second": actual.second, "weight": 0.7}
     metrics = retrieval_metrics(actual.images, actual.texts, dev.image_of_text, **mixture)

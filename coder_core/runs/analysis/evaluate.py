@@ -16,7 +16,7 @@ from coder_core.evaluation.recall import Metrics, metrics_of
 from coder_core.evaluation.relevance import Relevance
 from coder_core.evaluation.scores import check_owners, check_scores
 from coder_core.evaluation.sources import Source
-from coder_core.model.encode import Encoded, Encoding, SplitScores, score_split
+from coder_core.model.encode import Encoded, SplitEncoding, SplitScores, score_split
 from coder_core.runs.analysis import tables
 from coder_core.runs.analysis.clusters import cluster_tables, read_prototypes
 from coder_core.runs.analysis.concepts import concept_tables
@@ -38,7 +38,7 @@ def score(loaded: LoadedModel, split: Split, *, progress: Progress = silent) -> 
         raise InputError.at(f"{split.name} features", found, expected, fix)
     tokens = loaded.reader.encode(split.captions)
     beta = loaded.config.model.beta
-    encoding = Encoding(attention=True, progress=progress)
+    encoding = SplitEncoding(attention=True, progress=progress)
     return score_split(loaded.model, split, tokens, beta, encoding)
 
 
