@@ -3,7 +3,7 @@
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 import pandas as pd
@@ -117,9 +117,12 @@ def principal_maps(
     runs: Sequence[Run], split: str, sample: Sample | None, modalities: joint_space.Modalities
 ) -> list[joint_space.PlaneLayout]:
     """Compute the PCA map of every run, aligned to the first."""
-    of_points: dict[str, Any] = {"sample": sample, "modalities": modalities}
-    first = joint_space.principal_layout(runs[0], split, **of_points)
-    return [first, *(joint_space.principal_layout(run, split, first, **of_points) for run in runs[1:])]
+    first = joint_space.principal_layout(runs[0], split, sample=sample, modalities=modalities)
+    layouts = [first]
+    for run in runs[1:]:
+        aligned = joint_space.principal_layout(run, split, first, sample=sample, modalities=modalities)
+        layouts.append(aligned)
+    return layouts
 
 
 def answers(runs: Sequence[Run], split: str, direction: Direction, at: int, queries: Rows) -> np.ndarray:

@@ -210,8 +210,9 @@ def two_measures(name: str, table: pd.DataFrame, unit: str) -> None:
         order = "the same" if rho > 0 else "exactly opposite"
         cards.note(f"There is no figure: it would be a single line, because the two orders are {order}.")
         return
-    spreads = table["SD"].to_numpy(), table["entropy"].to_numpy()
-    figure = charts.density(*spreads, "standard deviation", "entropy, bits", unit, tone())
+    deviation = table["SD"].to_numpy()
+    entropy = table["entropy"].to_numpy()
+    figure = charts.density(deviation, entropy, "standard deviation", "entropy, bits", unit, tone())
     downloads.chart(figure, "measures", "standard deviation and entropy")
 
 
@@ -225,8 +226,9 @@ def percentile_changes(choice: Choice, changes: pd.DataFrame, unit: str) -> None
     compared = "the first and the last run" if choice.between else "the two runs"
     cards.heading(f"Diversity in {compared}", cards.HOW_TO_READ["percentiles"].format(**texts))
     x, y = (f"percentile in {charts.plain(name)}" for name in (first, second))
-    percentiles = changes["place_a"].to_numpy(), changes["place_b"].to_numpy()
-    figure = charts.density(*percentiles, x, y, unit, tone(), diagonal=True)
+    before = changes["place_a"].to_numpy()
+    after = changes["place_b"].to_numpy()
+    figure = charts.density(before, after, x, y, unit, tone(), diagonal=True)
     downloads.chart(figure, "changes", "percentiles in both runs")
 
 

@@ -129,8 +129,9 @@ def choose_settings(choice: Choice) -> MatrixSettings:
             instance = cards.HOW_TO_READ["instance branch"].format(names=joined) if names else ""
             cards.note(loss_values.in_words(choice, loss) + instance)
     loss = replace(loss, function=measure)
-    samples = (source, size, seed, chosen, order)
-    return MatrixSettings(choice.split, *samples, QUERIES[rows], loss, choice.captions)
+    return MatrixSettings(
+        choice.split, source, size, seed, chosen, order, QUERIES[rows], loss, choice.captions
+    )
 
 
 def choose_pair(shown: Matrices) -> Cell:
@@ -160,13 +161,22 @@ def draw_matrices(shown: Matrices, marked: Cell) -> list[str]:
     scaled = shown.scaled
     settings = shown.settings
     captions = shown.choice.ask(Run.captions)
-    names = similarity.labels(next(iter(scaled.values())), shown.batch, settings.direction, captions)
+    rows, columns = similarity.labels(next(iter(scaled.values())), shown.batch, settings.direction, captions)
     anchors, candidates = AXES[settings.direction]
-    axes: dict[str, Any] = {"row_name": f"anchors: {anchors}", "column_name": candidates, "marked": marked}
     keys = []
 
     def draw(values: np.ndarray, scale: charts.HeatScale, unit: str, key: str, alt: str) -> None:
-        figure = charts.heat_map(values, *names, scale, tone(), unit=unit, **axes)
+        figure = charts.heat_map(
+            values,
+            rows,
+            columns,
+            scale,
+            tone(),
+            unit=unit,
+            row_name=f"anchors: {anchors}",
+            column_name=candidates,
+            marked=marked,
+        )
         downloads.chart(figure, key, alt, height="stretch")  # style.css: as high as the column is wide
         keys.append(key)
 
@@ -202,7 +212,11 @@ def steps(pair: similarity.Pair, function: str) -> list[Step]:
     """Return (symbol, formula with numbers, value) of every step from S to the loss."""
     has_partner = pair.positive == pair.positive
     parts = {"pair": True, "match": pair.own, "negative": not pair.own, "partner": has_partner}
-    numbers: dict[str, Any] = {"pair": pair, "loss": pair.loss, "spread": "SD" if function == "std" else "H"}
+    numbers: dict[str, object] = {
+        "pair": pair,
+        "loss": pair.loss,
+        "spread": "SD" if function == "std" else "H",
+    }
     numbers["negatives"] = count(pair.negatives, "negative")
     for name in ("total", "total_plain"):
         numbers[name] = f"{getattr(pair, name):{'.3f' if getattr(pair, name) < 1e5 else '.3e'}}"

@@ -35,8 +35,7 @@ def show(choice: Choice) -> None:
     elif settings.method != "pca":
         layouts = stored_layouts(choice, settings, total)
     if not layouts:
-        arguments = (choice.split, sample, settings.modalities)
-        layouts = ask_all(questions.principal_maps, choice.runs, *arguments)
+        layouts = ask_all(questions.principal_maps, choice.runs, choice.split, sample, settings.modalities)
     planes = [layout.plane for layout in layouts]
     points = point_rows(choice, tables[0].iloc[points_shown(tables[0], settings.modalities)])
     if len(planes[0]) > len(points):  # a stored map has all points
