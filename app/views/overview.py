@@ -80,6 +80,7 @@ def answer(choice: Choice) -> str:
 def show(choice: Choice) -> None:
     cards.answer(answer(choice))
     cards.faults(run_faults())
+    _note_unknown_settings(choice)
     shown = [run.name for run in choice.runs]
     unevaluated = [run for run in all_runs() if run.name in choice.names and run.name not in shown]
     runs = [choice.first, *choice.between, *unevaluated, *choice.runs[1:][-1:]]
@@ -122,6 +123,14 @@ def _offer_report(choice: Choice) -> None:
     report = partial(judging.report_page, choice.runs, choice.split)
     file = f"report-{choice.split}.html"
     downloads.offer("Report", report, file, "text/html", "summarize", help=cards.tip("report"))
+
+
+def _note_unknown_settings(choice: Choice) -> None:
+    """Name the settings of the chosen runs that this version does not know, and what needs another version."""
+    for run in choice.runs:
+        if run.unknown:
+            parts = "; ".join(run.unknown)
+            cards.note(cards.HOW_TO_READ["unknown configuration"].format(run=run.name, parts=parts))
 
 
 def _note_origins(runs: Runs) -> None:

@@ -94,7 +94,14 @@ def metrics_of(scores: Scores, ranks: Ranks, relevance: Relevance) -> Metrics:
 
 def rank_metrics(ranks: Ranks, relevance: Relevance) -> Metrics:
     """Return the metrics of `metrics_of` that need only ranks: all except MD. Queries without a right answer do not
-    count."""
+    count.
+
+    >>> from coder_core.evaluation.sources import ScoreMatrix
+    >>> scores = check_scores([ScoreMatrix(np.array([[0.75, 0.25], [0.8, 0.75]]))])
+    >>> labels = Relevance.of_labels(np.array([0, 1]), images=2)
+    >>> rank_metrics(rank(scores, labels), labels)["t2i_r1"]
+    50.0
+    """
     ways: dict[str, tuple[Ranked, Relation]] = {
         "i2t": (ranks.i2t, relevance.i2t),
         "t2i": (ranks.t2i, relevance.t2i),

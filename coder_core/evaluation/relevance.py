@@ -134,7 +134,11 @@ class Relevance:
 
 
 def label_pairs(image_of_text: Array) -> Array:
-    """Return (m, 2) int64 rows (caption, image) of the labels."""
+    """Return (m, 2) int64 rows (caption, image) of the labels.
+
+    >>> label_pairs(np.array([0, 0, 1])).tolist()
+    [[0, 0], [1, 0], [2, 1]]
+    """
     return np.stack([np.arange(len(image_of_text)), image_of_text], 1)
 
 

@@ -165,7 +165,11 @@ def check_scores(sources: Sequence[Source]) -> Scores:
 
 
 def check_owners(image_of_text: Any, n: int, m: int) -> np.ndarray:
-    """Return (m,) int64, the image of every caption. InputError: wrong shape or type, or no such image."""
+    """Return (m,) int64, the image of every caption. InputError: wrong shape or type, or no such image.
+
+    >>> check_owners([0, 0, 1], n=2, m=3)
+    array([0, 0, 1])
+    """
     owners = np.asarray(image_of_text.cpu() if isinstance(image_of_text, Tensor) else image_of_text)
     if owners.shape != (m,) or owners.dtype.kind not in "iu":
         problem = f"has shape {owners.shape} and dtype {owners.dtype}"

@@ -41,7 +41,7 @@ def test_spread_over_a_split_matches_the_objective(modality, tile, monkeypatch):
         assert diversity.max() == 1.0
         assert diversity.min() > 0.5
     for temperature in (0.02, 1.0):
-        expected = objectives.entropy(*of_anchors, temperature=temperature)
+        expected = objectives.negative_spread(*of_anchors, "entropy", temperature=temperature)
         np.testing.assert_allclose(maths.spread_over(s, "entropy", temperature), expected.numpy(), atol=2e-5)
 
 

@@ -10,9 +10,9 @@ import pytest
 from coder_core.api import compare, facts, list_runs, open_run
 from coder_core.data.embeddings import ONCE_PER_IMAGE, read_embeddings
 from coder_core.embed import main
+from coder_core.embedding import importing
 from coder_core.evaluate import main as evaluate
 from coder_core.files.sealed import SealedFolder, render_manifest
-from coder_core.runs.analysis import import_embeddings
 from coder_core.runs.analysis.read import open_analysis
 from tests.support.picture_folders import write_lines
 from tests.support.precomp_folders import assert_refused, refusal
@@ -82,7 +82,7 @@ def test_imported_embeddings_become_a_run_ranked_by_cosine(files, runs, capsys):
 def test_a_large_split_is_ranked_by_evaluate(files, runs, monkeypatch, capsys):
     queries = [f"--queries={files}/i.npy", f"--query-texts={files}/ids.txt"]
     assert run_import(files, *with_pictures(files), *queries, name="small") == 0
-    monkeypatch.setattr(import_embeddings, "RANKED_PAIRS", IMAGES * IMAGES * 5 - 1)
+    monkeypatch.setattr(importing, "RANKED_PAIRS", IMAGES * IMAGES * 5 - 1)
     assert run_import(files, *with_pictures(files), *queries) == 0
     assert not (runs / "clip" / "analysis").exists()
     assert "coder_core.evaluate" in capsys.readouterr().out

@@ -66,13 +66,13 @@ def drawn_sample(choice: Choice) -> Sample | None:
     return sample
 
 
-def choose_settings() -> joint_space.PlaneLayoutSettings:
+def choose_settings() -> joint_space.LayoutSettings:
     """Draw the choice of modalities (one alone, both, or both centred) and of the map's method, whose parameters are in
     a popover; return the settings. A selection belongs to one map, so a change of either clears it."""
     clear = partial(set_value, AREA, "")
     modalities = choose_one("Points", MODALITIES, "modalities", cards.tip("modalities"), on_change=clear)
     method = choose_one("Map", METHODS, "map", cards.tip("map"), on_change=clear)
-    settings = joint_space.PlaneLayoutSettings(method, modalities=modalities)
+    settings = joint_space.LayoutSettings(method, modalities=modalities)
     if method == "pca":
         return settings
     with advanced():
@@ -105,7 +105,7 @@ def remark(choice: Choice, layouts: Layouts) -> str:
     return " ".join(parts)
 
 
-def stored_layouts(choice: Choice, settings: joint_space.PlaneLayoutSettings, points: int) -> Layouts:
+def stored_layouts(choice: Choice, settings: joint_space.LayoutSettings, points: int) -> Layouts:
     """Return the stored maps of all runs; if one is missing, draw a button that computes them, and return none."""
     first, *others = (opened_run(run) for run in choice.runs)
     layouts_of = joint_space.stored_layout  # every byte is checked; the second map is aligned to the first
