@@ -48,7 +48,9 @@ BAD_SYNTAX = (ValueError, TypeError, SyntaxError, TokenError, LookupError)
 HEADER_ERRORS = (*BAD_SYNTAX, EOFError, RecursionError, MemoryError, OverflowError)
 _ROOM = 1 << 16  # bytes for the manifest and the headers of arrays
 _DTYPE = re.compile(r"[<|][biuf][1248]")
-_TABLE = re.compile(r"\s*\[.*\]\s*(#.*)?")  # a line that begins a table, not an array's line, which ends in a comma
+_TABLE = re.compile(
+    r"\s*\[.*\]\s*(#.*)?"
+)  # a line that begins a table, not an array's line, which ends in a comma
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
 _SELF = re.compile(
     rb',\n  "self": "([0-9a-f]{64})"'
