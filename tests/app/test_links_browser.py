@@ -25,6 +25,7 @@ def test_a_bare_address_gets_the_default_runs_and_a_saved_view_reopens_it(visit)
     visit.page.evaluate("window.stays = true")
     view.click()
     visit.reach("/overview[?]")
+    visit.settle()  # the page draws the control of this parameter last
     assert visit.page.evaluate("window.stays")  # no document was loaded
     assert visit.query() == DEFAULT | {"figures": ["SVG"]}
     visit.page.get_by_role("button", name="Remove", exact=True).click()
