@@ -22,7 +22,7 @@ from coder_core.files.sealed import write_sealed
 from coder_core.geometry.settings import ClusterSettings
 from coder_core.model.build import ModelParts, build_model
 from coder_core.model.encode import SplitEmbeddings
-from coder_core.runs.analysis.concepts import concept_tables
+from coder_core.runs.analysis.concept_arrays import concept_tables
 from coder_core.runs.analysis.write import write_analysis
 from coder_core.runs.derived.compute import make_clusters
 from coder_core.runs.saves import SaveStore

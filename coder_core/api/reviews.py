@@ -31,7 +31,7 @@ from coder_core.data.reviews import (
     judge_split,
     read_reviews,
 )
-from coder_core.evaluation.bootstrap import Hits, differences
+from coder_core.evaluation.bootstrap import Hits, recall_differences
 from coder_core.evaluation.metrics import RECALL_AT, listed_ndcg
 from coder_core.runs.analysis.reviewed import reviewed_relevance
 
@@ -132,7 +132,7 @@ def reviewed_recall(
             Hits(np.concatenate([part[:, columns] for part in hits], 1), queries)
             for columns in (slice(len(RECALL_AT)), slice(len(MEASURES), len(MEASURES) + len(RECALL_AT)))
         )
-        changes = differences(corrected, by_labels)
+        changes = recall_differences(corrected, by_labels)
         for direction, (right, groups) in zip(DIRECTIONS, results, strict=True):
             count = int(groups[group].sum())
             row: dict[str, object] = {"direction": direction, "queries": group, "count": count}

@@ -108,12 +108,12 @@ def difference(row: Sequence[Hits], reference: Sequence[Hits], *, draws: int = D
     return Difference(float(measured - base), float(low), float(high), with_seeds)
 
 
-def differences(row: Hits, reference: Hits) -> dict[str, Difference]:
+def recall_differences(row: Hits, reference: Hits) -> dict[str, Difference]:
     """Compare the six recalls and R@sum of two runs, with 95% intervals; keys are RECALLS. ValueError as for `difference`.
 
     >>> ranks, owner = np.array([0, 7, 2, 0]), np.arange(4)
     >>> better, worse = (count_hits(np.minimum(ranks, most), ranks, owner) for most in (2, 9))
-    >>> differences(better, worse)["i2t_r5"].mean
+    >>> recall_differences(better, worse)["i2t_r5"].mean
     25.0
     """
     if not np.array_equal(row.queries, reference.queries):
@@ -142,7 +142,8 @@ def recall_intervals(run: Hits) -> np.ndarray:
     """
 
     def of_draws(weights: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        return recalls(weights, Hits(*np.split(rows, [run.hits.shape[1]], axis=1)))
+        hits, queries = np.split(rows, [run.hits.shape[1]], axis=1)
+        return recalls(weights, Hits(hits, queries))
 
     return _measured_and_ends(np.concatenate([run.hits, run.queries], 1), of_draws)
 

@@ -6,8 +6,10 @@ repeat; a smaller c uses the first options of the same draw, so accuracy never r
 tile by tile.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -24,11 +26,20 @@ TILE_ELEMENTS = 4_194_304  # 32 MiB of float64
 CONFIDENCE = 0.95
 
 
+@dataclass(frozen=True)
+class Protocol:
+    """How wrong options are drawn, and how ties count."""
+
+    repeats: int = 10  # draws of the wrong options
+    seed: int = 0
+    ties: Ties = "pessimistic"  # an option with exactly the score of the right answer counts as better
+
+
 class Accuracy(NamedTuple):
     """Accuracy of one direction among c options. The interval covers the draw of the options, not the choice of the
     test set."""
 
-    mean: float  # percent of the questions answered correctly, over all repeats
+    mean: float  # percent of hits, over all repeats
     interval: float  # half width of the 95% interval of that mean over repeats (Student's t)
     repeats: np.ndarray  # (R,) percent of each repeat
 
@@ -42,6 +53,17 @@ class _Questions:
     first: np.ndarray  # (M,) position of the first candidate of its image
     count: np.ndarray  # (M,) number of candidates of its image
     order: np.ndarray  # (C,) the image or caption at each candidate position
+    by_image: bool  # True if the queries are images
+
+    def part(self, rows: np.ndarray) -> _Questions:
+        """Return some of the questions."""
+        return replace(
+            self,
+            query=self.query[rows],
+            answer=self.answer[rows],
+            first=self.first[rows],
+            count=self.count[rows],
+        )
 
 
 def most_options(image_of_text: np.ndarray, images: int, direction: Direction) -> int:
@@ -60,10 +82,7 @@ def c_way_accuracy(
     image_of_text: np.ndarray,
     options: Sequence[int],
     direction: Direction,
-    *,
-    repeats: int = 10,
-    seed: int = 0,
-    ties: Ties = "pessimistic",
+    protocol: Protocol = Protocol(),
 ) -> dict[int, Accuracy]:
     """Compute the accuracy for each number c of options, which includes the right answer. InputError: see `option_faults`.
 
@@ -75,12 +94,9 @@ def c_way_accuracy(
     >>> scores = check_scores([ScoreMatrix(np.array([[0.9, 0.8, 0.1], [0.95, 0.7, 0.2], [0.3, 0.4, 0.5]]))])
     >>> round(c_way_accuracy(scores, np.arange(3), [3], "t2i")[3].mean, 1)
     33.3
-
-    Args:
-        repeats: number of draws of the wrong options.
-        ties: "pessimistic" counts an option with exactly the score of the right answer as better.
     """
     images, texts = scores.shape
+    repeats = protocol.repeats
     faults = option_faults(options, image_of_text, images, direction, repeats)
     if faults:
         raise InputError(faults)
@@ -88,13 +104,12 @@ def c_way_accuracy(
     right = np.zeros((len(options), repeats), dtype=np.int64)
     for block, start in enumerate(range(0, texts, BLOCK)):
         rows = np.arange(start, min(start + BLOCK, texts))
-        random = np.random.default_rng([seed, DIRECTIONS.index(direction), block])
-        first = questions.first[rows, None]
-        count = questions.count[rows]
-        foreign = len(questions.order) - count
+        random = np.random.default_rng([protocol.seed, DIRECTIONS.index(direction), block])
+        asked = questions.part(rows)
+        foreign = len(asked.order) - asked.count
         wrong = draw(random, np.tile(foreign, repeats), max(options) - 1).reshape(repeats, len(rows), -1)
-        wrong += np.where(wrong >= first, count[:, None], 0)  # step over the question's own image
-        right += _answered(scores, questions, direction, rows, wrong, options, ties)
+        wrong += np.where(wrong >= asked.first[:, None], asked.count[:, None], 0)  # step over its own image
+        right += _hits(scores, asked, wrong, options, protocol.ties)
     shares = 100.0 * right / texts
     return {c: _accuracy(row) for c, row in zip(options, shares, strict=True)}
 
@@ -138,32 +153,29 @@ def draw(random: np.random.Generator, limits: np.ndarray, count: int) -> np.ndar
 def _questions(owner: np.ndarray, images: int, direction: Direction) -> _Questions:
     if direction == "t2i":
         one = np.ones(len(owner), dtype=np.int64)
-        return _Questions(np.arange(len(owner)), owner, owner, one, np.arange(images))
+        return _Questions(np.arange(len(owner)), owner, owner, one, np.arange(images), by_image=False)
     order = np.argsort(owner, kind="stable")
     image = owner[order]
     count = np.bincount(owner, minlength=images)[image]
-    return _Questions(image, np.arange(len(owner)), np.searchsorted(image, image), count, order)
+    first = np.searchsorted(image, image)
+    return _Questions(image, np.arange(len(owner)), first, count, order, by_image=True)
 
 
-def _answered(
-    scores: Scores,
-    questions: _Questions,
-    direction: Direction,
-    rows: np.ndarray,
-    wrong: np.ndarray,
-    options: Sequence[int],
-    ties: Ties,
+def _hits(
+    scores: Scores, questions: _Questions, wrong: np.ndarray, options: Sequence[int], ties: Ties
 ) -> np.ndarray:
-    """Count the correctly answered questions of a block, (len(options), R); `wrong` is (R, questions, max(options) − 1)."""
+    """Count the hits of a block, (len(options), R): questions whose right answer scores above all wrong options. `wrong`
+    is (R, questions, max(options) − 1)."""
     right = np.zeros((len(options), len(wrong)), dtype=np.int64)
-    queries, line = np.unique(questions.query[rows], return_inverse=True)
+    queries, line = np.unique(questions.query, return_inverse=True)
     step = max(1, TILE_ELEMENTS // len(questions.order))
     for start in range(0, len(queries), step):
         some = torch.from_numpy(queries[start : start + step])
-        tile = (scores.exact(some) if direction == "i2t" else scores.exact(EVERY, some).T).cpu().numpy()
+        of_some = scores.exact(some) if questions.by_image else scores.exact(EVERY, some).T
+        tile = of_some.cpu().numpy()
         inside = np.flatnonzero((line >= start) & (line < start + len(tile)))
         lines = line[inside] - start
-        own = tile[lines, questions.order[questions.answer[rows[inside]]]]
+        own = tile[lines, questions.order[questions.answer[inside]]]
         foreign = tile[lines[:, None], questions.order[wrong[:, inside]]]
         beaten = foreign >= own[:, None] if ties == "pessimistic" else foreign > own[:, None]
         for position, c in enumerate(options):

@@ -523,13 +523,7 @@ class _Order:
 
 
 def best_lists(
-    scores: Scores,
-    relation: Relation,
-    best: int,
-    *,
-    by_image: bool,
-    asking: Tensor | None = None,
-    ties: Ties = "pessimistic",
+    scores: Scores, relation: Relation, best: int, *, by_image: bool, asking: Tensor | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Find the best captions of some images, or the best images of some captions.
 
@@ -541,7 +535,7 @@ def best_lists(
     [[[2, 0], [1, 2]], [[0.75, 0.5], [1.0, 0.5]]]
 
     Args:
-        relation: of this direction. Among equal scores right candidates come last (optimistic: first).
+        relation: of this direction. Among equal scores right candidates come last.
         asking: (Q,) int64, the queries; None for all.
 
     Returns:
@@ -551,7 +545,7 @@ def best_lists(
     queries, candidates = scores.shape
     asked = torch.arange(queries) if asking is None else asking
     length = min(best, candidates)
-    order = _Order(scores, relation, length, ties)
+    order = _Order(scores, relation, length, "pessimistic")
     lists = np.empty((len(asked), length), np.int32)
     exact = np.empty((len(asked), length), np.float32)
     for part in slices(len(asked), _BLOCK_ELEMENTS // candidates) if length else ():

@@ -204,8 +204,9 @@ def _float32(source: Source, k: int, device: torch.device) -> Source:
     image = _matrix(source.image, f"image embeddings of source {k}", device)
     text = _matrix(source.text, f"text embeddings of source {k}", device)
     if image.shape[1] != text.shape[1]:
-        widths = f"image width {image.shape[1]}", f"the captions' width {text.shape[1]}"
-        raise InputError(Fault(f"source {k}", *widths))
+        found = f"image width {image.shape[1]}"
+        expected = f"the captions' width {text.shape[1]}"
+        raise InputError(Fault(f"source {k}", found, expected))
     return EmbeddingPair(image, text, float(source.weight))
 
 

@@ -15,7 +15,7 @@ from app.views.retrieval.queries import LIKELY
 from coder_core.api import open_run, sampling
 from coder_core.api.retrieval import likely_matches, text_vectors
 from coder_core.evaluation.sources import EmbeddingPair
-from coder_core.runs.derived.hub_correction import correct_hubs
+from coder_core.runs.derived.correct_hubs import correct_hubs
 from tests.support.run_folders import write_run
 
 DIRECTIONS = {"text": "t2i", "image": "i2t"}

@@ -13,8 +13,9 @@ from coder_core.api import open_run
 from coder_core.api.reviews import ReviewedSplit, reviewed_recall
 from coder_core.data.dataset import read_split
 from coder_core.data.reviews import Review, append_review, image_keys, read_reviews
-from coder_core.evaluate import display_names, main
-from coder_core.evaluation.c_way import c_way_accuracy
+from coder_core.evaluate import main
+from coder_core.evaluating.tables import display_names
+from coder_core.evaluation.c_way import Protocol, c_way_accuracy
 from coder_core.evaluation.recall import retrieval_metrics
 from coder_core.evaluation.scores import check_scores
 from coder_core.evaluation.sources import EmbeddingPair
@@ -94,7 +95,7 @@ def test_c_way_accuracy_of_every_run_and_warnings_on_a_small_split(runs, tmp_pat
     scored = check_scores([pair])
     for way in ("i2t", "t2i"):
         for c, accuracy in c_way_accuracy(
-            scored, np.asarray(one.image_of_text), (2, 4), way, repeats=4
+            scored, np.asarray(one.image_of_text), (2, 4), way, Protocol(repeats=4)
         ).items():
             assert first[f"{way}_{c}way"] == accuracy.mean
             assert first[f"{way}_{c}way_interval"] == accuracy.interval

@@ -4,7 +4,13 @@ import numpy as np
 import pytest
 
 from coder_core.evaluation import bootstrap
-from coder_core.evaluation.bootstrap import count_hits, difference, differences, recall_intervals, recalls
+from coder_core.evaluation.bootstrap import (
+    count_hits,
+    difference,
+    recall_differences,
+    recall_intervals,
+    recalls,
+)
 
 
 def random_ranks(seed, images=30, better=0):
@@ -41,7 +47,7 @@ def test_recalls_by_hand_and_draws_without_queries_are_left_out():
         counted = count_hits(np.repeat([0, -1], [images, 50]), np.zeros(images, int), np.arange(images))
         intervals = recall_intervals(counted)[:, 1:]
         np.testing.assert_array_equal(intervals, [[100.0, 100.0]] * 6 + [[600.0, 600.0]])
-        change = differences(counted, bootstrap.Hits(0 * counted.hits, counted.queries))["rsum"]
+        change = recall_differences(counted, bootstrap.Hits(0 * counted.hits, counted.queries))["rsum"]
         assert (change.low, change.high) == (600, 600)
 
 
@@ -72,7 +78,7 @@ def test_differences_are_paired_and_drawing_seeds_widens_intervals():
     assert not actual.beyond_noise
     assert difference([one], [another]) == difference([one], [another])  # the same draws every time
     elsewhere = count_hits(*ranks[:2], np.append(1, ranks[2][1:]))
-    for compare in (lambda: difference([one], [elsewhere]), lambda: differences(one, elsewhere)):
+    for compare in (lambda: difference([one], [elsewhere]), lambda: recall_differences(one, elsewhere)):
         with pytest.raises(ValueError, match="different captions"):
             compare()
     ranks = random_ranks(4, images=200)
@@ -95,7 +101,7 @@ def test_the_seven_differences_match_separate_calculations(monkeypatch):
     rng = np.random.default_rng(5)
     owner = np.repeat(np.arange(300), 5)
     runs = [count_hits(rng.geometric(p, 300) - 1, rng.geometric(p, 1500) - 1, owner) for p in (0.3, 0.25)]
-    seven = differences(*runs)
+    seven = recall_differences(*runs)
     assert tuple(seven) == bootstrap.RECALLS
     whole = difference([runs[0]], [runs[1]])
     intervals = {name: (change.mean, change.low, change.high) for name, change in seven.items()}
@@ -106,7 +112,7 @@ def test_the_seven_differences_match_separate_calculations(monkeypatch):
     monkeypatch.setattr(bootstrap, "CELLS", 100_000)
     for limit in ("MANY", "VERY_MANY"):
         monkeypatch.setattr(bootstrap, limit, 100)
-        for name, change in differences(*runs).items():
+        for name, change in recall_differences(*runs).items():
             mean, *ends = intervals[name]
             assert change.mean == pytest.approx(mean, abs=1e-9)
             assert [change.low, change.high] == pytest.approx(ends, abs=0.1 * (ends[1] - ends[0]))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from coder_core.evaluation import c_way
-from coder_core.evaluation.c_way import DIRECTIONS, c_way_accuracy, draw, most_options
+from coder_core.evaluation.c_way import DIRECTIONS, Protocol, c_way_accuracy, draw, most_options
 from coder_core.evaluation.recall import ensemble_metrics
 from coder_core.evaluation.scores import check_scores
 from coder_core.evaluation.sources import EmbeddingPair, ScoreMatrix
@@ -63,7 +63,9 @@ def test_c_way_accuracy_matches_reference_loops(direction, ties, block, elements
     monkeypatch.setattr(c_way, "BLOCK", block)
     monkeypatch.setattr(c_way, "TILE_ELEMENTS", elements)
     scored, owner = small()
-    actual = c_way_accuracy(scored, owner, (2, 5, 12), direction, repeats=REPEATS, seed=4, ties=ties)
+    actual = c_way_accuracy(
+        scored, owner, (2, 5, 12), direction, Protocol(repeats=REPEATS, seed=4, ties=ties)
+    )
     for c, accuracy in actual.items():
         np.testing.assert_allclose(accuracy.repeats, loops(scored, owner, c, 12, direction, ties, 4))
         assert accuracy.mean == pytest.approx(np.mean(accuracy.repeats))
@@ -84,17 +86,19 @@ def test_a_worked_example_and_an_interval_by_hand():
 @pytest.mark.parametrize("direction", DIRECTIONS)
 def test_more_options_are_never_easier_and_only_the_seed_changes_the_result(direction):
     scored, owner = small(1)
-    actual, again = (c_way_accuracy(scored, owner, (2, 4, 8), direction, repeats=6, seed=1) for _ in range(2))
+    actual, again = (
+        c_way_accuracy(scored, owner, (2, 4, 8), direction, Protocol(repeats=6, seed=1)) for _ in range(2)
+    )
     assert (actual[2].repeats >= actual[4].repeats).all()
     assert (actual[4].repeats >= actual[8].repeats).all()
     np.testing.assert_array_equal(actual[4].repeats, again[4].repeats)
-    elsewhere = c_way_accuracy(scored, owner, (2, 4, 8), direction, repeats=6, seed=2)
+    elsewhere = c_way_accuracy(scored, owner, (2, 4, 8), direction, Protocol(repeats=6, seed=2))
     assert not np.array_equal(actual[4].repeats, elsewhere[4].repeats)
     v, w, owner = correlated(15, 50, seed=3)
     matrix = v.astype(np.float64) @ w.T.astype(np.float64)
-    plain = c_way_accuracy(check_scores([EmbeddingPair(v, w)]), owner, (2, 5), direction, seed=9)
+    plain = c_way_accuracy(check_scores([EmbeddingPair(v, w)]), owner, (2, 5), direction, Protocol(seed=9))
     for sources in ([EmbeddingPair(v, w, 0.5)] * 2, [ScoreMatrix(matrix, 0.5), EmbeddingPair(v, w, 0.5)]):
-        mixed = c_way_accuracy(check_scores(sources), owner, (2, 5), direction, seed=9)
+        mixed = c_way_accuracy(check_scores(sources), owner, (2, 5), direction, Protocol(seed=9))
         for c in plain:
             np.testing.assert_array_equal(mixed[c].repeats, plain[c].repeats)
 
@@ -108,7 +112,7 @@ def test_options_are_distinct_and_uniform_and_too_many_are_refused():
         ((1,), "i2t", 10, "1 options: "),
         ((5,), "i2t", 1, "repeats: is 1"),
     ):
-        assert_refused(message, c_way_accuracy, scored, owner, options, way, repeats=repeats)
+        assert_refused(message, c_way_accuracy, scored, owner, options, way, Protocol(repeats=repeats))
     for count, most in ((1, 1), (1, 30), (7, 7), (7, 8), (30, 40)):
         rows = draw(np.random.default_rng(0), np.array([most, count]), count)
         for row, high in zip(rows, (most, count), strict=True):

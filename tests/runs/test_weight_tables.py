@@ -14,7 +14,7 @@ from coder_core.evaluation.sources import mixed_embeddings
 from coder_core.geometry.captions import caption_neighbours
 from coder_core.model.encode import SplitEmbeddings
 from coder_core.ops import normalise
-from coder_core.runs.analysis import concepts as writing
+from coder_core.runs.analysis import concept_arrays as writing
 from coder_core.runs.analysis.clusters import cluster_tables, read_prototypes
 from coder_core.runs.analysis.concepts import read_concept_tables
 from coder_core.runs.analysis.evaluate import evaluate_split

@@ -30,7 +30,7 @@ from coder_core.files.sealed import render_manifest
 from coder_core.geometry.settings import ClusterSettings, LayoutSettings
 from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.derived.compute import clusters_folder, layout_folder, read_clusters, read_layout
-from coder_core.runs.derived.graded import read_graded, store_graded
+from coder_core.runs.derived.graded import GradedMetrics, read_graded, store_graded
 from coder_core.runs.history import run_key
 from coder_core.runs.load import load_model
 from tests.runs.conftest import NOBODY, in_a_child
@@ -157,7 +157,7 @@ def test_corrupted_derived_results_are_read_or_named(root):
     assert harm(clusters.path / "manifest.json", lambda: attempt(lambda: read_clusters(clusters))) > 20
     (file := root / "q.txt").touch()
     ends = {f"t2i_qrels_{key}": 7.0 for key in ("queries", "ndcg@10", "ndcg@10_low", "ndcg@10_high")}
-    store_graded(run, "dev", file, "queries: 7 captions", ["ndcg@10"], ends)
+    store_graded(run, "dev", file, GradedMetrics("queries: 7 captions", ["ndcg@10"], ends))
     [folder] = (run / "derived" / "dev").glob("qrels-*")
 
     def read_tables():

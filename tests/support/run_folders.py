@@ -22,7 +22,7 @@ from coder_core.files.sealed import render_manifest, write_sealed
 from coder_core.model.concepts.knowledge import Concepts, count_together
 from coder_core.model.concepts.vocabulary import Concept, ConceptVocabulary
 from coder_core.model.encode import SplitEmbeddings
-from coder_core.runs.analysis.concepts import concept_tables
+from coder_core.runs.analysis.concept_arrays import concept_tables
 from coder_core.runs.analysis.import_embeddings import import_run
 from coder_core.runs.analysis.tables import EMBEDDINGS, RANKS, rank_tables
 from coder_core.runs.analysis.write import write_analysis

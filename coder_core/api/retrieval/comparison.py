@@ -9,7 +9,7 @@ import pandas as pd
 from coder_core.api.run import Run
 from coder_core.api.sides import DIRECTIONS, Array
 from coder_core.console.faults import InputError
-from coder_core.evaluation.bootstrap import Difference, count_hits, differences
+from coder_core.evaluation.bootstrap import Difference, count_hits, recall_differences
 
 Ranks = Mapping[str, Array]
 OUTCOMES = ("fixed", "broken", "both wrong", "both right")
@@ -149,7 +149,7 @@ def rank_gains(
         count_hits(np.where(images, ranks["i2t"], -1), np.asarray(ranks["t2i"])[rows], owner)
         for ranks in (after, before)
     )
-    return differences(row, reference)
+    return recall_differences(row, reference)
 
 
 def gain_in_words(

@@ -19,7 +19,7 @@ from coder_core.evaluation.sources import Source
 from coder_core.model.encode import Encoded, SplitEncoding, SplitScores, score_split
 from coder_core.runs.analysis import tables
 from coder_core.runs.analysis.clusters import cluster_tables, read_prototypes
-from coder_core.runs.analysis.concepts import concept_tables
+from coder_core.runs.analysis.concept_arrays import concept_tables
 from coder_core.runs.analysis.weights import weight_tables
 from coder_core.runs.analysis.write import write_analysis
 from coder_core.runs.load import LoadedModel

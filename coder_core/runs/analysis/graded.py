@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,10 +15,8 @@ from coder_core.evaluation.metrics import query_values
 from coder_core.evaluation.ranking import best_lists, rank
 from coder_core.evaluation.relevance import JUDGEMENT, Relation, Relevance
 from coder_core.files.atomic import writing
-from coder_core.runs.derived.graded import store_graded
-
-if TYPE_CHECKING:
-    from coder_core.runs.analysis.rows import RunRow
+from coder_core.runs.analysis.rows import RunRow
+from coder_core.runs.derived.graded import GradedMetrics, store_graded
 
 
 def add_graded_metrics(
@@ -54,7 +51,7 @@ def add_graded_metrics(
                 graded |= {key: mean, f"{key}_low": low, f"{key}_high": high}
         row.metrics |= graded
         if row.run is not None and row.alpha is None and not row.hubs_corrected:
-            store_graded(row.run, split_name, file, qrels.fact, names, graded)
+            store_graded(row.run, split_name, file, GradedMetrics(qrels.fact, names, graded))
     return list(notes.values())
 
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -21,7 +20,7 @@ from coder_core.data.captioned.reading import SKIPPING
 from coder_core.data.judgements import read_judgements
 from coder_core.data.reviews import Reviews, judge_split
 from coder_core.data.split import Split
-from coder_core.evaluation.c_way import DIRECTIONS, c_way_accuracy, most_options, option_faults
+from coder_core.evaluation.c_way import DIRECTIONS, Protocol, c_way_accuracy, most_options, option_faults
 from coder_core.evaluation.metrics import label_metrics
 from coder_core.evaluation.ranking import Ties
 from coder_core.evaluation.recall import Metrics, ensemble_metrics, extended_metrics, five_fold
@@ -37,7 +36,7 @@ from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.analysis.reviewed import reviewed_metrics
 from coder_core.runs.analysis.tables import IMAGE_GROUPS, list_splits
 from coder_core.runs.analysis.widened import EqualTexts, equal_text_count, equal_text_warning, widened_metrics
-from coder_core.runs.derived.hub_correction import correct_hubs
+from coder_core.runs.derived.correct_hubs import correct_hubs
 from coder_core.runs.load import LoadedModel
 
 ENSEMBLE = "ensemble"
@@ -113,6 +112,32 @@ class RunRow:
         return replace(self, metrics=five_fold(self.sources, self.split.image_of_text, ties=ties), folds=True)
 
 
+@dataclass(frozen=True)
+class RunData:
+    """A run, and the data that it is evaluated on."""
+
+    folder: Path  # of the run
+    split_name: str
+    loaded: LoadedModel | None = None  # its model; None for a run of another model's embeddings
+    data: Path | None = None  # the data set; None for embeddings
+    pictures: str | None = None  # folder of picture files
+
+    def read(self, split_name: str, console: Console) -> tuple[LoadedModel, Split]:
+        """Return the run's model, and a split of the data for it."""
+        assert self.loaded is not None
+        assert self.data is not None
+        settings = replace(self.loaded.config.data, pictures=self.pictures or "")
+        config = replace(self.loaded.config, data=settings)
+        try:
+            with watching(console) as progress:
+                read = read_splits(config, self.data, self.loaded.towers, (split_name,), progress=progress)
+        except InputError as error:  # evaluation has no such flag: it leaves pictures out if training did
+            faults = [replace(fault, fix=fault.fix.replace(SKIPPING, "")) for fault in error.faults]
+            raise InputError(faults) from None
+        print_faults(console, [*self.loaded.faults, *read.faults])
+        return self.loaded, read.splits[split_name]
+
+
 def widened_row(row: RunRow, *, equal_texts: bool) -> RunRow | None:
     """Return the row with its metrics by group, if the split has groups, and by equal texts, if these match; else None."""
     samples = row.split
@@ -150,15 +175,13 @@ def ending(alpha: float) -> str:
     return f" α={alpha!r}".removesuffix(".0")
 
 
-def evaluate_run(
-    folder: Path, loaded: LoadedModel, data: Path, split_name: str, pictures: str | None, console: Console
-) -> RunRow:
-    """Evaluate a run on a split of a data set and write its analysis folder; `pictures`: folder of picture files."""
-    split = read_data(loaded, data, split_name, pictures, console)
+def evaluate_run(run: RunData, console: Console) -> RunRow:
+    """Evaluate a trained run on its split and write its analysis folder."""
+    loaded, split = run.read(run.split_name, console)
     activity = "scoring pairs of" if loaded.config.model.by_pair else "encoding"
-    with watching(console, f"{folder.name}: {activity} {split_name}") as watch:
-        metrics, sources = evaluate_split(folder, loaded, split, split_name, progress=watch)
-    return RunRow(folder, metrics, sources, Samples.of(split))
+    with watching(console, f"{run.folder.name}: {activity} {run.split_name}") as watch:
+        metrics, sources = evaluate_split(run.folder, loaded, split, run.split_name, progress=watch)
+    return RunRow(run.folder, metrics, sources, Samples.of(split))
 
 
 def embedded_row(folder: Path, split_name: str) -> RunRow:
@@ -168,22 +191,6 @@ def embedded_row(folder: Path, split_name: str) -> RunRow:
     ids = analysis.caption_ids
     samples = Samples(analysis.captions, owner, analysis.image_names, ids, analysis.image_groups)
     return RunRow(folder, {**analysis.metrics, **label_metrics(analysis, owner)}, analysis.sources, samples)
-
-
-def read_data(
-    loaded: LoadedModel, data: Path, split_name: str, pictures: str | None, console: Console
-) -> Split:
-    """Read the split that a run is evaluated on; arguments and errors as for `evaluate_run`."""
-    config = replace(loaded.config, data=replace(loaded.config.data, pictures=pictures or ""))
-    try:
-        with watching(console) as progress:
-            read = read_splits(config, data, loaded.towers, (split_name,), progress=progress)
-    except InputError as error:  # evaluation has no such flag: it leaves pictures out if training did
-        raise InputError(
-            replace(fault, fix=fault.fix.replace(SKIPPING, "")) for fault in error.faults
-        ) from None
-    print_faults(console, [*loaded.faults, *read.faults])
-    return read.splits[split_name]
 
 
 def ensemble(rows: Sequence[RunRow], ties: Ties) -> RunRow:
@@ -199,32 +206,25 @@ def ensemble(rows: Sequence[RunRow], ties: Ties) -> RunRow:
     return RunRow(None, ensemble_metrics(sources, first.split.image_of_text, ties=ties), sources, first.split)
 
 
-def hub_corrected_row(
-    row: RunRow,
-    folder: Path,
-    loaded: LoadedModel | None,
-    data: Path | None,
-    pictures: str | None,
-    split_name: str,
-    console: Console,
-) -> tuple[RunRow, Fault]:
+def hub_corrected_row(row: RunRow, run: RunData, console: Console) -> tuple[RunRow, Fault]:
     """Correct a run's scores for hubs and store the ranks for the app; return the corrected row, and a note on how.
     InputError: there is no train split, or no split to choose on; the run scores pair by pair. `row`: the uncorrected
-    row of the run. `loaded`: its model; None for a run of another model's embeddings, which must include those of train
-    and dev."""
+    row of the run. A run of another model's embeddings must include those of train and dev."""
+    folder = run.folder
+    split_name = run.split_name
 
     def sources_of(name: str) -> tuple[Sequence[Source], np.ndarray]:
         if name == split_name:
             return row.sources, row.split.image_of_text
-        if loaded is None or data is None:
+        if run.loaded is None:
             analysis = open_analysis(folder, name)
             return analysis.sources, np.asarray(analysis.image_of_text)
-        split = read_data(loaded, data, name, pictures, console)
+        loaded, split = run.read(name, console)
         with watching(console, f"{folder.name}: encoding {name}") as watch:
             return score(loaded, split, progress=watch)[0], split.image_of_text
 
     chosen_on = split_name if split_name in CHOOSING else "dev"
-    if loaded is None and chosen_on == "dev" and "dev" not in list_splits(folder):
+    if run.loaded is None and chosen_on == "dev" and "dev" not in list_splits(folder):
         chosen_on = "val"
     correction, sources = correct_hubs(folder, split_name, chosen_on, sources_of)
     strengths = zip(("image→text", "text→image"), correction.strengths.values(), strict=True)
@@ -291,22 +291,19 @@ def add_reviewed_metrics(rows: Sequence[RunRow], reviews: Reviews, file: Path) -
     return [*reviews.faults, *notes.values()]
 
 
-def add_c_way_accuracy(
-    rows: Sequence[RunRow], options: Sequence[int], *, repeats: int, seed: int, ties: Ties
-) -> list[Fault]:
+def add_c_way_accuracy(rows: Sequence[RunRow], options: Sequence[int], protocol: Protocol) -> list[Fault]:
     """Add c-way accuracies to the metrics of every row; return warnings about options that a split is too small for."""
     warnings: dict[str, Fault] = {}
     for row in rows:
         owner = row.split.image_of_text
         images = row.split.n_images
-        scores = row.scores
         for way in DIRECTIONS:
-            faults = option_faults(options, owner, images, way, repeats)
+            faults = option_faults(options, owner, images, way, protocol.repeats)
             warnings |= {fault.place: replace(fault, severity="warning") for fault in faults}
             possible = [c for c in options if c <= most_options(owner, images, way)]
             if not possible:
                 continue
-            accuracies = c_way_accuracy(scores, owner, possible, way, repeats=repeats, seed=seed, ties=ties)
+            accuracies = c_way_accuracy(row.scores, owner, possible, way, protocol)
             for c, accuracy in accuracies.items():
                 key = f"{way}_{c}way"
                 row.metrics |= {key: accuracy.mean, f"{key}_interval": accuracy.interval}
@@ -319,16 +316,23 @@ def write_similarities(rows: Sequence[RunRow], file: Path, split_name: str) -> N
     for row in rows:
         counts = distributions(row.scores.sources, row.split.image_of_text)
         edges = [f"{edge:.6g}" for edge in counts.edges]
-        table: dict[str, Any] = {"run": row.name, "split": split_name, "low": edges[:-1], "high": edges[1:]}
-        table |= {"matching": counts.positive, "others": counts.negative}
-        sheets.append(pd.DataFrame(table | {"images": counts.images, "of_images": counts.of_images}))
+        table = {
+            "run": row.name,
+            "split": split_name,
+            "low": edges[:-1],
+            "high": edges[1:],
+            "matching": counts.positive,
+            "others": counts.negative,
+            "images": counts.images,
+            "of_images": counts.of_images,
+        }
+        sheets.append(pd.DataFrame(table))
     write_output(file, pd.concat(sheets).to_csv(index=False))
 
 
-def write_json(table: dict[str, Metrics], file: Path, split_name: str, ties: Ties, **facts: str) -> None:
-    """Write the table as JSON, after other `facts` about it."""
-    document: dict[str, Any] = {"split": split_name, "ties": ties, **facts, "runs": table}
-    write_output(file, json.dumps(document, indent=2) + "\n")
+def write_json(table: dict[str, Metrics], file: Path, facts: Mapping[str, str]) -> None:
+    """Write the table as JSON, after `facts` about it."""
+    write_output(file, json.dumps({**facts, "runs": table}, indent=2) + "\n")
 
 
 def write_csv(table: dict[str, Metrics], file: Path, split_name: str) -> None:

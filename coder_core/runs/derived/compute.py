@@ -84,8 +84,13 @@ def make_clusters(
     folder = clusters_folder(run, split, settings, analysis)
     clusters = _intact(read_clusters, folder)
     if clusters is None:
-        vectors = analysis.image_embeddings, analysis.text_embeddings
-        clusters = cluster_pairs(*vectors, analysis.image_of_text, settings, progress=progress)
+        clusters = cluster_pairs(
+            analysis.image_embeddings,
+            analysis.text_embeddings,
+            analysis.image_of_text,
+            settings,
+            progress=progress,
+        )
         names = ("centroids", "image_labels", "text_labels")
         write_derived(folder, {name: getattr(clusters, name) for name in names})
     progress(1, 1, "finished")

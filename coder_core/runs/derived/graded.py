@@ -23,12 +23,23 @@ class GradedEvaluation(NamedTuple):
     rows: dict[str, dict[str, Any]]
 
 
-def store_graded(
-    run: Path, split: str, file: Path, fact: str, names: Sequence[str], metrics: Mapping[str, float]
-) -> None:
-    """Store the metrics that `add_graded_metrics` adds to a row; they replace those by earlier contents of the file."""
+class GradedMetrics(NamedTuple):
+    """Metrics that `add_graded_metrics` adds to a row."""
+
+    fact: str  # contents of the file for the split, in words
+    names: Sequence[str]  # of the metrics
+    values: Mapping[str, float]  # keys as in `add_graded_metrics`
+
+
+def store_graded(run: Path, split: str, file: Path, metrics: GradedMetrics) -> None:
+    """Store metrics by a file of qrels; they replace those by earlier contents of the file."""
     folder = derived_folder(run, split, KIND, {"file": str(file.resolve())}, [open_analysis(run, split)])
-    facts = {"sha256": file_sha256(file), "fact": fact, "names": list(names), "metrics": dict(metrics)}
+    facts = {
+        "sha256": file_sha256(file),
+        "fact": metrics.fact,
+        "names": list(metrics.names),
+        "metrics": dict(metrics.values),
+    }
     write_derived(folder, {}, facts=facts)
 
 

@@ -1,0 +1,141 @@
+"""Evaluate runs as the evaluate command does: a row for each, their ensemble, and further metrics that flags ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from coder_core.api import open_run
+from coder_core.api.retrieval.judged import accuracies, probe_run
+from coder_core.console.faults import Fault, InputError
+from coder_core.console.output import print_faults
+from coder_core.console.progress import watching
+from coder_core.console.tables import PROBE
+from coder_core.data.groups import read_groups
+from coder_core.data.judgements import Probe
+from coder_core.data.reviews import Reviews
+from coder_core.evaluating.arguments import EvaluateArguments
+from coder_core.evaluating.inputs import Inputs
+from coder_core.evaluating.tables import print_tables, write_files
+from coder_core.evaluation.c_way import Protocol
+from coder_core.model.device import choose_device
+from coder_core.model.products import use_onednn
+from coder_core.model.splits import data_folder
+from coder_core.runs.analysis.blend import best_row, blend_rows, check_tuned
+from coder_core.runs.analysis.graded import add_graded_metrics
+from coder_core.runs.analysis.import_embeddings import is_imported, rank_imported
+from coder_core.runs.analysis.rows import (
+    CHOOSING,
+    RunData,
+    RunRow,
+    add_c_way_accuracy,
+    add_extended_metrics,
+    add_reviewed_metrics,
+    embedded_row,
+    ensemble,
+    evaluate_run,
+    hub_corrected_row,
+    widened_rows,
+)
+from coder_core.runs.load import load_model
+
+FIVE_FOLD_IMAGES = 5000
+
+
+def evaluate_runs(parsed: EvaluateArguments, inputs: Inputs, console: Console) -> None:
+    """Evaluate the runs, write their analyses and the files that flags name, print the tables."""
+    use_onednn()
+    rows = _rows(parsed, console)
+    if parsed.groups is not None:
+        print_faults(console, _read_groups(rows, parsed.groups))
+    print_faults(console, _add_metrics(rows, parsed, inputs.reviews))
+    if inputs.probes:
+        for row, folder in zip(rows, parsed.runs, strict=False):
+            print_faults(console, _add_probe_accuracy(row, folder, parsed, inputs.probes, console))
+    wide, warnings = widened_rows(rows, parsed.equal_texts)
+    print_faults(console, warnings)
+    measured = [*rows, *wide]
+    if rows[0].split.n_images >= FIVE_FOLD_IMAGES:
+        measured += [row.five_folds(parsed.ties) for row in rows]
+    write_files(rows, measured, parsed, inputs.reviews)
+    best = best_row(rows) if len(parsed.blend) > 1 and parsed.split in CHOOSING else None
+    print_tables(measured, best.alpha if best else None, parsed, console)
+
+
+def _rows(parsed: EvaluateArguments, console: Console) -> list[RunRow]:
+    """Compute a row for every run or blend, one for their ensemble, and one for every run corrected for hubs."""
+
+    if parsed.data and all(map(is_imported, parsed.runs)):
+        problem = "is given, but these runs have only embeddings, of the captions they were made from"
+        fix = "leave it out; embed other data as another split (coder_core.embed)"
+        raise InputError.at(f"--data {parsed.data}", problem, "a trained run", fix)
+    rows: list[RunRow] = []
+    corrected: list[RunRow] = []
+    for folder in parsed.runs:
+        if parsed.blend:
+            check_tuned(folder)
+        run = _run_data(folder, parsed)
+        if run.loaded is None:
+            with watching(console, f"{folder.name}: ranks") as watch:
+                rank_imported(folder, parsed.split, watch)
+            rows.append(embedded_row(folder, parsed.split))
+        elif parsed.blend:
+            _, split = run.read(parsed.split, console)
+            rows += blend_rows(folder, run.loaded, split, parsed.blend, console)
+        else:
+            rows.append(evaluate_run(run, console))
+        if parsed.hub_correction:
+            row, note = hub_corrected_row(rows[-1], run, console)
+            corrected.append(row)
+            print_faults(console, [note])
+    if len(rows) > 1 and not parsed.blend:
+        rows.append(ensemble(rows, parsed.ties))
+    return [*rows, *corrected]
+
+
+def _run_data(folder: Path, parsed: EvaluateArguments) -> RunData:
+    """Load a trained run, and find its data; a run of another model's embeddings has neither model nor data."""
+    if is_imported(folder) and not parsed.blend:
+        return RunData(folder, parsed.split)
+    loaded = load_model(folder, device=str(choose_device(parsed.device)))
+    data = data_folder(parsed.data or loaded.config.data.data)
+    pictures = parsed.pictures or loaded.config.data.pictures or None
+    return RunData(folder, parsed.split, loaded, data, pictures)
+
+
+def _read_groups(rows: list[RunRow], file: Path) -> list[Fault]:
+    """Give all rows the groups of a file, and return a note on its contents."""
+    for row in rows:
+        row.split.image_groups, note = read_groups(file, row.split.image_names)
+    return [note]
+
+
+def _add_metrics(rows: list[RunRow], parsed: EvaluateArguments, reviews: Reviews | None) -> list[Fault]:
+    """Add further metrics that flags ask for to every row; return warnings and notes."""
+    faults: list[Fault] = []
+    if parsed.ways:
+        protocol = Protocol(parsed.ways_repeats, parsed.ways_seed, parsed.ties)
+        faults += add_c_way_accuracy(rows, parsed.ways, protocol)
+    if parsed.positives is not None:
+        faults += add_extended_metrics(rows, parsed.positives)
+    if reviews is not None and parsed.reviews is not None:
+        faults += add_reviewed_metrics(rows, reviews, parsed.reviews)
+    if parsed.qrels is not None:
+        faults += add_graded_metrics(rows, parsed.qrels, parsed.qrels_metrics, parsed.split)
+    return faults
+
+
+def _add_probe_accuracy(
+    row: RunRow, folder: Path, parsed: EvaluateArguments, probes: Sequence[Probe], console: Console
+) -> list[Fault]:
+    """Add the accuracy of every kind of probe to the metrics of a run; return notes on probes left out."""
+    with watching(console, f"{folder.name}: pictures of probes") as watch:
+        table = probe_run(open_run(folder), parsed.split, probes, pictures=parsed.pictures, progress=watch)
+    row.metrics |= {f"{PROBE}{kind}": accuracy for kind, accuracy in accuracies(table).items()}
+    missing = len(probes) - len(table)
+    if not missing:
+        return []
+    fact = f"{missing:,} of {len(probes):,} probes are left out: their pictures are not in the split or cannot be read"
+    return [Fault(str(folder), fact, severity="note")]
