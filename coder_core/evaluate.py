@@ -12,13 +12,13 @@ def main(arguments: list[str]) -> int:
     """Evaluate the runs, write their analyses, print the tables."""
     parsed = tyro.cli(EvaluateArguments, prog="python -m coder_core.evaluate", args=arguments)
 
-    from coder_core.evaluating.inputs import read_inputs
+    from coder_core.evaluating.inputs import read_given
 
-    inputs = read_inputs(parsed)
+    given = read_given(parsed)
 
     from coder_core.evaluating.runs import evaluate_runs  # imports torch
 
-    evaluate_runs(parsed, inputs, open_console())
+    evaluate_runs(parsed, given, open_console())
     return 0
 
 

@@ -18,7 +18,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import psutil
 from filelock import FileLock
@@ -61,8 +60,15 @@ def start_process(
     with os.fdopen(open_plain(output, flags), "ab" if append else "wb") as file:
         with suppress(OSError):  # a file system without locks
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)  # inherited, and held until the process ends
-        streams: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": file, "stderr": subprocess.STDOUT}
-        return psutil.Popen(list(command), cwd=folder, env=variables, start_new_session=True, **streams)
+        return psutil.Popen(
+            list(command),
+            cwd=folder,
+            env=variables,
+            start_new_session=True,
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=subprocess.STDOUT,
+        )
 
 
 def is_written(output: Path) -> bool:
@@ -126,9 +132,10 @@ class JobFolder:
         record = self._record()
         if record is None:
             return None
-        running = find_process(*record) is not None  # first: the output of an ended job is complete
+        pid, created = record
+        running = find_process(pid, created) is not None  # first: the output of an ended job is complete
         output = last_output(self.folder / "output.log")
-        return Job(record[0], running, output, read_progress(self.progress_file), record[1])
+        return Job(pid, running, output, read_progress(self.progress_file), created)
 
     def start(self, command: Sequence[str]) -> Job:
         """Start a command from the folder of `coder_core`, unless a job runs here; either way, return the running job.
@@ -156,7 +163,11 @@ class JobFolder:
     def stop(self) -> None:
         """Send SIGTERM to the running job. Training saves before it stops."""
         record = self._record()
-        if record and (process := find_process(*record)):
+        if record is None:
+            return
+        pid, created = record
+        process = find_process(pid, created)
+        if process is not None:
             process.terminate()
 
     def forget(self) -> None:

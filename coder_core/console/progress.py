@@ -178,6 +178,31 @@ def best_so_far(best: float | None, choose_on: str) -> str:
     return "" if best is None else f"best R@sum {best:.1f}{OF_HALF if choose_on == 'half' else ''}"
 
 
+@dataclass(frozen=True)
+class StepReport:
+    """Numbers of one step for the terminal."""
+
+    step: int
+    rate: float  # pairs per second
+    parts: dict[str, float]  # of the loss
+    quartiles: list[float] | None  # of the batch's diversity
+    best: float | None  # R@sum of the best epoch so far
+    others: Sequence[str] = ()  # facts about optional parts
+
+
+@dataclass(frozen=True)
+class EpochReport:
+    """Result of one epoch for the terminal."""
+
+    epoch: int
+    metrics: dict[str, float] | None  # on dev
+    seconds: float
+    loss: float  # mean over the epoch
+    best: bool  # True for the best epoch so far
+    others: Sequence[str] = ()  # facts about optional parts
+    score: float | None = None  # what the best epoch is chosen by
+
+
 class Display:
     """Progress of one run: a live bar on a terminal, lines elsewhere, nothing if `quiet` (all ranks but 0)."""
 
@@ -216,41 +241,25 @@ class Display:
         if self.live:
             self.progress.stop()
 
-    def step(
-        self,
-        step: int,
-        *,
-        rate: float,
-        parts: dict[str, float],
-        quartiles: list[float] | None,
-        best: float | None,
-        others: Sequence[str] = (),
-    ) -> None:
+    def step(self, report: StepReport) -> None:
         """Show one step's numbers (called every few steps)."""
-        facts = [f"{rate:,.0f} pairs/s", *(f"{name} {value:.3f}" for name, value in parts.items())]
-        if quartiles:
-            facts.append("diversity " + "/".join(f"{value:.2f}" for value in quartiles))
-        text = " · ".join(filter(None, [*facts, *others, best_so_far(best, self.choose_on)]))
-        epoch = min(step // self.per_epoch + 1, -(-self.steps // self.per_epoch))
+        facts = [f"{report.rate:,.0f} pairs/s"]
+        facts += [f"{name} {value:.3f}" for name, value in report.parts.items()]
+        if report.quartiles:
+            facts.append("diversity " + "/".join(f"{value:.2f}" for value in report.quartiles))
+        facts += [*report.others, best_so_far(report.best, self.choose_on)]
+        text = " · ".join(filter(None, facts))
+        epoch = min(report.step // self.per_epoch + 1, -(-self.steps // self.per_epoch))
         if self.live:
-            self.progress.update(self.task, completed=step, epoch=epoch, facts=text)
+            self.progress.update(self.task, completed=report.step, epoch=epoch, facts=text)
         elif time.monotonic() - self._last_line > SECONDS_BETWEEN_LINES:
             self._last_line = time.monotonic()
-            self.say(f"{self.name} step {step:,} of {self.steps:,} (epoch {epoch}) · {text}")
+            self.say(f"{self.name} step {report.step:,} of {self.steps:,} (epoch {epoch}) · {text}")
 
-    def epoch(
-        self,
-        epoch: int,
-        metrics: dict[str, float] | None,
-        seconds: float,
-        loss: float,
-        best: bool,
-        others: Sequence[str] = (),
-        *,
-        score: float | None = None,
-    ) -> None:
-        """Print a lasting line for an epoch and one for each of `others`. `score`: what the best epoch is chosen by."""
-        line = f"{self.name} epoch {epoch}: loss {loss:.4f}, {seconds:.0f} s"
+    def epoch(self, report: EpochReport) -> None:
+        """Print a lasting line for an epoch and one for each of its `others`."""
+        line = f"{self.name} epoch {report.epoch}: loss {report.loss:.4f}, {report.seconds:.0f} s"
+        metrics = report.metrics
         if metrics is not None:
             i2t, t2i = (
                 " / ".join(f"{metrics[f'{way}_{key}']:.1f}" for key in ("r1", "r5", "r10", "mrr", "ndcg10"))
@@ -258,11 +267,11 @@ class Display:
             )
             line += f", dev R@1/5/10, MRR, nDCG@10 image→text {i2t}, text→image {t2i}"
             line += f", R@sum {metrics['rsum']:.1f}"
-            if score is not None and self.choose_on == "half":
-                line += f",{OF_HALF} {score:.1f}"
-            line += " (best)" if best else ""
+            if report.score is not None and self.choose_on == "half":
+                line += f",{OF_HALF} {report.score:.1f}"
+            line += " (best)" if report.best else ""
         self.say(line)
-        for fact in others:
+        for fact in report.others:
             self.say(f"    {fact}")
 
     def scoring(self, activity: str) -> Progress:

@@ -15,20 +15,20 @@ from coder_core.files.atomic import check_new_files
 
 
 @dataclass(frozen=True)
-class Inputs:
+class GivenFiles:
     """Contents of the files that flags name."""
 
     probes: Sequence[Probe]
     reviews: Reviews | None
 
 
-def read_inputs(parsed: EvaluateArguments) -> Inputs:
+def read_given(parsed: EvaluateArguments) -> GivenFiles:
     """Check the arguments and read the files. InputError: names every fault."""
     stop_on_errors(_faults(parsed))
     if str(parsed.positives) in COCO_JUDGEMENTS:
         package_folder(f"--positives {parsed.positives}")
     probes = read_probes(parsed.probe)
-    return Inputs(probes, None if parsed.reviews is None else read_reviews(parsed.reviews))
+    return GivenFiles(probes, None if parsed.reviews is None else read_reviews(parsed.reviews))
 
 
 def _faults(parsed: EvaluateArguments) -> list[Fault]:

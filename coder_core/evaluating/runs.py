@@ -17,7 +17,7 @@ from coder_core.data.groups import read_groups
 from coder_core.data.judgements import Probe
 from coder_core.data.reviews import Reviews
 from coder_core.evaluating.arguments import EvaluateArguments
-from coder_core.evaluating.inputs import Inputs
+from coder_core.evaluating.inputs import GivenFiles
 from coder_core.evaluating.tables import print_tables, write_files
 from coder_core.evaluation.c_way import Protocol
 from coder_core.model.device import choose_device
@@ -44,22 +44,22 @@ from coder_core.runs.load import load_model
 FIVE_FOLD_IMAGES = 5000
 
 
-def evaluate_runs(parsed: EvaluateArguments, inputs: Inputs, console: Console) -> None:
+def evaluate_runs(parsed: EvaluateArguments, given: GivenFiles, console: Console) -> None:
     """Evaluate the runs, write their analyses and the files that flags name, print the tables."""
     use_onednn()
     rows = _rows(parsed, console)
     if parsed.groups is not None:
         print_faults(console, _read_groups(rows, parsed.groups))
-    print_faults(console, _add_metrics(rows, parsed, inputs.reviews))
-    if inputs.probes:
+    print_faults(console, _add_metrics(rows, parsed, given.reviews))
+    if given.probes:
         for row, folder in zip(rows, parsed.runs, strict=False):
-            print_faults(console, _add_probe_accuracy(row, folder, parsed, inputs.probes, console))
+            print_faults(console, _add_probe_accuracy(row, folder, parsed, given.probes, console))
     wide, warnings = widened_rows(rows, parsed.equal_texts)
     print_faults(console, warnings)
     measured = [*rows, *wide]
     if rows[0].split.n_images >= FIVE_FOLD_IMAGES:
         measured += [row.five_folds(parsed.ties) for row in rows]
-    write_files(rows, measured, parsed, inputs.reviews)
+    write_files(rows, measured, parsed, given.reviews)
     best = best_row(rows) if len(parsed.blend) > 1 and parsed.split in CHOOSING else None
     print_tables(measured, best.alpha if best else None, parsed, console)
 

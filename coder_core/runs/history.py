@@ -29,6 +29,7 @@ REPEATABLE = ("step", "epoch")  # events with measured values; a later one repla
 STEPS_BETWEEN_LINES = 10
 TAIL_BYTES = 1 << 16  # read at a time when looking for the last newline
 _CHECKSUM = ',"crc":"'
+Event = dict[str, Any]  # a line of a history
 
 
 def run_key(folder: Path) -> str:
@@ -114,7 +115,7 @@ class HistoryWriter:
         self.close()
 
 
-def read_history(path: Path) -> list[dict[str, Any]]:
+def read_history(path: Path) -> list[Event]:
     """Read the events that count, oldest first; a missing file is an empty history. A last line without its newline is
     still being written and is left out. A "resume" event removes the events of later steps before it, and a "step" or
     "epoch" repeated at the same step replaces the first one."""
@@ -144,7 +145,7 @@ def read_frame(folder: Path, event: str = "step") -> pd.DataFrame:
     return pd.json_normalize(events)
 
 
-def _read(path: Path) -> tuple[list[dict[str, Any]], list[Fault]]:
+def _read(path: Path) -> tuple[list[Event], list[Fault]]:
     try:
         content = read_plain(path, DOCUMENT)
     except FileNotFoundError:
@@ -176,9 +177,9 @@ def _is_measured(value: Any) -> bool:
     return value is None or isinstance(value, int | float)
 
 
-def _surviving(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _surviving(events: list[Event]) -> list[Event]:
     """Drop events that a resumed run repeated, and all but the last report of a step."""
-    latest: dict[Any, dict[str, Any]] = {}
+    latest: dict[Any, Event] = {}
     for number, event in enumerate(events):
         if event.get("event") == "resume":
             step = event.get("step", 0)

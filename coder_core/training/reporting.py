@@ -13,7 +13,7 @@ from torch import Tensor
 from coder_core.config.training import TrainingConfig
 from coder_core.console.faults import InputError
 from coder_core.console.plain_files import subfolder
-from coder_core.console.progress import Display
+from coder_core.console.progress import Display, StepReport
 from coder_core.model.device import peak_mebibytes
 from coder_core.ops import parallel
 from coder_core.runs.history import HISTORY, REPEATABLE, HistoryWriter
@@ -95,14 +95,8 @@ class Reporter:
             **further,
         )
         self._write_status("running", position)
-        self.display.step(
-            position.step,
-            rate=rate,
-            others=part_facts,
-            parts=terms,
-            quartiles=quartiles[1:4] if quartiles else None,
-            best=position.best,
-        )
+        shown = quartiles[1:4] if quartiles else None
+        self.display.step(StepReport(position.step, rate, terms, shown, position.best, part_facts))
 
     def end(self, state: str, position: Position, message: str | None = None) -> None:
         """Report the end of the run: its state ("finished", "stopped" or "failed") and the error message, if any."""

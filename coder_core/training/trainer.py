@@ -10,6 +10,7 @@ from rich.console import Console
 from torch import Tensor, nn
 
 from coder_core.config.schema import Config
+from coder_core.console.progress import EpochReport
 from coder_core.console.signals import StopRequest, StopRequestedError
 from coder_core.data.batches import Batch
 from coder_core.data.features import UnreadableRowsError
@@ -230,8 +231,8 @@ class Trainer:
         )
         self._save()
         facts = self.objective.facts(reports)
-        show = self.reporter.display.epoch
-        show(epoch, metrics, position.seconds, loss, bool(is_best), facts, score=score)
+        report = EpochReport(epoch, metrics, position.seconds, loss, bool(is_best), facts, score)
+        self.reporter.display.epoch(report)
         parallel.barrier()
 
     def _evaluate(self, stop: StopRequest) -> dict[str, float] | None:

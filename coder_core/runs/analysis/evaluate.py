@@ -53,9 +53,17 @@ def evaluate_split(
     if loaded.towers is not None:
         documents[tables.DOCUMENT_TUNED] = loaded.towers.document()
     beta = loaded.config.model.beta if loaded.concepts is not None else None
-    samples = describe_samples(split, split.n_images)
-    facts: dict[str, Any] = {"metrics": metrics, "documents": documents, "beta": beta}
-    write_analysis(folder, name, fingerprint=loaded.fingerprint, **samples, **facts, **ranks, **arrays)
+    write_analysis(
+        folder,
+        name,
+        fingerprint=loaded.fingerprint,
+        metrics=metrics,
+        documents=documents,
+        beta=beta,
+        **describe_samples(split, split.n_images),
+        **ranks,
+        **arrays,
+    )
     return metrics, sources
 
 
@@ -75,7 +83,7 @@ def describe_samples(samples: Split | Embeddings, n_images: int) -> dict[str, An
     read = samples.pictures.split if isinstance(samples.pictures, Pictures) else samples.pictures
     packed = note_packed(read.positions, read.rows) if read is not None else None
     folder = samples.picture_folder
-    described: dict[str, Any] = {
+    described: dict[str, object] = {
         "captions": samples.captions,
         "image_of_text": samples.image_of_text,
         "image_names": samples.image_names or [f"image {i}" for i in range(n_images)],

@@ -69,18 +69,19 @@ def import_run(
     if existing:
         check_same_model(folder, split, embeddings.images.shape[1], towers)
     arrays = {"image_embeddings": embeddings.images, "text_embeddings": embeddings.texts}
-    documents: dict[str, Any] = {tables.DOCUMENT_IMPORTED: _description(embeddings)}
-    documents |= {tables.DOCUMENT_TOWERS: dict(towers)} if towers else {}
+    documents: dict[str, object] = {tables.DOCUMENT_IMPORTED: _description(embeddings)}
+    if towers:
+        documents[tables.DOCUMENT_TOWERS] = dict(towers)
     if embeddings.queries is not None:
-        documents |= {tables.DOCUMENT_QUERIES: embeddings.query_texts}
-        arrays |= {tables.QUERIES: embeddings.queries}
+        documents[tables.DOCUMENT_QUERIES] = embeddings.query_texts
+        arrays[tables.QUERIES] = embeddings.queries
     samples = describe_samples(embeddings, len(embeddings.images))
     samples |= {"fingerprint": _fingerprint(embeddings), "picture_folder": str(samples["picture_folder"])}
     arrays |= {name: samples.pop(name) for name in list(samples) if isinstance(samples[name], np.ndarray)}
     with nullcontext(folder) if existing else atomic.appearing(folder) as target:
         if most_pairs is not None and len(embeddings.images) * len(embeddings.texts) > most_pairs:
             files: dict[str, sealed.Content] = {f"{name}.npy": array for name, array in arrays.items()}
-            documents |= {SAMPLES: samples}
+            documents[SAMPLES] = samples
             files |= {f"{name}.json": json.dumps(document) for name, document in documents.items()}
             about = {"kind": tables.KIND_IMPORTED}
             sealed.write_sealed(subfolder(target, tables.UNRANKED, split), files, about=about, replace=True)

@@ -56,7 +56,7 @@ def weight_tables(
     scale = weighting.weight_scale
     if kind == "none":
         return {}, {}
-    document: dict[str, Any] = {"sample_weights": kind, "scale": scale, "lambda": scale * batch_size}
+    document: dict[str, object] = {"sample_weights": kind, "scale": scale, "lambda": scale * batch_size}
     if kind not in OF_NEIGHBOURHOODS:
         in_batches = _in_batches(kind, known, split.image_of_text, batch_size)
         return {"sample_weight": in_batches}, {DOCUMENT: document}
@@ -112,10 +112,12 @@ def _in_batches(kind: str, known: Encoded, image_of_text: np.ndarray, size: int)
     order = np.random.default_rng(SEED).permutation(len(weights))
     for pairs in np.array_split(order, max(1, round(len(order) / size))):
         owners = image_of_text[pairs]
-        vectors = torch.from_numpy(np.asarray(images[owners])), torch.from_numpy(np.asarray(texts[pairs]))
+        of_images = torch.from_numpy(np.asarray(images[owners]))
+        of_texts = torch.from_numpy(np.asarray(texts[pairs]))
         negatives = torch.from_numpy(owners[:, None] != owners[None, :])
         stored = known.scores[np.ix_(owners, pairs)] if isinstance(known, SplitScores) else None
         scores = images[owners] @ texts[pairs].T if stored is None else stored
         between = torch.from_numpy(np.ascontiguousarray(scores))  # images `owners` and captions `pairs`
-        weights[pairs] = batch_weights(kind, between, *vectors, negatives, scale=float(len(pairs))).numpy()
+        of_batch = batch_weights(kind, between, of_images, of_texts, negatives, scale=float(len(pairs)))
+        weights[pairs] = of_batch.numpy()
     return weights

@@ -41,8 +41,9 @@ def write_analysis(
         arrays: those of `tables.TABLES`, with embeddings or with scores. Others are written as they are.
     """
     folder = tables.split_folder(run_folder, split)
-    images: dict[str, Any] = {"names": list(image_names), "folder": str(picture_folder)}
-    images |= {"packed": packed} if packed else {}
+    images: dict[str, object] = {"names": list(image_names), "folder": str(picture_folder)}
+    if packed:
+        images["packed"] = packed
     texts = {"captions": list(captions), "images": images, **(documents or {})}
     kinds = {name: dtype for name, (_, dtype) in tables.TABLES.items()}
     arrays = {name: np.asarray(array, kinds.get(name)) for name, array in arrays.items()}

@@ -11,6 +11,8 @@ from coder_core.runs.analysis.read import Analysis, open_analysis
 from coder_core.runs.derived.store import derived_folder, list_derived, read_as, write_derived
 
 KIND = "qrels"
+Row = dict[str, Any]
+"""One direction: "queries", the number of judged ones, and metric → mean in percent, low and high end of its interval."""
 
 
 class GradedEvaluation(NamedTuple):
@@ -19,8 +21,7 @@ class GradedEvaluation(NamedTuple):
     file: str  # its name
     sha256: str  # of its content
     fact: str  # contents of the file for the split, in words
-    # direction → "queries", the number of judged ones, and metric → mean in percent, low and high end of its interval
-    rows: dict[str, dict[str, Any]]
+    rows: dict[str, Row]  # direction → its metrics
 
 
 class GradedMetrics(NamedTuple):
@@ -50,7 +51,7 @@ def read_graded(run: Path, split: str, analysis: Analysis) -> list[GradedEvaluat
         facts = manifest["facts"]
         metrics = manifest["facts"]["metrics"]
         check_values(metrics, dict.fromkeys(metrics, NUMBER), f"{folder.path} key metrics")
-        rows: dict[str, dict[str, Any]] = {}
+        rows: dict[str, Row] = {}
         for way in ("i2t", "t2i"):
             if (queries := f"{way}_qrels_queries") in metrics:
                 rows[way] = {"queries": int(metrics[queries])}
