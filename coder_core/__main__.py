@@ -5,6 +5,8 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
+from coder_core.console.runner import command
+
 PROGRAM = "coder-lab"
 # task → command → (module, what it does); the order is that of the help
 TASKS = {
@@ -42,6 +44,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if words and words[0] in COMMANDS:
         module = import_module(f"coder_core.{COMMANDS[words[0]]}")
         return int(module.main(words[1:]))
+    return _answer(words)
+
+
+@command
+def _answer(words: list[str]) -> int:
+    """Print the version, the list of commands, or that there is no such command."""
     if words == ["--version"]:
         from coder_core import __version__
 

@@ -43,7 +43,7 @@ LONGEST_HEADER = 1 << 12  # bytes of the header of a .npy file that this program
 TOML_BYTES = 1 << 15
 # in a line, and lines that begin a table, of a TOML file: parsing n of them takes n² steps
 DOTS = 100
-TABLES = 100
+TABLES = 1000
 BAD_SYNTAX = (ValueError, TypeError, SyntaxError, TokenError, LookupError)
 HEADER_ERRORS = (*BAD_SYNTAX, EOFError, RecursionError, MemoryError, OverflowError)
 _ROOM = 1 << 16  # bytes for the manifest and the headers of arrays

@@ -13,7 +13,8 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 SCRIPTS = tomllib.loads((REPOSITORY / "pyproject.toml").read_text("utf-8"))["project"]["scripts"]
 MODULES = [target.removesuffix(":main") for target in SCRIPTS.values()]
 CASES = [  # a command and its arguments, the exit status, and a part of the output
-    *((module, ["--help"], 0, f"usage: python -m {module}") for module in MODULES),
+    *((module, ["--help"], 0, f"usage: python -m {module}") for module in MODULES[1:]),
+    (MODULES[0], ["--help"], 0, "usage: coder-lab COMMAND"),
     ("coder_core.train", ["flickr9k"], 1, "flickr9k"),
     ("coder_core.train", ["demo", "--learning-rat=3"], 2, "learning-rate"),
     ("coder_core.train", ["--boosting-anchor=x", "--help"], 2, "--boosting-anchor"),
