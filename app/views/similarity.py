@@ -190,8 +190,8 @@ def draw_matrices(shown: Matrices, marked: Cell) -> list[str]:
         draw(difference, charts.heat_scale([difference]), "ΔS", "matrix-between", heading)
         return keys
     kinds = ("similarity", "exponent") if part == "scaled" else (part,)
-    columns = st.columns(len(kinds), gap="medium") if alone else [st.container() for _ in kinds]
-    for kind, column in zip(kinds, columns, strict=True):
+    places = st.columns(len(kinds), gap="medium") if alone else [st.container() for _ in kinds]
+    for kind, column in zip(kinds, places, strict=True):
         heading, unit = KINDS[kind]
         values = {name: getattr(matrices, kind) for name, matrices in scaled.items()}
         centre = {"similarity": settings.loss.gamma, "share": None}.get(kind, 0.0)

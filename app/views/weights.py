@@ -13,7 +13,14 @@ from app.ask import Runs, RunSummary, ask, sample_weights
 from app.choice import Choice
 from app.components import cards, downloads, opened
 from app.components.controls import MODALITIES, choose_one, choose_run, pick, row, side_by_side
-from app.components.samples import note_slice, sample_card, sample_table, search_words, step_samples
+from app.components.samples import (
+    SampleList,
+    note_slice,
+    sample_card,
+    sample_table,
+    search_words,
+    step_samples,
+)
 from app.components.table import Column, columns_of, plain_table
 from app.components.theme import tone
 from app.components.unavailable import runs_with
@@ -118,7 +125,8 @@ def all_pairs(choice: Choice, table: pd.DataFrame) -> None:
     columns = {**measured, "rank": Column("rank", ",d", "rank")}
     values = table.iloc[order].drop(columns=["text", "image"])
     file = f"weights-{choice.split}"
-    order = sample_table(choice, "text", order, values, columns, words, TARGET, file)
+    listed = SampleList("text", order, values, columns, words, TARGET, file)
+    order = sample_table(choice, listed)
     if not opened.among(TARGET, order):
         return
     number = step_samples(choice, "text", TARGET, order)

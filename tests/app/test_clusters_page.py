@@ -33,7 +33,9 @@ def test_every_control_of_the_clusters_page(root, opened):
         app.change(members=kind)
         assert app.cards()
         for grid in app.cards():  # members or pairs: every picture once, with a caption on hover
-            shown = re.findall(r'class="cl-card">.*?data-image="(\d+)"><img [^>]*title="scene [^"]*"', grid)
+            shown = re.findall(
+                r'class="cl-card" title="[^"]*">.*?data-image="(\d+)"><img [^>]*title="scene [^"]*"', grid
+            )
             assert len(set(shown)) == len(shown) == grid.count('class="cl-card')
     assert app.value("cluster") != app.click("cluster-next").value("cluster")
     app.change(slice="image <= 3 or image == 12")
