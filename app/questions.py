@@ -234,7 +234,8 @@ def _sides(run: Run, settings: MatrixSettings, batch: Samples) -> Sides:
 
 def pair_at(run: Run, settings: MatrixSettings, batch: Samples, scaled: Scaled, cell: Cell) -> Cell:
     """Return the image and caption (rows of the split) of a cell; for a block, those of its most similar negative."""
-    pair = similarity.hardest_in_cell(_sides(run, settings, batch), scaled, *cell)
+    row, column = cell
+    pair = similarity.hardest_in_cell(_sides(run, settings, batch), scaled, row, column)
     image, text = pair if settings.direction == "i2t" else pair[::-1]
     return int(batch.images[image]), int(batch.texts[text])
 

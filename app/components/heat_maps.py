@@ -130,7 +130,8 @@ def _maps(
         usual = [*ways[run.name], "cosine"][0]
         way = offered[0] if offered and offered[0] in ways[run.name] else usual
         try:
-            heat = ask(questions.word_regions, run, choice.split, *pair, way)
+            text, image = pair
+            heat = ask(questions.word_regions, run, choice.split, text, image, way)
             maps[run.name] = Drawn(pair, heat, way, numbered(heat.words))
         except (InputError, OSError, ImportError) as error:
             reasons[run.name] = str(error)

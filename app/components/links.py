@@ -35,7 +35,10 @@ def page_link(page: str, label: str, **values: str) -> None:
 def followed(page: str) -> dict[str, str]:
     """Return the parameters that open, on this page, the sample that a person opened on another; {} without one."""
     sample = opened.state().shared
-    return opening(page, *sample) if sample else {}
+    if sample is None:
+        return {}
+    modality, number = sample
+    return opening(page, modality, number)
 
 
 def fresh_html(choice: Choice) -> str:
@@ -70,9 +73,11 @@ def of_sample(choice: Choice, modality: Modality, number: int) -> Links:
         labels["data"] = "data"
     about = opened.state().page, opened.state().own
     shown = [(page, label) for page, label in labels.items() if about != (page, sample)]
-    pages = {label: address(page, choice, **opening(page, *sample)) for page, label in shown}
-    if has_embeddings and (cluster := _cluster_of(choice, *sample)) is not None:
-        pages["cluster"] = address("clusters", choice, cluster=cluster, **opening("clusters", *sample))
+    pages = {label: address(page, choice, **opening(page, modality, number)) for page, label in shown}
+    if has_embeddings and (cluster := _cluster_of(choice, modality, number)) is not None:
+        pages["cluster"] = address(
+            "clusters", choice, cluster=cluster, **opening("clusters", modality, number)
+        )
     if modality == "text":
         pages["matrix"] = _matrix_of(choice, number)
     return tuple(pages.items())

@@ -244,8 +244,9 @@ def show_opened(choice: Choice, panel: DeltaGenerator) -> None:
 
     events.on_click("open", open_clicked)
     if sample := existing(opened.current()):
+        modality, number = sample
         with panel.container(key="opened"):
-            _panel(choice, *sample)
+            _panel(choice, modality, number)
     st.html(links.fresh_html(choice))
     opened.end()
 

@@ -33,7 +33,11 @@ def words(key: str) -> str:
 def judges_among(runs: Iterable[RunSummary]) -> dict[str, Judges]:
     """Return, by their names, every two runs that trained on complementary halves of the same images."""
     halves = [run for run in runs if run.config.get("data", {}).get("train_part", 1) != 1 and not run.unknown]
-    pairs = [pair for pair in combinations(halves, 2) if not ask_both(questions.why_not_cross_fitted, *pair)]
+    pairs = [
+        (first, second)
+        for first, second in combinations(halves, 2)
+        if not ask_both(questions.why_not_cross_fitted, first, second)
+    ]
     return {" and ".join(sorted(run.name for run in pair)): pair for pair in pairs}
 
 

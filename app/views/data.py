@@ -86,7 +86,8 @@ def mismatched_pairs(choice: Choice, run: RunSummary, cross_fitted: Judges) -> N
     samples.note_sample(run, choice.split)
     sample = ask(Run.sample, (cross_fitted or [run])[0], choice.split)
     if cross_fitted:
-        table = ask_both(api.cross_fitted, *cross_fitted, sample=sample)
+        first, second = cross_fitted
+        table = ask_both(api.cross_fitted, first, second, sample=sample)
         by = "Every pair is scored by the run that did not see its image."
     else:
         table = ask(api.mismatches, run, choice.split, sample=sample).assign(scorer=run.name)

@@ -55,8 +55,9 @@ def show(choice: Choice) -> None:
     target = TARGETS[modality]
     changes = None
     if choice.second is not None:
-        ordered = [by_ambiguity(tables[run.name]) for run in (choice.first, choice.last)]
-        changes = retrieval.diversity_changes(*ordered)
+        before = by_ambiguity(tables[choice.first.name])
+        after = by_ambiguity(tables[choice.last.name])
+        changes = retrieval.diversity_changes(before, after)
     samples.note_slice(choice, modality)
     inside = choice.inside(modality, tables[last.name]["anchor"])
     if not inside.any():
@@ -197,8 +198,7 @@ def distributions(tables: Tables, unit: str) -> None:
 
 
 def _correlations(tables: Tables, column: str) -> str:
-    values = {name: (table["order"], table[column]) for name, table in tables.items()}
-    rhos = {name: retrieval.rank_correlation(*pair) for name, pair in values.items()}
+    rhos = {name: retrieval.rank_correlation(table["order"], table[column]) for name, table in tables.items()}
     return " · ".join(f"{name} {number(rho, '+.2f')}" for name, rho in rhos.items())
 
 

@@ -10,7 +10,7 @@ import pandas as pd
 import streamlit as st
 
 from app import judging
-from app.ask import Modality, Run, read_each
+from app.ask import Run, read_each
 from app.choice import DIRECTIONS, Choice
 from app.components import cards, downloads, reviewing
 from app.components.controls import button, choose_one, pick, row, side_by_side
@@ -119,9 +119,14 @@ def _show_pair(choice: Choice, image: int, caption: int) -> None:
         titles = {image: "Does the caption match this image?", owner: "Its own image"}
     for number, title in side_by_side(titles.items(), "small"):
         rest = [captions[text] for text in choice.ask(Run.captions_of, number) if text != caption]
-        sample: tuple[Modality, int] = ("text", caption) if number == owner else ("image", number)
         name = f"{title} · {ids_text('text', caption, number, choice.ask(Run.image_names)[number])}"
-        more = cards.opening_html("Open this sample", *sample)
+        label = "Open this sample"
+        is_own = number == owner
+        more = (
+            cards.opening_html(label, "text", caption)
+            if is_own
+            else cards.opening_html(label, "image", number)
+        )
         picture = choice.ask(Run.picture, number)
         texts = [captions[caption], *rest]
         st.html(cards.sample_html(cards.Sample(name, picture, texts, 0, number, more)))
@@ -184,8 +189,8 @@ def _pair_cell(choice: Choice, review: judging.Review, pair: tuple[int, int] | N
     if pair is None:
         return SampleCell(-1, "the pair", text, "elsewhere")
     image, caption = pair
-    sample: tuple[Modality, int] = ("text", caption) if caption >= 0 else ("image", image)
-    ids = ids_text(*sample, image, choice.ask(Run.image_names)[image])
+    name = choice.ask(Run.image_names)[image]
+    ids = ids_text("text", caption, image, name) if caption >= 0 else ids_text("image", image, image, name)
     picture = cards.data_url(choice.ask(Run.picture, image, TABLE_PICTURE))
     return SampleCell(image, "the pair", text, ids, picture)
 
@@ -203,7 +208,7 @@ def show_recall(choice: Choice, reviews: judging.Reviews) -> None:
     for name, table in tables.items():
         table = table[(table["queries"] == "all") | (table["count"] > 0)]
         changes = zip(table["reviewed_1"] - table["labels_1"], table["low_1"], table["high_1"], strict=True)
-        cells = [gain_cell(*change) for change in changes]
+        cells = [gain_cell(gain, low, high) for gain, low, high in changes]
         parts.append(table.assign(run=name, direction=table["direction"].map(DIRECTIONS), change=cells))
     frame = pd.concat(parts, ignore_index=True)
     plain_table(frame, RECALLS, "reviewed-recall", "rows")

@@ -150,7 +150,7 @@ def choose_pair(shown: Matrices) -> Cell:
     if cell is None:
         pair = f"Image {image} with caption {text}"
         cards.note(f"{pair} is not in this batch. The hardest negative is shown instead.")
-        cell = similarity.positions(batch, settings.direction, *hardest)
+        cell = similarity.positions(batch, settings.direction, hardest[0], hardest[1])
     assert cell is not None
     return cell
 

@@ -85,7 +85,7 @@ def _table(choice: Choice, table: pd.DataFrame, runs: list[RunSummary], at: int,
         columns[names[0]] = Column(f"R@{at} of {run.name}", "", "R@K")
     if len(runs) > 1:
         gains = table[["gain", "gain_low", "gain_high"]].itertuples(index=False)
-        values["gain"] = [gain_cell(*ends) for ends in gains]
+        values["gain"] = [gain_cell(gain, low, high) for gain, low, high in gains]
         columns["gain"] = Column(f"gain over {runs[0].name}", "", "slice gain")
     for number, run in enumerate(runs):
         both = table[[f"mrr_{number}", f"ndcg10_{number}"]]

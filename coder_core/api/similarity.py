@@ -292,8 +292,10 @@ def labels(
 ) -> tuple[list[str], list[str]]:
     """Return labels of rows and columns: "image 12" and "caption 60: a dog in …", or "images 12 … 80 (14)" for a block.
     Without the split's captions, a label has only the number."""
-    anchors, candidates = (_labels(*axis, captions) for axis in _axes(scaled, samples, direction))
-    return anchors, candidates
+    (anchors, name, step), (candidates, other_name, other_step) = _axes(scaled, samples, direction)
+    rows = _labels(anchors, name, step, captions)
+    columns = _labels(candidates, other_name, other_step, captions)
+    return rows, columns
 
 
 def _axes(scaled: Scaled, samples: MatrixSamples, direction: Direction) -> list[tuple[Array, str, int]]:

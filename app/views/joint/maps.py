@@ -11,7 +11,7 @@ import streamlit as st
 
 from app import charts, questions
 from app.address import bound, set_value
-from app.ask import Modality, Run, Sample, clusters, joint_space, opened_run
+from app.ask import Run, Sample, clusters, joint_space, opened_run
 from app.choice import Choice
 from app.components import cards, downloads, map_selection, words
 from app.components.controls import button, pick, row
@@ -146,8 +146,10 @@ def explore(choice: Choice, planes: Planes, tables: Tables, modalities: Modaliti
         if focus is None:
             cards.note("The open sample is not on the map: it was not drawn, or its modality is hidden.")
         images = shown.of_split[0]
-        sample: tuple[Modality, int] = ("image", opened) if opened < images else ("text", opened - images)
-        show_sample(choice, *sample, FOCUS)
+        if opened < images:
+            show_sample(choice, "image", opened, FOCUS)
+        else:
+            show_sample(choice, "text", opened - images, FOCUS)
 
 
 def _selected(shown: Shown, selection: map_selection.Selection, query: str) -> tuple[np.ndarray, np.ndarray]:

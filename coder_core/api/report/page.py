@@ -50,7 +50,8 @@ def render(report: Report) -> str:
 def _cell(value: Any) -> str:
     """Format a cell; (mean, low, high) becomes the mean with its interval below."""
     if isinstance(value, tuple):
-        return Markup('{:.1f}<br><span class="interval">{:.1f} to {:.1f}</span>').format(*value)
+        mean, low, high = value
+        return Markup('{:.1f}<br><span class="interval">{:.1f} to {:.1f}</span>').format(mean, low, high)
     if isinstance(value, float | np.floating):
         return "–" if np.isnan(value) else f"{value:,.0f}" if float(value).is_integer() else f"{value:,.4g}"
     return f"{value:,}" if isinstance(value, int | np.integer) else str(value)
