@@ -24,7 +24,11 @@ PAIRS = {"concepts": ("concepts", "more-concepts"), "weights": ("combined", "opp
 PAIRS |= {"split": ("holder", "run")}
 # page → number of sections
 SECTIONS = {"overview?": 8, "diversity?": 6, "diversity?anchors=Images&": 6, "weights?": 6, "similarity?": 5}
-SECTIONS |= {f"joint?map=PCA&{EVERYTHING}&focus=caption-2&": 3, "clusters?k=4&": 3, "concepts?": 4}
+SECTIONS |= {
+    f"joint?map=PCA&{EVERYTHING}&focus=caption-2&": 3,
+    "clusters?cluster-count=4&": 3,
+    "concepts?": 4,
+}
 SECTIONS |= {"retrieval?values=true&": 3, "retrieval?direction=Image+→+captions&": 3, "overview?split&": 0}
 SECTIONS |= {"train?": 1, "reviews?": 5, "data?": 2}
 WITHOUT_CHARTS = ("train?", "overview?split&", "reviews?", "data?")

@@ -59,7 +59,11 @@ def drawn(visit, position=0):
 
 def picked(visit):
     """Return the word whose regions are highlighted."""
-    return str(visit.page.locator(".st-key-word [aria-checked=true]").inner_text())
+    return str(
+        visit.page.locator(
+            ".st-key-word [aria-checked=true], .st-key-anchor-word [aria-checked=true]"
+        ).inner_text()
+    )
 
 
 def assert_close(figure, values, atol=1e-5):
