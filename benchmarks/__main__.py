@@ -23,7 +23,7 @@ from benchmarks import app, embedding, gradient_caching, kernels, training
 from benchmarks.synthetic import write_features
 from benchmarks.timing import GPU, Line, Seconds, clock, milliseconds, quotient
 from coder_core.console.output import open_console
-from coder_core.model.products import product_library, use_onednn
+from coder_core.model.device import product_library, use_onednn
 
 COMMANDS = ("train", "evaluate", "ablate", "check_data", "embed", "project", "cluster")
 COMMAND_BAR = 1.0  # seconds of processor time

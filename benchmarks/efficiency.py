@@ -26,8 +26,8 @@ from coder_core.console.plain_files import MISSING_RUN, check_folder
 from coder_core.console.runner import command
 from coder_core.data.batches import text_chunks
 from coder_core.evaluation.sources import mixed_embeddings
+from coder_core.model.device import use_onednn
 from coder_core.model.encode import evaluating
-from coder_core.model.products import use_onednn
 from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.load import LoadedModel, load_model
 

@@ -7,8 +7,8 @@ import numpy as np
 import torch
 from PIL import Image
 
+from coder_core.model.concepts.choosing import Concept, ConceptVocabulary
 from coder_core.model.concepts.knowledge import Concepts
-from coder_core.model.concepts.vocabulary import Concept, ConceptVocabulary
 from coder_core.model.towers.pretrained import quiet
 
 IMAGES = 512

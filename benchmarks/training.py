@@ -23,11 +23,10 @@ from coder_core.data.batches import Batch
 from coder_core.model.device import autocast
 from coder_core.model.encoders.recurrent import PADDING, pack
 from coder_core.ops import normalise
-from coder_core.training.objective import make_objective
 from coder_core.training.optim import make_optimizer
 from coder_core.training.parts.memory import MomentumMemory
 from coder_core.training.parts.prototypes import PrototypeClassification
-from coder_core.training.prepare import Inputs, Prepared, prepare
+from coder_core.training.prepare import Inputs, Prepared, make_objective, prepare
 from coder_core.training.step import Part
 
 STEP_BAR = 1.6

@@ -17,7 +17,7 @@ from sklearn.metrics import roc_auc_score
 from coder_core.api import open_run, rank_correlation
 from coder_core.demo import vagueness
 from coder_core.evaluate import main as evaluate
-from coder_core.model.splits import data_folder
+from coder_core.model.reader import data_folder
 
 SPLIT = "test"
 VAGUE_FROM = 0.75  # the grades are 0, 0.25, 0.5, 0.75 and 1

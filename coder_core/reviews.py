@@ -86,7 +86,7 @@ def _export(arguments: list[str]) -> int:
 
     from coder_core.data.reviews import read_reviews
     from coder_core.embedding.exports.cleaned import REPORT, Corrections, write_cleaned
-    from coder_core.model.splits import data_folder
+    from coder_core.model.reader import data_folder
 
     console = open_console()
     reviews = read_reviews(parsed.reviews)

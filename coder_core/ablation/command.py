@@ -25,7 +25,7 @@ from coder_core.console.signals import StoppedBySignalError
 from coder_core.console.tables import DIRECTIONS, GRADED, Column, FittingTable
 from coder_core.data.captioned.layouts import find_layout
 from coder_core.data.dataset import available_splits
-from coder_core.model.splits import data_folder
+from coder_core.model.reader import data_folder
 from coder_core.queue.planned import PlannedRun, commands, state_of
 from coder_core.queue.running import QueueProgress, Workers, log_of, run_all, watched, workers_for
 

@@ -14,7 +14,7 @@ from coder_core.api.stored_run import StoredResult, read_stored
 from coder_core.data.words import tokenise
 from coder_core.geometry.settings import ClusterSettings
 from coder_core.geometry.text_space import unit_rows
-from coder_core.model.concepts.lemmas import STOP_WORDS
+from coder_core.model.concepts.choosing import STOP_WORDS
 from coder_core.runs.derived.compute import clusters_folder, read_clusters
 
 MOST_MATCHED = 2_000  # clusters; with more, `matched` renames nothing

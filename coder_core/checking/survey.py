@@ -12,7 +12,7 @@ from coder_core.console.progress import watching
 from coder_core.data.captioned.layouts import holds_pictures_only
 from coder_core.data.content.report import check_content
 from coder_core.data.survey import Checks, describe_survey, survey
-from coder_core.model.splits import data_folder
+from coder_core.model.reader import data_folder
 
 
 def check_data_set(parsed: CheckDataArguments) -> bool:

@@ -255,6 +255,11 @@ class BoostingConfig:
         """True if branches train together."""
         return self.boosting != "none" and self.boosting_scenario == "online"
 
+    @property
+    def offline(self) -> bool:
+        """True if the teacher is a finished run."""
+        return self.boosting != "none" and self.boosting_scenario == "offline"
+
 
 @dataclass(frozen=True)
 @with_help

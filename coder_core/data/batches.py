@@ -54,11 +54,11 @@ class RegionRows:
     def __init__(self, split: Split) -> None:
         self.regions = split.regions
         self.size = split.feature_size
-        self._rows = FeatureRows(split.features)
+        self._features = FeatureRows(split.features).features  # (n, R, F)
 
     def gather(self, image_ids: np.ndarray, regions: np.ndarray) -> tuple[Tensor, Tensor]:
         """Gather regions (B, k) of images (B,): (B, k, F) float32 and (B,) lengths; all-zero regions go to the end."""
-        values = self._rows.gather(np.repeat(image_ids, regions.shape[1]), regions.ravel())
+        values = self._features[np.repeat(image_ids, regions.shape[1]), regions.ravel()]
         if values.dtype != np.float16:  # PyTorch converts float16 faster
             values = values.astype(np.float32, copy=False)
         return _zero_regions_last(torch.from_numpy(values).float().view(*regions.shape, self.size))
@@ -123,6 +123,7 @@ class TrainingBatches:
             expected = f"a multiple of the number of processes, {self.parts}"
             raise InputError.at("--batch-size", f"is {size}", expected, "change one of them")
         self.rows = RegionRows(self.split)
+        self._lengths = self.tokens.lengths
         pairs = size // self.parts
         self._slice = slice(self.part * pairs, (self.part + 1) * pairs)  # of every batch
         self._blocks = -(-pairs // DECODED_AT_ONCE)
@@ -147,7 +148,7 @@ class TrainingBatches:
         if self.split.pictures is None:
             decoded = self.rows.gather(image_ids[part], self._kept_regions(random)[part])
         values, region_lengths = decoded or self._pictures(step, part)
-        word_lengths = self.tokens.lengths[text_ids]
+        word_lengths = self._lengths[text_ids]
         chance = random.random((self.batch_size, int(word_lengths.max())), dtype=np.float32)
         kept_words = self._kept_words(chance[part], word_lengths[part]) if self.drop_words > 0 else None
         words, lengths = pad_words(self.tokens, text_ids[part], kept_words)

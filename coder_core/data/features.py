@@ -122,10 +122,6 @@ class FeatureRows:
         """Read all regions of k images: (k, L, F) in the features' own type."""
         return self.features[np.asarray(images)]
 
-    def gather(self, images: np.ndarray, regions: np.ndarray) -> np.ndarray:
-        """Read region regions[i] of image images[i], (k,) and (k,) -> (k, F) in the features' own type."""
-        return self.features[images, regions]
-
 
 def scan_values(file: FeatureFile, rows: tuple[int, int]) -> tuple[np.ndarray, list[Fault]]:
     """Read every value of rows[0]…rows[1] once, in pieces, and report NaN, Inf, values above 1e15 and all-zero rows.

@@ -10,7 +10,7 @@ from coder_core.config.data import ReadingArguments
 from coder_core.console.faults import Fault, InputError
 from coder_core.data.captioned.reading import CaptionedData, CaptionedSplit, read_captioned
 from coder_core.files.matrices import list_columns
-from coder_core.model.splits import data_folder
+from coder_core.model.reader import data_folder
 
 PREFERRED = ("dev", "test", "train")
 

@@ -7,7 +7,7 @@ from coder_core.data.captioned.decoding import usual_workers
 from coder_core.data.captioned.reading import CaptionedData, read_captioned
 from coder_core.data.captioned.splits import split_name
 from coder_core.embedding.arguments import TowerArguments
-from coder_core.model.splits import data_folder
+from coder_core.model.reader import data_folder
 from coder_core.model.towers.checkpoints import ModelChoice
 
 

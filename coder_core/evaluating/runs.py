@@ -20,9 +20,8 @@ from coder_core.evaluating.arguments import EvaluateArguments
 from coder_core.evaluating.inputs import GivenFiles
 from coder_core.evaluating.tables import print_tables, write_files
 from coder_core.evaluation.c_way import Protocol
-from coder_core.model.device import choose_device
-from coder_core.model.products import use_onednn
-from coder_core.model.splits import data_folder
+from coder_core.model.device import choose_device, use_onednn
+from coder_core.model.reader import data_folder
 from coder_core.runs.analysis.blend import best_row, blend_rows, check_tuned
 from coder_core.runs.analysis.graded import add_graded_metrics
 from coder_core.runs.analysis.import_embeddings import is_imported, rank_imported

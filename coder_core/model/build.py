@@ -6,8 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from coder_core.config.model import ModelConfig, Pooling
-from coder_core.model.coder import Coder
-from coder_core.model.concepts.attention import ConceptBranch, ConceptGraphNetwork
+from coder_core.model.coder import Coder, ConceptBranch, ConceptGraphNetwork
 from coder_core.model.concepts.knowledge import Concepts
 from coder_core.model.encoders import pooling
 from coder_core.model.encoders.bert import BertWords

@@ -61,7 +61,7 @@ def check_pieces(model: nn.Module, size: int) -> list[Fault]:
     """Return an error if batch norm would compute its statistics on single pieces instead of the whole batch."""
     named = model.named_modules()
     names = [name for name, module in named if isinstance(module, BATCH_NORMS) and module.training]
-    if size == 0 or not names:
+    if not names:
         return []
     problem = f"is {size}, and batch normalisation at {names[0]} would normalise each piece separately"
     fix = "give --image-layers 1, whose region layers have no batch normalisation, or leave --piece-size out"

@@ -29,8 +29,7 @@ from coder_core.console.tables import metrics_table
 from coder_core.data.split import fingerprint
 from coder_core.files.sealed import write_sealed
 from coder_core.model.build import ModelParts
-from coder_core.model.device import no_grad_precision, set_up_device
-from coder_core.model.products import product_library
+from coder_core.model.device import no_grad_precision, product_library, set_up_device
 from coder_core.model.reader import make_reader
 from coder_core.model.run_towers import FILE as TOWERS
 from coder_core.model.run_towers import SIDES, open_towers, with_size_of_towers
@@ -43,10 +42,9 @@ from coder_core.runs.history import HISTORY, history_faults
 from coder_core.runs.load import ABOUT, load_model, read_config
 from coder_core.runs.saves import SaveStore
 from coder_core.runs.status import RunLock
-from coder_core.training.prepare import Inputs, Prepared, prepare
+from coder_core.training.prepare import Inputs, Prepared, check_schedule, prepare, with_fitting_warmup
 from coder_core.training.reviewed import FILE as REVIEWS
 from coder_core.training.reviewed import FINGERPRINT, named_reviews, reviews_of_run
-from coder_core.training.size_checks import check_schedule, with_fitting_warmup
 from coder_core.training.state import STATES_KEPT, Position, check_parts
 from coder_core.training.trainer import Trainer
 
@@ -71,9 +69,13 @@ def start_run(
     check_new_run(folder)
     device = set_up_device(config.training)
     allow_towers(config)
-    towers = open_towers(config)
-    config, notes = with_size_of_towers(config, towers)
-    inputs = Inputs(towers=towers, reviews=named_reviews(config, device))
+    towers = None
+    notes: list[Fault] = []
+    if config.towers.any:
+        towers = open_towers(config)
+        config, notes = with_size_of_towers(config, towers)
+    reviews = named_reviews(config, device) if config.data.reviews else None
+    inputs = Inputs(towers=towers, reviews=reviews)
     with watching(console, file=progress_file) as progress:
         prepared = prepare(config, inputs, progress)
     config = replaced(config, {"batch_size": prepared.batches.batch_size})
@@ -186,7 +188,7 @@ def _merge(stored: Config, overrides: Config) -> Config:
 
 def allow_towers(config: Config) -> None:
     """Allow this process to import the custom towers that the configuration names."""
-    for name in (config.towers.image_tower, config.towers.text_tower):
+    for name in filter(None, (config.towers.image_tower, config.towers.text_tower)):
         allow(name)
 
 

@@ -15,7 +15,7 @@ from coder_core.config.training import TrainingConfig
 from coder_core.console.faults import InputError
 from coder_core.data.batches import Batch
 from coder_core.runs.saves import Save
-from coder_core.training.stopping import check_gradients
+from coder_core.training.step import SAMPLES_NAMED, NotFiniteError
 
 DECAY_FACTOR = 0.1
 BERT = "words.bert."
@@ -90,6 +90,17 @@ def clip_gradients(parameters: Mapping[str, nn.Parameter], most: float, batch: B
     check_gradients(parameters, norm, batch, step)
     torch.nn.utils.clip_grads_with_norm_(parameters.values(), most, norm)
     return norm
+
+
+def check_gradients(parameters: Mapping[str, nn.Parameter], norm: Tensor, batch: Batch, step: int) -> None:
+    """Raise NotFiniteError, naming the parameters, if a gradient is not finite; call it before the optimizer step."""
+    if bool(torch.isfinite(norm)):
+        return
+    bad = [name for name, p in parameters.items() if p.grad is not None and not bool(p.grad.isfinite().all())]
+    named = ", ".join(map(str, batch.text_ids[:SAMPLES_NAMED].tolist()))
+    message = f"the gradient of {', '.join(bad[:SAMPLES_NAMED]) or 'the loss'} is not finite"
+    message += f" (captions {named} … of a batch of {len(batch.text_ids)})"
+    raise NotFiniteError.in_step(step, message, "gradients", "lower --learning-rate or raise --temperature")
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:

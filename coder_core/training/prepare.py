@@ -1,5 +1,8 @@
-"""Prepare a run before its first step: data, words, batches, inputs of the parts, model."""
+"""Prepare a run before its first step: data, words, batches, inputs of the parts, model. Check sizes and schedules against
+the data and the length of the run: prototypes, bank, warm-up, towers."""
 
+import copy
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -8,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from coder_core.config.schema import Config
+from coder_core.config.schema import Config, replaced
 from coder_core.console.faults import Fault, InputError, stop_on_errors
 from coder_core.console.progress import Progress, named, silent
 from coder_core.data.augmentation import make_vague
@@ -19,20 +22,38 @@ from coder_core.demo import DRAWING
 from coder_core.geometry.text_space import TextSpace
 from coder_core.model.build import ModelParts, build_model
 from coder_core.model.coder import Coder
-from coder_core.model.concept_branch import make_concepts
-from coder_core.model.concepts.knowledge import Concepts
-from coder_core.model.reader import CaptionReader, initial_word_vectors, make_reader
+from coder_core.model.concepts.knowledge import Concepts, make_concepts
+from coder_core.model.device import no_grad_precision
+from coder_core.model.reader import CaptionReader, data_folder, initial_word_vectors, make_reader, read_splits
 from coder_core.model.run_towers import RunTowers
-from coder_core.model.splits import data_folder, read_splits
+from coder_core.objectives.diversity_contrastive import CoderLoss
+from coder_core.objectives.memory import BATCH_NORMS, share_of_start, start_that_leaves
+from coder_core.objectives.modules import PairLoss, ScaledLoss
+from coder_core.objectives.table import LOSSES
 from coder_core.ops import parallel
 from coder_core.runs.derived.neighbours import Neighbourhood, train_neighbourhood
 from coder_core.runs.load import LoadedModel
 from coder_core.training.gradient_caching import check_pieces
-from coder_core.training.parts.boosting import read_teacher, start_from_teacher
-from coder_core.training.reviewed import UsedReviews, apply_reviews
-from coder_core.training.size_checks import check_sizes, check_towers, with_fitting_batch
+from coder_core.training.parts.boosting import (
+    Boosting,
+    BoostingTeacher,
+    OnlineBranches,
+    read_teacher,
+    start_from_teacher,
+)
+from coder_core.training.parts.memory import MomentumMemory
+from coder_core.training.parts.neighbourhoods import Neighbourhoods
+from coder_core.training.parts.prototypes import PrototypeClassification
+from coder_core.training.parts.regularisers import EmbeddingRegularisers
+from coder_core.training.parts.scale import LearnedScale
+from coder_core.training.reviewed import ReviewedTrain, ReviewWeights, UsedReviews, apply_reviews
+from coder_core.training.step import Objective, Part, instance_loss
 
 BRANCH_STREAM = 8  # random stream of the initial weights of boosting's online branches
+PAIRS_A_PROTOTYPE = 15  # as in the paper: 145,000 pairs of Flickr30K, 10,000 prototypes
+MOST_OF_START = 0.05  # share of random initial weights tolerated in a momentum teacher without a warning
+LONGEST_WARMUP = 1 / 8  # share of a run; Flickr8k's presets warm up for 200 of 1,872 steps
+FITTING_WARMUP = 1 / 10
 
 
 @dataclass(frozen=True)
@@ -121,7 +142,9 @@ def _read_data(config: Config, inputs: Inputs, progress: Progress) -> tuple[Trai
     dev = read.splits.get("dev")
     faults = read.faults
     faults += _check_dev(config, folder, train, dev, read.names)
-    reviewed = apply_reviews(train, inputs.reviews, config.data)
+    reviewed = ReviewedTrain(train)
+    if inputs.reviews is not None:
+        reviewed = apply_reviews(train, inputs.reviews, config.data)
     faults += reviewed.faults
     used = reviewed.split
     if config.data.vague_captions > 0:
@@ -203,7 +226,9 @@ def _find_sources(
     if config.model.concepts > 0 and concepts is None:
         watch = named(progress, "finding concepts")
         concepts, notes = make_concepts(config, data.train.captions, progress=watch)
-    teacher = read_teacher(config, words.vocabulary, data.train.feature_size, inputs.towers)
+    teacher = None
+    if config.boosting.offline:
+        teacher = read_teacher(config, words.vocabulary, data.train.feature_size, inputs.towers)
     if not config.weighting.reads_neighbours:
         return Sources(concepts, teacher), notes
     captions = data.train.captions
@@ -238,7 +263,8 @@ def _build_models(
             coder.checkpoint_activations()
     if sources.teacher is not None:
         start_from_teacher(config, model, sources.teacher)
-    stop_on_errors(check_pieces(model, config.training.piece_size))
+    if config.training.piece_size:
+        stop_on_errors(check_pieces(model, config.training.piece_size))
     return model, tuple(branches)
 
 
@@ -249,3 +275,181 @@ def _checksums(data: TrainingData, progress: Progress) -> dict[str, str]:
             of_split = split_checksums(split, named(progress, f"checksum of {split.name}"))
             checksums |= {f"{split.name}_{part}": checksum for part, checksum in of_split.items()}
     return checksums
+
+
+def with_fitting_warmup(config: Config, steps_per_epoch: int) -> tuple[Config, list[Fault]]:
+    """Cut a warm-up longer than an eighth of the run to a tenth; return the configuration and a note if it changed."""
+    steps = config.training.steps(steps_per_epoch)
+    before = config.training.warmup_steps
+    if before <= steps * LONGEST_WARMUP:
+        return config, []
+    fitting = max(1, round(steps * FITTING_WARMUP))
+    fact = f"is {before:,} in the preset, but this run has {steps:,} steps and warms up over {fitting:,}"
+    fault = Fault("--warmup-steps", fact, fix=f"give --warmup-steps {before} to keep it", severity="note")
+    return replaced(config, {"warmup_steps": fitting}), [fault]
+
+
+def with_fitting_batch(config: Config, pairs: int, of_train: int) -> tuple[Config, list[Fault]]:
+    """Cut a batch larger than the pairs of --train-part, if all of train could fill it, to a quarter of them, with a note."""
+    if not pairs < config.training.batch_size <= of_train:
+        return config, []
+    # a contrastive loss needs negatives
+    fitting = max(2, pairs // 4)
+    asked = config.training.batch_size
+    fact = f"is {asked}, but --train-part leaves {pairs} pairs, so batches have {fitting}"
+    fault = Fault("--batch-size", fact, severity="note")
+    return replaced(config, {"batch_size": fitting}), [fault]
+
+
+def check_schedule(config: Config, steps_per_epoch: int) -> list[Fault]:
+    """Return a warning for each part of the schedule that would begin only after the run ends."""
+    objective = config.objective
+    memory = config.memory
+    boosting = config.boosting
+    steps = config.training.steps(steps_per_epoch)
+    epochs = steps / steps_per_epoch
+    warmup = config.training.warmup_steps
+    warms_up = LOSSES[objective.loss].warm_up != ""
+    boosts = boosting.boosting != "none"
+    has_bank = memory.bank_size > 0 and objective.weight_memory > 0
+    parts = (
+        ("--warmup-steps", warmup, steps, "the full learning rate", warmup > 0),
+        ("--warmup-epochs", objective.warmup_epochs, epochs, "the hardest negatives", warms_up),
+        ("--bank-start-epoch", memory.bank_start_epoch, epochs, "the bank's loss", has_bank),
+        ("--boosting-start-epoch", boosting.boosting_start_epoch, epochs, "boosting", boosts),
+    )
+    fix = "train longer, or lower it"
+    return [
+        Fault(flag, f"is {start:g}: the run ends before it uses {what}", f"below {end:,.4g}", fix, "warning")
+        for flag, start, end, what, used in parts
+        if used and start >= end
+    ]
+
+
+def check_sizes(config: Config, pairs: int, steps_per_epoch: int) -> list[Fault]:
+    """Check the sizes of bank and prototypes, and the teacher's momentum, for a run on `pairs` training captions."""
+    faults = []
+    if config.memory.bank_size > pairs:
+        message = f"is {config.memory.bank_size:,}, more than the {pairs:,} training captions"
+        fix = "lower it, because the bank would contain stale duplicates"
+        faults.append(Fault("--bank-size", message, fix=fix, severity="warning"))
+    if config.memory.prototypes:
+        pass_pairs = steps_per_epoch * config.training.batch_size
+        faults += check_prototypes(config.memory.prototypes, pairs, pass_pairs)
+    return faults + check_teacher_momentum(config, config.training.steps(steps_per_epoch))
+
+
+def check_towers(towers: RunTowers | None, tokens: Tokens, processes: int) -> list[Fault]:
+    """Return an error if batch norm would train in several processes, a note if a tower may truncate train captions."""
+    if towers is None:
+        return []
+    faults = []
+    tuning = towers.config
+    sides = (("image", towers.image, tuning.image_tuning), ("text", towers.text, tuning.text_tuning))
+    for side, half, how in sides:
+        normalised = half is not None and any(isinstance(part, BATCH_NORMS) for part in half.module.modules())
+        if normalised and how == "full" and processes > 1:
+            problem = f"has batch normalisation, but each of {processes} processes sees only part of a batch"
+            fix = "train in one process or by lora, or give the tower group or layer normalisation"
+            expected = "results that do not depend on the number of processes"
+            faults.append(Fault(f"--{side}-tower", problem, expected, fix))
+    longest = towers.text.about.get("longest", 0) if towers.text is not None else 0
+    full = int((tokens.lengths >= longest).sum()) if longest else 0
+    if full:
+        problem = f"{full:,} captions fill the {longest} tokens of the text tower; longer captions are cut"
+        faults.append(Fault("train captions", problem, severity="note"))
+    return faults
+
+
+def check_prototypes(count: int, pairs: int, pass_pairs: int) -> list[Fault]:
+    """Return an error if a pass has too few pairs to seed the prototypes, a warning for fewer than two pairs each."""
+    fits = max(2, pairs // PAIRS_A_PROTOTYPE)
+    fix = f"--prototypes {fits:,} fits this data (the paper has one for about {PAIRS_A_PROTOTYPE} pairs)"
+    message = f"is {count:,}, but an epoch has {pass_pairs:,} image-caption pairs"
+    if count > pass_pairs:
+        return [Fault("--prototypes", message, f"at most {pass_pairs:,}", fix)]
+    if count > pairs // 2:
+        return [Fault("--prototypes", message, "several pairs per prototype", fix, severity="warning")]
+    return []
+
+
+def check_teacher_momentum(config: Config, steps: int) -> list[Fault]:
+    """Return a warning if more than 5% of its random initial weights would remain in a momentum teacher at the end."""
+    boosting = config.boosting
+    if boosting.boosting == "none" or boosting.boosting_scenario != "momentum":
+        return []
+    left = share_of_start(steps, boosting.boosting_momentum)
+    if left <= MOST_OF_START:
+        return []
+    fitting = math.floor(start_that_leaves(MOST_OF_START, steps) * 1e5) / 1e5
+    message = f"is {boosting.boosting_momentum:g}: after {steps:,} steps the teacher is {left:.0%} random"
+    expected = f"at most {fitting:.5g} for {MOST_OF_START:.0%}"
+    fix = "lower it, because an untrained teacher gives meaningless margins"
+    return [Fault("--boosting-momentum", message, expected, fix, severity="warning")]
+
+
+def make_objective(config: Config, prepared: Prepared, device: torch.device) -> Objective:
+    """Create the loss and the parts of a configuration, on `device`."""
+    loss = instance_loss(config).to(device)
+    parts = [part.to(device) for part in make_parts(config, prepared, loss)]
+    return Objective(config, parts, loss)
+
+
+def make_parts(config: Config, prepared: Prepared, loss: PairLoss) -> list[Part]:
+    """Create the parts of a configuration, in the order in which their losses are summed (eq. 8)."""
+    objective = config.objective
+    reviews = prepared.data.review_weights
+    parts: list[Part | None] = []
+    if objective.learns_scale and isinstance(loss, ScaledLoss):
+        parts.append(LearnedScale(loss))
+    if reviews is not None:
+        parts.append(ReviewWeights(torch.from_numpy(reviews)))
+    parts.append(make_memory(config, prepared, loss))
+    parts.append(make_neighbourhoods(config, prepared))
+    if config.model.embeddings > 1 and (objective.weight_heads > 0 or objective.weight_mmd > 0):
+        parts.append(EmbeddingRegularisers())
+    parts.append(make_boosting(config, prepared))
+    parts.append(make_prototypes(config, prepared))
+    return [part for part in parts if part is not None]
+
+
+def make_memory(config: Config, prepared: Prepared, loss: PairLoss) -> MomentumMemory | None:
+    """Create the momentum encoder of a loss with a bank; None without a bank."""
+    if not isinstance(loss, CoderLoss) or loss.bank is None:
+        return None
+    precision = no_grad_precision(config.training, next(prepared.model.parameters()).device)
+    return MomentumMemory(config, prepared.model, loss.bank, precision)
+
+
+def make_neighbourhoods(config: Config, prepared: Prepared) -> Neighbourhoods | None:
+    """Create the neighbourhoods; None if the configuration needs no neighbours."""
+    neighbourhood = prepared.sources.neighbourhood
+    train = prepared.data.train
+    if neighbourhood is None:
+        return None
+    return Neighbourhoods(config, neighbourhood.neighbours, train.image_of_text, train.n_images)
+
+
+def make_boosting(config: Config, prepared: Prepared) -> Boosting | None:
+    """Create the other branches of boosting; None without boosting. A moving average starts as a copy of the model."""
+    boosting = config.boosting
+    piece_size = config.training.piece_size
+    teacher = prepared.sources.teacher
+    if boosting.boosting == "none":
+        return None
+    if boosting.online:
+        return OnlineBranches(prepared.branches, piece_size)
+    steps = config.training.steps(prepared.batches.per_epoch)
+    precision = no_grad_precision(config.training, next(prepared.model.parameters()).device)
+    if teacher is not None:
+        return BoostingTeacher(teacher.model, steps, None, precision, piece_size=piece_size)
+    average = copy.deepcopy(prepared.model)
+    return BoostingTeacher(average, steps, boosting.boosting_momentum, precision, piece_size=piece_size)
+
+
+def make_prototypes(config: Config, prepared: Prepared) -> PrototypeClassification | None:
+    """Create the prototypes; None without any. The seed determines the classifier's initial weights."""
+    if config.memory.prototypes == 0:
+        return None
+    pass_pairs = prepared.batches.per_epoch * config.training.batch_size
+    return PrototypeClassification(config, prepared.data.train.image_of_text, pass_pairs)

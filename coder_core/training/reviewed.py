@@ -68,13 +68,11 @@ class ReviewedTrain:
     faults: tuple[Fault, ...] = ()  # notes on the changes
 
 
-def named_reviews(config: Config, device: torch.device = CPU) -> UsedReviews | None:
-    """Read the reviews of a new run; None if it has none. Errors as for `read_reviews`.
+def named_reviews(config: Config, device: torch.device = CPU) -> UsedReviews:
+    """Read the reviews that a new run names. Errors as for `read_reviews`.
 
     All processes use rank 0's verdicts, broadcast through `device`, because the file may change while they read it.
     """
-    if not config.data.reviews:
-        return None
     reviews = _read(config)
     if parallel.world_size() == 1:
         return reviews
@@ -135,15 +133,13 @@ def reviews_of_run(folder: Path, stored: Config, config: Config, about: dict[str
     return replace(used, faults=(note,))
 
 
-def apply_reviews(train: Split, reviews: UsedReviews | None, settings: DataConfig) -> ReviewedTrain:
+def apply_reviews(train: Split, reviews: UsedReviews, settings: DataConfig) -> ReviewedTrain:
     """Leave out, weight and add pairs by the settings `wrong_weight`, `vague_weight`, … and `also_matches`.
 
     A pair of weight 0 is left out, also as a negative. An added pair is a caption that also matches another image; it has
     weight 1, or the caption's if it is vague or a duplicate. If the caption still belongs to its own image too, captions
     of either image are not negatives of the other image.
     """
-    if reviews is None:
-        return ReviewedTrain(train)
     judged = judge_split(
         reviews.verdicts, train.image_names, train.captions, train.image_of_text, train.n_images
     )

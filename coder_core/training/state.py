@@ -10,7 +10,6 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -18,15 +17,13 @@ from coder_core.config.schema import Config
 from coder_core.console.documents import LARGEST, NUMBER, check_values, trusting
 from coder_core.console.faults import Fault, InputError
 from coder_core.model.coder import Coder
-from coder_core.model.device import no_grad_precision
-from coder_core.model.products import product_library
+from coder_core.model.device import no_grad_precision, product_library
 from coder_core.ops import parallel
 from coder_core.ops.shapes import shapes_only
 from coder_core.runs.load import load_weights
 from coder_core.runs.saves import Save, SaveStore
 from coder_core.training.optim import load_optimizer, optimizer_tensors
-from coder_core.training.step import Part
-from coder_core.training.stopping import check_state
+from coder_core.training.step import SAMPLES_NAMED, NotFiniteError, Part
 
 STATES_KEPT = 2
 ENVIRONMENT_FILE = "circumstances"  # document in a save
@@ -39,7 +36,6 @@ ENVIRONMENT = {  # key in that document → its name in a warning
     "twin": "precision of the passes without gradients",
     "pieces": "pairs per piece",
 }
-DROPOUT = 2  # stream of a step's random numbers (see data/batches.py)
 
 
 @dataclass
@@ -170,7 +166,12 @@ class Checkpoints:
         self.best.write(str(step), tensors, {"metrics": {"step": step, "epoch": epoch, "metrics": metrics}})
 
 
-def seed_step(seed: int, step: int, process: int) -> None:
-    """Seed torch's random numbers, which dropout uses, for a step."""
-    state = np.random.SeedSequence((seed, DROPOUT, step, process)).generate_state(1, np.uint64)[0]
-    torch.manual_seed(int(state) % 2**63)
+def check_state(tensors: Mapping[str, Mapping[str, Tensor]], step: int) -> None:
+    """Raise NotFiniteError, naming the tensors, if a state to be saved contains NaN or Inf; without this check, only
+    the next step's loss would reveal it. `tensors`: file stem → name → tensor."""
+    every = {f"{stem} {name}": tensor for stem, named in tensors.items() for name, tensor in named.items()}
+    decimals = {name: tensor for name, tensor in every.items() if tensor.is_floating_point()}
+    bad = [name for name, tensor in decimals.items() if not bool(tensor.isfinite().all())]
+    if bad:
+        message = f"{', '.join(bad[:SAMPLES_NAMED])} would be saved with values that are not finite"
+        raise NotFiniteError.in_step(step, message, "weights, moments and keys", "lower --learning-rate")

@@ -10,12 +10,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
+import numpy as np
+import torch
 from torch import Tensor, nn
 
 from coder_core.config.objective import OF_NEIGHBOURHOODS
 from coder_core.config.schema import Config, settings
+from coder_core.console.faults import InputError
 from coder_core.data.batches import Batch
 from coder_core.model.coder import Coder, Embedded
 from coder_core.model.encode import SplitEmbeddings
@@ -25,6 +28,18 @@ from coder_core.objectives.pairs import Anchors, Keys, Lengths, gather_anchors
 from coder_core.objectives.table import LOSSES
 from coder_core.ops import parallel
 from coder_core.training.gradient_caching import encode_in_pieces
+
+DROPOUT = 2  # stream of a step's random numbers (see data/batches.py)
+SAMPLES_NAMED = 5  # in the message of a NotFiniteError
+
+
+class NotFiniteError(InputError):
+    """Error for a loss, gradient or state with NaN or Inf; the step that produced it is not saved."""
+
+    @classmethod
+    def in_step(cls, step: int, found: str, expected: str, fix: str) -> Self:
+        """Make the error of a step; `expected`: the values that should be finite."""
+        return cls.at(f"step {step}", found, f"finite {expected}", f"{fix}; this step was not saved")
 
 
 @dataclass(frozen=True)
@@ -308,3 +323,24 @@ class Objective:
 def _merged(fields: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the fields of all parts; no two parts have one of the same name."""
     return {name: value for of_part in fields for name, value in of_part.items()}
+
+
+def seed_step(seed: int, step: int, process: int) -> None:
+    """Seed torch's random numbers, which dropout uses, for a step."""
+    state = np.random.SeedSequence((seed, DROPOUT, step, process)).generate_state(1, np.uint64)[0]
+    torch.manual_seed(int(state) % 2**63)
+
+
+def check_losses(losses: Losses, batch: Batch, step: int) -> None:
+    """Raise NotFiniteError, naming the step, the term and the samples, if the loss is not finite."""
+    if bool(torch.isfinite(losses.total)):
+        return
+    terms = [name for name, value in losses.parts.items() if not bool(torch.isfinite(value))]
+    rows = (~torch.isfinite(losses.per_pair)).nonzero().flatten()[:SAMPLES_NAMED]
+    pairs = zip(batch.text_ids[rows].tolist(), batch.image_ids[rows].tolist(), strict=True)
+    named = ", ".join(f"caption {text} of image {image}" for text, image in pairs)
+    bad = batch.image_ids[~batch.regions.flatten(1).isfinite().all(1)]
+    cause = f"; the features of image {int(bad[0])} are not finite" if len(bad) else ""
+    message = f"the loss term {', '.join(terms) or 'total'} is not finite ({named or 'every sample'}{cause})"
+    fix = "lower --learning-rate, or check the data with python -m coder_core.check_data"
+    raise NotFiniteError.in_step(step, message, "losses", fix)

@@ -20,13 +20,11 @@ from coder_core.model.encode import SplitEmbeddings, SplitEncoding, encode_split
 from coder_core.ops import parallel
 from coder_core.runs.history import STEPS_BETWEEN_LINES
 from coder_core.training.gradient_caching import PiecewiseModel
-from coder_core.training.objective import make_objective
 from coder_core.training.optim import clip_gradients, learning_rate, make_optimizer, set_rate
-from coder_core.training.prepare import Prepared
+from coder_core.training.prepare import Prepared, make_objective
 from coder_core.training.reporting import Reporter
-from coder_core.training.state import Checkpoints, Position, TrainingState, environment, seed_step
-from coder_core.training.step import EpochEnd, Losses
-from coder_core.training.stopping import check_losses
+from coder_core.training.state import Checkpoints, Position, TrainingState, environment
+from coder_core.training.step import EpochEnd, Losses, check_losses, seed_step
 
 
 class Trainer:

@@ -28,7 +28,7 @@ from coder_core.api.joint_space import stored_layout
 from coder_core.console.faults import InputError
 from coder_core.files.sealed import MANIFEST, SealedFolder, write_sealed
 from coder_core.geometry.settings import ClusterSettings, LayoutSettings
-from coder_core.model.products import use_onednn
+from coder_core.model.device import use_onednn
 from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.saves import SaveStore
 from tests.attack.bad_inputs import flip

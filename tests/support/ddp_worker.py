@@ -14,11 +14,10 @@ from coder_core.model.run_towers import open_towers
 from coder_core.ops import parallel
 from coder_core.train import main as command
 from coder_core.training.gradient_caching import PiecewiseModel
-from coder_core.training.objective import make_objective
 from coder_core.training.parts.boosting import BoostingTeacher
-from coder_core.training.prepare import Inputs, prepare
+from coder_core.training.prepare import Inputs, make_objective, prepare
 from coder_core.training.reviewed import named_reviews
-from coder_core.training.state import seed_step
+from coder_core.training.step import seed_step
 from tests.support import loss_modules
 from tests.support.tiny_runs import STILL, changed, tiny_config
 

@@ -19,8 +19,8 @@ from coder_core.evaluation.relevance import Relevance
 from coder_core.evaluation.scores import check_scores
 from coder_core.evaluation.sources import mixture
 from coder_core.files.sealed import render_manifest, write_sealed
+from coder_core.model.concepts.choosing import Concept, ConceptVocabulary
 from coder_core.model.concepts.knowledge import Concepts, count_together
-from coder_core.model.concepts.vocabulary import Concept, ConceptVocabulary
 from coder_core.model.encode import SplitEmbeddings
 from coder_core.runs.analysis.concept_arrays import concept_tables
 from coder_core.runs.analysis.import_embeddings import import_run

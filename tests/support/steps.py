@@ -3,8 +3,7 @@
 import torch
 
 from coder_core.model.coder import Embedded
-from coder_core.training.objective import make_boosting, make_memory
-from coder_core.training.prepare import prepare
+from coder_core.training.prepare import make_boosting, make_memory, prepare
 from coder_core.training.step import Objective, instance_loss
 from tests.reference import boosting as reference
 from tests.reference import imitation

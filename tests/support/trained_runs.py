@@ -34,7 +34,8 @@ def prepared_again(folder):
     config, _ = read_config(folder)
     vocabulary = read_vocabulary(folder, config)
     concepts = read_concepts(folder, config)
-    inputs = Inputs(vocabulary, concepts, towers=open_towers(config), reviews=named_reviews(config))
+    reviews = named_reviews(config) if config.data.reviews else None
+    inputs = Inputs(vocabulary, concepts, towers=open_towers(config), reviews=reviews)
     return config, prepare(config, inputs)
 
 

@@ -14,10 +14,8 @@ from coder_core.console.faults import InputError
 from coder_core.objectives.memory import cosine_momentum
 from coder_core.runs.load import load_model, read_config
 from coder_core.training.launch import continue_run, start_run
-from coder_core.training.objective import make_boosting
 from coder_core.training.parts.boosting import BoostingTeacher
-from coder_core.training.prepare import prepare
-from coder_core.training.size_checks import check_teacher_momentum
+from coder_core.training.prepare import check_teacher_momentum, make_boosting, prepare
 from coder_core.training.trainer import Trainer
 from tests.support.precomp_folders import assert_refused
 from tests.support.steps import by_loops, same, scores, started, take, weights

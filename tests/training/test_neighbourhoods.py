@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from coder_core.objectives.batch_weights import AMRANI_NEIGHBOURS, HAL_SHARPNESS, HAL_THRESHOLD
-from coder_core.training.objective import make_neighbourhoods
-from coder_core.training.prepare import prepare
+from coder_core.training.prepare import make_neighbourhoods, prepare
 from coder_core.training.trainer import Trainer
 from tests.reference import batch_weights as others
 from tests.reference import neighbourhood as reference

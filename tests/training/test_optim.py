@@ -22,7 +22,7 @@ from coder_core.runs.status import RunLock, read_status
 from coder_core.training import optim
 from coder_core.training.launch import start_run
 from coder_core.training.prepare import Inputs, prepare
-from coder_core.training.stopping import NotFiniteError
+from coder_core.training.step import NotFiniteError
 from coder_core.training.trainer import Trainer
 from tests.support.tiny_bert import write_tiny_bert
 from tests.support.tiny_runs import newest_state, quiet, state_tensors, tiny_config

@@ -10,13 +10,17 @@ import pytest
 import torch
 
 from coder_core.config.training import TrainingConfig
-from coder_core.model.device import no_grad_autocast, no_grad_precision
+from coder_core.model.device import (
+    multiplies_bfloat16,
+    no_grad_autocast,
+    no_grad_precision,
+    product_library,
+    use_onednn,
+)
 from coder_core.model.encoders.pooling import GeneralisedPooling
 from coder_core.model.encoders.recurrent import RecurrentWords, word_vectors
 from coder_core.model.encoders.regions import RegionEncoder
-from coder_core.model.products import multiplies_bfloat16, product_library, use_onednn
-from coder_core.training.objective import make_boosting
-from coder_core.training.prepare import prepare
+from coder_core.training.prepare import make_boosting, prepare
 from tests.support.steps import compute_losses, take, with_memory
 from tests.support.tiny_runs import STILL, tiny_config
 

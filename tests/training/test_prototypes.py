@@ -6,9 +6,8 @@ import torch
 
 from coder_core.config.schema import Config
 from coder_core.training.launch import start_run
-from coder_core.training.objective import make_prototypes
 from coder_core.training.parts.prototypes import PrototypeClassification
-from coder_core.training.prepare import prepare
+from coder_core.training.prepare import make_prototypes, prepare
 from tests.reference import prototypes as reference
 from tests.support.precomp_folders import assert_refused
 from tests.support.steps import compute_losses, embed

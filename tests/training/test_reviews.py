@@ -13,8 +13,7 @@ from coder_core.data.dataset import read_split
 from coder_core.data.reviews import CLEANING, Review, append_review, image_keys
 from coder_core.runs.load import read_config
 from coder_core.training.launch import continue_run, start_run
-from coder_core.training.objective import make_objective
-from coder_core.training.prepare import Inputs, prepare
+from coder_core.training.prepare import Inputs, make_objective, prepare
 from coder_core.training.reviewed import UsedReviews, apply_reviews, named_reviews
 from tests.support.steps import compute_losses
 from tests.support.tiny_runs import STILL, assert_same_run, changed, events, printed, quiet, tiny_config

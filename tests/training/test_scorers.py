@@ -8,8 +8,7 @@ from coder_core.evaluate import main
 from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.load import load_model
 from coder_core.training.launch import start_run
-from coder_core.training.objective import make_objective
-from coder_core.training.prepare import prepare
+from coder_core.training.prepare import make_objective, prepare
 from tests.reference import diversity, losses
 from tests.reference import scorers as several
 from tests.reference.pairs import kept, negatives, transposed

@@ -17,9 +17,8 @@ from coder_core.objectives.pairs import Keys, both_directions, gather_anchors
 from coder_core.objectives.triplet import polynomial_hardest, triplet_hardest, triplet_sum
 from coder_core.ops import normalise
 from coder_core.runs.history import read_frame
-from coder_core.training.objective import make_objective
 from coder_core.training.parts.scale import LearnedScale
-from coder_core.training.prepare import prepare
+from coder_core.training.prepare import make_objective, prepare
 from coder_core.training.step import Objective, concept_loss
 from coder_core.training.trainer import Trainer
 from tests.reference import step as reference

@@ -25,10 +25,9 @@ from coder_core.model.run_towers import open_towers, with_size_of_towers
 from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.load import load_model, read_config
 from coder_core.training.launch import continue_run, start_run
-from coder_core.training.objective import make_objective
 from coder_core.training.parts.boosting import BoostingTeacher
 from coder_core.training.parts.memory import MomentumMemory
-from coder_core.training.prepare import Inputs, prepare
+from coder_core.training.prepare import Inputs, make_objective, prepare
 from tests.support.picture_folders import CAPTIONS, NAMES, SPLITS, draw
 from tests.support.precomp_folders import assert_refused, refusal
 from tests.support.tiny_bert import write_tiny_bert

@@ -20,7 +20,7 @@ from coder_core.api.slices.expressions import LONGEST_EXPRESSION, Columns, selec
 from coder_core.data.words import tokenise
 from coder_core.evaluation.metrics import label_metrics, label_values
 from coder_core.evaluation.recall import HALVES_SEED, Metrics, query_metrics
-from coder_core.model.concepts.lemmas import STOP_WORDS
+from coder_core.model.concepts.choosing import STOP_WORDS
 
 _USUAL = tomllib.loads(Path(__file__).with_name("usual.toml").read_text("utf-8"))
 KINDS = {kind: frozenset(words.split()) for kind, words in _USUAL["kinds"].items()}

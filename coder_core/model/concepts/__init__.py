@@ -1,2 +1,1 @@
-"""The concept branch: choose concepts from captions (`vocabulary`, `tagging`, `lemmas`), connect and store them
-(`knowledge`), attend to them (`attention`)."""
+"""The concepts of a run: choose them from its captions (`choosing`), count, embed, connect and store them (`knowledge`)."""

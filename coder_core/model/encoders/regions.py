@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from coder_core.model.products import factor_type
+from coder_core.model.device import factor_type
 from coder_core.ops import normalise, padding_mask, parallel
 
 

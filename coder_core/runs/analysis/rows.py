@@ -29,7 +29,7 @@ from coder_core.evaluation.scores import EVERY, Scores, check_scores
 from coder_core.evaluation.separation import distributions
 from coder_core.evaluation.sources import Source
 from coder_core.files.atomic import write_output
-from coder_core.model.splits import read_splits
+from coder_core.model.reader import read_splits
 from coder_core.objectives.diversity import negative_spread
 from coder_core.runs.analysis.evaluate import evaluate_split, score
 from coder_core.runs.analysis.read import open_analysis

@@ -172,11 +172,9 @@ def cohort_losses(
 
 def read_teacher(
     config: Config, vocabulary: Vocabulary | None, feature_size: int, towers: RunTowers | None = None
-) -> LoadedModel | None:
-    """Load the finished run that is the offline teacher; None if the configuration has none. InputError: not a finished
-    run, damaged, or with a different vocabulary, text encoder, feature size or towers than this run."""
-    if config.boosting.boosting == "none" or config.boosting.boosting_scenario != "offline":
-        return None
+) -> LoadedModel:
+    """Load the finished run that is the offline teacher. InputError: not a finished run, damaged, or with a different
+    vocabulary, text encoder, feature size or towers than this run."""
     folder = Path(config.boosting.boosting_teacher)
     flag = f"--boosting-teacher {folder}"
     state = (read_status(folder) or {}).get("state")

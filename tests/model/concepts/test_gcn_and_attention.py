@@ -5,7 +5,7 @@ from functools import partial
 import pytest
 import torch
 
-from coder_core.model.concepts.attention import ConceptBranch, ConceptGraphNetwork, attend, graph_convolution
+from coder_core.model.coder import ConceptBranch, ConceptGraphNetwork, attend, graph_convolution
 from tests.reference import concepts as reference
 
 

@@ -7,7 +7,7 @@ import pytest
 from safetensors.numpy import load, save
 
 from coder_core.model.concepts import knowledge
-from coder_core.model.concepts.vocabulary import Concept, ConceptVocabulary
+from coder_core.model.concepts.choosing import Concept, ConceptVocabulary
 from tests.reference import concepts as reference
 from tests.support.precomp_folders import assert_refused
 

@@ -5,9 +5,15 @@ import sys
 
 import pytest
 
-from coder_core.model.concepts.lemmas import base_form, kind_of_tag
-from coder_core.model.concepts.tagging import tag_captions
-from coder_core.model.concepts.vocabulary import Concept, choose_concepts, listed_concepts, quotas
+from coder_core.model.concepts.choosing import (
+    Concept,
+    base_form,
+    choose_concepts,
+    kind_of_tag,
+    listed_concepts,
+    quotas,
+    tag_captions,
+)
 from tests.support.precomp_folders import assert_refused
 
 CAPTIONS = [["two", "young", "men", "are", "playing", "guitar"], [], ["a", "dog", "'s", "tail"]]
