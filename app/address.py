@@ -94,7 +94,7 @@ def followed(key: str, named: T | None, default: T, accept: Callable[[T], T] = l
     seen = f"{key}-{_SEEN}"
     usual = f"{key}-default"
     before = st.session_state.get(usual, default)
-    value = st.session_state.get(key, default)
+    value = st.session_state.get(key, st.session_state.get(seen, default))
     if named is not None and named != st.session_state.get(seen, default):
         value = named
     elif before != default and value == before and key not in linked():

@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from app import charts
-from app.address import bound
+from app.address import followed, set_value
 from app.components import cards
 from app.components.table import Column, Table, rows_table
 from app.components.theme import tone
@@ -21,6 +21,7 @@ FIGURES = "figures-on-the-page"
 FORMAT = "figures"
 FORMATS = ("PNG", "SVG")
 VALUES = "values"
+_TRUTH = {"true": True, "false": False}
 _PERCENT = re.compile(r"R@|%|recall|success|MRR|nDCG|MAP", re.IGNORECASE)
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
@@ -47,10 +48,10 @@ def offer(label: str, make: Make, name: str, kind: str, icon: str = "", **more: 
 def chart(figure: go.Figure, key: str, alt: str, **arguments: Any) -> Any:
     """Draw a figure whose camera button saves the format chosen in the sidebar; `figures` offers it as HTML."""
     st.session_state.setdefault(FIGURES, {})[alt] = figure
-    kind = str(st.session_state.get(FORMAT, FORMATS[0])).lower()
+    kind = str(st.session_state[FORMAT]).lower()
     camera = {"format": kind, "filename": file_name(alt), "scale": 2}
     drawn = st.plotly_chart(figure, key=key, alt=alt, config={"toImageButtonOptions": camera}, **arguments)
-    if st.session_state.get(VALUES, st.query_params.get(VALUES) == "true"):
+    if st.session_state[VALUES]:
         rows = charts.hover_texts(figure)
         columns = {"series": Column("series")} if any(rows["series"]) else {}
         columns["value"] = Column(alt)
@@ -61,8 +62,13 @@ def chart(figure: go.Figure, key: str, alt: str, **arguments: Any) -> Any:
 
 
 def begin() -> None:
-    """Forget the figures of the last script run."""
+    """Forget the figures of the last script run, and keep the options for figures in the address on every page."""
     st.session_state[FIGURES] = {}
+    named = st.query_params.get(FORMAT)
+    kind = followed(FORMAT, named if named in FORMATS else None, FORMATS[0])
+    set_value(FORMAT, "" if kind == FORMATS[0] else kind)
+    values = followed(VALUES, _TRUTH.get(st.query_params.get(VALUES, "")), False)
+    set_value(VALUES, "true" if values else "")
 
 
 def figures() -> None:
@@ -70,10 +76,10 @@ def figures() -> None:
     shown: dict[str, go.Figure] = st.session_state.get(FIGURES, {})
     if not shown:
         return
-    st.sidebar.toggle("Values below figures", **bound(VALUES), help=cards.tip("values"))
+    st.sidebar.toggle("Values below figures", key=VALUES, help=cards.tip("values"))
     with st.sidebar.popover("Save figures", icon=":material/photo_camera:", width="stretch"):
         label = "The camera button saves"
-        st.segmented_control(label, FORMATS, default=FORMATS[0], required=True, **bound(FORMAT))
+        st.segmented_control(label, FORMATS, required=True, key=FORMAT)
         cards.note("Or save an interactive HTML file of a figure, which works without the app:")
         paper = tone().paper
         for name, figure in shown.items():

@@ -23,10 +23,6 @@ from tests.support.visits import Visit
 
 MOST_CLICKS = 12
 
-pytestmark = pytest.mark.xfail(
-    reason="not run to its end since controls were renamed; to be checked", strict=False
-)
-
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
