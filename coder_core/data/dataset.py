@@ -16,6 +16,7 @@ from numpy.lib import format as npy
 from coder_core.console.faults import Fault, InputError, stop_on_errors
 from coder_core.data.captioned.annotated import karpathy_files, read_annotations
 from coder_core.data.captioned.records import folders_in, id_array
+from coder_core.data.column_values import RawColumns
 from coder_core.data.features import FeatureFile, FeatureRows, open_features, scan_values
 from coder_core.data.lines import check_name, follow_link, shorten
 from coder_core.data.pictures import check_pictures, find_pictures
@@ -194,6 +195,13 @@ def _read_karpathy(root: Path, path: Path, split: str) -> Split:
     captions = [caption for image in images for caption in image.captions]
     captions_of_each = [len(image.captions) for image in images]
     ids = [number for image in images for number in image.caption_ids]
+    raw_columns = RawColumns()
+    for image in images:
+        for _ in image.captions:
+            raw_columns.add(image.columns)
+    owners = np.repeat(np.arange(len(images)), captions_of_each)
+    columns, notes = raw_columns.typed(owners, len(images), str(path))
+    faults += notes
     source = {"layout": "Karpathy JSON", "features": str(file.path), "captions": str(path)}
     source["captions belong to images"] = "sentences of images[i], images in imgid order"
     whole = Split(
@@ -202,9 +210,10 @@ def _read_karpathy(root: Path, path: Path, split: str) -> Split:
         file=file,
         rows=span,
         captions=shorten(captions, str(path), faults),
-        image_of_text=np.repeat(np.arange(len(images)), captions_of_each),
+        image_of_text=owners,
         image_names=[image.name for image in images],
         caption_ids=id_array(ids),
+        columns=columns,
         source=source,
         faults=faults,
     )

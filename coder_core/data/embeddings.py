@@ -15,6 +15,7 @@ from coder_core.console.faults import MOST_FAULTS_SHOWN, Fault, InputError, coll
 from coder_core.data.captioned.positions import open_parquet, parquet_rows
 from coder_core.data.captioned.reading import CaptionedSplit
 from coder_core.data.captioned.records import Once
+from coder_core.data.columns import NO_COLUMNS, SampleColumns
 from coder_core.data.features import FeatureFile, FeatureRows, describe_floats, open_features
 from coder_core.data.lines import (
     FROM_ZERO,
@@ -65,6 +66,7 @@ class Embeddings:
     query_texts: list[str] = field(default_factory=list)  # these q texts
     pictures: CaptionedSplit | None = None  # the embedded pictures, or None
     image_groups: np.ndarray | None = None  # (n,) int64, equal for images that show the same thing, or None
+    columns: SampleColumns = NO_COLUMNS  # of the images and captions, besides their names and texts
 
 
 def read_embeddings(

@@ -16,6 +16,7 @@ import numpy as np
 from coder_core.console.faults import Fault
 from coder_core.console.progress import Progress, silent
 from coder_core.data.captioned.records import shared_names
+from coder_core.data.columns import NO_COLUMNS, SampleColumns
 from coder_core.data.features import FeatureFile, FeatureRows
 from coder_core.files.atomic import cache_folder, settled, write_cached
 
@@ -49,6 +50,7 @@ class Split:
     zero_regions: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     pictures: Pictures | None = None  # for an image tower; features are then (n, L, 0)
     caption_ids: np.ndarray | None = None  # (m,) int64, the number of every caption in its data set, or None
+    columns: SampleColumns = NO_COLUMNS  # what the data says besides
 
     @property
     def n_images(self) -> int:
@@ -73,8 +75,10 @@ class Split:
         if self.n_images <= count:
             return self
         start, _, stride = self.rows or (0, self.n_images, 1)
+        texts = np.flatnonzero(self.image_of_text < count)
         return replace(
-            self.of_texts(np.flatnonzero(self.image_of_text < count)),
+            self.of_texts(texts),
+            columns=self.columns.take(np.arange(count), texts),
             features=self.features[:count],
             rows=(start, start + count * stride, stride),
             image_names=None if self.image_names is None else self.image_names[:count],
@@ -86,7 +90,8 @@ class Split:
         owners = self.image_of_text[texts] if image_of_text is None else image_of_text
         ids = None if self.caption_ids is None else self.caption_ids[texts]
         captions = [self.captions[text] for text in texts.tolist()]
-        return replace(self, captions=captions, image_of_text=owners, caption_ids=ids)
+        columns = self.columns.take(np.arange(self.n_images), texts)
+        return replace(self, captions=captions, image_of_text=owners, caption_ids=ids, columns=columns)
 
 
 def part_images(n: int, share: float, seed: int, *, other: bool = False) -> np.ndarray:

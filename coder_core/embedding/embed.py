@@ -196,6 +196,7 @@ class _Unfinished:
             readable.source,
             faults,
             pictures=readable,
+            columns=readable.columns,
         )
         return embeddings, faults
 

@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from coder_core.config.schema import name_faults
 from coder_core.config.split_name import canonical_split
 from coder_core.console.faults import Fault, InputError, stop_on_errors
+from coder_core.data.column_values import RawColumns
 from coder_core.data.embeddings import Embeddings, join_repeated, same_rows, unit_array
 from coder_core.data.lines import FROM_ZERO, check_texts, count_cases, shorten
 from coder_core.data.pictures import check_pictures
@@ -33,6 +35,7 @@ def log_split(
     image_of_text: Any = None,
     pictures: Sequence[str | Path] | None = None,
     groups: Sequence[Any] | None = None,
+    columns: pd.DataFrame | Mapping[str, Sequence[Any]] | None = None,
     epoch: int | None = None,
     config: Mapping[str, Any] | None = None,
 ) -> Metrics:
@@ -50,6 +53,8 @@ def log_split(
         pictures: n picture files, or n names of images without files; None shows no pictures.
         groups: n ids, equal for images that show the same thing, such as a product: `evaluate` then also counts the
             captions of all images of a group as right, and prints these metrics as "by group".
+        columns: further facts, such as brand and price, with a row for every row of images or for every caption; pages
+            filter, slice and sort by them. Warnings name columns that cannot be kept.
         epoch: number of the epoch, from 1: its metrics become a point of the training curves, which show dev or, until
             dev is logged, the first split. A number not above the last one replaces that epoch and all later ones.
         config: settings of your training, shown with the run.
@@ -74,7 +79,10 @@ def log_split(
     w = unit_array(text_rows, "texts", "texts", faults)
     names, folder = _pictures(pictures, len(v), faults)
     group_of_row = None if groups is None else _group_numbers(groups, len(v))
+    raw_columns = _columns(columns, owners, len(v))
     v, owners, names = join_repeated(v, owners, names, "images", faults)
+    typed, notes = raw_columns.typed(owners, len(v), "columns", "warning")
+    faults += notes
     if group_of_row is not None and len(v) < len(group_of_row):  # row i belonged to caption i
         group_of_row = group_of_row[np.unique(owners, return_index=True)[1]]
     texts_of_rows = shorten([" ".join(caption.split()) for caption in captions], "captions", faults)
@@ -83,7 +91,7 @@ def log_split(
     stop_on_errors(check_texts("config", [*settings, *settings.values()]))
     source = {"logged by": "coder_core.log_split"} | settings
     embeddings = Embeddings(v, w, texts_of_rows, owners, names, folder, source, stop_on_errors(faults))
-    embeddings = replace(embeddings, image_groups=group_of_row)
+    embeddings = replace(embeddings, image_groups=group_of_row, columns=typed)
     _, metrics = import_run(embeddings, path.parent, path.name, split, overwrite=True)
     if epoch is not None:
         _log_epoch(path / HISTORY, split, int(epoch), metrics)
@@ -99,6 +107,26 @@ def _group_numbers(groups: Sequence[Any], images: int) -> np.ndarray:
     if len(ids) != images:
         raise InputError.at("groups", f"number {len(ids):,}", f"{images:,}, one for every row of images")
     return np.unique(ids, return_inverse=True)[1].astype(np.int64)
+
+
+def _columns(
+    columns: pd.DataFrame | Mapping[str, Sequence[Any]] | None, image_of_text: np.ndarray, images: int
+) -> RawColumns:
+    """Return columns with a row for every caption. InputError: they have neither one per caption nor one per image."""
+    table = pd.DataFrame({} if columns is None else columns)
+    raw = RawColumns()
+    if columns is None:
+        return raw
+    captions = len(image_of_text)
+    if len(table) not in (captions, images):
+        expected = f"{images:,}, one for every row of images, or {captions:,}, one for every caption"
+        raise InputError.at("columns", f"have {len(table):,} rows", expected)
+    if len(table) < captions:
+        table = table.iloc[image_of_text]
+    for title in table.columns:
+        values = table[title].astype(object)
+        raw.add_column(str(title), values.where(values.notna(), None).tolist())
+    return raw
 
 
 def _log_epoch(file: Path, split: str, epoch: int, metrics: Metrics) -> None:

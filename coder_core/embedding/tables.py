@@ -1,5 +1,6 @@
 """Read embeddings, captions and picture names from one Parquet table, one row per caption."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -8,9 +9,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from coder_core.console.faults import Fault, InputError, stop_on_errors
-from coder_core.data.captioned.positions import open_parquet
-from coder_core.data.captioned.records import caption_columns
+from coder_core.data.captioned.positions import open_parquet, plain_columns
+from coder_core.data.captioned.records import caption_columns, unread_columns
 from coder_core.data.captioned.tables import SAMPLE_ROWS, Table
+from coder_core.data.column_values import RawColumns
 from coder_core.data.embeddings import (
     Embeddings,
     check_names,
@@ -65,6 +67,9 @@ def read_table(file: Path, named: EmbeddingColumns = GUESSED, *, pictures: Path 
     column = rows.column(columns["pictures"]).to_pylist() if columns["pictures"] else None
     names = None if column is None else [str(name) for name in column]
     v, owners, names = join_repeated(v, np.arange(len(captions)), names, str(file), faults)
+    raw_columns = _other_columns(file, content, columns.values(), faults)
+    others, notes = raw_columns.typed(owners, len(v), str(file))
+    faults += notes
     if names is not None:
         names, pictures = picture_names(names, pictures, faults)
     text = ", ".join(f"{what}: {column or 'none'}" for what, column in columns.items())
@@ -74,7 +79,20 @@ def read_table(file: Path, named: EmbeddingColumns = GUESSED, *, pictures: Path 
     stop_on_errors(check_texts(str(file), [*(names or []), *captions]))
     remarks += same_rows(w, captions, str(file))
     source = {"table": str(file), **columns}
-    return Embeddings(v, w, captions, owners, names, pictures, source, remarks)
+    return Embeddings(v, w, captions, owners, names, pictures, source, remarks, columns=others)
+
+
+def _other_columns(
+    file: Path, content: pq.ParquetFile, used: Collection[str], faults: list[Fault]
+) -> RawColumns:
+    """Read the columns besides those `used`; a note names those that cannot be kept."""
+    plain, unread = plain_columns(content)
+    faults += unread_columns({title: why for title, why in unread.items() if title not in used}, file)
+    raw = RawColumns()
+    for title in plain:
+        if title not in used:
+            raw.add_column(title, content.read([title]).column(title).to_pylist())
+    return raw
 
 
 def _columns(file: Path, content: pq.ParquetFile, named: EmbeddingColumns) -> dict[str, str]:

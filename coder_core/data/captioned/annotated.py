@@ -5,14 +5,22 @@ COCO's captions_train2017.json has "images" and "annotations"; the split is in i
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from coder_core.console.faults import MOST_FAULTS_SHOWN, Fault, InputError
-from coder_core.data.captioned.records import Layout, Once, Record, matching, picture_folders
+from coder_core.data.captioned.records import (
+    NOTHING_ELSE,
+    Layout,
+    Once,
+    Record,
+    matching,
+    other_columns,
+    picture_folders,
+)
 from coder_core.data.captioned.splits import SPLIT_NAME, split_in, split_name
 from coder_core.data.lines import (
     NotJsonError,
@@ -37,6 +45,9 @@ COCO_LISTS = (b'"images"', b'"annotations"')
 COCO_KEYS = (b'"image_id"', b'"file_name"')
 HEAD_BYTES = 1 << 16
 HUB_FILES = ("dataset_info.json", "dataset_infos.json", "dataset_dict.json")  # of Hugging Face's datasets
+KARPATHY_KEYS = ("imgid", "filename", "filepath", "split", "sentences", "sentids")  # the others are columns
+COCO_IMAGE_KEYS = ("id", "file_name")
+COCO_CAPTION_KEYS = ("id", "image_id", "caption")
 KARPATHY_SPLITS = ("train", "restval", "val", "dev", "test")
 EXAMPLE = (
     '{"images": [{"imgid": 0, "filename": "a.jpg", "split": "train", "sentences": [{"raw": "A dog ."}]}]}'
@@ -171,6 +182,7 @@ class AnnotatedImage(NamedTuple):
     split: str
     captions: list[str]
     caption_ids: list[int | None]
+    columns: Mapping[str, Any] = NOTHING_ELSE  # its other keys
 
 
 def read_annotations(path: Path, faults: list[Fault]) -> tuple[str, list[AnnotatedImage]]:
@@ -226,7 +238,9 @@ class _KarpathyImages(JsonValues):
         if imgid is None or name is None or split not in KARPATHY_SPLITS:
             return None
         ids = [s.get("sentid") if isinstance(s, dict) else None for s in sentences]
-        return AnnotatedImage(imgid, f"{folder}/{name}" if folder else name, split_name(split), captions, ids)
+        path = f"{folder}/{name}" if folder else name
+        columns = other_columns(item, KARPATHY_KEYS)
+        return AnnotatedImage(imgid, path, split_name(split), captions, ids, columns)
 
     def caption(self, item: Any, where: str, imgid: int | None) -> str:
         """Check a sentence and return its caption, on one line; "" if it has none."""
@@ -261,7 +275,7 @@ def _karpathy(files: list[Path], root: Path, faults: list[Fault]) -> Iterator[Re
     for image in read_annotations(files[0], faults)[1]:
         for caption, number in zip(image.captions, image.caption_ids, strict=True):
             where = f"{files[0]}, imgid {image.imgid}"
-            yield Record(image.name, caption, where, image.split, caption_id=number)
+            yield Record(image.name, caption, where, image.split, caption_id=number, columns=image.columns)
 
 
 def _find_coco(path: Path) -> list[Path]:
@@ -292,33 +306,39 @@ def _coco(files: list[Path], root: Path, faults: list[Fault]) -> Iterator[Record
         content = read_json(file, faults)
         values = JsonValues(file, faults)
         names: dict[int, str] = {}
-        for where, number, name in _coco_items(values, content, "images", {"id": int, "file_name": str}):
+        columns_of_image: dict[int, dict[str, Any]] = {}
+        image_kinds = {"id": int, "file_name": str}
+        for where, item, (number, name) in _coco_items(values, content, "images", image_kinds):
             if names.setdefault(number, name) != name:
                 values.fault(where, f"{number} is also the id of {shown(names[number])}", "its own id")
+            columns_of_image[number] = other_columns(item, COCO_IMAGE_KEYS)
         strays: list[str] = []
         once = Once("id", faults)
         without = set(names)
         kinds = {"id": int, "image_id": int, "caption": str}
-        for where, number, image, caption in _coco_items(values, content, "annotations", kinds):
+        for where, item, (number, image, caption) in _coco_items(values, content, "annotations", kinds):
             if not once.add(number, f"{file}: {where}"):
                 continue
             if image not in names:
                 strays.append(f"annotations with image_id {image}")
                 continue
             without.discard(image)
-            yield Record(prefix + names[image], caption, f"{file}: {where}", split, caption_id=number)
+            columns = columns_of_image[image] | other_columns(item, COCO_CAPTION_KEYS)
+            name = prefix + names[image]
+            yield Record(name, caption, f"{file}: {where}", split, caption_id=number, columns=columns)
         faults += count_cases(file, "captions belong to no image of the file and are left out", strays)
         for number in sorted(without):
             yield Record(prefix + names[number], "", f"{file}, image {number}", split)
 
 
 def _coco_items(values: JsonValues, content: Any, key: str, kinds: dict[str, type]) -> Iterator[Any]:
-    """Yield (location, values of the keys in `kinds`) for every object without faults in the JSON's list `key`."""
+    """Yield (location, object, values of the keys in `kinds`) for every object without faults in the JSON's list
+    `key`."""
     for index, item in enumerate(values.get(content, "the file", key, list) or []):
         where = f"{key}[{index}]"
         row = [values.get(item, where, name, kind) for name, kind in kinds.items()]
         if None not in row:
-            yield where, *row
+            yield where, item, row
 
 
 PRECOMP = Layout("precomp", _find_precomp, _precomp, _folders, _precomp_source)

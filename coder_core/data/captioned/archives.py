@@ -13,13 +13,19 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from pathlib import Path, PurePosixPath
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from coder_core.console.faults import Fault, InputError, collect
 from coder_core.data.captioned import records
-from coder_core.data.captioned.positions import ParquetRows, open_parquet, parquet_rows, picture_column
+from coder_core.data.captioned.positions import (
+    ParquetRows,
+    open_parquet,
+    parquet_rows,
+    picture_column,
+    plain_columns,
+)
 from coder_core.data.captioned.records import Layout, Once, Record
 from coder_core.data.captioned.splits import split_in, split_of_path, split_value
 from coder_core.data.captioned.tables import open_table
@@ -57,7 +63,9 @@ def _parquet(files: list[Path], root: Path, faults: list[Fault]) -> Iterator[Rec
     for row in rows(faults):
         name = names.get(row.position, row.name)
         for text, language in row.captions:
-            yield Record(name, text, row.where, row.split, row.position, language=language)
+            yield Record(
+                name, text, row.where, row.split, row.position, language=language, columns=row.columns
+            )
 
 
 class _PictureRow(NamedTuple):
@@ -68,6 +76,7 @@ class _PictureRow(NamedTuple):
     where: str
     split: str
     position: tuple[int, int, int]  # file, row group, row in it
+    columns: Mapping[str, Any]  # title → value of the other columns
 
 
 def _parquet_file(number: int, file: Path, root: Path, faults: list[Fault]) -> Iterator[_PictureRow]:
@@ -77,6 +86,11 @@ def _parquet_file(number: int, file: Path, root: Path, faults: list[Fault]) -> I
     captions = records.caption_columns([title for title in titles if title != image], file)
     names = [title for title in ("file_name", "filename") if title in titles]
     columns = [*captions, *names, *(["split"] if "split" in titles else [])]
+    used = {image, *columns}
+    plain, unread = plain_columns(content)
+    others = [title for title in plain if title not in used]
+    faults += records.unread_columns({title: why for title, why in unread.items() if title not in used}, file)
+    columns += others
     if is_struct and "path" in content.schema_arrow.field(image).type.names:
         columns.append(f"{image}.path")
     inner = file.parent.relative_to(root)
@@ -88,7 +102,8 @@ def _parquet_file(number: int, file: Path, root: Path, faults: list[Fault]) -> I
         name = str(next((values[title] for title in names if values[title]), path))
         split = split_value(values.get("split"), f"{where}, column split") or split_of_file
         texts = records.captions_of_row(values, captions, where)
-        yield _PictureRow(name, texts, where, split, (number, group, row))
+        values_of_others = {title: values[title] for title in others}
+        yield _PictureRow(name, texts, where, split, (number, group, row), values_of_others)
 
 
 def _prefix(inner: Path) -> str:
@@ -130,23 +145,44 @@ def _tell_apart(
     return names
 
 
-def _captions_beside(texts: Mapping[str, bytes], where: str, *, per_line: bool) -> list[tuple[str, str]]:
+class _Beside(NamedTuple):
+    """What the texts beside a picture contain."""
+
+    captions: list[tuple[str, str]]  # text and language
+    columns: Mapping[str, Any] = records.NOTHING_ELSE  # title → value, of its .json
+
+
+def _read_beside(texts: Mapping[str, bytes], where: str, *, per_line: bool) -> _Beside:
     """Read a picture's captions and their languages from its .txt (one per line with `per_line`, else all lines as one)
-    or else its .json; [("", "")] if there are none. InputError: the text cannot be decoded."""
+    or else its .json; [("", "")] if there are none. The other keys of the .json are columns. InputError: the text
+    cannot be decoded."""
     if ".txt" in texts:
         content = decode_text(texts[".txt"], f"{where}.txt", []).strip()
         lines = [line.strip() for line in content.split("\n")]
         captions = [" ".join(lines)]
         if per_line:
             captions = [line for line in lines if line] or [""]
-        return [(caption, "") for caption in captions]
+        values = collect(partial(_json_object, texts, where), []) or {}
+        columns = records.other_columns(values, records.titled_captions(list(values)))
+        return _Beside([(caption, "") for caption in captions], columns)
     if ".json" in texts:
         file = f"{where}.json"
-        value = parse_json_text(texts[".json"], file)
-        if not isinstance(value, dict):
-            raise InputError.at(file, f"is {shown(repr(value))}", '{"caption": "a dog runs"}')
-        return records.captions_of_row(value, records.caption_columns(list(value), file), file)
-    return [("", "")]
+        values = _json_object(texts, where)
+        titles = records.caption_columns(list(values), file)
+        captions_of_json = records.captions_of_row(values, titles, file)
+        return _Beside(captions_of_json, records.other_columns(values, titles))
+    return _Beside([("", "")])
+
+
+def _json_object(texts: Mapping[str, bytes], where: str) -> dict[str, Any]:
+    """Return the object in a picture's .json; {} without one. InputError: it is something else, or is damaged."""
+    if ".json" not in texts:
+        return {}
+    file = f"{where}.json"
+    value = parse_json_text(texts[".json"], file)
+    if isinstance(value, dict):
+        return value
+    raise InputError.at(file, f"is {shown(repr(value))}", '{"caption": "a dog runs"}')
 
 
 def _holds_pair(folder: Path) -> bool:
@@ -185,19 +221,19 @@ def _folders(folders: list[Path], root: Path, faults: list[Fault], *, per_line: 
         strays += [shown(prefix + name) for name in alone]
         for key, picture in pictures.items():
             beside = {end: texts[key + end] for end in TEXTS if key + end in texts}
-            read = partial(_captions_of_files, beside, str(folder / key), faults, per_line=per_line)
-            for caption, language in collect(read, faults) or ():
-                split = split_of_path(inner)
-                yield Record(prefix + picture.name, caption, str(picture), split, language=language)
+            read = partial(_read_files, beside, str(folder / key), faults, per_line=per_line)
+            split = split_of_path(inner)
+            found = collect(read, faults) or _Beside([])
+            for caption, language in found.captions:
+                name = prefix + picture.name
+                yield Record(name, caption, str(picture), split, language=language, columns=found.columns)
     faults += count_cases(root, "captions have no picture beside them and are left out", strays)
 
 
-def _captions_of_files(
-    beside: dict[str, Path], where: str, faults: list[Fault], *, per_line: bool
-) -> list[tuple[str, str]]:
-    """Read the captions in the first of a picture's text files."""
-    read = {end: plain_file(file, faults).read_bytes()[:LARGEST_TEXT] for end, file in [*beside.items()][:1]}
-    return _captions_beside(read, where, per_line=per_line)
+def _read_files(beside: dict[str, Path], where: str, faults: list[Fault], *, per_line: bool) -> _Beside:
+    """Read a picture's text files."""
+    read = {end: plain_file(file, faults).read_bytes()[:LARGEST_TEXT] for end, file in beside.items()}
+    return _read_beside(read, where, per_line=per_line)
 
 
 def _find_tars(path: Path) -> list[Path]:
@@ -227,11 +263,14 @@ def _tars(files: list[Path], root: Path, faults: list[Fault]) -> Iterator[Record
                 continue
             if not once.add(folder + sample.key, str(file), where):
                 continue
-            read = partial(_captions_beside, sample.texts, where, per_line=True)
+            read = partial(_read_beside, sample.texts, where, per_line=True)
             ending, offset, size = sample.picture
+            name = folder + sample.key + ending
             position = (number, offset, size)
-            for caption, language in collect(read, faults) or ():
-                yield Record(folder + sample.key + ending, caption, where, split, position, language=language)
+            found = collect(read, faults) or _Beside([])
+            for caption, language in found.captions:
+                columns = found.columns
+                yield Record(name, caption, where, split, position, language=language, columns=columns)
     faults += count_cases(root, "captions have no picture of the same name and are left out", strays)
 
 
@@ -326,8 +365,9 @@ def _base64(files: list[Path], root: Path, faults: list[Fault]) -> Iterator[Reco
                 if once.add(key, f"{file} line {line}"):
                     positions[key] = (number, offset + len(name) + 1, len(content))
                 offset += len(row)
-        columns = ("text_id", "text", "image_ids")
-        for where, text in open_table(_texts_of(file)).rows(faults, columns):
+        used = ("text_id", "text", "image_ids")
+        for where, text in open_table(_texts_of(file)).rows(faults, used):
+            columns = records.other_columns(text, used)
             ids = text.get("image_ids")
             images = [str(number) for number in ids] if isinstance(ids, list) else []
             for image in images:
@@ -338,7 +378,8 @@ def _base64(files: list[Path], root: Path, faults: list[Fault]) -> Iterator[Reco
                 is_number = isinstance(caption_id, int) and not isinstance(caption_id, bool)
                 caption = str(text.get("text") or "")
                 position = positions[image]
-                yield Record(image, caption, where, split, position, caption_id if is_number else None)
+                number_of_text = caption_id if is_number else None
+                yield Record(image, caption, where, split, position, number_of_text, columns=columns)
     faults += count_cases(root, "captions have no picture of their id and are left out", strays)
 
 

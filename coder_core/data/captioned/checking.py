@@ -56,6 +56,7 @@ def read_picture_split(
         image_of_text=captioned.image_of_text,
         image_names=captioned.image_names,
         caption_ids=captioned.caption_ids,
+        columns=captioned.columns,
         picture_folder=captioned.positions.folder,
         source=captioned.source,
         faults=faults,

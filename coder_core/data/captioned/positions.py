@@ -221,6 +221,22 @@ def parquet_rows(
             raise _damaged(file, error) from None
 
 
+def plain_columns(content: pq.ParquetFile) -> tuple[list[str], dict[str, str]]:
+    """Return the columns of texts, numbers, dates and lists of texts, and title → reason of the others; a column split
+    is among the first in any case."""
+    unread = {}
+    for column in content.schema_arrow:
+        kind = str(column.type)
+        if "struct" in kind or kind.startswith("map"):
+            unread[column.name] = "objects within objects"
+        elif "binary" in kind:
+            unread[column.name] = "bytes"
+        elif "list" in kind and ("float" in kind or "double" in kind):
+            unread[column.name] = "vectors"
+    plain = [name for name in content.schema_arrow.names if name not in unread or name == "split"]
+    return plain, unread
+
+
 def _damaged(file: Path, error: Exception) -> InputError:
     problem = "cannot be read as parquet: " + str(error).split("\n", 1)[0][:200]
     return InputError.at(file, problem, "a whole parquet file", "copy it again")

@@ -23,6 +23,8 @@ from coder_core.data.captioned.names import PictureNames, find_folder
 from coder_core.data.captioned.positions import Base64Members, Files, ParquetRows, Positions, TarMembers
 from coder_core.data.captioned.records import Record, folder_of, folders_in, id_array, shared_names
 from coder_core.data.captioned.splits import FIRST, dealt_split, split_in, split_name, splits_named
+from coder_core.data.column_values import RawColumns
+from coder_core.data.columns import NO_COLUMNS, SampleColumns
 from coder_core.data.lines import check_name, composed, count_cases, shorten, shown, unwritable
 from coder_core.data.pictures import ACCEPTED, ENDINGS, INSIDE, given_folder, unsafe_reason
 
@@ -51,6 +53,7 @@ class CaptionedSplit:
     rows: np.ndarray  # (n,) int64, the numbers of this split's pictures in `positions`
     source: dict[str, str] = field(default_factory=dict)  # what was read from where
     caption_ids: np.ndarray | None = None  # (m,) int64, the number of every caption in its data set, or None
+    columns: SampleColumns = NO_COLUMNS  # what the data says besides
 
     def read(self, image: int) -> bytes:
         """Return the content of a picture's file."""
@@ -81,6 +84,7 @@ class CaptionedSplit:
             image_of_text=number[self.image_of_text[texts]],
             rows=self.rows[images],
             caption_ids=ids,
+            columns=self.columns.take(images, texts),
         )
 
 
@@ -147,7 +151,7 @@ def read_captioned(
     source = {"layout": layout.name, **captions}
     if positions.folder:
         source["pictures"] = str(positions.folder)
-    splits = _splits(images, positions, source)
+    splits = _splits(images, positions, source, where, faults)
 
     present = list[CaptionedSplit]()
     for split in splits:
@@ -162,17 +166,23 @@ def read_captioned(
     return CaptionedData(path, layout.name, present, faults, dealt)
 
 
-def _splits(images: _Images, positions: Positions, source: dict[str, str]) -> list[CaptionedSplit]:
-    """Return the splits that the images name, train first."""
+def _splits(
+    images: _Images, positions: Positions, source: dict[str, str], where: str, faults: list[Fault]
+) -> list[CaptionedSplit]:
+    """Return the splits that the images name, train first; add notes on their columns."""
+    image_of_text = np.array(images.owners, np.int64)
+    columns, notes = images.columns.typed(image_of_text, len(images.names), where)
+    faults += notes
     every = CaptionedSplit(
         name="",
         image_names=images.names,
         captions=images.captions,
-        image_of_text=np.array(images.owners, np.int64),
+        image_of_text=image_of_text,
         positions=positions,
         rows=np.arange(len(images.names)),
         source=source,
         caption_ids=id_array(images.caption_ids),
+        columns=columns,
     )
     split_of_image = np.array(images.splits)
     in_order = sorted({*images.splits} - {""}, key=lambda name: (FIRST.get(name, 3), name))
@@ -199,6 +209,7 @@ class _Images:
     caption_ids: list[int | None] = field(default_factory=list)
     owners: array[int] = field(default_factory=lambda: array("q"))
     positions: array[int] = field(default_factory=lambda: array("q"))  # three numbers per packed picture
+    columns: RawColumns = field(default_factory=RawColumns)  # of every caption
 
 
 def _of_language(records: Iterable[Record], wanted: str, where: str, faults: list[Fault]) -> Iterator[Record]:
@@ -248,6 +259,7 @@ def _collect(
             images.positions.extend(record.position or ())
         images.captions.append(caption)
         images.caption_ids.append(record.caption_id)
+        images.columns.add(record.columns)
         images.owners.append(image)
     bare = [shown(name) for _, name in sorted(bare_names - number.keys())]
     for (problem, expected, fix), cases in unusable.items():

@@ -3,10 +3,11 @@
 import os
 import re
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -26,6 +27,9 @@ OF_LANGUAGE = re.compile("(?:caption|text|title|description)s?[ _-]([a-z]{2})", 
 CAPTION_COLUMNS = ("caption", "captions", "text", "raw", "sentences", "sentence", "description", "title")
 
 
+NOTHING_ELSE: Mapping[str, Any] = MappingProxyType({})
+
+
 class Record(NamedTuple):
     """One image with one caption."""
 
@@ -36,6 +40,7 @@ class Record(NamedTuple):
     position: tuple[int, int, int] | None = None  # of a packed picture: three whole numbers (see `positions`)
     caption_id: int | None = None  # the caption's number in its data set, if it has one
     language: str = ""  # of the caption, if the data names it
+    columns: Mapping[str, Any] = NOTHING_ELSE  # title → value, of what the data says besides
 
 
 def name_files(files: Sequence[Path]) -> dict[str, str]:
@@ -157,6 +162,17 @@ def titled_captions(titles: Sequence[str]) -> list[str]:
     by_name = {title.lower(): title for title in reversed(titles)}
     named = [by_name[name] for name in CAPTION_COLUMNS if name in by_name][:1]
     return named or [title for title in titles if OF_LANGUAGE.fullmatch(title)]
+
+
+def other_columns(row: Mapping[str, Any], used: Collection[str]) -> dict[str, Any]:
+    """Return the values of a row besides those of the columns that are `used`."""
+    return {title: value for title, value in row.items() if title not in used}
+
+
+def unread_columns(unread: Mapping[str, str], file: object) -> list[Fault]:
+    """Return a note about columns that are not kept, title → reason."""
+    cases = [f"{shown(title)} ({reason})" for title, reason in unread.items()]
+    return count_cases(file, "columns are not kept", cases, severity="note")
 
 
 def no_captions(titles: Sequence[str], path: object) -> InputError:

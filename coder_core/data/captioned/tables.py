@@ -9,9 +9,9 @@ import codecs
 import csv
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -19,7 +19,7 @@ from typing import Any
 
 from coder_core.console.faults import Fault, InputError, collect
 from coder_core.data.captioned import records
-from coder_core.data.captioned.positions import open_parquet, parquet_rows
+from coder_core.data.captioned.positions import open_parquet, parquet_rows, plain_columns
 from coder_core.data.captioned.records import Layout, Record
 from coder_core.data.captioned.splits import SPLIT_NAMES, split_of_path, split_value
 from coder_core.data.lines import OTHER_MARKS, parse_json_text, read_json, shown, text_rows
@@ -61,13 +61,15 @@ class Table:
     sample: list[Row]  # its first rows
     delimiter: str = ","
     headless: bool = False  # the file has no titles
+    unread: Mapping[str, str] = field(default_factory=dict)  # title → why its column cannot be kept
 
     def rows(self, faults: list[Fault], columns: Sequence[str]) -> Iterator[tuple[str, Row]]:
         """Yield (location, column → value) for every row, with at least these columns. A row that is not like the others
         adds a fault. InputError: damage, a missing column, a repeated title or key."""
         if self.file.suffix == ".parquet":
             content = open_parquet(self.file, faults)
-            present = [name for name in columns if name in content.schema_arrow.names]
+            wanted = dict.fromkeys([*columns, *self.titles])
+            present = [name for name in wanted if name in content.schema_arrow.names]
             for number, (_, _, row) in enumerate(parquet_rows(content, self.file, present)):
                 yield f"{self.file} row {number}", row
         elif self.file.suffix == ".jsonl":
@@ -256,11 +258,9 @@ def head_text(file: Path) -> str:
 def _parquet_head(file: Path) -> Table:
     """Read the head of a Parquet file's columns of texts, numbers and lists of texts."""
     content = open_parquet(file, [])
-    kinds = {field.name: str(field.type) for field in content.schema_arrow}
-    is_packed = {title: "binary" in kind or "struct" in kind for title, kind in kinds.items()}
-    titles = [title for title, packed in is_packed.items() if not packed or title == "split"]
+    titles, unread = plain_columns(content)
     rows = islice(parquet_rows(content, file, titles), SAMPLE_ROWS)
-    return Table(file, titles, [row for _, _, row in rows])
+    return Table(file, titles, [row for _, _, row in rows], unread=unread)
 
 
 def _json_head(text: str, folders: Sequence[Path], *, lines: bool) -> list[Row]:
@@ -302,6 +302,7 @@ def table_records(
 ) -> Iterator[Record]:
     """Yield the records of a table. `prefix`: added to the names. `split`: of rows that name none."""
     wanted = [columns.image, *columns.captions, *([columns.split] if columns.split else [])]
+    faults += records.unread_columns(table.unread, table.file)
     for where, row in table.rows(faults, wanted):
         name = row.get(columns.image)
         name = str(name) if isinstance(name, int) and not isinstance(name, bool) else name
@@ -311,11 +312,15 @@ def table_records(
             continue
         name = name.removeprefix("./")
         name = name if name.startswith("/") else prefix + name
-        of_row = collect(partial(split_value, row.get(columns.split), f"{where}, column split"), faults)
+        named = (
+            row.get(columns.split) if columns.split else None
+        )  # a column without a title is not one of splits
+        of_row = collect(partial(split_value, named, f"{where}, column split"), faults)
         captions = collect(partial(records.captions_of_row, row, columns.captions, where), faults)
         if of_row is not None:
+            others = records.other_columns(row, wanted)
             for caption, language in captions or ():
-                yield Record(name, caption, where, of_row or split, language=language)
+                yield Record(name, caption, where, of_row or split, language=language, columns=others)
 
 
 def _find_metadata(path: Path) -> list[Path]:

@@ -97,6 +97,8 @@ def describe_samples(samples: Split | Embeddings, n_images: int) -> dict[str, An
     groups = getattr(samples, tables.IMAGE_GROUPS, None)
     if groups is not None:
         described[tables.IMAGE_GROUPS] = groups
+    if samples.columns:
+        described["columns"] = samples.columns
     holder = samples if isinstance(samples, Split) else read
     ids = None if holder is None else holder.caption_ids
     return described if ids is None else described | {tables.CAPTION_IDS: ids}

@@ -14,11 +14,13 @@ from coder_core.config.schema import name_faults
 from coder_core.console.faults import Fault, InputError, stop_on_errors
 from coder_core.console.plain_files import check_folder, subfolder
 from coder_core.console.progress import Progress, silent
+from coder_core.data.columns import NO_COLUMNS
 from coder_core.data.embeddings import ONCE_PER_IMAGE, Embeddings
 from coder_core.evaluation.recall import Metrics
 from coder_core.evaluation.sources import EmbeddingPair
 from coder_core.files import atomic, sealed
 from coder_core.runs.analysis import tables
+from coder_core.runs.analysis.columns import column_files, read_columns
 from coder_core.runs.analysis.evaluate import describe_samples, ranked
 from coder_core.runs.analysis.widened import equal_text_count, equal_text_warning, widened_metrics
 from coder_core.runs.analysis.write import write_analysis
@@ -81,6 +83,7 @@ def import_run(
     with nullcontext(folder) if existing else atomic.appearing(folder) as target:
         if most_pairs is not None and len(embeddings.images) * len(embeddings.texts) > most_pairs:
             files: dict[str, sealed.Content] = {f"{name}.npy": array for name, array in arrays.items()}
+            files |= column_files(samples.pop("columns", NO_COLUMNS))
             documents[SAMPLES] = samples
             files |= {f"{name}.json": json.dumps(document) for name, document in documents.items()}
             about = {"kind": tables.KIND_IMPORTED}
@@ -138,7 +141,9 @@ def rank_imported(folder: Path, split: str, progress: Progress = silent) -> None
     arrays = {name: stored.array(name) for name in stored.manifest["arrays"]}
     names = [name.removesuffix(".json") for name in stored.manifest["files"] if name.endswith(".json")]
     documents = {name: stored.document(name) for name in names}
-    _write_ranked(folder, split, arrays, documents, documents.pop(SAMPLES), progress)
+    samples = documents.pop(SAMPLES)
+    columns = read_columns(stored, len(arrays["image_embeddings"]), len(arrays["text_embeddings"]))
+    _write_ranked(folder, split, arrays, documents, samples | {"columns": columns}, progress)
 
 
 def _write_ranked(

@@ -12,11 +12,13 @@ import numpy as np
 
 from coder_core.console.documents import NUMBER, check_values
 from coder_core.console.faults import InputError
+from coder_core.data.columns import SampleColumns
 from coder_core.data.lines import LONGEST_CAPTION_CHARACTERS
 from coder_core.evaluation.sources import ScoreMatrix, Source, mixture
 from coder_core.files import atomic, sealed
 from coder_core.files.sealed import MANIFEST
 from coder_core.runs.analysis import tables
+from coder_core.runs.analysis.columns import read_columns
 from coder_core.runs.analysis.concepts import CONCEPTS, ConceptTables, read_concept_tables
 from coder_core.runs.folder import check_run
 
@@ -111,6 +113,11 @@ class Analysis(sealed.SealedFolder):
         document = self.document(CONCEPTS)
         beta = self.manifest.get("beta")
         return read_concept_tables(self._arrays, document, beta, str(self.path))
+
+    @cached_property
+    def columns(self) -> SampleColumns:
+        """The user's columns of images and captions; InputError: a file is not what this program writes."""
+        return read_columns(self, self.n_images, self.n_texts)
 
     @property
     def image_hits(self) -> np.ndarray:

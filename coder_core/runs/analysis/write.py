@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from coder_core.data.columns import NO_COLUMNS, SampleColumns
 from coder_core.files import sealed
 from coder_core.runs.analysis import tables
+from coder_core.runs.analysis.columns import column_files
 
 
 def write_analysis(
@@ -25,6 +27,7 @@ def write_analysis(
     fingerprint: str,
     kind: str = "coder",
     source: str = "",
+    columns: SampleColumns = NO_COLUMNS,
     **arrays: np.ndarray,
 ) -> Path:
     """Write the analysis of one split; an earlier one is replaced atomically. ValueError: shapes that do not match, or
@@ -38,6 +41,7 @@ def write_analysis(
         metrics: the dictionary of `retrieval_metrics`.
         beta: share of the embeddings in the ranked score; the rest is the concept branch's. None without one.
         fingerprint, kind, source: of the save behind the embeddings, "coder" or an importer's name, and the data set.
+        columns: what the data says about images and captions besides.
         arrays: those of `tables.TABLES`, with embeddings or with scores. Others are written as they are.
     """
     folder = tables.split_folder(run_folder, split)
@@ -56,6 +60,7 @@ def write_analysis(
     manifest |= {"documents": sorted(texts), **({} if beta is None else {"beta": float(beta)})}
     files: dict[str, sealed.Content] = {f"{name}.npy": array for name, array in arrays.items()}
     files |= {f"{name}.json": json.dumps(document, ensure_ascii=False) for name, document in texts.items()}
+    files |= column_files(columns)
     return sealed.write_sealed(folder, files, about=manifest, replace=True)
 
 

@@ -1,0 +1,152 @@
+"""Columns of a data set besides pictures, captions and splits: brand, price, date, tags …, typed, one value per sample.
+
+`column_values` reads them from cells of any table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+
+Kind = Literal["number", "category", "date", "tags", "text"]
+
+MOST_COLUMNS = 200  # of one modality
+LONGEST_TITLE = 100  # characters
+LONGEST_TEXT = 10_000  # characters of a value; longer ones are cut
+MISSING = -1  # in `Column.values`, of a sample without a label
+
+
+@dataclass(frozen=True)
+class Column:
+    """One typed column of n samples.
+
+    Attributes:
+        kind: "number", "category", "date", "tags" or "text".
+        values: of numbers (n,) float64, NaN without a value. Of dates (n,) datetime64[us] in UTC, NaT without. Of
+            categories and texts (n,) int32 rows of `labels`, −1 without. Of tags (t,) int32 rows of `labels`, those of
+            all samples one after the other.
+        labels: the different texts, none twice; [] of numbers and dates.
+        starts: of tags (n + 1,) int64: those of sample i are values[starts[i] : starts[i + 1]]. None of other kinds.
+    """
+
+    kind: Kind
+    values: np.ndarray
+    labels: list[str] = field(default_factory=list)
+    starts: np.ndarray | None = None
+
+    def __len__(self) -> int:
+        return len(self.values) if self.starts is None else len(self.starts) - 1
+
+    @property
+    def present(self) -> np.ndarray:
+        """(n,) bool, True for the samples with a value."""
+        if self.starts is not None:
+            return np.diff(self.starts) > 0
+        if self.kind == "number":
+            return ~np.isnan(self.values)
+        if self.kind == "date":
+            return ~np.isnat(self.values)
+        return np.asarray(self.values != MISSING)
+
+    @property
+    def sample_of_tag(self) -> np.ndarray:
+        """(t,) int64: of a column of tags, the sample of every one of `values`."""
+        assert self.starts is not None
+        return np.repeat(np.arange(len(self)), np.diff(self.starts))
+
+    def group_numbers(self) -> np.ndarray:
+        """Return (n,) int64, equal for samples with the same value; −1 without a value. ValueError: a column of tags."""
+        if self.starts is not None:
+            raise ValueError("a sample may have several tags, so they do not group samples")
+        numbers = np.unique(self.values, return_inverse=True)[1].astype(np.int64)
+        numbers[~self.present] = MISSING
+        return numbers
+
+    def take(self, rows: np.ndarray) -> Column:
+        """Return the column of the samples `rows`, (k,) numbers of samples or (n,) bool."""
+        rows = np.arange(len(self))[rows]
+        if self.starts is None:
+            return Column(self.kind, self.values[rows], self.labels)
+        counts = np.diff(self.starts)[rows]
+        starts = np.concatenate([[0], np.cumsum(counts)])
+        within = np.arange(starts[-1]) - np.repeat(starts[:-1], counts)
+        values = self.values[np.repeat(self.starts[rows], counts) + within]
+        return Column(self.kind, values, self.labels, starts)
+
+    def cell(self, row: int) -> Any:
+        """Return the value of one sample: a float, a text, a list of tags or a datetime; None without one."""
+        if self.starts is not None:
+            tags = self.values[self.starts[row] : self.starts[row + 1]]
+            return [self.labels[tag] for tag in tags.tolist()] or None
+        value = self.values[row]
+        if self.kind == "number":
+            return None if np.isnan(value) else float(value)
+        if self.kind == "date":
+            return value.item()
+        return None if value == MISSING else self.labels[value]
+
+    def series(self) -> pd.Series:
+        """Return the n values for a table: numbers, dates, texts, or tags joined by commas; missing without a value."""
+        if self.kind in ("number", "date"):
+            return pd.Series(self.values)
+        if self.starts is not None:
+            return pd.Series(
+                [", ".join(self.cell(row) or ()) or None for row in range(len(self))], dtype=object
+            )
+        texts = np.array([*self.labels, None], dtype=object)
+        return pd.Series(texts[self.values], dtype=object)
+
+
+@dataclass(frozen=True)
+class SampleColumns:
+    """Columns of n images and of m captions, by title; no title is in both."""
+
+    images: Mapping[str, Column] = field(default_factory=dict)
+    captions: Mapping[str, Column] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.images or self.captions)
+
+    def take(self, images: np.ndarray, captions: np.ndarray) -> SampleColumns:
+        """Return the columns of these images and captions: numbers of samples, or bools for all."""
+        of_images = {title: column.take(images) for title, column in self.images.items()}
+        of_captions = {title: column.take(captions) for title, column in self.captions.items()}
+        return SampleColumns(of_images, of_captions)
+
+    def of_captions(self, image_of_text: np.ndarray) -> dict[str, Column]:
+        """Return every column as one of the captions: those of images have the values of each caption's image."""
+        of_images = {title: column.take(image_of_text) for title, column in self.images.items()}
+        return of_images | dict(self.captions)
+
+    def joined(self, others: SampleColumns) -> SampleColumns:
+        """Return these columns and `others`, which replace those of the same title."""
+        replaced = {*others.images, *others.captions}
+        images = {title: column for title, column in self.images.items() if title not in replaced}
+        captions = {title: column for title, column in self.captions.items() if title not in replaced}
+        return SampleColumns(images | dict(others.images), captions | dict(others.captions))
+
+
+NO_COLUMNS = SampleColumns()
+
+
+def describe(columns: Mapping[str, Column]) -> str:
+    """Describe columns in words: their titles and kinds."""
+    return ", ".join(f"{title} ({column.kind})" for title, column in columns.items())
+
+
+def first_of_images(codes: np.ndarray, image_of_text: np.ndarray, images: int) -> np.ndarray | None:
+    """Return (n,) the value of every image, −1 without one, if no image has captions with different values; else None.
+    `codes`: (m,) integers, equal for equal values, −1 without one."""
+    rows = np.flatnonzero(codes != MISSING)[::-1]
+    first = np.full(images, MISSING, codes.dtype)
+    first[image_of_text[rows]] = codes[rows]  # the last assignment, the first caption's, stays
+    return first if (codes[rows] == first[image_of_text[rows]]).all() else None
+
+
+def titles_of(columns: Sequence[Mapping[str, Column]]) -> list[str]:
+    """List the titles of several sets of columns, each once."""
+    return list(dict.fromkeys(title for group in columns for title in group))
