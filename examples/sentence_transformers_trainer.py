@@ -1,5 +1,10 @@
 """CODER's loss in the trainer of sentence-transformers, for models that embed pictures and texts.
 
+python examples/sentence_transformers_trainer.py PAIRS.csv [MODEL]     columns image (a file beside the table), caption
+
+The trained model is saved in sentence-transformers/, and its embeddings as a run that the app can open. In a program of
+your own:
+
     loss = CoderPairs(SentenceTransformer("sentence-transformers/clip-ViT-B-32"), temperature=0.05)
     SentenceTransformerTrainer(model, arguments, dataset, loss=loss).train()
 
@@ -7,6 +12,17 @@ The columns of `dataset` are image, caption and label, an integer that captions 
 batch_sampler=BatchSamplers.NO_DUPLICATES no image occurs twice in a batch; without it, such pairs are not used as negatives.
 """
 
+import sys
+from pathlib import Path
+
+import pandas as pd
+from datasets import Dataset
+from PIL import Image
+from sentence_transformers import (
+    SentenceTransformer,
+    SentenceTransformerTrainer,
+    SentenceTransformerTrainingArguments,
+)
 from torch import nn
 
 from coder_core import log_split
@@ -28,8 +44,30 @@ class CoderPairs(nn.Module):
 
 def log(model, run, split, pictures, captions, image_of_text, **named):
     """Save a split as a run that the app can open; `pictures` are files."""
-    images = model.encode(pictures)
+    images = model.encode([str(picture) for picture in pictures])
     texts = model.encode(captions)
     return log_split(
         run, split, images, texts, captions=captions, image_of_text=image_of_text, pictures=pictures, **named
     )
+
+
+def main(pairs, name="sentence-transformers/clip-ViT-B-32", *, run="sentence-transformers", epochs=1):
+    """Train a model on the pairs of a table; save it and a run."""
+    table = pd.read_csv(pairs)
+    image_of_text, names = pd.factorize(table["image"])
+    files = [Path(pairs).parent / name for name in names]
+    captions = list(table["caption"])
+
+    pictures = [Image.open(files[image]) for image in image_of_text]
+    dataset = Dataset.from_dict({"image": pictures, "caption": captions, "label": image_of_text.tolist()})
+    model = SentenceTransformer(name)
+    settings = {"num_train_epochs": epochs, "per_device_train_batch_size": 64, "report_to": []}
+    arguments = SentenceTransformerTrainingArguments(run, save_strategy="no", **settings)
+    loss = CoderPairs(model, temperature=0.05)
+    SentenceTransformerTrainer(model, arguments, dataset, loss=loss).train()
+    model.save(run)
+    return log(model, run, "train", files, captions, image_of_text)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,5 +1,6 @@
 """The examples for other people's trainers, on tiny models."""
 
+import json
 from runpy import run_path
 
 import numpy as np
@@ -12,6 +13,8 @@ from coder_core.api import open_run
 from coder_core.objectives import CoderLoss
 from tests.support.tiny_towers import write_tiny_clip
 
+NO_ACCELERATOR = pytest.mark.filterwarnings("ignore:.*pin_memory")
+RANDOM_WEIGHTS = pytest.mark.filterwarnings("ignore:.*collapsed")  # embeddings of one direction
 CAPTIONS = [f"thing {number}" for number in range(8)]
 
 
@@ -27,7 +30,60 @@ def example(tmp_path, monkeypatch, pytestconfig):
     return load
 
 
+@pytest.fixture
+def script(tmp_path, monkeypatch, pytestconfig):
+    """Function that runs an example as `python examples/NAME.py ARGUMENTS` does, in the test's folder."""
+
+    def run(name, *arguments):
+        path = pytestconfig.rootpath / "examples" / f"{name}.py"
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setattr("sys.argv", [str(path), *map(str, arguments)])
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+        run_path(str(path), run_name="__main__")
+
+    return run
+
+
+def write_pairs(folder):
+    """Write four pictures with two captions each, and the table of them; return the table's file."""
+    names = [file.name for file in write_pictures(folder)]
+    table = pd.DataFrame({"image": names * 2, "caption": CAPTIONS})
+    table.to_csv(folder / "pairs.csv", index=False)
+    return folder / "pairs.csv"
+
+
+def write_vectors(folder):
+    """Write embeddings of four images and eight captions, and the captions; return the three files."""
+    random = np.random.default_rng(0)
+    np.save(folder / "i.npy", random.normal(size=(4, 6)))
+    np.save(folder / "t.npy", random.normal(size=(8, 5)))
+    (folder / "c.txt").write_text("\n".join(CAPTIONS))
+    return [folder / name for name in ("i.npy", "t.npy", "c.txt")]
+
+
+def write_tiny_open_clip(folder):
+    """Write a folder of an open_clip model of 32 × 32 pixels with random weights; return its name for open_clip."""
+    import open_clip
+
+    tower = {"layers": 1, "width": 64}
+    vision = {**tower, "image_size": 32, "patch_size": 8, "head_width": 64}
+    text = {**tower, "context_length": 8, "vocab_size": 49408, "heads": 1}
+    settings = {"embed_dim": 16, "vision_cfg": vision, "text_cfg": text}
+    folder.mkdir()
+    document = {"model_cfg": settings, "preprocess_cfg": {"mean": [0.5] * 3, "std": [0.25] * 3}}
+    (folder / "open_clip_config.json").write_text(json.dumps(document))
+    torch.manual_seed(0)
+    torch.save(open_clip.CLIP(16, vision, text).state_dict(), folder / "open_clip_pytorch_model.bin")
+    return f"local-dir:{folder}"
+
+
+def pictures_of(run):
+    """Return whether each of a run's four pictures can be read."""
+    return [run.picture("train", image) is not None for image in range(4)]
+
+
 def write_pictures(folder):
+    folder.mkdir(exist_ok=True)
     files = [folder / f"{number}.png" for number in range(4)]
     for number, file in enumerate(files):
         Image.new("RGB", (32, 32), (60 * number, 0, 90)).save(file)
@@ -35,12 +91,57 @@ def write_pictures(folder):
 
 
 def test_plain_pytorch(example, tmp_path):
-    random = np.random.default_rng(0)
-    np.save(tmp_path / "i.npy", random.normal(size=(4, 6)))
-    np.save(tmp_path / "t.npy", random.normal(size=(8, 5)))
-    (tmp_path / "c.txt").write_text("\n".join(CAPTIONS))
-    example("plain_pytorch")["main"](*(tmp_path / name for name in ("i.npy", "t.npy", "c.txt")), epochs=2)
+    example("plain_pytorch")["main"](*write_vectors(tmp_path), epochs=2)
     assert open_run(tmp_path / "checkpoints" / "plain-pytorch").history["epoch"].tolist() == [1, 2]
+
+
+@pytest.mark.filterwarnings("ignore")  # of Lightning itself
+@pytest.mark.parametrize("name", ["plain_pytorch", "lightning_callback"])
+def test_scripts_of_embeddings_run_to_their_end(name, script, tmp_path):
+    if name == "lightning_callback":
+        pytest.importorskip("lightning")
+    script(name, *write_vectors(tmp_path))
+    (run,) = (tmp_path / "checkpoints").iterdir()
+    assert open_run(run).history["epoch"].tolist() == [1, 2, 3]
+
+
+@NO_ACCELERATOR
+def test_the_script_of_transformers_runs_to_its_end(script, tmp_path):
+    from transformers import CLIPModel
+
+    model = write_tiny_clip(tmp_path / "clip")
+    script("transformers_trainer", write_pairs(tmp_path), model)
+    run = open_run(tmp_path / "checkpoints" / "transformers")
+    assert run.history["epoch"].tolist() == [1, 2, 3]
+    assert pictures_of(run) == [True] * 4
+    trained = CLIPModel.from_pretrained(tmp_path / "transformers").visual_projection.weight
+    assert not torch.equal(trained, CLIPModel.from_pretrained(model).visual_projection.weight)
+
+
+@NO_ACCELERATOR
+def test_the_script_of_sentence_transformers_runs_to_its_end(script, tmp_path):
+    library = pytest.importorskip("sentence_transformers")
+    pytest.importorskip("datasets")
+    model = write_tiny_clip(tmp_path / "clip")
+    script("sentence_transformers_trainer", write_pairs(tmp_path), model)
+    run = open_run(tmp_path / "checkpoints" / "sentence-transformers")
+    assert run.image_of_text("train").tolist() == [0, 1, 2, 3] * 2
+    assert pictures_of(run) == [True] * 4
+    trained = library.SentenceTransformer(str(tmp_path / "sentence-transformers")).encode(CAPTIONS)
+    units = trained / np.linalg.norm(trained, axis=1, keepdims=True)
+    assert run.embeddings("train")[1] == pytest.approx(units, abs=1e-5)
+
+
+@RANDOM_WEIGHTS
+def test_the_script_of_open_clip_runs_to_its_end(script, tmp_path):
+    pytest.importorskip("open_clip", exc_type=ImportError)
+    pairs = write_pairs(tmp_path)
+    model = write_tiny_open_clip(tmp_path / "open_clip")
+    script("open_clip_loop", pairs, model, tmp_path / "open_clip" / "open_clip_pytorch_model.bin")
+    run = open_run(tmp_path / "checkpoints" / "open-clip")
+    assert run.history["epoch"].tolist() == [1, 2, 3]
+    assert run.image_of_text("train").tolist() == [0, 1, 2, 3] * 2
+    assert pictures_of(run) == [True] * 4
 
 
 def test_the_trainer_of_transformers(example, tmp_path):
@@ -144,6 +245,7 @@ def test_lightning(example, tmp_path):
     assert run.embeddings("dev")[1] == pytest.approx(units, abs=1e-5)
 
 
+@RANDOM_WEIGHTS
 def test_open_clip(example, tmp_path):
     open_clip = pytest.importorskip("open_clip", exc_type=ImportError)
     tower = {"layers": 1, "width": 64, "heads": 1}
@@ -156,5 +258,8 @@ def test_open_clip(example, tmp_path):
     parts = example("open_clip_loop")
     batches = [(pictures[:4], tokens[:4], torch.arange(4)), (pictures[4:], tokens[4:], torch.arange(4, 8))]
     assert len(set(parts["train"](model, batches, epochs=2, bank_size=6))) == 4
-    parts["log"](model, "mine", "dev", pictures, tokens, CAPTIONS, range(8))
-    assert open_run(tmp_path / "checkpoints" / "mine").image_of_text("dev").tolist() == list(range(8))
+    files = [*write_pictures(tmp_path), *write_pictures(tmp_path / "more")]
+    parts["log"](model, "mine", "train", pictures, tokens, CAPTIONS, range(8), pictures=files)
+    run = open_run(tmp_path / "checkpoints" / "mine")
+    assert run.image_of_text("train").tolist() == list(range(8))
+    assert pictures_of(run) == [True] * 4
