@@ -79,7 +79,19 @@ def problems(config: Config) -> list[Fault]:
     faults += name_faults(config.name) if config.name else []
     if faults:
         return faults
-    checks = [_needs, _cleaning, _towers, _pictures, _loss, _pieces, _bank, _ones, _by_pair, _boosting]
+    checks = [
+        _needs,
+        _cleaning,
+        _towers,
+        _pictures,
+        _loss,
+        _groups,
+        _pieces,
+        _bank,
+        _ones,
+        _by_pair,
+        _boosting,
+    ]
     for check in (*checks, _weighting):
         faults += check(config)
     return faults
@@ -193,6 +205,12 @@ def _loss(config: Config) -> Iterator[Fault]:
     if objective.learns_scale and objective.temperature < 1 / LARGEST_SCALE:
         rule = f"{objective.temperature:g} starts the learned scale, 1 / temperature, above {LARGEST_SCALE:g}"
         yield conflict("--temperature", rule, f"give {1 / LARGEST_SCALE:g} or more")
+
+
+def _groups(config: Config) -> Iterator[Fault]:
+    if config.data.groups and config.objective.same_image_negatives:
+        rule = f"{config.data.groups} cannot be used with --same-image-negatives: pairs of a group are not negatives"
+        yield conflict("--groups", rule, "leave one of the two out")
 
 
 def _pieces(config: Config) -> Iterator[Fault]:

@@ -25,6 +25,13 @@ class ReadingArguments:
         "", "Column of a CSV, TSV, JSON-lines or Parquet table that names the pictures; guessed if empty."
     )
     caption_column: str = setting("", "Column of such a table with the captions; guessed if empty.")
+    groups: str = setting(
+        "",
+        "File of groups of images that show the same thing, such as a product: lines of y.jpg, a tab and an "
+        "id. Pairs of a group are never negatives of each other, and a group stays in one split "
+        "(docs/data.md, section 13).",
+        may_change=True,
+    )
     language: str = setting(
         "", "Read only captions of this language, such as en, where the data names languages; all if empty."
     )
@@ -131,6 +138,14 @@ class DataConfig(ReadingArguments):
         True,
         "Also train on pairs reviewed as also-matches, and use no caption of either image as a negative "
         "of the other image.",
+    )
+
+    equal_texts: Literal["match", "label"] = setting(
+        "match",
+        "Captions with the same text, apart from spaces at the ends, at different images, once they exceed "
+        "1% of the train captions: match, never negatives of each other; label, negatives. The choice is "
+        "printed.",
+        before="label",
     )
 
 

@@ -139,12 +139,12 @@ def from_document(document: Mapping[str, Any], origin: str = "config.toml") -> C
 
 
 def read_document(document: Mapping[str, Any], origin: str = "config.toml") -> tuple[Config, list[Fault]]:
-    """Read what this version understands of a configuration, which a newer version or a fork may have written.
+    """Read what this version understands of a configuration, which another version or a fork may have written.
 
-    Returns the configuration, with defaults for the rest, and a fault for each unknown section and key and for each
-    value that its setting does not allow.
+    Returns the configuration, with defaults for the rest (`Setting.before` for what an earlier version lacks), and a
+    fault for each unknown section and key and for each value that its setting does not allow.
     """
-    values = dict[str, Any]()
+    values = {key: setting.before for key, setting in settings().items() if setting.before is not None}
     faults: list[Fault] = []
     name = document.get("name", "")
     if not isinstance(name, str):

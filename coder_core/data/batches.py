@@ -39,7 +39,7 @@ class Batch:
     word_lengths: Tensor  # (B,) int64
     image_ids: Tensor  # (B,) int64: images of the split
     text_ids: Tensor  # (B,) int64: captions of the split
-    image_groups: Tensor  # (B,) int64: equal for pairs that are not negatives of each other
+    pair_ids: Tensor  # (B,) or (B, K) int64: equal in a column for pairs that are not negatives of each other
 
     def to(self, device: torch.device) -> Batch:
         """Copy the batch to a device; on the CPU, return it as it is."""
@@ -109,8 +109,8 @@ class TrainingBatches:
     part: int = 0  # this process's slice of every batch, from 0 to parts - 1
     parts: int = 1
     augment: Augment = "none"  # random changes to the pictures in every step, if an image tower encodes them
-    # (n,) group of every image, for `Batch.image_groups`; None makes every image its own group
-    image_groups: np.ndarray | None = None
+    # (m,) or (m, K) ids of every pair, for `Batch.pair_ids`; None: the number of its image
+    pair_ids: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         count = self.split.n_texts
@@ -152,7 +152,7 @@ class TrainingBatches:
         chance = random.random((self.batch_size, int(word_lengths.max())), dtype=np.float32)
         kept_words = self._kept_words(chance[part], word_lengths[part]) if self.drop_words > 0 else None
         words, lengths = pad_words(self.tokens, text_ids[part], kept_words)
-        groups = image_ids if self.image_groups is None else self.image_groups[image_ids]
+        pair_ids = image_ids if self.pair_ids is None else self.pair_ids[text_ids]
         return Batch(
             regions=values,
             region_lengths=region_lengths,
@@ -160,7 +160,7 @@ class TrainingBatches:
             word_lengths=lengths,
             image_ids=torch.from_numpy(image_ids[part]),
             text_ids=torch.from_numpy(text_ids[part]),
-            image_groups=torch.from_numpy(groups[part]),
+            pair_ids=torch.from_numpy(pair_ids[part]),
         )
 
     def _kept_regions(self, random: np.random.Generator) -> np.ndarray:

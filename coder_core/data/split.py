@@ -51,6 +51,8 @@ class Split:
     pictures: Pictures | None = None  # for an image tower; features are then (n, L, 0)
     caption_ids: np.ndarray | None = None  # (m,) int64, the number of every caption in its data set, or None
     columns: SampleColumns = NO_COLUMNS  # what the data says besides
+    # (n,) int64, equal for images that show the same thing, below 0 for groups of one image; None without groups
+    image_groups: np.ndarray | None = None
 
     @property
     def n_images(self) -> int:
@@ -82,6 +84,7 @@ class Split:
             features=self.features[:count],
             rows=(start, start + count * stride, stride),
             image_names=None if self.image_names is None else self.image_names[:count],
+            image_groups=None if self.image_groups is None else self.image_groups[:count],
             faults=[*self.faults, why],
         )
 
@@ -124,7 +127,21 @@ def compare_splits(splits: Sequence[Split]) -> list[Fault]:
             faults.append(Fault(where, counts, severity="note"))
         if train.name == "train" and split.name != "train":
             faults += shared_names(where, _names(split) & _names(train), "images")
+            faults += shared_groups(where, split.image_groups, train.image_groups)
     return faults
+
+
+def shared_groups(where: str, groups: np.ndarray | None, others: np.ndarray | None) -> list[Fault]:
+    """Return a warning about groups with images in both of two splits: evaluation must not use training samples."""
+    if groups is None or others is None:
+        return []
+    of_both = np.intersect1d(groups[groups >= 0], others[others >= 0])
+    if not len(of_both):
+        return []
+    images = int(np.isin(groups, of_both).sum())
+    fact = f"{len(of_both):,} groups are in both; the first of the two has {images:,} images of them"
+    fix = "move every group into one split"
+    return [Fault(where, fact, "different groups", fix, "warning")]
 
 
 def _names(split: Split) -> set[str]:

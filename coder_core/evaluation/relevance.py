@@ -181,7 +181,7 @@ def widened(
     if groups is not None:
         pairs[GROUP] = _equal_pairs(groups[image_of_text], groups)
     if captions is not None:
-        texts = _text_numbers(captions)
+        texts = text_numbers(captions)
         known, owners = np.unique(np.stack([texts, image_of_text], 1), axis=0).T
         rows = _equal_pairs(texts, known)
         pairs[TEXT] = np.stack([rows[:, 0], owners[rows[:, 1]]], 1)
@@ -194,13 +194,17 @@ def share_texts(captions: Sequence[str], image_of_text: Array) -> Array:
     >>> share_texts(["a shoe", "a hat", "a shoe "], np.array([0, 1, 2]))
     array([ True, False,  True])
     """
-    texts = _text_numbers(captions)
+    texts = text_numbers(captions)
     known = np.unique(np.stack([texts, image_of_text], 1), axis=0)[:, 0]
     return np.asarray(np.bincount(known)[texts] > 1)
 
 
-def _text_numbers(captions: Sequence[str]) -> Array:
-    """Return (m,) int64, equal for captions of equal text."""
+def text_numbers(captions: Sequence[str]) -> Array:
+    """Return (m,) int64, equal for captions of equal text, apart from spaces at the ends.
+
+    >>> text_numbers(["a shoe", "a hat", "a shoe "])
+    array([0, 1, 0])
+    """
     numbers: dict[str, int] = {}
     return np.array([numbers.setdefault(caption.strip(), len(numbers)) for caption in captions], np.int64)
 

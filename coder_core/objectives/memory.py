@@ -3,7 +3,7 @@ Diao et al. 2024 (DBL), eq. 22."""
 
 import copy
 import math
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -91,7 +91,8 @@ def start_that_leaves(share: float, steps: int) -> float:
 
 
 class CoupledBank(nn.Module):
-    """Ring buffers of momentum keys with shared slots: slot k has a pair's image key, text key and image id."""
+    """Ring buffers of momentum keys with shared slots: slot k has a pair's image key, text key and ids. Ids are one number
+    a pair, (size,), or K numbers, (size, K), as the pairs have them (see `same_image_negatives`)."""
 
     images: Tensor
     texts: Tensor
@@ -115,12 +116,30 @@ class CoupledBank(nn.Module):
         """Number of slots that hold a key."""
         return int(self.filled)
 
+    def set_columns(self, columns: tuple[int, ...]) -> None:
+        """Prepare an empty bank for ids with these further dimensions, () or (K,). ValueError: it has keys with others."""
+        if self.image_ids.shape[1:] == columns:
+            return
+        if self.count:
+            raise ValueError(
+                f"ids of a pair have shape {columns}, those in the bank {tuple(self.image_ids.shape[1:])}"
+            )
+        self.image_ids = self.image_ids.new_full((self.size, *columns), EMPTY_ID)
+
+    def _load_from_state_dict(self, state: dict[str, Tensor], prefix: str, *further: Any) -> None:
+        """Take over the number of ids per pair from a stored bank."""
+        stored = state.get(f"{prefix}image_ids")
+        if stored is not None and stored.shape[:1] == (self.size,):
+            self.image_ids = self.image_ids.new_full(stored.shape, EMPTY_ID)
+        super()._load_from_state_dict(state, prefix, *further)
+
     @torch.no_grad()
     def enqueue(self, images: Tensor, texts: Tensor, image_ids: Tensor) -> None:
         """Overwrite the oldest keys with those of a batch, (B, D) from all processes. Call it after backward(), which
-        still reads the slots. ValueError: the arguments differ in length."""
+        still reads the slots. `image_ids`: (B,) or (B, K). ValueError: the arguments differ in length, or the ids in K."""
         if not len(images) == len(texts) == len(image_ids):
             raise ValueError(f"{len(images)} image keys, {len(texts)} text keys, {len(image_ids)} ids")
+        self.set_columns(tuple(image_ids.shape[1:]))
         end = int(self.position) + len(images)
         newest = torch.arange(max(int(self.position), end - self.size), end, device=images.device)
         for ring, keys in ((self.images, images), (self.texts, texts), (self.image_ids, image_ids)):

@@ -5,8 +5,9 @@
 
     image_embeddings, text_embeddings  (B, D), row i of both is one pair; any length and any float type: rows are
                                        normalised here, in float32
-    image_ids                          (B,) integers; rows with the same id show the same image and are not negatives of
-                                       each other. None: every row shows a different image
+    image_ids                          (B,) integers; rows with the same id show the same image (or the same product) and
+                                       are not negatives of each other. (B, K): rows with the same id in any column, such
+                                       as a product's or a text's, are not. None: every row shows a different image
     weights                            (B,) one per pair; None: all are equal
     result                             (), the mean over this process's pairs
 
@@ -37,6 +38,7 @@ from coder_core.objectives.pairs import (
     check_finite,
     mean_vectors,
     pairs_of,
+    same_image_negatives,
 )
 from coder_core.objectives.table import LARGEST_SCALE, LOSSES
 from coder_core.objectives.teachers import against_teachers, teacher_loss
@@ -316,7 +318,7 @@ class SampleWeights(nn.Module):
             scores,
             single.all_images.detach(),
             single.all_texts.detach(),
-            ids[:, None] != ids[None, :],
+            same_image_negatives(ids, ids),
             scale=float(len(ids)),
         )
         return weights[anchors.offset : anchors.offset + len(anchors.image_ids)]

@@ -62,8 +62,8 @@ class Anchors:
     texts: Tensor  # (B, …, D) with gradient
     all_images: Tensor  # (world · B, …, D) with gradient
     all_texts: Tensor  # (world · B, …, D) with gradient
-    image_ids: Tensor  # (B,) equal for pairs that are not negatives of each other
-    all_image_ids: Tensor  # (world · B,)
+    image_ids: Tensor  # (B,) or (B, K) ids: equal in a column for pairs that are not negatives of each other
+    all_image_ids: Tensor  # (world · B,) or (world · B, K)
     offset: int  # row of this process's first pair among those of all processes
     scorer: Scorer
     lengths: Lengths | None = None  # of this process's pairs; read by a local scorer
@@ -101,7 +101,7 @@ def gather_anchors(
 
     Args:
         images, texts: (B, …, D).
-        image_ids: (B,) the batch's `image_groups`.
+        image_ids: (B,) or (B, K), see `same_image_negatives`.
         scorer: of the pairs; None uses the cosine.
         lengths: of the pairs, for a local scorer.
 
@@ -216,7 +216,8 @@ def pairs_of(
         normalise(images.to(precision)), normalise(texts.to(precision)), numbers.to(device)
     )
     ids = anchors.all_image_ids
-    if not bool((ids != ids[:1]).any()):
+    first_has_none = not bool(same_image_negatives(ids[:1], ids).any())
+    if first_has_none and not bool(same_image_negatives(ids, ids).any()):
         size = "one pair" if len(ids) == 1 else f"{len(ids)} pairs of one image"
         fix = "shuffle the data, and drop a last batch that is too small (drop_last=True)"
         raise ValueError(f"a batch of {size} has no negatives: {fix}")
@@ -260,13 +261,14 @@ def check_finite(name: str, rows: Tensor) -> None:
 
 
 def _whole_numbers(image_ids: Any, count: int) -> Tensor:
-    """Return image ids as a (count,) tensor of integers."""
+    """Return image ids as a (count,) or (count, K) tensor of integers."""
     try:
         numbers = torch.as_tensor(image_ids)
     except (TypeError, ValueError):  # strings, or rows of different lengths
         kind = f"{type(image_ids).__name__} of {type(next(iter(image_ids), None)).__name__}"
     else:
-        if numbers.shape == (count,) and not numbers.is_floating_point() and numbers.dtype != torch.bool:
+        is_whole = not numbers.is_floating_point() and numbers.dtype != torch.bool
+        if is_whole and numbers.ndim in (1, 2) and len(numbers) == count and numbers.numel() > 0:
             return numbers
         kind = f"{numbers.dtype} {tuple(numbers.shape)}".removeprefix("torch.")
     raise ValueError(f"image_ids are {kind}: give {count} integers, one for every pair")
@@ -304,12 +306,15 @@ def same_image_negatives(
 ) -> Tensor:
     """Mark the candidates that are negatives of each query: those of another image.
 
+    With several columns of ids, such as one of products and one of texts, negatives differ in every column: pairs of one
+    product, or with equal texts, are not negatives of each other.
+
     The paper does not mention other captions of the query's image, and no code that CODER builds on masks them, although
     a bank of 4096 on Flickr30K contains one for 10.7% of the queries. `keep_same_image` is that literal reading.
 
     Args:
-        query_ids: (Q,) image id of every query.
-        candidate_ids: (C,) image id of every candidate.
+        query_ids: (Q,) or (Q, K) ids of every query, such as its image's.
+        candidate_ids: (C,) or (C, K) ids of every candidate.
         keep_same_image: every candidate except the positive itself is a negative.
         positive_offset: the positive of query i is candidate i + positive_offset; None if the positives are not
             among the candidates, as with a bank. Only used with `keep_same_image`.
@@ -321,10 +326,16 @@ def same_image_negatives(
     tensor([[0, 0, 1],
             [0, 0, 1],
             [1, 1, 0]], dtype=torch.int32)
+    >>> products_and_texts = torch.tensor([[7, 0], [7, 1], [8, 1]])
+    >>> same_image_negatives(products_and_texts, products_and_texts).int()
+    tensor([[0, 0, 1],
+            [0, 0, 0],
+            [1, 0, 0]], dtype=torch.int32)
     """
     if not keep_same_image:
-        return query_ids[:, None] != candidate_ids[None, :]
-    negatives = torch.ones_like(query_ids[:, None] == candidate_ids)
+        differ = query_ids[:, None] != candidate_ids[None, :]
+        return differ if differ.ndim == 2 else differ.all(2)
+    negatives = torch.ones(len(query_ids), len(candidate_ids), dtype=torch.bool, device=query_ids.device)
     if positive_offset is not None:
         negatives.diagonal(positive_offset).fill_(False)
     return negatives
@@ -342,8 +353,8 @@ def in_batch_direction(
 
     Args:
         scores: (Q, C), C >= Q + positive_offset.
-        query_ids: (Q,) image ids of the queries.
-        candidate_ids: (C,) image ids of the candidates.
+        query_ids: (Q,) or (Q, K) image ids of the queries.
+        candidate_ids: (C,) or (C, K) image ids of the candidates.
         keep_same_image: see `same_image_negatives`.
         positive_offset: position of this process's first sample among the gathered candidates.
 
@@ -373,7 +384,7 @@ def both_directions(
 
     Args:
         scores: (B, B) similarity of images (rows) to captions (columns).
-        image_ids: (B,).
+        image_ids: (B,) or (B, K).
         keep_same_image: see `same_image_negatives`.
 
     >>> out, back = both_directions(torch.tensor([[0.9, 0.1], [0.2, 0.8]]), torch.tensor([0, 1]))

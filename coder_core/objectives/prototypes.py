@@ -8,6 +8,9 @@ prototype keeps its number: row k of the classifier belongs to prototype k.
 
 L_cls is the cross-entropy; Z is the prototype of the PAIR, the same label for its image and its caption. P^C (K, F) is
 learned, with one row per prototype and no bias, and shared by the two modalities. It is not used after training.
+
+The other prototypes are the negatives of a pair. If several pairs show one thing (a product) or have equal texts, the
+prototypes of those pairs are left out of the pair's softmax, so that such pairs do not push each other away.
 """
 
 import math
@@ -17,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from coder_core.objectives.modules import without_autocast
-from coder_core.objectives.pairs import check_numbers, check_width, pairs_of
+from coder_core.objectives.pairs import LEFT_OUT, check_numbers, check_width, pairs_of
 from coder_core.ops import SHORTEST_VECTOR, best_columns, full_precision, lengths, normalise, parallel
 
 NO_LABEL = -1
@@ -246,6 +249,54 @@ def prototype_guided(logits: Tensor, labels: Tensor) -> Tensor:
     return torch.nn.functional.cross_entropy(full_precision(logits), labels, reduction="none")
 
 
+class Partners(nn.Module):
+    """The pairs of a split that are not negatives of each other, by their ids. Buffers only, not saved.
+
+    >>> rows, others = Partners(torch.tensor([[5, 0], [5, 1], [6, 1]])).of(torch.tensor([0, 1]))
+    >>> sorted(set(zip(rows.tolist(), others.tolist())))
+    [(0, 0), (0, 1), (1, 0), (1, 1), (1, 2)]
+
+    Args:
+        ids: (pairs,) or (pairs, K); pairs with an equal id in a column are partners, each of itself too.
+    """
+
+    order: Tensor
+    first: Tensor
+    sizes: Tensor
+
+    def __init__(self, ids: Tensor) -> None:
+        super().__init__()
+        orders = []
+        firsts = []
+        all_sizes = []
+        for column in ids.view(len(ids), -1).T:
+            _, number, sizes = column.unique(return_inverse=True, return_counts=True)
+            starts = sizes.cumsum(0) - sizes
+            orders.append(number.argsort(stable=True))
+            firsts.append(starts[number])
+            all_sizes.append(sizes[number])
+        self.register_buffer("order", torch.stack(orders), persistent=False)  # (K, pairs) sorted by id
+        self.register_buffer(
+            "first", torch.stack(firsts), persistent=False
+        )  # (K, pairs) of a pair's partners
+        self.register_buffer(
+            "sizes", torch.stack(all_sizes), persistent=False
+        )  # (K, pairs) number of partners
+
+    def of(self, pair_ids: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the rows of (B,) `pair_ids` and their partners' ids, (P,) each."""
+        rows = []
+        partners = []
+        for order, first, sizes in zip(self.order, self.first, self.sizes, strict=True):
+            counts = sizes[pair_ids]
+            row = torch.arange(len(pair_ids), device=pair_ids.device).repeat_interleave(counts)
+            before = counts.cumsum(0) - counts
+            within = torch.arange(len(row), device=pair_ids.device) - before[row]
+            rows.append(row)
+            partners.append(order[first[pair_ids][row] + within])
+        return torch.cat(rows), torch.cat(partners)
+
+
 class Classified(NamedTuple):
     """The classification of this process's pairs."""
 
@@ -267,6 +318,8 @@ class PrototypeLoss(nn.Module):
         pairs: number of pairs in the training split, over all processes.
         pass_pairs: number of pairs per epoch, if it drops the last batch; None: all.
         temperature: of the classification; eq. 7 has none (1).
+        image_ids: (pairs,) or (pairs, K) ids of all pairs, see `same_image_negatives`: prototypes that hold a pair with
+            an equal id are not negatives of a pair. None: all other prototypes are.
     """
 
     def __init__(
@@ -277,10 +330,14 @@ class PrototypeLoss(nn.Module):
         *,
         pass_pairs: int | None = None,
         temperature: float = 1.0,
+        image_ids: Tensor | None = None,
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
+        if image_ids is not None and len(image_ids) != pairs:
+            raise ValueError(f"there are {len(image_ids)} image_ids: give one for each of the {pairs} pairs")
         self.temperature = temperature
+        self.partners = None if image_ids is None else Partners(image_ids)
         self.clusters = Prototypes(count, dimension, pairs, pass_pairs or pairs)
         self.classifier = nn.Parameter(torch.empty(count, dimension))
         bound = 1 / math.sqrt(dimension)  # as nn.Linear initialises its weights
@@ -297,23 +354,37 @@ class PrototypeLoss(nn.Module):
         # zero, but with a gradient for every parameter from the start
         loss = 0.0 * prototype_logits(samples, self.classifier.to(samples.dtype)).sum()
         if self.clusters.ready:
-            loss = self.classify(local, anchors.images, anchors.texts).per_pair.mean()
+            classified = self.classify(local, anchors.images, anchors.texts, anchors.image_ids)
+            loss = classified.per_pair.mean()
         if self.training:
             self.clusters.update(parallel.gather_rows(local), anchors.all_image_ids)
         return loss
 
-    def classify(self, vectors: Tensor, images: Tensor, texts: Tensor) -> Classified:
+    def classify(self, vectors: Tensor, images: Tensor, texts: Tensor, pair_ids: Tensor) -> Classified:
         """Classify pairs once the centroids exist.
 
         Args:
             vectors: (B, D) of the pairs (`pair_vectors`), which determine their prototypes.
             images, texts: (B, D) unit rows to classify.
+            pair_ids: (B,) numbers of the pairs.
         """
         assigned = self.clusters.assign(vectors)
         # One matrix product for both modalities.
         samples = torch.cat([images, texts])
         logits = prototype_logits(samples, self.classifier.to(samples.dtype), temperature=self.temperature)
         labels = assigned.labels.repeat(2)
+        if self.partners is not None:
+            left_out = self._of_partners(self.partners, pair_ids, assigned.labels)
+            logits = torch.where(left_out.repeat(2, 1), LEFT_OUT, logits)
         per_pair = prototype_guided(logits, labels).view(2, -1).sum(0)
         correct = (best_columns(logits) == labels).float().view(2, -1)
         return Classified(per_pair, assigned, correct)
+
+    def _of_partners(self, partners: Partners, pair_ids: Tensor, labels: Tensor) -> Tensor:
+        """Return (B, K) bool: prototypes of the pairs' partners, except the pairs' own, the (B,) `labels`."""
+        rows, others = partners.of(pair_ids)
+        of_others = self.clusters.labels[others]
+        known = of_others != NO_LABEL
+        left_out = torch.zeros(len(pair_ids), self.clusters.count, dtype=torch.bool, device=labels.device)
+        left_out[rows[known], of_others[known]] = True
+        return left_out.scatter(1, labels[:, None], False)

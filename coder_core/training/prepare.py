@@ -34,6 +34,7 @@ from coder_core.ops import parallel
 from coder_core.runs.derived.neighbours import Neighbourhood, train_neighbourhood
 from coder_core.runs.load import LoadedModel
 from coder_core.training.gradient_caching import check_pieces
+from coder_core.training.pair_ids import pair_ids
 from coder_core.training.parts.boosting import (
     Boosting,
     BoostingTeacher,
@@ -78,7 +79,8 @@ class TrainingData:
     dev: Split | None  # None if the data has none
     checksums: dict[str, str]  # "train_features", "train_captions" and the same for dev → SHA-256 (hex)
     review_weights: np.ndarray | None  # (m,) float32 of the train pairs, or None if all are equal
-    image_groups: np.ndarray | None  # (n,) groups of images that share captions, or None
+    # (m,) or (m, 2) int64 of the train pairs: equal in a column for pairs that are not negatives of each other
+    pair_ids: np.ndarray | None
 
 
 @dataclass(frozen=True)
@@ -142,15 +144,17 @@ def _read_data(config: Config, inputs: Inputs, progress: Progress) -> tuple[Trai
     dev = read.splits.get("dev")
     faults = read.faults
     faults += _check_dev(config, folder, train, dev, read.names)
-    reviewed = ReviewedTrain(train)
+    reviewed = ReviewedTrain(train, image_groups=train.image_groups)
     if inputs.reviews is not None:
         reviewed = apply_reviews(train, inputs.reviews, config.data)
     faults += reviewed.faults
     used = reviewed.split
+    ids, notes = pair_ids(used, train, reviewed.image_groups, config)
+    faults += notes
     if config.data.vague_captions > 0:
         captions = make_vague(used.captions, config.data.vague_captions, config.training.seed)
         used = replace(used, captions=captions)
-    return TrainingData(train, used, dev, read.checksums, reviewed.weights, reviewed.image_groups), faults
+    return TrainingData(train, used, dev, read.checksums, reviewed.weights, ids), faults
 
 
 def _check_dev(
@@ -197,7 +201,8 @@ def _share_of_images(config: Config, data: TrainingData) -> TrainingData:
         fact = f"selects only images without captions, out of {train.n_images:,} train images"
         raise InputError(Fault(f"--train-part {share:g}", fact, fix="choose another share"))
     weights = None if data.review_weights is None else data.review_weights[in_share]
-    return replace(data, train=train.of_texts(np.flatnonzero(in_share)), review_weights=weights)
+    ids = None if data.pair_ids is None else data.pair_ids[in_share]
+    return replace(data, train=train.of_texts(np.flatnonzero(in_share)), review_weights=weights, pair_ids=ids)
 
 
 def _make_batches(config: Config, data: TrainingData, words: Words) -> TrainingBatches:
@@ -205,7 +210,7 @@ def _make_batches(config: Config, data: TrainingData, words: Words) -> TrainingB
     return TrainingBatches(
         data.train,
         words.train,
-        image_groups=data.image_groups,
+        pair_ids=data.pair_ids,
         batch_size=training.batch_size,
         seed=training.seed,
         drop_regions=config.data.drop_regions,
@@ -417,6 +422,8 @@ def make_memory(config: Config, prepared: Prepared, loss: PairLoss) -> MomentumM
     """Create the momentum encoder of a loss with a bank; None without a bank."""
     if not isinstance(loss, CoderLoss) or loss.bank is None:
         return None
+    if prepared.data.pair_ids is not None:
+        loss.bank.set_columns(prepared.data.pair_ids.shape[1:])
     precision = no_grad_precision(config.training, next(prepared.model.parameters()).device)
     return MomentumMemory(config, prepared.model, loss.bank, precision)
 
@@ -452,4 +459,5 @@ def make_prototypes(config: Config, prepared: Prepared) -> PrototypeClassificati
     if config.memory.prototypes == 0:
         return None
     pass_pairs = prepared.batches.per_epoch * config.training.batch_size
-    return PrototypeClassification(config, prepared.data.train.image_of_text, pass_pairs)
+    data = prepared.data
+    return PrototypeClassification(config, data.train.image_of_text, pass_pairs, data.pair_ids)

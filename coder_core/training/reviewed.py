@@ -64,7 +64,7 @@ class ReviewedTrain:
 
     split: Split  # without the omitted pairs; added pairs come last
     weights: np.ndarray | None = None  # (m,) float32 of its pairs; None if all are equal
-    image_groups: np.ndarray | None = None  # (n,) int64, equal for images that share captions
+    image_groups: np.ndarray | None = None  # (n,) int64, equal for images of one group or that share captions
     faults: tuple[Fault, ...] = ()  # notes on the changes
 
 
@@ -167,7 +167,8 @@ def apply_reviews(train: Split, reviews: UsedReviews, settings: DataConfig) -> R
         faults = (*faults, Fault(flag, fact, fix=fix, severity="warning"))
     retained = np.flatnonzero(weights > 0)
     if len(retained) == train.n_texts and not len(matches):
-        return ReviewedTrain(train, weights if (weights != 1).any() else None, None, faults)
+        of_pairs = weights if (weights != 1).any() else None
+        return ReviewedTrain(train, of_pairs, train.image_groups, faults)
     rows = np.concatenate([retained, matches[:, 0]])
     split = train.of_texts(rows, np.concatenate([train.image_of_text[retained], matches[:, 1]]))
     of_matches = weights[matches[:, 0]]
@@ -177,7 +178,7 @@ def apply_reviews(train: Split, reviews: UsedReviews, settings: DataConfig) -> R
     )
     used = np.concatenate([weights[retained], np.where(inherits, of_matches, 1)])
     of_both = matches[of_matches > 0]  # captions that belong to both images
-    groups = _groups(train, of_both) if len(of_both) else None
+    groups = _groups(train, of_both) if len(of_both) else train.image_groups
     return ReviewedTrain(split, used if (used != 1).any() else None, groups, faults)
 
 
@@ -199,13 +200,20 @@ def _verdict_weights(settings: DataConfig) -> dict[Verdict, float]:
 
 
 def _groups(train: Split, matches: np.ndarray) -> np.ndarray:
-    """Return (n,) groups: for each image the smallest row among the images connected to it by shared captions."""
+    """Return (n,) groups: for each image the smallest row among the images connected to it by shared captions or by the
+    groups of the data."""
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
-    edges = (train.image_of_text[matches[:, 0]], matches[:, 1])
     n = train.n_images
-    _, groups = connected_components(coo_array((np.ones(len(matches)), edges), shape=(n, n)), directed=False)
+    left = train.image_of_text[matches[:, 0]]
+    right = matches[:, 1]
+    if train.image_groups is not None:
+        _, first_row, group = np.unique(train.image_groups, return_index=True, return_inverse=True)
+        left = np.concatenate([left, np.arange(n)])
+        right = np.concatenate([right, first_row[group]])
+    links = coo_array((np.ones(len(left)), (left, right)), shape=(n, n))
+    _, groups = connected_components(links, directed=False)
     _, first = np.unique(groups, return_index=True)
     return np.asarray(first[groups], dtype=np.int64)
 

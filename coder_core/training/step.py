@@ -214,7 +214,7 @@ class Objective:
         with autocast:
             embedded = embed(batch.regions, batch.region_lengths, batch.words, batch.word_lengths)
         lengths = Lengths(batch.region_lengths, batch.word_lengths)
-        anchors = gather_anchors(embedded.images, embedded.texts, batch.image_groups, model.scorer, lengths)
+        anchors = gather_anchors(embedded.images, embedded.texts, batch.pair_ids, model.scorer, lengths)
         inputs = self._inputs(model, batch)
         weights = self.pair_weights(anchors, inputs)
         self.follow_schedule(epoch)
@@ -282,7 +282,7 @@ class Objective:
         texts = embedded.concept_texts
         if self.of_concepts is None or images is None or texts is None:
             return losses
-        terms = self.of_concepts.terms(gather_anchors(images, texts, batch.image_groups))
+        terms = self.of_concepts.terms(gather_anchors(images, texts, batch.pair_ids))
         return losses.plus("dcl-concept", terms.in_batch, self.config.objective.weight_concept)
 
     def _inputs(self, model: Coder, batch: Batch) -> LossInputs:

@@ -50,7 +50,9 @@ def test_a_value_of_the_wrong_type_is_named(section, key, value, message):
 
 def test_missing_keys_use_defaults_and_settings_describe_their_ranges():
     config = from_document({"objective": {"margin": 1}})
-    assert config == replace(Config(), objective=replace(Config().objective, margin=1.0))
+    before = replace(Config().data, equal_texts="label")  # a run written before the setting counted labels
+    assert config == replace(Config(), data=before, objective=replace(Config().objective, margin=1.0))
+    assert from_document({"data": {"equal_texts": "match"}}).data == Config().data
     assert isinstance(config.objective.margin, float)
     assert_refused(r"\[data\]: is 3; expected a table", from_document, {"data": 3})
     sections = [getattr(Config(), section.name) for section in fields(Config)[1:]]

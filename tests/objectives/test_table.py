@@ -55,17 +55,17 @@ register_loss("squared", squared, margin="margin")
 """
 
 
-def by_loops(name, images, texts):
+def by_loops(name, images, texts, ids=IDS):
     """Return the mean over the pairs of both directions' losses."""
     rows = (normalise(images) @ normalise(texts).T).tolist()
     total = 0.0
     for way in (rows, transposed(rows)):
-        side = step.Side(way, [way[i][i] for i in range(len(IDS))], IDS, 0)
-        weights = step.anchor_diversity(side, None, IDS, kind="std") if name == "dcl" else [None] * len(IDS)
-        for i, mask in enumerate(negatives(IDS, IDS)):
+        side = step.Side(way, [way[i][i] for i in range(len(ids))], ids, 0)
+        weights = step.anchor_diversity(side, None, ids, kind="std") if name == "dcl" else [None] * len(ids)
+        for i, mask in enumerate(negatives(ids, ids)):
             named = {"diversity": weights[i]} if name == "dcl" else {}
             total += LOOPS[name](kept(way[i], mask), way[i][i], **named)
-    return total / len(IDS)
+    return total / len(ids)
 
 
 @pytest.mark.parametrize("name", LOSSES)

@@ -2,8 +2,14 @@
 
 
 def negatives(query_ids, candidate_ids):
-    """The default: entries of another image."""
-    return [[candidate != query for candidate in candidate_ids] for query in query_ids]
+    """The default: entries of another image. An id with several parts (product, text) differs in each of them."""
+    return [[_differ(query, candidate) for candidate in candidate_ids] for query in query_ids]
+
+
+def _differ(query, candidate):
+    if not isinstance(query, list | tuple):
+        return query != candidate
+    return all(of_query != of_other for of_query, of_other in zip(query, candidate, strict=True))
 
 
 def literal_negatives(query_ids, candidate_ids, positive_offset):

@@ -11,11 +11,12 @@ def pair_vector(image, text):
     return unit([a + b for a, b in zip(image, text, strict=True)])
 
 
-def cross_entropy(vector, classifier, label):
-    """−log softmax(P v)[label]."""
+def cross_entropy(vector, classifier, label, left_out=()):
+    """−log softmax(P v)[label], over the prototypes that are not `left_out`."""
     logits = [dot(row, vector) for row in classifier]
     top = max(logits)
-    return top + math.log(math.fsum(math.exp(value - top) for value in logits)) - logits[label]
+    counted = [value for k, value in enumerate(logits) if k not in left_out]
+    return top + math.log(math.fsum(math.exp(value - top) for value in counted)) - logits[label]
 
 
 @dataclass

@@ -73,7 +73,7 @@ def test_reviews_drop_weight_and_add_pairs_and_shared_captions_are_not_negatives
         assert fact in str(result.faults[-1])
     steps = prepared(reviewed(data, reviews, bank_size=0)).batches
     batches = [steps(step) for step in range(steps.per_epoch)]
-    pairs = [pair for batch in batches for pair in zip(batch.image_ids, batch.image_groups, strict=True)]
+    pairs = [pair for batch in batches for pair in zip(batch.image_ids, batch.pair_ids, strict=True)]
     assert {int(group) for image, group in pairs if image in (3, 9)} == {3}
     assert all(int(group) == int(image) for image, group in pairs if image not in (3, 9))
     assert {int(image) for image, _ in pairs} >= {3, 9}

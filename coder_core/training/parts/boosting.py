@@ -89,7 +89,7 @@ class BoostingTeacher(Boosting):
         with no_grad_autocast(self.precision, batch.regions.device):
             images = encode_in_pieces(branch.encode_images, size, batch.regions, lengths.images)
             texts = encode_in_pieces(branch.encode_texts, size, batch.words, lengths.texts)
-        return [gather_anchors(images, texts, batch.image_groups, self.branch.scorer, lengths)]
+        return [gather_anchors(images, texts, batch.pair_ids, self.branch.scorer, lengths)]
 
     def after_step(self, model: Coder, step: int) -> None:
         """Update a moving average with the target's new weights (eq. 22)."""
@@ -122,7 +122,7 @@ class OnlineBranches(Boosting):
             )
             images = embedded.images
             texts = embedded.texts
-            pairs.append(gather_anchors(images, texts, batch.image_groups, branch.scorer, lengths))
+            pairs.append(gather_anchors(images, texts, batch.pair_ids, branch.scorer, lengths))
         return pairs
 
     def losses_against(self, losses: Losses, branches: list[Anchors], step: Step) -> Losses:

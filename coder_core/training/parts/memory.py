@@ -49,7 +49,7 @@ class MomentumMemory(Part):
         self._pending = (
             parallel.gather_rows(images),
             parallel.gather_rows(texts),
-            parallel.gather_rows(batch.image_groups),
+            parallel.gather_rows(batch.pair_ids),
         )
         return images, texts
 

@@ -16,7 +16,7 @@ from coder_core.data.batches import Batch
 from coder_core.model.coder import Coder
 from coder_core.objectives.complementary import ABSENT, is_neighbour, within_modality
 from coder_core.objectives.neighbour_weights import NeighbourWeights
-from coder_core.objectives.pairs import mean_vectors
+from coder_core.objectives.pairs import mean_vectors, same_image_negatives
 from coder_core.ops import parallel
 from coder_core.runs.analysis.weights import weight_settings
 from coder_core.training.step import Losses, Part, Step
@@ -81,7 +81,7 @@ class Neighbourhoods(NeighbourWeights, Part):
         if not self.has_partners:
             return losses
         neighbours = is_neighbour(self.neighbours[text_ids], all_text_ids)
-        negatives = (pairs.image_ids[:, None] != pairs.all_image_ids[None, :]) & ~neighbours
+        negatives = same_image_negatives(pairs.image_ids, pairs.all_image_ids) & ~neighbours
         margin = step.config.objective.npairs_margin
         for name, weight, samples, candidates in (
             ("within-image", weights.within_image, pairs.images, pairs.all_images),

@@ -36,13 +36,16 @@ class Pending(NamedTuple):
 
 class PrototypeClassification(PrototypeLoss, Part):
     """Prototypes and their loss L_PGC, which classifies every pair as its prototype. `image_of_text`: (m,) image of
-    every train caption. `pass_pairs`: pairs per pass over the train split."""
+    every train caption. `pass_pairs`: pairs per pass over the train split. `pair_ids`: (m,) or (m, K) ids of the pairs, equal
+    in a column for pairs that are not negatives of each other; None: all other prototypes are negatives."""
 
     state_file = PROTOTYPES
 
     tally: Tensor
 
-    def __init__(self, config: Config, image_of_text: np.ndarray, pass_pairs: int) -> None:
+    def __init__(
+        self, config: Config, image_of_text: np.ndarray, pass_pairs: int, pair_ids: np.ndarray | None = None
+    ) -> None:
         self.seed = config.training.seed
         start = np.random.SeedSequence((self.seed, START_STREAM)).generate_state(1)[0]
         super().__init__(
@@ -51,6 +54,7 @@ class PrototypeClassification(PrototypeLoss, Part):
             len(image_of_text),
             pass_pairs=pass_pairs,
             temperature=config.objective.prototype_temperature,
+            image_ids=None if pair_ids is None else torch.from_numpy(pair_ids),
             generator=torch.Generator().manual_seed(int(start)),
         )
         self.image_of_text = image_of_text
@@ -83,12 +87,13 @@ class PrototypeClassification(PrototypeLoss, Part):
             images, texts: v^C and w^C, (B, D), which are classified.
             text_ids: (B,) numbers of the pairs.
         """
+        own_ids = text_ids
         vectors = parallel.gather_rows(local)
-        text_ids = parallel.gather_rows(text_ids)
+        text_ids = parallel.gather_rows(own_ids)
         if not self.clusters.ready:
             self._pending = Pending(vectors, text_ids)
             return None
-        classified = self.classify(local, images, texts)
+        classified = self.classify(local, images, texts, own_ids)
         of_images, of_texts = classified.correct
         similarities = classified.assigned.similarities
         facts = parallel.gather_rows(torch.stack([similarities, of_images, of_texts], 1))

@@ -1,0 +1,126 @@
+"""--groups and --equal-texts in training: pairs of a group or with equal texts are not negatives; a run with a bank of two
+ids per pair resumes bit for bit; groups of both train and dev are named."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from coder_core.config.checks import problems
+from coder_core.console.faults import InputError
+from coder_core.runs.analysis.read import open_analysis
+from coder_core.training.launch import start_run
+from coder_core.training.prepare import make_objective, prepare
+from tests.support.tiny_runs import (
+    assert_same_run,
+    changed,
+    newest_state,
+    printed,
+    quiet,
+    tiny_config,
+    write_tiny_data,
+)
+from tests.support.trained_runs import prepared_again, stop_during, train_on
+
+IMAGES = 20
+
+
+@pytest.fixture(scope="module")
+def catalogue(tmp_path_factory):
+    """Twenty pictures with two captions each: pictures 2k and 2k + 1 show product k and share their first caption. Dev has
+    four pictures, the first of them of product 0."""
+    folder = write_tiny_data(tmp_path_factory.mktemp("catalogue"))
+    for split in ("train", "dev"):
+        lines = (folder / f"{split}_caps.txt").read_text().splitlines()
+        lines = [f"star {number} {line}" for number, line in enumerate(lines)]
+        if split == "train":
+            lines[2::4] = [f"{title} " for title in lines[0::4]]  # trailing spaces do not count
+        (folder / f"{split}_caps.txt").write_text("".join(f"{line}\n" for line in lines))
+        count = len(lines) // 2
+        (folder / f"{split}_ids.txt").write_text("".join(f"{split}{row}.jpg\n" for row in range(count)))
+    rows = [f"train{row}.jpg\tproduct {row // 2}\n" for row in range(IMAGES)]
+    rows += ["dev0.jpg\tproduct 0\n", "dev1.jpg\tproduct 90\n", "dev2.jpg\tproduct 90\n"]
+    (folder / "groups.tsv").write_text("".join(rows))
+    return folder
+
+
+def notes(prepared):
+    return " ".join(map(str, prepared.faults))
+
+
+def test_equal_texts_are_not_negatives_once_they_exceed_one_percent(catalogue):
+    prepared = prepare(tiny_config(catalogue))
+    assert "--equal-texts match: 20 of 40 captions have a text that another image has too" in notes(prepared)
+    ids = prepared.data.pair_ids
+    train = prepared.data.train
+    assert ids.shape == (40, 2)
+    assert np.array_equal(ids[:, 0], train.image_of_text)
+    assert ids[0, 1] == ids[2, 1]
+    assert len(np.unique(ids[:, 1])) == 30
+    batch = prepared.batches(0)
+    assert np.array_equal(batch.pair_ids, ids[batch.text_ids])
+    labels = prepare(tiny_config(catalogue, equal_texts="label"))
+    assert labels.data.pair_ids is None
+    assert "--equal-texts label: 20 of 40" in notes(labels)
+    literal = prepare(tiny_config(catalogue, same_image_negatives=True))
+    assert literal.data.pair_ids is None
+    assert "--equal-texts label: 20 of 40" in notes(literal)
+
+
+def test_pairs_of_a_group_are_not_negatives_and_a_group_in_two_splits_is_named(catalogue):
+    config = tiny_config(catalogue, groups=str(catalogue / "groups.tsv"), equal_texts="label")
+    prepared = prepare(config)
+    ids = prepared.data.pair_ids
+    owner = prepared.data.train.image_of_text
+    assert np.array_equal(ids[:, None] == ids, owner[:, None] // 2 == owner // 2)
+    assert "20 of 20 images are in 10 groups; 3 lines are about other images" in notes(prepared)
+    assert "dev and train: 1 groups are in both; the first of the two has 1 images of them" in notes(prepared)
+    share = prepare(changed(config, train_part=0.5))
+    kept = share.data.train.image_of_text
+    assert np.array_equal(share.data.pair_ids, kept // 2)
+    of_both = prepare(changed(config, equal_texts="match")).data.pair_ids
+    assert np.array_equal(of_both[:, 0], owner // 2)
+    [conflict] = problems(changed(config, same_image_negatives=True))
+    assert "cannot be used with --same-image-negatives" in str(conflict)
+    with pytest.raises(InputError, match=r"names no image of the data; expected names such as train0\.jpg"):
+        prepare(changed(config, groups=str(write_groups(catalogue / "none.tsv"))))
+
+
+def write_groups(file):
+    file.write_text("other.jpg\tproduct 1\n")
+    return file
+
+
+@pytest.mark.parametrize("flags", [{}, {"equal_texts": "label"}])
+def test_a_run_with_groups_bank_and_prototypes_resumes_bit_for_bit(catalogue, tmp_path, flags):
+    values = {"groups": str(catalogue / "groups.tsv"), "prototypes": 6, **flags}
+    config = tiny_config(catalogue, **values)
+    console = quiet()
+    whole = start_run(config, tmp_path / "whole", console)
+    columns = newest_state(whole).tensors("memory")["bank.image_ids"].shape
+    assert columns == ((13,) if flags else (13, 2))
+    stopped = stop_during(whole, tmp_path / "stopped", 7)
+    train_on(stopped, *prepared_again(stopped))
+    assert_same_run(stopped, whole)
+    assert f"--equal-texts {flags.get('equal_texts', 'match')}" in printed(console)
+    groups = open_analysis(whole, "dev").image_groups
+    assert groups[1] == groups[2]
+    assert len(np.unique(groups)) == 3
+
+
+def test_partners_are_left_out_of_the_prototypes_softmax(catalogue):
+    config = tiny_config(catalogue, groups=str(catalogue / "groups.tsv"), prototypes=6)
+    prepared = prepare(config)
+    [part] = [
+        part for part in make_objective(config, prepared, "cpu").parts if part.state_file == "prototypes"
+    ]
+    rows, others = part.partners.of(prepared.batches(0).text_ids)
+    ids = prepared.data.pair_ids[prepared.batches(0).text_ids]
+    expected = (ids[:, None] == prepared.data.pair_ids).any(2)
+    found = np.zeros_like(expected)
+    found[rows, others] = True
+    assert np.array_equal(found, expected)
+    alone = make_objective(
+        replace(config), prepare(tiny_config(catalogue, prototypes=6, equal_texts="label")), "cpu"
+    )
+    assert [part.partners for part in alone.parts if part.state_file == "prototypes"] == [None]
