@@ -26,12 +26,12 @@ MOST_CLICKS = 12
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    """Folder of two runs of one epoch, beside the data set on which they were trained."""
+    """Folder of two runs, beside the data set on which they were trained."""
     base = tmp_path_factory.mktemp("newcomer")
-    data = write_tiny_data(base / "sets" / "tiny", images=60)
+    data = write_tiny_data(base / "sets" / "tiny", images=120)
     with numerics_unchanged():
         for seed, name in enumerate(("baseline", "coder")):
-            start_run(tiny_config(data, name, epochs=1, seed=seed), base / "runs", quiet())
+            start_run(tiny_config(data, name, seed=seed), base / "runs", quiet())
     return base / "runs"
 
 
