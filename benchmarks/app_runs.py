@@ -14,19 +14,19 @@ import tomli_w
 
 from benchmarks.synthetic import CAPTIONS_PER_IMAGE, random_concepts
 from coder_core.config.model import ModelConfig
-from coder_core.config.objective import ObjectiveConfig
 from coder_core.config.schema import Config, to_document
+from coder_core.config.training import ObjectiveConfig
 from coder_core.data.reviews import FILE, VERDICTS, Review
 from coder_core.data.words import Vocabulary
 from coder_core.files.sealed import write_sealed
 from coder_core.geometry.settings import ClusterSettings
-from coder_core.model.build import ModelParts, build_model
+from coder_core.model.coder import ModelParts, build_model
 from coder_core.model.encode import SplitEmbeddings
 from coder_core.runs.analysis.concept_arrays import concept_tables
 from coder_core.runs.analysis.write import write_analysis
 from coder_core.runs.derived.compute import make_clusters
+from coder_core.runs.record import write_status
 from coder_core.runs.saves import SaveStore
-from coder_core.runs.status import write_status
 
 WIDTH = 256
 FEATURES = 64

@@ -21,7 +21,7 @@ from coder_core.config.model import TowersConfig
 from coder_core.config.presets import PRESETS
 from coder_core.config.schema import Config
 from coder_core.data.batches import Batch
-from coder_core.model.build import ModelParts, build_model
+from coder_core.model.coder import ModelParts, build_model
 from coder_core.model.device import autocast, peak_mebibytes, use_onednn
 from coder_core.model.run_towers import open_towers
 from coder_core.training.optim import make_optimizer

@@ -20,7 +20,7 @@ from coder_core.evaluation.recall import retrieval_metrics
 from coder_core.evaluation.relevance import Relevance
 from coder_core.evaluation.scores import check_scores
 from coder_core.evaluation.sources import EmbeddingPair
-from coder_core.model.encoders.pooling import LOWEST, TEMPERATURE, GeneralisedPooling, position_codes
+from coder_core.model.encoders.local import LOWEST, TEMPERATURE, GeneralisedPooling, position_codes
 from coder_core.objectives.diversity import anchor_diversity
 from coder_core.objectives.diversity_contrastive import diversity_contrastive
 from coder_core.objectives.pairs import same_image_negatives

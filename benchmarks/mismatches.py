@@ -39,7 +39,7 @@ from coder_core.api.data_quality import (
     unseen_images,
 )
 from coder_core.api.sampling import sample_of
-from coder_core.console.progress import silent
+from coder_core.console.output import silent
 from coder_core.data.augmentation import exchange_captions
 from coder_core.data.captioned.reading import CaptionedSplit
 from coder_core.data.content.duplicates import duplicate_captions, duplicate_pictures

@@ -24,7 +24,7 @@ from PIL.Image import Image
 from torch import nn
 
 from coder_core.runs.analysis.read import open_analysis
-from coder_core.runs.history import HISTORY, read_history
+from coder_core.runs.record import HISTORY, read_history
 
 TOWER = "benchmarks.raw_pixels:SmallTower"
 SIDE = 64

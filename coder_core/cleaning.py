@@ -26,12 +26,11 @@ from coder_core.api.data_quality import TRAIN, cross_fitted, error_probability, 
 from coder_core.api.reviews import ReviewedSplit
 from coder_core.config.checks import problems
 from coder_core.config.data import CleaningConfig, DataConfig
-from coder_core.config.objective import BoostingConfig, WeightingConfig
 from coder_core.config.presets import PRESETS
 from coder_core.config.schema import Config, replaced, settings
+from coder_core.config.training import BoostingConfig, WeightingConfig
 from coder_core.console.faults import Fault, InputError, stop_on_errors
-from coder_core.console.output import print_faults, say
-from coder_core.console.progress import ProgressFile, silent
+from coder_core.console.output import ProgressFile, print_faults, say, silent
 from coder_core.console.signals import StoppedBySignalError
 from coder_core.data.augmentation import exchange_captions
 from coder_core.data.reviews import CLEANING, LONGEST_TAG, WEIGHT, Review, Verdict, merge, read_reviews
@@ -39,7 +38,7 @@ from coder_core.files.atomic import replace_file
 from coder_core.queue.planned import PlannedRun, check_same_values, state_of
 from coder_core.queue.running import LOGS, QueueProgress, log_of, run_all, watched, workers_for
 from coder_core.runs.load import read_config
-from coder_core.runs.status import RunLock, read_status
+from coder_core.runs.record import RunLock, read_status
 from coder_core.training.launch import check_new_run
 from coder_core.training.reviewed import FINGERPRINT, reviews_of_run, weights_by_verdict
 

@@ -7,8 +7,7 @@ from typing import Annotated
 import tyro
 
 from coder_core.config.split_name import SplitName
-from coder_core.console.output import open_console, say
-from coder_core.console.progress import watching, within
+from coder_core.console.output import open_console, say, watching, within
 from coder_core.console.runner import command
 from coder_core.geometry.settings import ClusterSettings
 

@@ -8,8 +8,7 @@ import tyro
 
 from coder_core.config.split_name import SplitName
 from coder_core.console.faults import InputError
-from coder_core.console.output import open_console, say
-from coder_core.console.progress import watching
+from coder_core.console.output import open_console, say, watching
 from coder_core.console.runner import command
 from coder_core.geometry.settings import LayoutSettings
 

@@ -98,7 +98,7 @@ def check_server(server: ServerArguments) -> None:
 
 def needs_demo(root: Path) -> bool:
     """True if the folder has no run at all, or a demo that was left unfinished."""
-    from coder_core.runs.status import read_status
+    from coder_core.runs.record import read_status
 
     if not any(root.glob("*/config.toml")) and not any(root.glob("*/analysis")):
         return True

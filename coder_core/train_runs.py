@@ -12,7 +12,7 @@ from coder_core.config.schema import Config, replaced
 from coder_core.console.output import say
 from coder_core.queue.planned import check_same_values
 from coder_core.runs.load import read_config
-from coder_core.runs.status import read_status
+from coder_core.runs.record import read_status
 from coder_core.training.launch import continue_run, start_run
 
 

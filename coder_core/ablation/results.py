@@ -15,7 +15,7 @@ from coder_core.evaluation.recall import CHOSEN_HALF, OTHER_HALF
 from coder_core.queue.planned import is_evaluated
 from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.load import best_save
-from coder_core.runs.status import read_status
+from coder_core.runs.record import read_status
 
 RECALLS = ("i2t_r1", "i2t_r5", "i2t_r10", "t2i_r1", "t2i_r5", "t2i_r10")
 SUM = "rsum"

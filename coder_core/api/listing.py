@@ -10,16 +10,15 @@ from typing import Any, NamedTuple
 
 from coder_core.api.diversity import LossSettings
 from coder_core.config.schema import find_setting, read_document, to_document
-from coder_core.console.documents import check_values
 from coder_core.console.faults import Fault, InputError
-from coder_core.console.plain_files import SMALL, subfolder
+from coder_core.console.plain_files import SMALL, check_values, subfolder
 from coder_core.files.atomic import MOST_ENTRIES, folder_names, locate
 from coder_core.files.sealed import MANIFEST, MANIFEST_BYTES, SealedFolder, read_toml
 from coder_core.objectives.table import LOSSES
 from coder_core.runs.analysis import tables
 from coder_core.runs.analysis.read import check_manifest, check_metrics
 from coder_core.runs.folder import check_run, holds_run
-from coder_core.runs.status import read_status
+from coder_core.runs.record import read_status
 
 IMPORTED = "imported"
 MOST_BYTES = 1 << 18  # of the manifests of a run's analyses, so that a listing takes milliseconds

@@ -20,7 +20,7 @@ from coder_core.data.pictures import jpeg, open_picture, read_picture
 from coder_core.evaluation.sources import mixed_embeddings
 from coder_core.ops.diversity_scaling import squash
 from coder_core.runs.analysis.read import Analysis, how_to_add, open_analysis
-from coder_core.runs.history import HISTORY, history_faults, read_frame
+from coder_core.runs.record import HISTORY, history_faults, read_frame
 
 T = TypeVar("T")
 

@@ -7,8 +7,7 @@ from coder_core.api import open_run
 from coder_core.api.data_quality import LEVELS, cross_fitted, splits_of_run
 from coder_core.checking.arguments import CheckDataArguments
 from coder_core.checking.tables import print_content, print_mismatches
-from coder_core.console.output import open_console
-from coder_core.console.progress import watching
+from coder_core.console.output import open_console, watching
 from coder_core.data.content.report import check_content
 
 

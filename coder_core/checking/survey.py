@@ -7,8 +7,7 @@ from pathlib import Path
 from coder_core.api.data_quality import splits_of_data
 from coder_core.checking.arguments import CheckDataArguments
 from coder_core.checking.tables import print_report
-from coder_core.console.output import open_console
-from coder_core.console.progress import watching
+from coder_core.console.output import open_console, watching
 from coder_core.data.captioned.layouts import holds_pictures_only
 from coder_core.data.content.report import check_content
 from coder_core.data.survey import Checks, describe_survey, survey

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from coder_core.config.objective import OF_NEIGHBOURHOODS, own_loss_faults
 from coder_core.config.schema import Config, name_faults, settings
+from coder_core.config.training import OF_NEIGHBOURHOODS, own_loss_faults
 from coder_core.console.faults import Fault, Severity
 from coder_core.objectives.table import LARGEST_SCALE, LOSSES
 

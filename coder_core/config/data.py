@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from coder_core.config.objective import Loss
 from coder_core.config.setting import setting, with_help
+from coder_core.config.training import Loss
 
 OTHER_DEV_NAMES = ("val", "valid", "validation")
 _Flickr = Literal["flickr8k", "flickr30k-annotations", "flickr30k-results", "kaggle", "multi30k"]

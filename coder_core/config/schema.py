@@ -14,17 +14,17 @@ from typing_extensions import Doc
 
 from coder_core.config.data import CleaningConfig, DataConfig
 from coder_core.config.model import ModelConfig, TowersConfig
-from coder_core.config.objective import (
+from coder_core.config.setting import Setting, settings_of
+from coder_core.config.training import (
     BoostingConfig,
     MemoryConfig,
     ObjectiveConfig,
+    TrainingConfig,
     WeightingConfig,
     own_loss_faults,
 )
-from coder_core.config.setting import Setting, settings_of
-from coder_core.config.training import TrainingConfig
-from coder_core.console.documents import excerpt
 from coder_core.console.faults import Fault, stop_on_errors
+from coder_core.console.plain_files import excerpt
 
 Arguments = TypeVar("Arguments")
 RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")  # still a file name with what is added to it

@@ -12,8 +12,8 @@ from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_t
 
 from typing_extensions import Doc
 
-from coder_core.console.documents import LARGEST, excerpt
 from coder_core.console.faults import Fault
+from coder_core.console.plain_files import LARGEST, excerpt
 
 Section = TypeVar("Section")
 TYPES = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}

@@ -23,8 +23,8 @@ import psutil
 from filelock import FileLock
 
 from coder_core.console.faults import InputError
+from coder_core.console.output import JobProgress, read_progress
 from coder_core.console.plain_files import open_plain, read_plain, replace_plain, subfolder
-from coder_core.console.progress import JobProgress, read_progress
 
 PACKAGE_FOLDER = Path(__file__).resolve().parents[2]  # The folder that holds `coder_core`
 OUTPUT_BYTES = 4_000

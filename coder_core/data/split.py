@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from coder_core.console.faults import Fault
-from coder_core.console.progress import Progress, silent
+from coder_core.console.output import Progress, silent
 from coder_core.data.captioned.records import shared_names
 from coder_core.data.columns import NO_COLUMNS, SampleColumns
 from coder_core.data.features import FeatureFile, FeatureRows

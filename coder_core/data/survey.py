@@ -10,15 +10,14 @@ import numpy as np
 
 from coder_core.config.data import ReadingArguments
 from coder_core.console.faults import Fault, collect
-from coder_core.console.progress import Progress
+from coder_core.console.output import Progress
 from coder_core.data.captioned.checking import decode_all
 from coder_core.data.captioned.reading import CaptionedSplit, read_captioned
 from coder_core.data.dataset import available_splits, find_features, read_split
-from coder_core.data.glove import WordVectors, read_word_vectors
 from coder_core.data.lines import count_cases
 from coder_core.data.precomp import unread_captions
 from coder_core.data.split import Split, compare_splits, fingerprint
-from coder_core.data.words import Tokens, Vocabulary
+from coder_core.data.words import Tokens, Vocabulary, WordVectors, read_word_vectors
 
 DEV_NAMES = ("dev", "val")
 SEVERITIES = ("error", "warning", "note")

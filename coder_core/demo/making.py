@@ -17,8 +17,8 @@ import numpy as np
 from PIL import Image, ImageOps
 
 from coder_core.console.faults import InputError
+from coder_core.console.output import Progress, silent
 from coder_core.console.plain_files import sync
-from coder_core.console.progress import Progress, silent
 from coder_core.demo.captions import Caption, write_captions
 from coder_core.demo.drawing import draw_scene
 from coder_core.demo.features import WIDTH, Array, cell_features, region_features, standardise

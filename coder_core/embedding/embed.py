@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from coder_core.console.faults import Fault, InputError
-from coder_core.console.progress import Progress, silent
+from coder_core.console.output import Progress, silent
 from coder_core.data.captioned.decoding import PreparedBlock
 from coder_core.data.captioned.reading import CaptionedSplit
 from coder_core.data.embeddings import Embeddings, same_rows

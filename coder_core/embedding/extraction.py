@@ -5,8 +5,7 @@ from functools import partial
 from rich.filesize import decimal
 
 from coder_core.console.faults import InputError, stop_on_errors
-from coder_core.console.output import open_console, print_faults, say
-from coder_core.console.progress import watching
+from coder_core.console.output import open_console, print_faults, say, watching
 from coder_core.embedding.arguments import FeaturesArguments
 from coder_core.embedding.regions import RegionFolder
 from coder_core.embedding.sources import decoders, model_choice, read_pictures

@@ -20,7 +20,7 @@ from coder_core.data.lines import FROM_ZERO, check_texts, count_cases, shorten
 from coder_core.data.pictures import check_pictures
 from coder_core.evaluation.recall import Metrics
 from coder_core.runs.analysis.import_embeddings import import_run, metric_warnings
-from coder_core.runs.history import HISTORY, HistoryWriter, read_history
+from coder_core.runs.record import HISTORY, HistoryWriter, read_history
 
 ROOT = Path("checkpoints")
 

@@ -6,8 +6,7 @@ from functools import partial
 from rich.console import Console
 
 from coder_core.console.faults import Fault, stop_on_errors
-from coder_core.console.output import open_console, print_faults, say
-from coder_core.console.progress import silent, watching
+from coder_core.console.output import open_console, print_faults, say, silent, watching
 from coder_core.console.tables import metrics_table
 from coder_core.embedding.arguments import PicturesArguments
 from coder_core.embedding.embed import Encoding, Target, embed_split

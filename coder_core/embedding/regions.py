@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from coder_core.console.faults import Fault, InputError
-from coder_core.console.progress import Progress
+from coder_core.console.output import Progress
 from coder_core.data.captioned.decoding import PreparedBlock
 from coder_core.data.captioned.positions import names_digest, note_packed
 from coder_core.data.captioned.reading import CaptionedSplit

@@ -19,7 +19,7 @@ import numpy as np
 from filelock import FileLock, Timeout
 
 from coder_core.console.faults import Fault, InputError, Severity, stop_on_errors
-from coder_core.console.progress import Progress
+from coder_core.console.output import Progress
 from coder_core.console.signals import StoppedBySignalError, StopRequest, StopRequestedError
 from coder_core.data.captioned.decoding import PreparedBlock, prepared_blocks
 from coder_core.data.captioned.reading import CaptionedSplit

@@ -10,8 +10,7 @@ from rich.console import Console
 from coder_core.api import open_run
 from coder_core.api.retrieval.judged import accuracies, probe_run
 from coder_core.console.faults import Fault, InputError
-from coder_core.console.output import print_faults
-from coder_core.console.progress import watching
+from coder_core.console.output import print_faults, watching
 from coder_core.console.tables import PROBE
 from coder_core.data.groups import read_groups
 from coder_core.data.judgements import Probe

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from coder_core.console.progress import Progress, silent
+from coder_core.console.output import Progress, silent
 from coder_core.evaluation.metrics import Ranked, Ranks
 from coder_core.evaluation.relevance import Relation, Relevance
 from coder_core.evaluation.scores import EVERY, Scores

@@ -23,9 +23,17 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import numpy as np
 from numpy.lib import format as npy
 
-from coder_core.console.documents import LARGEST, check_values, excerpt, parse_document
 from coder_core.console.faults import Fault, InputError
-from coder_core.console.plain_files import DOCUMENT, plain_fault, read_plain, sync
+from coder_core.console.plain_files import (
+    DOCUMENT,
+    LARGEST,
+    check_values,
+    excerpt,
+    parse_document,
+    plain_fault,
+    read_plain,
+    sync,
+)
 from coder_core.files.atomic import appearing, locate, settled
 
 if TYPE_CHECKING:

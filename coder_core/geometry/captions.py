@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from coder_core.console.faults import InputError
-from coder_core.console.progress import Progress, silent
+from coder_core.console.output import Progress, silent
 from coder_core.geometry.text_space import TfidfSpace, fit_tfidf
 
 SPACE_SIZE = 256  # components of the TF-IDF space

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from coder_core.console.faults import InputError
-from coder_core.console.progress import Progress, silent
+from coder_core.console.output import Progress, silent
 from coder_core.geometry.points import TILE_ELEMENTS, Array, stratified
 from coder_core.geometry.settings import ClusterSettings
 from coder_core.geometry.text_space import unit_rows

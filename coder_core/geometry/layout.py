@@ -18,7 +18,7 @@ import numpy as np
 from scipy.spatial import procrustes
 
 from coder_core.console.faults import InputError
-from coder_core.console.progress import Progress, silent, within
+from coder_core.console.output import Progress, silent, within
 from coder_core.geometry.points import TILE_ELEMENTS, Array, Points, stratified
 from coder_core.geometry.settings import LayoutSettings, Method
 

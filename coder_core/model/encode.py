@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from coder_core.console.faults import InputError
-from coder_core.console.progress import Progress, silent
+from coder_core.console.output import Progress, silent
 from coder_core.data.batches import image_chunks, text_chunks
 from coder_core.data.split import Split
 from coder_core.data.words import Tokens

@@ -12,14 +12,21 @@ from torch import Tensor
 
 from coder_core.config.schema import Config
 from coder_core.console.faults import Fault, InputError, stop_on_errors
-from coder_core.console.progress import Progress, named, silent
+from coder_core.console.output import Progress, named, silent
 from coder_core.data.augmentation import exchange_captions
 from coder_core.data.dataset import available_splits, read_split
-from coder_core.data.glove import learn_word_vectors, read_word_vectors
 from coder_core.data.groups import groups_of_splits, open_groups
 from coder_core.data.lines import LONGEST_CAPTION_WORDS
 from coder_core.data.split import Split, captions_checksum
-from coder_core.data.words import SPECIAL_WORDS, UNKNOWN, Tokens, Vocabulary, tokenise
+from coder_core.data.words import (
+    SPECIAL_WORDS,
+    UNKNOWN,
+    Tokens,
+    Vocabulary,
+    learn_word_vectors,
+    read_word_vectors,
+    tokenise,
+)
 from coder_core.demo import DEMO_FOLDER, make_demo
 from coder_core.model.encoders.bert import load_tokeniser
 from coder_core.model.run_towers import RunTowers

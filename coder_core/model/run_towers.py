@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from coder_core.config.model import TowersConfig, Tuning
 from coder_core.config.schema import Config
-from coder_core.console.documents import check_values
 from coder_core.console.faults import Fault, InputError
+from coder_core.console.plain_files import check_values
 from coder_core.model.towers.checkpoints import ModelChoice
 from coder_core.model.towers.halves import ImageHalf, TextHalf, TowerChoice, load_halves, weights_fingerprint
 from coder_core.model.towers.own import check_allowed

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from coder_core.console.faults import InputError
-from coder_core.console.progress import Progress, silent
+from coder_core.console.output import Progress, silent
 from coder_core.geometry.text_space import unit_rows
 from coder_core.model.towers.checkpoints import ModelChoice
 from coder_core.model.towers.folders import check_model_folder

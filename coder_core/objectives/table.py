@@ -36,6 +36,7 @@ class LossEntry:
 
     Attributes:
         home: function of one direction, or subclass of `PairLoss`: itself, or "module.name" in this package.
+        about: what it is, for the help of `--loss`.
         settings: keyword of the function or module → setting of a run that it takes.
         constants: further keywords, which no setting changes.
         reads_bank: compares anchors with a memory bank too.
@@ -47,6 +48,7 @@ class LossEntry:
     """
 
     home: str | Callable[..., Any]
+    about: str = ""
     settings: Mapping[str, str] = field(default_factory=dict)
     constants: Mapping[str, Any] = field(default_factory=dict)
     reads_bank: bool = False
@@ -91,22 +93,42 @@ _MARGIN = {"margin": "margin"}
 _CODER_LOSS = "diversity_contrastive.CoderLoss"
 
 LOSSES = {
-    "btr-sum": LossEntry("triplet.triplet_sum", _MARGIN, summed=True),
-    "btr-hardest": LossEntry("triplet.triplet_hardest", _MARGIN, summed=True, warm_up="btr-sum"),
-    "npairs-hinge": LossEntry(
-        "triplet.npairs_hinge", {"margin": "npairs_margin"}, weights_sum_to_lambda=True
+    "btr-sum": LossEntry(
+        "triplet.triplet_sum", "bidirectional triplet, all negatives summed (VSE)", _MARGIN, summed=True
     ),
-    "infonce": LossEntry("contrastive.info_nce", _SCALE, scaled=True),
+    "btr-hardest": LossEntry(
+        "triplet.triplet_hardest",
+        "bidirectional triplet, hardest negative (VSE++)",
+        _MARGIN,
+        summed=True,
+        warm_up="btr-sum",
+    ),
+    "npairs-hinge": LossEntry(
+        "triplet.npairs_hinge",
+        "triplet averaged over all negatives (Thomas and Kovashka 2022)",
+        {"margin": "npairs_margin"},
+        weights_sum_to_lambda=True,
+    ),
+    "infonce": LossEntry("contrastive.info_nce", "InfoNCE, the loss of CLIP", _SCALE, scaled=True),
     "sigmoid": LossEntry(
         "modules.SigmoidLoss",
+        "the loss of SigLIP (Zhai et al. 2023)",
         {"temperature": "temperature", "bias": "logit_bias"},
         scaled=True,
         always_learns_scale=True,
     ),
-    "cmpm": LossEntry("contrastive.projection_matching", _SCALE, scaled=True),
-    "polynomial": LossEntry("triplet.polynomial_hardest", _MARGIN),
-    "dcl-i": LossEntry(_CODER_LOSS, _CODER, {"diversity": None}, reads_bank=True),
-    "dcl": LossEntry(_CODER_LOSS, _CODER | _DIVERSITY, reads_bank=True),
+    "cmpm": LossEntry(
+        "contrastive.projection_matching", "projection matching (Zhang and Lu 2018)", _SCALE, scaled=True
+    ),
+    "polynomial": LossEntry(
+        "triplet.polynomial_hardest", "universal weighting, hardest negative (Wei et al. 2020)", _MARGIN
+    ),
+    "dcl-i": LossEntry(
+        _CODER_LOSS, "CODER's loss without diversity", _CODER, {"diversity": None}, reads_bank=True
+    ),
+    "dcl": LossEntry(
+        _CODER_LOSS, "CODER's diversity-sensitive loss, eq. 4", _CODER | _DIVERSITY, reads_bank=True
+    ),
 }
 """Every loss by its name, the value of `--loss`."""
 
@@ -125,8 +147,23 @@ def loss_names() -> tuple[str, ...]:
     return tuple(LOSSES)
 
 
+def described_losses() -> list[str]:
+    """Return every loss with what it is.
+
+    >>> described_losses()[-1]
+    "dcl: CODER's diversity-sensitive loss, eq. 4"
+    """
+    return [f"{name}: {entry.about}" if entry.about else name for name, entry in LOSSES.items()]
+
+
 def register_loss(
-    name: str, loss: Callable[..., Any], *, scaled: bool = False, summed: bool = False, **settings: str
+    name: str,
+    loss: Callable[..., Any],
+    *,
+    about: str = "",
+    scaled: bool = False,
+    summed: bool = False,
+    **settings: str,
 ) -> None:
     """Add a loss to `LOSSES`, before settings are read (`coder_core.config` is imported).
 
@@ -134,6 +171,7 @@ def register_loss(
         name: lower-case letters, digits and hyphens.
         loss: function of one direction (the module's docstring shows one), or a subclass of
             `coder_core.objectives.PairLoss`.
+        about: what it is, for the help of `--loss`.
         scaled: the loss takes `temperature`, and `--learn-scale` may train 1 / temperature.
         summed: sum it over the batch instead of averaging it.
         settings: keyword of the loss → key of the setting that it takes, such as margin="margin".
@@ -155,7 +193,7 @@ def register_loss(
         raise RuntimeError(f"{name!r} is registered too late: {fix}")
     if scaled:
         settings = _SCALE | settings
-    LOSSES[name] = LossEntry(loss, settings, scaled=scaled, summed=summed)
+    LOSSES[name] = LossEntry(loss, about, settings, scaled=scaled, summed=summed)
 
 
 def load_own_losses() -> dict[str, str]:

@@ -13,7 +13,7 @@ from coder_core.console.processes import module_command
 from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.analysis.tables import list_splits
 from coder_core.runs.load import best_save, read_config
-from coder_core.runs.status import read_status
+from coder_core.runs.record import read_status
 
 State = Literal["finished", "begun", "new"]
 Command = tuple[str, ...]

@@ -20,12 +20,11 @@ from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextC
 
 from coder_core.config.schema import Config
 from coder_core.console.faults import InputError
-from coder_core.console.output import say
+from coder_core.console.output import best_so_far, say
 from coder_core.console.processes import is_written, processors, start_process
-from coder_core.console.progress import best_so_far
 from coder_core.console.signals import StopSignals
 from coder_core.queue.planned import Command, PlannedRun, commands, gpus
-from coder_core.runs.status import read_status
+from coder_core.runs.record import read_status
 
 LOGS = "logs"
 POLL_SECONDS = 0.5

@@ -17,8 +17,7 @@ from coder_core.data.batches import text_chunks
 from coder_core.data.words import Vocabulary
 from coder_core.evaluation.sources import mixed_embeddings
 from coder_core.files.sealed import SealedFolder, read_toml
-from coder_core.model.build import ModelParts, build_model
-from coder_core.model.coder import Branches, Coder
+from coder_core.model.coder import Branches, Coder, ModelParts, build_model
 from coder_core.model.concepts.knowledge import ARRAYS, NAMES, Concepts
 from coder_core.model.encode import TEXTS_AT_ONCE, ImageParts, evaluating, score_texts
 from coder_core.model.reader import CaptionReader, make_reader

@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from coder_core.console.documents import check_values
 from coder_core.console.faults import InputError
-from coder_core.console.plain_files import read_plain
+from coder_core.console.plain_files import check_values, read_plain
 from coder_core.data.captioned.positions import names_digest, open_packed
 from coder_core.files.sealed import check_header
 from coder_core.model.towers.checkpoints import ModelChoice

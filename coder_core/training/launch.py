@@ -21,14 +21,13 @@ from coder_core.config.checks import problems
 from coder_core.config.schema import MAY_CHANGE, Config, differences, replaced, to_document
 from coder_core.config.setting import spelt_as_flag
 from coder_core.console.faults import Fault, InputError, stop_on_errors
-from coder_core.console.output import print_faults
+from coder_core.console.output import print_faults, watching
 from coder_core.console.plain_files import check_folder
-from coder_core.console.progress import watching
 from coder_core.console.signals import StoppedBySignalError, StopRequest, StopRequestedError
 from coder_core.console.tables import metrics_table
 from coder_core.data.split import fingerprint
 from coder_core.files.sealed import write_sealed
-from coder_core.model.build import ModelParts
+from coder_core.model.coder import ModelParts
 from coder_core.model.device import no_grad_precision, product_library, set_up_device
 from coder_core.model.reader import make_reader
 from coder_core.model.run_towers import FILE as TOWERS
@@ -38,10 +37,9 @@ from coder_core.ops import parallel
 from coder_core.runs import load
 from coder_core.runs.analysis.evaluate import evaluate_split
 from coder_core.runs.derived.neighbours import run_text_space, same_neighbours
-from coder_core.runs.history import HISTORY, history_faults
 from coder_core.runs.load import ABOUT, load_model, read_config
+from coder_core.runs.record import HISTORY, RunLock, history_faults
 from coder_core.runs.saves import SaveStore
-from coder_core.runs.status import RunLock
 from coder_core.training.prepare import Inputs, Prepared, check_schedule, prepare, with_fitting_warmup
 from coder_core.training.reviewed import FILE as REVIEWS
 from coder_core.training.reviewed import FINGERPRINT, named_reviews, reviews_of_run

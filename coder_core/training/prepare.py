@@ -13,15 +13,14 @@ import torch
 
 from coder_core.config.schema import Config, replaced
 from coder_core.console.faults import Fault, InputError, stop_on_errors
-from coder_core.console.progress import Progress, named, silent
+from coder_core.console.output import Progress, named, silent
 from coder_core.data.augmentation import make_vague
 from coder_core.data.batches import TrainingBatches
 from coder_core.data.split import Split, compare_splits, part_images, split_checksums
 from coder_core.data.words import Tokens, Vocabulary
 from coder_core.demo import DRAWING
 from coder_core.geometry.text_space import TextSpace
-from coder_core.model.build import ModelParts, build_model
-from coder_core.model.coder import Coder
+from coder_core.model.coder import Coder, ModelParts, build_model
 from coder_core.model.concepts.knowledge import Concepts, make_concepts
 from coder_core.model.device import no_grad_precision
 from coder_core.model.reader import CaptionReader, data_folder, initial_word_vectors, make_reader, read_splits

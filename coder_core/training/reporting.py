@@ -1,23 +1,34 @@
 """Report on a run: on the terminal, in `history.jsonl`, in `status.json` and, on request, to TensorBoard."""
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import torch
+from rich import progress as bar
 from rich.console import Console
+from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bars
 from torch import Tensor
 
 from coder_core.config.training import TrainingConfig
 from coder_core.console.faults import InputError
+from coder_core.console.output import (
+    OF_HALF,
+    SECONDS_BETWEEN_LINES,
+    Progress,
+    TimedLines,
+    best_so_far,
+    say,
+    silent,
+)
 from coder_core.console.plain_files import subfolder
-from coder_core.console.progress import Display, StepReport
 from coder_core.model.device import peak_mebibytes
 from coder_core.ops import parallel
-from coder_core.runs.history import HISTORY, REPEATABLE, HistoryWriter
-from coder_core.runs.status import write_status
+from coder_core.runs.record import HISTORY, REPEATABLE, HistoryWriter, write_status
 from coder_core.training.state import Position
 from coder_core.training.step import Losses
 
@@ -119,6 +130,112 @@ class Reporter:
             values = {key: value for key, value in asdict(position).items() if key != "loss_sum"}
             peak = round(peak_mebibytes(self.device), 1)
             write_status(self.folder, state, steps=self.steps, peak_mebibytes=peak, **values, **fields)
+
+
+@dataclass(frozen=True)
+class StepReport:
+    """Numbers of one step for the terminal."""
+
+    step: int
+    rate: float  # pairs per second
+    parts: dict[str, float]  # of the loss
+    quartiles: list[float] | None  # of the batch's diversity
+    best: float | None  # R@sum of the best epoch so far
+    others: Sequence[str] = ()  # facts about optional parts
+
+
+@dataclass(frozen=True)
+class EpochReport:
+    """Result of one epoch for the terminal."""
+
+    epoch: int
+    metrics: dict[str, float] | None  # on dev
+    seconds: float
+    loss: float  # mean over the epoch
+    best: bool  # True for the best epoch so far
+    others: Sequence[str] = ()  # facts about optional parts
+    score: float | None = None  # what the best epoch is chosen by
+
+
+class Display:
+    """Progress of one run: a live bar on a terminal, lines elsewhere, nothing if `quiet` (all ranks but 0)."""
+
+    def __init__(
+        self,
+        console: Console,
+        name: str,
+        steps: int,
+        per_epoch: int,
+        *,
+        choose_on: str = "dev",
+        quiet: bool = False,
+    ) -> None:
+        self.console = console
+        self.name = name
+        self.choose_on = choose_on
+        self.quiet = quiet
+        self.steps = steps
+        self.per_epoch = per_epoch
+        self.live = console.is_terminal and not quiet
+        titles = (TextColumn("[bold]{task.fields[name]}"), TextColumn("epoch {task.fields[epoch]}"))
+        done = (BarColumn(bar_width=24), bar.MofNCompleteColumn())
+        times = (bar.TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(compact=True))
+        facts = TextColumn("{task.fields[facts]}")
+        self.progress = Bars(*titles, *done, *times, facts, console=console, disable=not self.live)
+        self.task = self.progress.add_task("train", total=steps, name=name, epoch=1, facts="", start=False)
+        self._last_line = time.monotonic()
+
+    def __enter__(self) -> Self:
+        if self.live:
+            self.progress.start()
+            self.progress.start_task(self.task)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.live:
+            self.progress.stop()
+
+    def step(self, report: StepReport) -> None:
+        """Show one step's numbers (called every few steps)."""
+        facts = [f"{report.rate:,.0f} pairs/s"]
+        facts += [f"{name} {value:.3f}" for name, value in report.parts.items()]
+        if report.quartiles:
+            facts.append("diversity " + "/".join(f"{value:.2f}" for value in report.quartiles))
+        facts += [*report.others, best_so_far(report.best, self.choose_on)]
+        text = " · ".join(filter(None, facts))
+        epoch = min(report.step // self.per_epoch + 1, -(-self.steps // self.per_epoch))
+        if self.live:
+            self.progress.update(self.task, completed=report.step, epoch=epoch, facts=text)
+        elif time.monotonic() - self._last_line > SECONDS_BETWEEN_LINES:
+            self._last_line = time.monotonic()
+            self.say(f"{self.name} step {report.step:,} of {self.steps:,} (epoch {epoch}) · {text}")
+
+    def epoch(self, report: EpochReport) -> None:
+        """Print a lasting line for an epoch and one for each of its `others`."""
+        line = f"{self.name} epoch {report.epoch}: loss {report.loss:.4f}, {report.seconds:.0f} s"
+        metrics = report.metrics
+        if metrics is not None:
+            i2t, t2i = (
+                " / ".join(f"{metrics[f'{way}_{key}']:.1f}" for key in ("r1", "r5", "r10", "mrr", "ndcg10"))
+                for way in ("i2t", "t2i")
+            )
+            line += f", dev R@1/5/10, MRR, nDCG@10 image→text {i2t}, text→image {t2i}"
+            line += f", R@sum {metrics['rsum']:.1f}"
+            if report.score is not None and self.choose_on == "half":
+                line += f",{OF_HALF} {report.score:.1f}"
+            line += " (best)" if report.best else ""
+        self.say(line)
+        for fact in report.others:
+            self.say(f"    {fact}")
+
+    def scoring(self, activity: str) -> Progress:
+        """Return a progress that prints lines with the time left of an evaluation on dev."""
+        return silent if self.quiet else TimedLines(self.console, activity)
+
+    def say(self, text: str) -> None:
+        """Print a plain line."""
+        if not self.quiet:
+            say(self.console, text)
 
 
 class EventWriter:

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from coder_core.config.schema import Config
-from coder_core.console.documents import LARGEST, NUMBER, check_values, trusting
 from coder_core.console.faults import Fault, InputError
+from coder_core.console.plain_files import LARGEST, NUMBER, check_values, trusting
 from coder_core.model.coder import Coder
 from coder_core.model.device import no_grad_precision, product_library
 from coder_core.ops import parallel

@@ -16,8 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from coder_core.config.objective import OF_NEIGHBOURHOODS
 from coder_core.config.schema import Config, settings
+from coder_core.config.training import OF_NEIGHBOURHOODS
 from coder_core.console.faults import InputError
 from coder_core.data.batches import Batch
 from coder_core.model.coder import Coder, Embedded

@@ -10,7 +10,6 @@ from rich.console import Console
 from torch import Tensor, nn
 
 from coder_core.config.schema import Config
-from coder_core.console.progress import EpochReport
 from coder_core.console.signals import StopRequest, StopRequestedError
 from coder_core.data.batches import Batch
 from coder_core.data.features import UnreadableRowsError
@@ -18,11 +17,11 @@ from coder_core.evaluation.recall import CHOSEN_HALF, OTHER_HALF, ensemble_metri
 from coder_core.model.device import autocast
 from coder_core.model.encode import SplitEmbeddings, SplitEncoding, encode_split, score_split
 from coder_core.ops import parallel
-from coder_core.runs.history import STEPS_BETWEEN_LINES
+from coder_core.runs.record import STEPS_BETWEEN_LINES
 from coder_core.training.gradient_caching import PiecewiseModel
 from coder_core.training.optim import clip_gradients, learning_rate, make_optimizer, set_rate
 from coder_core.training.prepare import Prepared, make_objective
-from coder_core.training.reporting import Reporter
+from coder_core.training.reporting import EpochReport, Reporter
 from coder_core.training.state import Checkpoints, Position, TrainingState, environment
 from coder_core.training.step import EpochEnd, Losses, check_losses, seed_step
 

@@ -22,8 +22,8 @@ from coder_core.queue.planned import commands, is_evaluated, state_of
 from coder_core.queue.running import run_all
 from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.load import read_config
+from coder_core.runs.record import read_status
 from coder_core.runs.saves import SaveStore
-from coder_core.runs.status import read_status
 from coder_core.training.launch import start_run
 from tests.support.precomp_folders import assert_refused
 from tests.support.tiny_runs import quiet, write_tiny_data

@@ -12,7 +12,7 @@ import pytest
 from coder_core.api import InputError, RunSummary, listing, open_run
 from coder_core.api.retrieval import comparison
 from coder_core.api.saved_views import remove_view, save_view, saved_views
-from coder_core.runs.status import read_status
+from coder_core.runs.record import read_status
 from tests.support.run_folders import damage, write_embeddings, write_run
 
 EVIL = "![x](&#47;&#47;evil.example)"

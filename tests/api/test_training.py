@@ -14,7 +14,7 @@ from coder_core.api.training.start import DEMO, DataSet, TeacherRun
 from coder_core.config.presets import PRESETS
 from coder_core.config.schema import settings
 from coder_core.files.sealed import write_sealed
-from coder_core.runs.status import write_status
+from coder_core.runs.record import write_status
 from tests.support.picture_folders import coco, flickr8k, img2dataset, parquet, webdataset
 from tests.support.precomp_folders import assert_refused
 from tests.support.run_folders import synthetic, write_configured, write_embeddings

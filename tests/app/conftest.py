@@ -18,8 +18,7 @@ from coder_core.api.data_quality import splits_of_run
 from coder_core.data.content.report import check_content
 from coder_core.geometry.settings import ClusterSettings
 from coder_core.runs.derived.compute import make_clusters
-from coder_core.runs.history import HistoryWriter
-from coder_core.runs.status import write_status
+from coder_core.runs.record import HistoryWriter, write_status
 from tests.support.numerics import numerics_unchanged
 from tests.support.pages import open_page
 from tests.support.run_folders import damage, import_clip, import_run_folder, write_concept_run, write_run

@@ -39,7 +39,7 @@ AGAIN = ("diversity?anchors", "retrieval?direction", "reviews?")
 RUNNING_JOB = """
 import sys, time
 from pathlib import Path
-from coder_core.runs.status import write_status
+from coder_core.runs.record import write_status
 
 for step in range(1, 1_000_000):
     write_status(Path(sys.argv[1]), "running", step=step, steps=1_000_000)

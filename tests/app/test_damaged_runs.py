@@ -12,8 +12,7 @@ import tomli_w
 
 from coder_core.api import InputError, list_runs, open_run
 from coder_core.files.sealed import render_manifest
-from coder_core.runs.history import seal_line
-from coder_core.runs.status import write_status
+from coder_core.runs.record import seal_line, write_status
 from tests.support.pages import PAGES
 from tests.support.run_folders import cut, flip, reseal, synthetic, write_embeddings, write_run
 

@@ -11,7 +11,7 @@ from coder_core.api import Run, open_run
 from coder_core.api.joint_space import modality_gap
 from coder_core.api.sampling import draw_sample
 from coder_core.api.training import JobFolder
-from coder_core.console.progress import JobProgress, ProgressFile
+from coder_core.console.output import JobProgress, ProgressFile
 from coder_core.geometry.settings import LayoutSettings
 from coder_core.runs.derived.compute import make_layouts
 from tests.app.conftest import write_pair

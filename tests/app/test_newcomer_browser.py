@@ -12,7 +12,7 @@ from coder_core.api.data_quality import cross_fitted, error_probability
 from coder_core.config.schema import differences
 from coder_core.data.reviews import read_reviews
 from coder_core.runs.load import read_config
-from coder_core.runs.status import read_status
+from coder_core.runs.record import read_status
 from coder_core.training.launch import start_run
 from tests.app.conftest import serve
 from tests.cleaning.test_cleaning import VALUES, left_out, train_scorers, write_told_data

@@ -12,9 +12,8 @@ from app.ask import all_runs
 from app.views.start import COSTS, demo_progress
 from app.views.start import FIRST as FIRST_PAGES
 from coder_core.api.training import DEMO_RUNS, DRAWING, Job, JobFolder, JobProgress
-from coder_core.console.progress import ProgressFile
-from coder_core.runs.history import HistoryWriter
-from coder_core.runs.status import write_status
+from coder_core.console.output import ProgressFile
+from coder_core.runs.record import HistoryWriter, write_status
 from tests.support.pages import numbers
 from tests.support.run_folders import write_run
 

@@ -25,9 +25,8 @@ from coder_core.api import data_quality, list_runs
 from coder_core.config.presets import find_preset
 from coder_core.config.schema import differences
 from coder_core.data.reviews import Review, append_review, image_keys
-from coder_core.runs.history import HistoryWriter
 from coder_core.runs.load import read_config
-from coder_core.runs.status import read_status, write_status
+from coder_core.runs.record import HistoryWriter, read_status, write_status
 from coder_core.train import read_arguments
 from coder_core.training.launch import start_run
 from tests.cleaning.test_cleaning import VALUES, left_out, write_told_data
@@ -116,7 +115,7 @@ def test_only_interrupted_runs_can_be_resumed(root, opened, monkeypatch):
         if state == "running elsewhere":
             write_status(run, "running", step=10, steps=30)
         if state == "interrupted":
-            monkeypatch.setattr("coder_core.runs.status._alive", lambda record: False)
+            monkeypatch.setattr("coder_core.runs.record._alive", lambda record: False)
         st.cache_data.clear()  # the listing is kept for two seconds
         app = opened(root, "train", watch="demo")
         assert app.selectbox(key="watch").options == ["demo", "torn"]

@@ -19,7 +19,7 @@ import pytest
 
 from app import jobs, training
 from coder_core import ablate, embed, train
-from coder_core.runs.status import read_status
+from coder_core.runs.record import read_status
 from coder_core.training.launch import start_run
 from tests.attack.campaign import USUAL_EXITS, Finding, draw_again, try_all
 from tests.attack.corruptions import written_by_evaluate, written_by_resume

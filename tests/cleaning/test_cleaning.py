@@ -31,7 +31,7 @@ from coder_core.data.reviews import CLEANING, Review, append_review, read_review
 from coder_core.evaluate import main as evaluate
 from coder_core.model.run_towers import open_towers
 from coder_core.runs.load import read_config
-from coder_core.runs.status import RunLock, read_status
+from coder_core.runs.record import RunLock, read_status
 from coder_core.train import main
 from coder_core.training.launch import start_run
 from coder_core.training.prepare import Inputs, prepare

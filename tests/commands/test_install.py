@@ -16,7 +16,7 @@ import pytest
 from packaging.requirements import Requirement
 
 import coder_core
-from coder_core.runs.status import read_status
+from coder_core.runs.record import read_status
 from tests.support.tiny_runs import position, write_tiny_data
 
 REPOSITORY = Path(__file__).resolve().parents[2]

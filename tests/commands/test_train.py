@@ -10,10 +10,9 @@ from coder_core.config.presets import DEMO_RUNS, PRESETS
 from coder_core.config.schema import settings
 from coder_core.demo import make_demo
 from coder_core.model.device import product_library
-from coder_core.runs.history import HISTORY, read_history
 from coder_core.runs.load import load_model, read_config
+from coder_core.runs.record import HISTORY, read_history, read_status
 from coder_core.runs.saves import SaveStore
-from coder_core.runs.status import read_status
 from coder_core.train import main
 from coder_core.training.prepare import with_fitting_batch, with_fitting_warmup
 from tests.support.pages import PAGES, open_page

@@ -6,8 +6,8 @@ import pytest
 from rich.console import Console
 
 from coder_core.console.faults import Fault
+from coder_core.console.output import watching
 from coder_core.console.plain_files import check_file, check_folder
-from coder_core.console.progress import watching
 
 LONG = 300 * "a"
 

@@ -8,7 +8,7 @@ import time
 import psutil
 
 from coder_core.console import processes
-from coder_core.console.progress import JobProgress, ProgressFile
+from coder_core.console.output import JobProgress, ProgressFile
 
 WAIT = (sys.executable, "-c", "import time; print('hello', flush=True); time.sleep(60)")
 NOTHING = (sys.executable, "-c", "pass")

@@ -18,7 +18,7 @@ from coder_core.console.runner import command
 from coder_core.console.signals import StoppedBySignalError
 from coder_core.data.words import Vocabulary
 from coder_core.files.sealed import write_sealed
-from coder_core.model.build import ModelParts, build_model
+from coder_core.model.coder import ModelParts, build_model
 from coder_core.runs.saves import SaveStore
 from tests.attack.links import digest
 from tests.support.tiny_runs import WORDS, tiny_config

@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coder_core.data import glove
+from coder_core.data import words as glove
 from coder_core.data.dataset import read_split
-from coder_core.data.glove import learn_word_vectors, read_word_vectors
-from coder_core.data.words import PAD, UNKNOWN, Vocabulary, tokenise
+from coder_core.data.words import PAD, UNKNOWN, Vocabulary, learn_word_vectors, read_word_vectors, tokenise
 from tests.support.precomp_folders import real_flickr8k, refusal
 
 WORDS = ["<pad>", "<unknown>", "dog", "cat", "runs"]

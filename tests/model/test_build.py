@@ -3,8 +3,8 @@
 import torch
 
 from coder_core.config.model import ModelConfig
-from coder_core.model.build import ModelParts, build_model
-from coder_core.model.encoders import pooling
+from coder_core.model.coder import ModelParts, build_model
+from coder_core.model.encoders import local as pooling
 from coder_core.model.encoders.bert import BertWords
 from coder_core.model.encoders.recurrent import RecurrentWords
 from coder_core.model.scoring import InteractionScorer, PVSEScorer

@@ -10,7 +10,7 @@ import torch
 from coder_core.config.data import DataConfig
 from coder_core.config.model import ModelConfig
 from coder_core.config.schema import Config
-from coder_core.model.build import ModelParts, build_model
+from coder_core.model.coder import ModelParts, build_model
 from coder_core.model.concepts.knowledge import concept_vectors, make_concepts, read_concept_list
 from coder_core.ops import normalise
 from tests.support.precomp_folders import assert_refused

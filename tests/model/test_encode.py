@@ -14,7 +14,7 @@ from coder_core.evaluation.ranking import rank
 from coder_core.evaluation.relevance import Relevance
 from coder_core.evaluation.scores import check_scores
 from coder_core.model import encode
-from coder_core.model.build import ModelParts, build_model
+from coder_core.model.coder import ModelParts, build_model
 from coder_core.model.device import autocast
 from coder_core.model.encode import (
     SplitEncoding,

@@ -15,7 +15,7 @@ from coder_core import objectives
 from coder_core.objectives import LOSSES, make_loss
 from coder_core.objectives.table import register_loss
 from coder_core.ops import normalise
-from coder_core.runs.history import read_history
+from coder_core.runs.record import read_history
 from tests.reference import losses, step
 from tests.reference.pairs import kept, negatives, transposed
 from tests.support.tiny_runs import write_tiny_data

@@ -11,9 +11,8 @@ import torch
 
 from coder_core.console.faults import InputError
 from coder_core.files.sealed import write_sealed
-from coder_core.runs.history import HistoryWriter
+from coder_core.runs.record import HistoryWriter, write_status
 from coder_core.runs.saves import SaveStore
-from coder_core.runs.status import write_status
 from tests.support.run_folders import FINISHED_RUNS, write_embeddings
 
 NOBODY = 65534

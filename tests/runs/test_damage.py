@@ -13,10 +13,9 @@ from coder_core.api import list_runs, open_run
 from coder_core.console.faults import collect
 from coder_core.files.sealed import render_manifest
 from coder_core.runs.analysis.read import open_analysis
-from coder_core.runs.history import history_faults, read_history
 from coder_core.runs.load import load_model
+from coder_core.runs.record import history_faults, read_history, read_status
 from coder_core.runs.saves import Save, SaveStore
-from coder_core.runs.status import read_status
 from tests.attack.bad_inputs import flip
 from tests.support.precomp_folders import assert_refused, refusal
 from tests.support.run_folders import overwritten, reseal

@@ -7,7 +7,7 @@ import pytest
 
 from coder_core import cluster, project
 from coder_core.config.schema import Config
-from coder_core.console.progress import JobProgress, ProgressFile, read_progress, silent
+from coder_core.console.output import JobProgress, ProgressFile, read_progress, silent
 from coder_core.data.dataset import read_split
 from coder_core.geometry.settings import ClusterSettings, LayoutSettings
 from coder_core.runs.analysis.read import open_analysis

@@ -5,8 +5,15 @@ import shutil
 import pytest
 
 from coder_core.files.sealed import write_sealed
-from coder_core.runs.history import HISTORY, HistoryWriter, history_faults, read_frame, read_history
-from coder_core.runs.status import read_status, write_status
+from coder_core.runs.record import (
+    HISTORY,
+    HistoryWriter,
+    history_faults,
+    read_frame,
+    read_history,
+    read_status,
+    write_status,
+)
 from tests.support.precomp_folders import assert_refused
 
 

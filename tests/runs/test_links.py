@@ -11,8 +11,7 @@ import pytest
 
 from coder_core.console.plain_files import open_plain, read_plain, subfolder
 from coder_core.console.processes import JobFolder
-from coder_core.runs.history import HistoryWriter
-from coder_core.runs.status import RunLock, write_status
+from coder_core.runs.record import HistoryWriter, RunLock, write_status
 from tests.attack.links import COMMANDS, MADE, PLACES, SUBJECTS, Case, attack, digest, put, surroundings
 from tests.support.precomp_folders import assert_refused
 

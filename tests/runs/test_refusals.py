@@ -12,9 +12,8 @@ import torch
 
 from coder_core.files.atomic import WriteError
 from coder_core.files.sealed import write_sealed
-from coder_core.runs.history import seal_line
+from coder_core.runs.record import RunLock, read_status, seal_line, write_status
 from coder_core.runs.saves import SaveStore
-from coder_core.runs.status import RunLock, read_status, write_status
 from tests.runs.conftest import NOBODY, in_a_child, save_step
 from tests.support.precomp_folders import assert_refused
 

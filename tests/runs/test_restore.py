@@ -12,8 +12,8 @@ from coder_core.evaluate import main
 from coder_core.geometry.settings import ClusterSettings, LayoutSettings
 from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.derived.compute import clusters_folder, layout_folder, read_clusters, read_layout
-from coder_core.runs.history import history_faults
 from coder_core.runs.load import load_model, load_weights
+from coder_core.runs.record import history_faults
 from coder_core.runs.saves import SaveStore
 from tests.support.precomp_folders import assert_refused, refusal
 from tests.support.run_folders import FINISHED_RUNS, flip

@@ -31,8 +31,8 @@ from coder_core.geometry.settings import ClusterSettings, LayoutSettings
 from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.derived.compute import clusters_folder, layout_folder, read_clusters, read_layout
 from coder_core.runs.derived.graded import GradedMetrics, read_graded, store_graded
-from coder_core.runs.history import run_key
 from coder_core.runs.load import load_model
+from coder_core.runs.record import run_key
 from tests.runs.conftest import NOBODY, in_a_child
 from tests.support.run_folders import FINISHED_RUNS, overwritten, reseal, write_run
 

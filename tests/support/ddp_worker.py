@@ -9,7 +9,7 @@ from torch import nn
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 
 from coder_core.data.reviews import Review
-from coder_core.model.encoders.regions import RegionBatchNorm
+from coder_core.model.encoders.local import RegionBatchNorm
 from coder_core.model.run_towers import open_towers
 from coder_core.ops import parallel
 from coder_core.train import main as command

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import psutil
 
+from coder_core.runs.record import read_status
 from coder_core.runs.saves import SaveStore
-from coder_core.runs.status import read_status
 from coder_core.train import main as command
 from coder_core.training.launch import StoppedError, start_run
 from tests.console.test_processes import until

@@ -26,8 +26,7 @@ from coder_core.runs.analysis.concept_arrays import concept_tables
 from coder_core.runs.analysis.import_embeddings import import_run
 from coder_core.runs.analysis.tables import EMBEDDINGS, RANKS, rank_tables
 from coder_core.runs.analysis.write import write_analysis
-from coder_core.runs.history import HistoryWriter, open_line, run_key, seal_line
-from coder_core.runs.status import write_status
+from coder_core.runs.record import HistoryWriter, open_line, run_key, seal_line, write_status
 from tests.support.tiny_runs import changed
 
 FINISHED_RUNS = Path(__file__).resolve().parents[1] / "fixtures" / "finished_runs"

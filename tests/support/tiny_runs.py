@@ -10,8 +10,8 @@ import torch
 from rich.console import Console
 
 from coder_core.config.schema import Config, replaced
-from coder_core.runs.history import HISTORY, read_history
 from coder_core.runs.load import best_save
+from coder_core.runs.record import HISTORY, read_history
 from coder_core.runs.saves import SaveStore
 
 STILL = {"image_dropout": 0.0, "word_dropout": 0.0, "embedding_dropout": 0.0}  # a batch always embeds alike

@@ -10,7 +10,7 @@ from coder_core.features import main as features
 from coder_core.files.sealed import SealedFolder, write_sealed
 from coder_core.model.run_towers import open_towers
 from coder_core.runs.load import read_concepts, read_config, read_vocabulary
-from coder_core.runs.status import RunLock
+from coder_core.runs.record import RunLock
 from coder_core.training.launch import start_run
 from coder_core.training.prepare import Inputs, prepare
 from coder_core.training.reviewed import named_reviews

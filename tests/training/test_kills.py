@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from coder_core.runs.history import HISTORY
+from coder_core.runs.record import HISTORY
 from tests.support.fork_driver import EARLY, EPOCHS, RANDOM_KILLS, SAVE_KILLS
 from tests.support.processes import reported_by
 from tests.support.tiny_runs import assert_same_run, position, write_tiny_data

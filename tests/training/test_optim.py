@@ -14,11 +14,10 @@ from coder_core.config.model import ModelConfig
 from coder_core.config.training import TrainingConfig
 from coder_core.console.faults import InputError
 from coder_core.data.batches import TrainingBatches
-from coder_core.model.build import ModelParts, build_model
-from coder_core.runs.history import HISTORY, read_history
+from coder_core.model.coder import ModelParts, build_model
 from coder_core.runs.load import read_config, read_vocabulary
+from coder_core.runs.record import HISTORY, RunLock, read_history, read_status
 from coder_core.runs.saves import SaveStore
-from coder_core.runs.status import RunLock, read_status
 from coder_core.training import optim
 from coder_core.training.launch import start_run
 from coder_core.training.prepare import Inputs, prepare

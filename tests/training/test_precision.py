@@ -17,9 +17,8 @@ from coder_core.model.device import (
     product_library,
     use_onednn,
 )
-from coder_core.model.encoders.pooling import GeneralisedPooling
+from coder_core.model.encoders.local import GeneralisedPooling, RegionEncoder
 from coder_core.model.encoders.recurrent import RecurrentWords, word_vectors
-from coder_core.model.encoders.regions import RegionEncoder
 from coder_core.training.prepare import make_boosting, prepare
 from tests.support.steps import compute_losses, take, with_memory
 from tests.support.tiny_runs import STILL, tiny_config

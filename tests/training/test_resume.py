@@ -18,10 +18,9 @@ from coder_core.ablation.writing import markdown
 from coder_core.api import open_run
 from coder_core.console.faults import InputError
 from coder_core.model.encode import score_split
-from coder_core.runs.history import HISTORY, read_frame, read_history
 from coder_core.runs.load import best_save, load_model, read_config
+from coder_core.runs.record import HISTORY, read_frame, read_history, read_status
 from coder_core.runs.saves import SaveStore
-from coder_core.runs.status import read_status
 from coder_core.training.launch import continue_run, start_run
 from coder_core.training.prepare import prepare
 from coder_core.training.reporting import TENSORBOARD, EventWriter

@@ -9,14 +9,14 @@ import pytest
 import torch
 from torch.autograd import gradcheck
 
-from coder_core.config.objective import ObjectiveConfig
 from coder_core.config.schema import Config
+from coder_core.config.training import ObjectiveConfig
 from coder_core.objectives.contrastive import info_nce, pairwise_sigmoid, projection_matching
 from coder_core.objectives.memory import CoupledBank
 from coder_core.objectives.pairs import Keys, both_directions, gather_anchors
 from coder_core.objectives.triplet import polynomial_hardest, triplet_hardest, triplet_sum
 from coder_core.ops import normalise
-from coder_core.runs.history import read_frame
+from coder_core.runs.record import read_frame
 from coder_core.training.parts.scale import LearnedScale
 from coder_core.training.prepare import make_objective, prepare
 from coder_core.training.step import Objective, concept_loss

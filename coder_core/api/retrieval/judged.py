@@ -16,7 +16,7 @@ import pandas as pd
 from coder_core.api.run import Run
 from coder_core.api.sides import DIRECTIONS, Array, Direction
 from coder_core.console.faults import InputError
-from coder_core.console.progress import Progress, silent
+from coder_core.console.output import Progress, silent
 from coder_core.data.judgements import (
     COCO_JUDGEMENTS,
     PACKAGE,

@@ -35,8 +35,8 @@ from typing import Any
 
 import numpy as np
 
-from coder_core.console.documents import LARGEST
 from coder_core.console.faults import InputError
+from coder_core.console.plain_files import LARGEST
 from coder_core.data.words import tokenise
 
 LONGEST_EXPRESSION = 500  # characters

@@ -11,8 +11,8 @@ import pandas as pd
 
 from coder_core.api.run import Run
 from coder_core.api.sides import Modality
-from coder_core.console.documents import check_values, trusting
 from coder_core.console.faults import InputError
+from coder_core.console.plain_files import check_values, trusting
 
 WEIGHT = "weight"
 DIVERSITY = "DIVERSITY"

@@ -12,7 +12,7 @@ from PIL.Image import Image
 from torch import Tensor
 
 from coder_core.console.faults import Fault, InputError, collect, stop_on_errors
-from coder_core.console.progress import Progress, named, silent
+from coder_core.console.output import Progress, named, silent
 from coder_core.data.captioned.decoding import Pictures
 from coder_core.data.captioned.reading import CaptionedData, CaptionedSplit, count_unreadable, each_picture
 from coder_core.data.lines import count_cases, shown

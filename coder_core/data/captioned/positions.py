@@ -19,8 +19,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from coder_core.console.documents import check_values
 from coder_core.console.faults import Fault, InputError, collect
+from coder_core.console.plain_files import check_values
 from coder_core.data.lines import plain_file, shown
 from coder_core.data.pictures import ACCEPTED, find_file, picture_path
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from coder_core.config.data import ReadingArguments
 from coder_core.console.faults import Fault, InputError, Severity, stop_on_errors
-from coder_core.console.progress import Progress
+from coder_core.console.output import Progress
 from coder_core.data.captioned.layouts import find_layout
 from coder_core.data.captioned.names import PictureNames, find_folder
 from coder_core.data.captioned.positions import Base64Members, Files, ParquetRows, Positions, TarMembers

@@ -15,7 +15,7 @@ import numpy as np
 from PIL import Image
 
 from coder_core.console.faults import InputError
-from coder_core.console.progress import Progress, named, silent, within
+from coder_core.console.output import Progress, named, silent, within
 from coder_core.data.captioned.reading import CaptionedSplit, each_picture
 from coder_core.data.content.duplicates import Groups, duplicate_captions, duplicate_pictures
 from coder_core.data.pictures import FORMATS, read_picture

@@ -5,8 +5,7 @@ from pathlib import Path
 from rich.console import Console
 
 from coder_core.console.faults import Fault
-from coder_core.console.output import open_console, print_faults, say
-from coder_core.console.progress import watching
+from coder_core.console.output import open_console, print_faults, say, watching
 from coder_core.data.reviews import Reviews, read_reviews
 from coder_core.embedding.exports.arguments import ExportArguments
 from coder_core.embedding.exports.huggingface import write_huggingface

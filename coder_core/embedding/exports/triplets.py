@@ -24,7 +24,7 @@ from coder_core.api import open_run
 from coder_core.api.data_quality import split_of_run
 from coder_core.api.retrieval.results import LIKELY, captions_by_image
 from coder_core.console.faults import InputError
-from coder_core.console.progress import Progress, named
+from coder_core.console.output import Progress, named
 from coder_core.data.content.report import Finding, check_content
 from coder_core.data.reviews import JudgedSplit, Reviews, judge_split
 from coder_core.evaluation.ranking import best_lists

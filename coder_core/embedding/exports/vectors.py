@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from coder_core.console.progress import Progress
+from coder_core.console.output import Progress
 from coder_core.evaluation.sources import mixed_embeddings
 from coder_core.files.atomic import appearing, writing
 from coder_core.runs.analysis.read import Analysis, open_analysis

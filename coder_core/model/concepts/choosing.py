@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from coder_core.console.faults import Fault, InputError
-from coder_core.console.progress import Progress, silent
+from coder_core.console.output import Progress, silent
 
 Tagger = Literal["textblob", "spacy", "nltk"]
 Captions = Sequence[Sequence[str]]

@@ -15,9 +15,8 @@ from safetensors.numpy import load, save
 
 from coder_core.config.schema import Config
 from coder_core.console.faults import Fault, InputError
-from coder_core.console.progress import Progress, silent
-from coder_core.data.glove import learn_word_vectors, read_word_vectors
-from coder_core.data.words import Vocabulary, tokenise
+from coder_core.console.output import Progress, silent
+from coder_core.data.words import Vocabulary, learn_word_vectors, read_word_vectors, tokenise
 from coder_core.model.concepts.choosing import (
     KINDS,
     Concept,

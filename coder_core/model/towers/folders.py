@@ -9,9 +9,8 @@ import stat
 from pathlib import Path
 from typing import Any
 
-from coder_core.console.documents import excerpt
 from coder_core.console.faults import InputError
-from coder_core.console.plain_files import DOCUMENT, plain_fault
+from coder_core.console.plain_files import DOCUMENT, excerpt, plain_fault
 from coder_core.files.sealed import file_sha256
 
 FILES = ("*.safetensors", "*.json", "*.txt", "*.model")

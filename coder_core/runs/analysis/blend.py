@@ -8,7 +8,7 @@ from rich.console import Console
 
 from coder_core.config.model import Tuning
 from coder_core.console.faults import InputError
-from coder_core.console.progress import watching
+from coder_core.console.output import watching
 from coder_core.data.split import Split
 from coder_core.evaluation.recall import ensemble_metrics
 from coder_core.files.atomic import write_output

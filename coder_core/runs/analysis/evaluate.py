@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from coder_core.console.faults import InputError
-from coder_core.console.progress import Progress, named, silent
+from coder_core.console.output import Progress, named, silent
 from coder_core.data.captioned.decoding import Pictures
 from coder_core.data.captioned.positions import note_packed
 from coder_core.data.embeddings import Embeddings

@@ -12,8 +12,8 @@ import numpy as np
 
 from coder_core.config.schema import name_faults
 from coder_core.console.faults import Fault, InputError, stop_on_errors
+from coder_core.console.output import Progress, silent
 from coder_core.console.plain_files import check_folder, subfolder
-from coder_core.console.progress import Progress, silent
 from coder_core.data.columns import NO_COLUMNS
 from coder_core.data.embeddings import ONCE_PER_IMAGE, Embeddings
 from coder_core.evaluation.recall import Metrics

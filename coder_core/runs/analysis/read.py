@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
-from coder_core.console.documents import NUMBER, check_values
 from coder_core.console.faults import InputError
+from coder_core.console.plain_files import NUMBER, check_values
 from coder_core.data.columns import SampleColumns
 from coder_core.data.lines import LONGEST_CAPTION_CHARACTERS
 from coder_core.evaluation.sources import ScoreMatrix, Source, mixture

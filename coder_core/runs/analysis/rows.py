@@ -14,8 +14,7 @@ import torch
 from rich.console import Console
 
 from coder_core.console.faults import Fault, InputError
-from coder_core.console.output import print_faults
-from coder_core.console.progress import watching
+from coder_core.console.output import print_faults, watching
 from coder_core.data.captioned.reading import SKIPPING
 from coder_core.data.judgements import read_judgements
 from coder_core.data.reviews import Reviews, judge_split

@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from coder_core.config.objective import OF_NEIGHBOURHOODS, WeightingConfig
 from coder_core.config.schema import Config
-from coder_core.console.progress import Progress, silent
+from coder_core.config.training import OF_NEIGHBOURHOODS, WeightingConfig
+from coder_core.console.output import Progress, silent
 from coder_core.data.split import Split
 from coder_core.model.encode import Encoded, SplitScores
 from coder_core.objectives.batch_weights import batch_weights

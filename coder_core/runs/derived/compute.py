@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from coder_core.console.faults import InputError
-from coder_core.console.progress import Progress, named, silent, within
+from coder_core.console.output import Progress, named, silent, within
 from coder_core.geometry.kmeans import Clustering, cluster_pairs
 from coder_core.geometry.layout import PlaneLayout, lay_out
 from coder_core.geometry.points import Points

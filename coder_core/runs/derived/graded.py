@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from coder_core.console.documents import NUMBER, check_values
+from coder_core.console.plain_files import NUMBER, check_values
 from coder_core.evaluation.metrics import metric_label
 from coder_core.files.sealed import file_sha256
 from coder_core.runs.analysis.read import Analysis, open_analysis

@@ -16,7 +16,7 @@ import numpy as np
 
 from coder_core.config.schema import Config
 from coder_core.console.faults import Fault, InputError
-from coder_core.console.progress import Progress, named, silent
+from coder_core.console.output import Progress, named, silent
 from coder_core.data.split import captions_checksum
 from coder_core.files import sealed
 from coder_core.files.atomic import cache_folder

@@ -14,9 +14,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from coder_core.console.documents import check_values, trusting
 from coder_core.console.faults import InputError
-from coder_core.console.plain_files import subfolder
+from coder_core.console.plain_files import check_values, subfolder, trusting
 from coder_core.files import atomic, sealed
 from coder_core.runs.analysis.read import Analysis
 from coder_core.runs.analysis.tables import split_folder

@@ -25,7 +25,7 @@ from coder_core.objectives.pairs import Anchors, Lengths, gather_anchors
 from coder_core.objectives.teachers import against_teachers, teacher_loss
 from coder_core.ops import parallel
 from coder_core.runs.load import LoadedModel, load_model, load_weights, read_vocabulary
-from coder_core.runs.status import read_status
+from coder_core.runs.record import read_status
 from coder_core.training.gradient_caching import encode_in_pieces
 from coder_core.training.step import Losses, Part, Step
 

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from coder_core.config.objective import OF_NEIGHBOURHOODS
 from coder_core.config.schema import Config
+from coder_core.config.training import OF_NEIGHBOURHOODS
 from coder_core.data.batches import Batch
 from coder_core.model.coder import Coder
 from coder_core.objectives.complementary import ABSENT, is_neighbour, within_modality

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from coder_core.model.encoders import pooling
+from coder_core.model.encoders import local as pooling
 from tests.reference import pooling as reference
 from tests.reference.scorers import several
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from coder_core.model.encoders.regions import RegionBatchNorm, RegionEncoder
+from coder_core.model.encoders.local import RegionBatchNorm, RegionEncoder
 
 
 @pytest.mark.parametrize("layers", [0, 1, 2, 3])
