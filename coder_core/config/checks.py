@@ -1,4 +1,5 @@
-"""Check a configuration: every setting against its range, and which settings do not go together."""
+"""Check a configuration: every setting against its range, which settings do not go together, and the schedule and batch
+against the length of the run."""
 
 import math
 import os
@@ -6,7 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from coder_core.config.schema import Config, name_faults, settings
+from coder_core.config.schema import Config, name_faults, replaced, settings
 from coder_core.config.training import OF_NEIGHBOURHOODS, own_loss_faults
 from coder_core.console.faults import Fault, Severity
 from coder_core.objectives.table import LARGEST_SCALE, LOSSES
@@ -19,6 +20,11 @@ NOTHING_TRAINS = Fault(
     "lora or full for one tower, --projection linear, or gpo for --image-pooling or --text-pooling",
     "to use the model without training: python -m coder_core.embed pictures DATA --model NAME --name RUN",
 )
+REVIEWED = "wrong_weight vague_weight duplicate_weight also_matches"
+CLEANED = "clean_by clean_loss clean_above clean_weigh clean_rounds clean_scorers"
+BY_NEIGHBOURS = "--sample-weights diversity, discrepancy or combined"
+LONGEST_WARMUP = 1 / 8  # share of a run; Flickr8k's presets warm up for 200 of 1,872 steps
+FITTING_WARMUP = 1 / 10
 
 
 class Conflict(Fault):
@@ -51,9 +57,6 @@ class Need(NamedTuple):
     severity: Severity = "error"
 
 
-REVIEWED = "wrong_weight vague_weight duplicate_weight also_matches"
-CLEANED = "clean_by clean_loss clean_above clean_weigh clean_rounds clean_scorers"
-BY_NEIGHBOURS = "--sample-weights diversity, discrepancy or combined"
 NEEDS = (
     Need("other_part", "--train-part below 1", lambda c: c.data.train_part < 1),
     Need("omit_wrong", "--wrong-captions above 0", lambda c: c.data.wrong_captions > 0),
@@ -321,3 +324,52 @@ def _weighting(config: Config) -> Iterator[Fault]:
     if kind in OF_NEIGHBOURHOODS and config.training.epochs == 1:
         rule = f"1 is too few for --sample-weights {kind}: the first epoch only collects embeddings"
         yield doubt("--epochs", rule, "give 2 or more")
+
+
+def with_fitting_warmup(config: Config, steps_per_epoch: int) -> tuple[Config, list[Fault]]:
+    """Cut a warm-up longer than an eighth of the run to a tenth; return the configuration and a note if it changed."""
+    steps = config.training.steps(steps_per_epoch)
+    before = config.training.warmup_steps
+    if before <= steps * LONGEST_WARMUP:
+        return config, []
+    fitting = max(1, round(steps * FITTING_WARMUP))
+    fact = f"is {before:,} in the preset, but this run has {steps:,} steps and warms up over {fitting:,}"
+    fault = Fault("--warmup-steps", fact, fix=f"give --warmup-steps {before} to keep it", severity="note")
+    return replaced(config, {"warmup_steps": fitting}), [fault]
+
+
+def with_fitting_batch(config: Config, pairs: int, of_train: int) -> tuple[Config, list[Fault]]:
+    """Cut a batch larger than the pairs of --train-part, if all of train could fill it, to a quarter of them, with a note."""
+    if not pairs < config.training.batch_size <= of_train:
+        return config, []
+    # a contrastive loss needs negatives
+    fitting = max(2, pairs // 4)
+    asked = config.training.batch_size
+    fact = f"is {asked}, but --train-part leaves {pairs} pairs, so batches have {fitting}"
+    fault = Fault("--batch-size", fact, severity="note")
+    return replaced(config, {"batch_size": fitting}), [fault]
+
+
+def check_schedule(config: Config, steps_per_epoch: int) -> list[Fault]:
+    """Return a warning for each part of the schedule that would begin only after the run ends."""
+    objective = config.objective
+    memory = config.memory
+    boosting = config.boosting
+    steps = config.training.steps(steps_per_epoch)
+    epochs = steps / steps_per_epoch
+    warmup = config.training.warmup_steps
+    warms_up = LOSSES[objective.loss].warm_up != ""
+    boosts = boosting.boosting != "none"
+    has_bank = memory.bank_size > 0 and objective.weight_memory > 0
+    parts = (
+        ("--warmup-steps", warmup, steps, "the full learning rate", warmup > 0),
+        ("--warmup-epochs", objective.warmup_epochs, epochs, "the hardest negatives", warms_up),
+        ("--bank-start-epoch", memory.bank_start_epoch, epochs, "the bank's loss", has_bank),
+        ("--boosting-start-epoch", boosting.boosting_start_epoch, epochs, "boosting", boosts),
+    )
+    fix = "train longer, or lower it"
+    return [
+        Fault(flag, f"is {start:g}: the run ends before it uses {what}", f"below {end:,.4g}", fix, "warning")
+        for flag, start, end, what, used in parts
+        if used and start >= end
+    ]

@@ -1,28 +1,26 @@
 """Read a data set of features: `read_split` finds its layout, reads it and checks it, or raises all reasons at once.
 
-The layout is a folder of precomp files, or Karpathy's dataset_*.json with features beside it, in one file per split or
-one for all images.
+The layout is a folder of precomp files of SCAN and VSE++, {split}_ims.npy, {split}_caps.txt and, optionally,
+{split}_ids.txt, or Karpathy's dataset_*.json with features beside it, in one file per split or one for all images.
 """
 
-import hashlib
 import os
-import shutil
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
-from numpy.lib import format as npy
 
-from coder_core.console.faults import Fault, InputError, stop_on_errors
-from coder_core.data.captioned.annotated import karpathy_files, read_annotations
-from coder_core.data.captioned.records import folders_in, id_array
+from coder_core.console.faults import Fault, InputError, collect, stop_on_errors
+from coder_core.data.captioned.annotated import karpathy_files, name_pictures, read_annotations
+from coder_core.data.captioned.records import Once, folders_in, id_array
+from coder_core.data.captioned.splits import SPLIT_NAME
 from coder_core.data.column_values import RawColumns
-from coder_core.data.features import FeatureFile, FeatureRows, open_features, scan_values
-from coder_core.data.lines import check_name, follow_link, shorten
+from coder_core.data.features import FeatureFile, FeatureRows, copied_rows, open_features, scan_values
+from coder_core.data.lines import check_name, follow_link, read_lines, shorten
 from coder_core.data.pictures import check_pictures, find_pictures
-from coder_core.data.precomp import read_precomp, splits_in
 from coder_core.data.split import Split
-from coder_core.files.atomic import cache_folder, replacing
 
 READ_SUFFIXES = (".npy", ".txt", ".json", ".csv", ".tsv", ".jsonl", ".parquet", ".tar")
 SMALL_TEST_IMAGES = 1_000  # images of COCO's usual "test"; all 5,000 are "testall"
@@ -30,7 +28,12 @@ OTHER_NAME = {"dev": "val", "val": "dev"}
 LAYOUTS = "{split}_ims.npy and {split}_caps.txt (perhaps in precomp/), or dataset*.json with ims.npy"
 ALL_IMAGES = ("ims.npy", "features.npy")
 FILE_NAMES = {"train": ("train",), "dev": ("dev", "val"), "test": ("test", "testall")}
-PIECE_IMAGES = 256  # copied at once
+REPEATS_CHECKED = 100
+MOST_REPEATS = 100
+FEATURES = "_ims.npy"
+CAPTIONS = "_caps.txt"
+USUAL_SPLITS = {"train", "dev", "val", "test", "testall"}
+ONE_ROW = "one row of features per image"
 
 
 def read_split(
@@ -245,36 +248,163 @@ def _rows_of(
     last = rows[-1] + 1
     if last - first == len(rows):
         return file, file.map()[first:last], (first, last, 1)
-    copy = _gather_rows(file, np.array(rows), faults)
+    copy = copied_rows(file, np.array(rows), faults)
     return copy, copy.map(), (0, len(rows), 1)
 
 
-def _gather_rows(file: FeatureFile, rows: np.ndarray, faults: list[Fault]) -> FeatureFile:
-    """Copy scattered rows of a features file into the cache, so that they can be memory-mapped. An earlier copy is
-    reused: copies are renamed into place, so an existing one is complete. InputError: the cache's disk has too little
-    room or cannot be written."""
-    state = file.path.stat()
-    shape = (len(rows), *file.shape[1:])
-    identity = (str(file.path.resolve()), state.st_size, state.st_mtime_ns, file.shape, file.dtype.str)
-    key = hashlib.sha256(repr(identity).encode() + rows.astype("<i8").tobytes()).hexdigest()[:32]
-    target = cache_folder() / "splits" / f"{key}.npy"
-    needed = len(rows) * file.row_bytes
-    try:
-        if not target.exists():
-            target.parent.mkdir(parents=True, exist_ok=True)
-            free = shutil.disk_usage(target.parent).free
-            if free < needed:
-                raise OSError(f"{needed:,} bytes needed, {free:,} free")
-            with replacing(target) as temporary, temporary.open("wb") as copy:
-                header = {"shape": shape, "fortran_order": False, "descr": file.dtype.str}
-                npy.write_array_header_1_0(copy, header)
-                source = FeatureRows(file.map())
-                for start in range(0, len(rows), PIECE_IMAGES):
-                    copy.write(source.of_images(rows[start : start + PIECE_IMAGES]).tobytes())
-    except OSError as error:
-        fix = "set CODER_CACHE to a folder with enough space, or save one {split}_ims.npy per split"
-        problem = f"the split's rows are not contiguous and cannot be copied to {target.parent}: {error}"
-        raise InputError.at(file.path, problem, "space for the copy", fix) from None
-    text = f"the split's rows are not contiguous; they are read from a copy of {needed:,} bytes, {target}"
-    faults.append(Fault(str(file.path), text, fix="remove it when it is no longer needed", severity="note"))
-    return FeatureFile(target, shape, file.dtype, fortran=False, offset=target.stat().st_size - needed)
+class Pairing(NamedTuple):
+    """Image of every caption."""
+
+    image_of_text: np.ndarray  # (m,) int64
+    names: list[str] | None  # n ids, or None
+    stride: int  # rows of the features file per image: 1, or r if every row is repeated r times
+    how: str  # in words, for the report
+
+
+class PairingFiles(NamedTuple):
+    """Files of images, captions and ids, for messages."""
+
+    images: Path
+    captions: Path
+    ids: Path
+
+
+def read_precomp(root: Path, folder: Path, split: str) -> Split:
+    """Read the split whose files in `folder` start with this name; `root` is the folder that the user named. InputError
+    with all faults of the captions, the ids, the features' header and the counts."""
+    faults: list[Fault] = []
+    files = PairingFiles(*(folder / f"{split}_{end}" for end in ("ims.npy", "caps.txt", "ids.txt")))
+    captions = collect(lambda: read_lines(files.captions, "caption", faults), faults)
+    ids = collect(lambda: read_lines(files.ids, "id", faults), faults) if os.path.lexists(files.ids) else None
+    file = collect(lambda: open_features(files.images, faults), faults)
+    errors = [fault for fault in faults if fault.severity == "error"]
+    if errors or captions is None or file is None:
+        if captions and file and len(captions) % file.shape[0]:
+            errors.append(_no_ratio(files.captions, len(captions), file.shape[0]))
+        raise InputError(errors)
+    features = file.map()
+    pairing = pair(features, len(captions), ids, files, faults)
+    source = {"layout": "precomp", "features": str(files.images), "captions": str(files.captions)}
+    source |= {} if ids is None else {"ids": str(files.ids)}
+    source["captions belong to images"] = pairing.how
+    return Split(
+        name=split,
+        features=features[:: pairing.stride],
+        file=file,
+        rows=(0, file.shape[0], pairing.stride),
+        captions=shorten(captions, str(files.captions), faults),
+        image_of_text=pairing.image_of_text,
+        image_names=None if pairing.names is None else name_pictures(root, folder, pairing.names, faults),
+        source=source,
+        faults=faults,
+    )
+
+
+def pair(
+    features: np.ndarray, captions: int, ids: list[str] | None, files: PairingFiles, faults: list[Fault]
+) -> Pairing:
+    """Find which image every caption belongs to, from the ids or from an exact ratio. InputError: neither fits.
+
+    With n rows of features, m captions and k ids:
+
+    - no ids: m must be a multiple of n; every m / n captions are one image;
+    - k = n: one id per image, its name; every m / n captions are one image;
+    - k = m: one id per caption, n different ones; equal ids are one image, numbered in order of first appearance;
+    - n = m, and every row (and id, if given) is repeated r times: images are stored once per caption, and every r-th
+      row is read.
+    """
+    rows = len(features)
+    if ids is not None and len(ids) not in (rows, captions):
+        problem = f"{len(ids):,} ids for {rows:,} rows of features and {captions:,} captions"
+        expected = f"one id per image ({rows:,}) or one per caption ({captions:,})"
+        fix = "write one of the two, or remove the file if every image has the same number of captions"
+        raise InputError.at(files.ids, problem, expected, fix)
+    if ids is not None and len(ids) != rows:
+        return _pair_by_ids(ids, rows, files.ids)
+    repeat = _repeats(features, captions, ids)
+    if repeat > 1:
+        text = f"every row is stored {repeat} times, once per caption; one of every {repeat} is read"
+        faults.append(Fault(str(files.images), text, severity="note"))
+        names = None if ids is None else ids[::repeat]
+        how = f"every {repeat} repeated rows are one image"
+        return Pairing(np.arange(captions) // repeat, names, repeat, how)
+    if captions % rows:
+        raise InputError([_no_ratio(files.captions, captions, rows)])
+    repeated: list[Fault] = []
+    fix = f"write each image's id once, or one id per caption; in both cases {ONE_ROW} is needed"
+    once = Once("id", repeated, fix)
+    for line, name in enumerate(ids or (), start=1):
+        once.add(name, f"{files.ids} line {line}")
+    if repeated:
+        raise InputError(repeated)
+    each = captions // rows
+    how = f"{each} captions per image, {captions:,} / {rows:,}"
+    return Pairing(np.arange(captions, dtype=np.int64) // each, ids, 1, how)
+
+
+def _pair_by_ids(ids: list[str], rows: int, ids_file: Path) -> Pairing:
+    """Pair by one id per caption: equal ids are one image, numbered in order of first appearance."""
+    image_of_text, names = number_names(ids)
+    if len(names) != rows:
+        fix = "give every caption the id of its image"
+        if len(names) == len(ids) and len(ids) % rows == 0:
+            fix = f"these ids number the captions: remove the file, so that every {len(ids) // rows} captions belong to one image"
+        problem = f"one id per caption, {len(names):,} different ids, for {rows:,} rows of features"
+        raise InputError.at(ids_file, problem, f"{rows:,} different ids, {ONE_ROW}", fix)
+    return Pairing(image_of_text, names, 1, "equal ids, one per caption")
+
+
+def number_names(names: Sequence[str]) -> tuple[np.ndarray, list[str]]:
+    """Return (m,) int64, every name's number in order of first appearance, and the different names in this order."""
+    number: dict[str, int] = {}
+    numbers = [number.setdefault(name, len(number)) for name in names]
+    return np.array(numbers, dtype=np.int64), list(number)
+
+
+def _repeats(features: np.ndarray, captions: int, ids: list[str] | None) -> int:
+    """Count the repetitions of each row if features have one row per caption (n = m); otherwise return 1."""
+    rows = len(features)
+    if rows != captions or rows < 2:
+        return 1
+    reader = FeatureRows(features)
+
+    def same_row(i: int, j: int) -> bool:
+        return np.array_equal(reader.of_images([i]), reader.of_images([j]))
+
+    nearby = range(1, min(rows, MOST_REPEATS + 1))
+    repeat = next((i for i in nearby if not (same_row(i, 0) if ids is None else ids[i] == ids[0])), 1)
+    if repeat == 1 or rows % repeat:
+        return 1
+    groups = np.unique(np.linspace(0, rows // repeat - 1, REPEATS_CHECKED).astype(int)) * repeat
+    if not all(same_row(int(start), int(start) + i) for start in groups for i in range(1, repeat)):
+        return 1
+    once = (ids or [])[::repeat]
+    repeated = [name for name in once for _ in range(repeat)]
+    return repeat if len(set(once)) == len(once) and repeated == (ids or []) else 1
+
+
+def _no_ratio(captions_file: Path, captions: int, rows: int) -> Fault:
+    problem = f"{captions:,} captions for {rows:,} images, {captions / rows:.4f} per image"
+    expected = "the same whole number of captions for every image, or one id per caption"
+    fix = "look for a missing or duplicated line, or write the ids ({split}_ids.txt; embed import: --ids)"
+    return Fault(str(captions_file), problem, expected, fix)
+
+
+def splits_in(folder: Path) -> list[str]:
+    """List the splits in a folder, in alphabetical order: names with features, and the usual ones with captions alone,
+    whose features are missing. If nothing has features, every name with captions counts."""
+    featured = _names_of(folder, FEATURES)
+    captioned = _names_of(folder, CAPTIONS)
+    return sorted(featured | (captioned & USUAL_SPLITS) or captioned)
+
+
+def unread_captions(folder: Path) -> list[Fault]:
+    """Return notes on files of captions that belong to no split, such as those of another tokenizer."""
+    unread = sorted(_names_of(folder, CAPTIONS) - {*splits_in(folder)})
+    fact = "has no features and is not read"
+    return [Fault(str(folder / f"{name}{CAPTIONS}"), fact, severity="note") for name in unread]
+
+
+def _names_of(folder: Path, ending: str) -> set[str]:
+    names = {path.name.removesuffix(ending) for path in folder.glob(f"*{ending}")}
+    return {name for name in names if SPLIT_NAME.fullmatch(name)}

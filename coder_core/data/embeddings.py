@@ -16,6 +16,7 @@ from coder_core.data.captioned.positions import open_parquet, parquet_rows
 from coder_core.data.captioned.reading import CaptionedSplit
 from coder_core.data.captioned.records import Once
 from coder_core.data.columns import NO_COLUMNS, SampleColumns
+from coder_core.data.dataset import MOST_REPEATS, Pairing, PairingFiles, number_names, pair
 from coder_core.data.features import FeatureFile, FeatureRows, describe_floats, open_features
 from coder_core.data.lines import (
     FROM_ZERO,
@@ -28,7 +29,6 @@ from coder_core.data.lines import (
     shown,
 )
 from coder_core.data.pictures import check_pictures
-from coder_core.data.precomp import MOST_REPEATS, Pairing, PairingFiles, number_names, pair
 from coder_core.files.matrices import MatrixFile, is_matrix, read_matrix
 
 Matrix = FeatureFile | MatrixFile  # in a .npy, or read from another file

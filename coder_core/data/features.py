@@ -1,6 +1,8 @@
 """Features in .npy files: headers are checked, files are mapped, and nothing is unpickled or loaded as a whole."""
 
+import hashlib
 import math
+import shutil
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -12,10 +14,12 @@ from numpy.lib import format as npy
 
 from coder_core.console.faults import Fault, InputError, Severity
 from coder_core.data.lines import FIRST_NAMED, FROM_ZERO, count_cases, plain_file
+from coder_core.files.atomic import cache_folder, replacing
 from coder_core.files.sealed import HEADER_ERRORS, read_header
 
 SCAN_BYTES = 8 * 2**20
 SCAN_THREADS = 2
+PIECE_IMAGES = 256  # copied at once
 LARGEST = 1e15  # training sums squares of features in float32, whose maximum is 3.4e38
 RIGHT_FILE = "a .npy file of float16, float32 or float64, (images, regions, size) or (images, size)"
 
@@ -186,3 +190,34 @@ def _value_faults(file: FeatureFile, bad: np.ndarray, large: np.ndarray, zero: n
 def _first(pairs: np.ndarray) -> str:
     named = ", ".join(f"({image}, {region})" for image, region in pairs[:FIRST_NAMED].tolist())
     return f"the first (image, region), counted from 0: {named}"
+
+
+def copied_rows(file: FeatureFile, rows: np.ndarray, faults: list[Fault]) -> FeatureFile:
+    """Copy scattered rows of a features file into the cache, so that they can be memory-mapped. An earlier copy is
+    reused: copies are renamed into place, so an existing one is complete. InputError: the cache's disk has too little
+    room or cannot be written."""
+    state = file.path.stat()
+    shape = (len(rows), *file.shape[1:])
+    identity = (str(file.path.resolve()), state.st_size, state.st_mtime_ns, file.shape, file.dtype.str)
+    key = hashlib.sha256(repr(identity).encode() + rows.astype("<i8").tobytes()).hexdigest()[:32]
+    target = cache_folder() / "splits" / f"{key}.npy"
+    needed = len(rows) * file.row_bytes
+    try:
+        if not target.exists():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            free = shutil.disk_usage(target.parent).free
+            if free < needed:
+                raise OSError(f"{needed:,} bytes needed, {free:,} free")
+            with replacing(target) as temporary, temporary.open("wb") as copy:
+                header = {"shape": shape, "fortran_order": False, "descr": file.dtype.str}
+                npy.write_array_header_1_0(copy, header)
+                source = FeatureRows(file.map())
+                for start in range(0, len(rows), PIECE_IMAGES):
+                    copy.write(source.of_images(rows[start : start + PIECE_IMAGES]).tobytes())
+    except OSError as error:
+        fix = "set CODER_CACHE to a folder with enough space, or save one {split}_ims.npy per split"
+        problem = f"the split's rows are not contiguous and cannot be copied to {target.parent}: {error}"
+        raise InputError.at(file.path, problem, "space for the copy", fix) from None
+    text = f"the split's rows are not contiguous; they are read from a copy of {needed:,} bytes, {target}"
+    faults.append(Fault(str(file.path), text, fix="remove it when it is no longer needed", severity="note"))
+    return FeatureFile(target, shape, file.dtype, fortran=False, offset=target.stat().st_size - needed)

@@ -22,6 +22,7 @@ SOURCES = ("label", "group", "text", "judgement", "verdict")
 image's own, judges found it, or a reviewer did. `LABEL` … are their codes; a pair has the first that applies."""
 LABEL, GROUP, TEXT, JUDGEMENT, VERDICT = range(len(SOURCES))
 MOST_PAIRS = 20_000_000  # of one source: 320 MB in both directions
+MANY = 0.01  # share of the captions from which equal texts are reported
 
 
 @dataclass(frozen=True)
@@ -197,6 +198,12 @@ def share_texts(captions: Sequence[str], image_of_text: Array) -> Array:
     texts = text_numbers(captions)
     known = np.unique(np.stack([texts, image_of_text], 1), axis=0)[:, 0]
     return np.asarray(np.bincount(known)[texts] > 1)
+
+
+def equal_text_count(captions: Sequence[str], image_of_text: np.ndarray) -> int:
+    """Return the number of captions whose text another image has too, if they are more than 1%; else 0."""
+    shared = int(share_texts(captions, image_of_text).sum())
+    return shared if shared > MANY * len(captions) else 0
 
 
 def text_numbers(captions: Sequence[str]) -> Array:

@@ -17,7 +17,7 @@ import tomli_w
 import torch
 from rich.console import Console
 
-from coder_core.config.checks import problems
+from coder_core.config.checks import check_schedule, problems, with_fitting_warmup
 from coder_core.config.schema import MAY_CHANGE, Config, differences, replaced, to_document
 from coder_core.config.setting import spelt_as_flag
 from coder_core.console.faults import Fault, InputError, stop_on_errors
@@ -40,7 +40,7 @@ from coder_core.runs.derived.neighbours import run_text_space, same_neighbours
 from coder_core.runs.load import ABOUT, load_model, read_config
 from coder_core.runs.record import HISTORY, RunLock, history_faults
 from coder_core.runs.saves import SaveStore
-from coder_core.training.prepare import Inputs, Prepared, check_schedule, prepare, with_fitting_warmup
+from coder_core.training.prepare import Inputs, Prepared, prepare
 from coder_core.training.reviewed import FILE as REVIEWS
 from coder_core.training.reviewed import FINGERPRINT, named_reviews, reviews_of_run
 from coder_core.training.state import STATES_KEPT, Position, check_parts

@@ -11,7 +11,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from coder_core.config.schema import Config, replaced
+from coder_core.config.checks import with_fitting_batch
+from coder_core.config.schema import Config
 from coder_core.console.faults import Fault, InputError, stop_on_errors
 from coder_core.console.output import Progress, named, silent
 from coder_core.data.augmentation import make_vague
@@ -19,6 +20,7 @@ from coder_core.data.batches import TrainingBatches
 from coder_core.data.split import Split, compare_splits, part_images, split_checksums
 from coder_core.data.words import Tokens, Vocabulary
 from coder_core.demo import DRAWING
+from coder_core.evaluation.relevance import equal_text_count, text_numbers
 from coder_core.geometry.text_space import TextSpace
 from coder_core.model.coder import Coder, ModelParts, build_model
 from coder_core.model.concepts.knowledge import Concepts, make_concepts
@@ -28,12 +30,10 @@ from coder_core.model.run_towers import RunTowers
 from coder_core.objectives.diversity_contrastive import CoderLoss
 from coder_core.objectives.memory import BATCH_NORMS, share_of_start, start_that_leaves
 from coder_core.objectives.modules import PairLoss, ScaledLoss
-from coder_core.objectives.table import LOSSES
 from coder_core.ops import parallel
 from coder_core.runs.derived.neighbours import Neighbourhood, train_neighbourhood
 from coder_core.runs.load import LoadedModel
 from coder_core.training.gradient_caching import check_pieces
-from coder_core.training.pair_ids import pair_ids
 from coder_core.training.parts.boosting import (
     Boosting,
     BoostingTeacher,
@@ -52,8 +52,6 @@ from coder_core.training.step import Objective, Part, instance_loss
 BRANCH_STREAM = 8  # random stream of the initial weights of boosting's online branches
 PAIRS_A_PROTOTYPE = 15  # as in the paper: 145,000 pairs of Flickr30K, 10,000 prototypes
 MOST_OF_START = 0.05  # share of random initial weights tolerated in a momentum teacher without a warning
-LONGEST_WARMUP = 1 / 8  # share of a run; Flickr8k's presets warm up for 200 of 1,872 steps
-FITTING_WARMUP = 1 / 10
 
 
 @dataclass(frozen=True)
@@ -154,6 +152,37 @@ def _read_data(config: Config, inputs: Inputs, progress: Progress) -> tuple[Trai
         captions = make_vague(used.captions, config.data.vague_captions, config.training.seed)
         used = replace(used, captions=captions)
     return TrainingData(train, used, dev, read.checksums, reviewed.weights, ids), faults
+
+
+def pair_ids(
+    train: Split, as_read: Split, image_groups: np.ndarray | None, config: Config
+) -> tuple[np.ndarray | None, list[Fault]]:
+    """Return the ids of the m train pairs, and notes on the choice.
+
+    The ids are (m,) int64, or (m, 2) if equal texts match: the group of the image, and the number of the text; None if
+    pairs are negatives of each other unless they have the same image.
+
+    Args:
+        train: the split after reviews.
+        as_read: the split before them. Its equal texts are counted: pairs that reviews add repeat a text by intention.
+        image_groups: (n,) int64, equal for images that show the same thing; None without groups.
+    """
+    by_image = np.arange(train.n_images) if image_groups is None else image_groups
+    groups = by_image[train.image_of_text]
+    shared = equal_text_count(as_read.captions, as_read.image_of_text)
+    if shared == 0:
+        return (None if image_groups is None else groups), []
+
+    choice = config.data.equal_texts
+    share = f"{shared:,} of {as_read.n_texts:,} captions have a text that another image has too"
+    if config.objective.same_image_negatives or choice == "label":
+        fact = f"{share}; these pairs are negatives of each other"
+        note = Fault("--equal-texts label", fact, fix="--equal-texts match leaves them out", severity="note")
+        return (None if image_groups is None else groups), [note]
+    fact = f"{share}; these pairs are not negatives of each other"
+    fix = "--equal-texts label makes them negatives"
+    note = Fault("--equal-texts match", fact, fix=fix, severity="note")
+    return np.stack([groups, text_numbers(train.captions)], 1), [note]
 
 
 def _check_dev(
@@ -279,55 +308,6 @@ def _checksums(data: TrainingData, progress: Progress) -> dict[str, str]:
             of_split = split_checksums(split, named(progress, f"checksum of {split.name}"))
             checksums |= {f"{split.name}_{part}": checksum for part, checksum in of_split.items()}
     return checksums
-
-
-def with_fitting_warmup(config: Config, steps_per_epoch: int) -> tuple[Config, list[Fault]]:
-    """Cut a warm-up longer than an eighth of the run to a tenth; return the configuration and a note if it changed."""
-    steps = config.training.steps(steps_per_epoch)
-    before = config.training.warmup_steps
-    if before <= steps * LONGEST_WARMUP:
-        return config, []
-    fitting = max(1, round(steps * FITTING_WARMUP))
-    fact = f"is {before:,} in the preset, but this run has {steps:,} steps and warms up over {fitting:,}"
-    fault = Fault("--warmup-steps", fact, fix=f"give --warmup-steps {before} to keep it", severity="note")
-    return replaced(config, {"warmup_steps": fitting}), [fault]
-
-
-def with_fitting_batch(config: Config, pairs: int, of_train: int) -> tuple[Config, list[Fault]]:
-    """Cut a batch larger than the pairs of --train-part, if all of train could fill it, to a quarter of them, with a note."""
-    if not pairs < config.training.batch_size <= of_train:
-        return config, []
-    # a contrastive loss needs negatives
-    fitting = max(2, pairs // 4)
-    asked = config.training.batch_size
-    fact = f"is {asked}, but --train-part leaves {pairs} pairs, so batches have {fitting}"
-    fault = Fault("--batch-size", fact, severity="note")
-    return replaced(config, {"batch_size": fitting}), [fault]
-
-
-def check_schedule(config: Config, steps_per_epoch: int) -> list[Fault]:
-    """Return a warning for each part of the schedule that would begin only after the run ends."""
-    objective = config.objective
-    memory = config.memory
-    boosting = config.boosting
-    steps = config.training.steps(steps_per_epoch)
-    epochs = steps / steps_per_epoch
-    warmup = config.training.warmup_steps
-    warms_up = LOSSES[objective.loss].warm_up != ""
-    boosts = boosting.boosting != "none"
-    has_bank = memory.bank_size > 0 and objective.weight_memory > 0
-    parts = (
-        ("--warmup-steps", warmup, steps, "the full learning rate", warmup > 0),
-        ("--warmup-epochs", objective.warmup_epochs, epochs, "the hardest negatives", warms_up),
-        ("--bank-start-epoch", memory.bank_start_epoch, epochs, "the bank's loss", has_bank),
-        ("--boosting-start-epoch", boosting.boosting_start_epoch, epochs, "boosting", boosts),
-    )
-    fix = "train longer, or lower it"
-    return [
-        Fault(flag, f"is {start:g}: the run ends before it uses {what}", f"below {end:,.4g}", fix, "warning")
-        for flag, start, end, what, used in parts
-        if used and start >= end
-    ]
 
 
 def check_sizes(config: Config, pairs: int, steps_per_epoch: int) -> list[Fault]:

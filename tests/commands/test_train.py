@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from coder_core.config.checks import with_fitting_batch, with_fitting_warmup
 from coder_core.config.presets import DEMO_RUNS, PRESETS
 from coder_core.config.schema import settings
 from coder_core.demo import make_demo
@@ -14,7 +15,6 @@ from coder_core.runs.load import load_model, read_config
 from coder_core.runs.record import HISTORY, read_history, read_status
 from coder_core.runs.saves import SaveStore
 from coder_core.train import main
-from coder_core.training.prepare import with_fitting_batch, with_fitting_warmup
 from tests.support.pages import PAGES, open_page
 from tests.support.tiny_runs import changed, newest_state, write_tiny_data
 

@@ -18,9 +18,8 @@ from coder_core.console.faults import Fault, InputError, stop_on_errors
 from coder_core.data.captioned.annotated import PRECOMP
 from coder_core.data.captioned.layouts import recognise
 from coder_core.data.captioned.records import Layout, Record, folder_of
-from coder_core.data.dataset import available_splits, find_features, read_split
+from coder_core.data.dataset import available_splits, find_features, number_names, read_split
 from coder_core.data.features import FeatureRows
-from coder_core.data.precomp import number_names
 from coder_core.data.reviews import Reviews, Verdict, judge_split
 from coder_core.files.atomic import appearing
 

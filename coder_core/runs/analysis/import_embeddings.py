@@ -17,12 +17,13 @@ from coder_core.console.plain_files import check_folder, subfolder
 from coder_core.data.columns import NO_COLUMNS
 from coder_core.data.embeddings import ONCE_PER_IMAGE, Embeddings
 from coder_core.evaluation.recall import Metrics
+from coder_core.evaluation.relevance import equal_text_count
 from coder_core.evaluation.sources import EmbeddingPair
 from coder_core.files import atomic, sealed
 from coder_core.runs.analysis import tables
 from coder_core.runs.analysis.columns import column_files, read_columns
 from coder_core.runs.analysis.evaluate import describe_samples, ranked
-from coder_core.runs.analysis.widened import equal_text_count, equal_text_warning, widened_metrics
+from coder_core.runs.analysis.widened import equal_text_warning, widened_metrics
 from coder_core.runs.analysis.write import write_analysis
 
 RANKED_PAIRS = 2_000_000_000  # of images and captions; with 512 numbers each, a minute or two on two cores

@@ -23,7 +23,7 @@ from coder_core.evaluation.c_way import DIRECTIONS, Protocol, c_way_accuracy, mo
 from coder_core.evaluation.metrics import label_metrics
 from coder_core.evaluation.ranking import Ties
 from coder_core.evaluation.recall import Metrics, ensemble_metrics, extended_metrics, five_fold
-from coder_core.evaluation.relevance import Relevance, judged_relevance
+from coder_core.evaluation.relevance import Relevance, equal_text_count, judged_relevance
 from coder_core.evaluation.scores import EVERY, Scores, check_scores
 from coder_core.evaluation.separation import distributions
 from coder_core.evaluation.sources import Source
@@ -34,7 +34,7 @@ from coder_core.runs.analysis.evaluate import evaluate_split, score
 from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.analysis.reviewed import reviewed_metrics
 from coder_core.runs.analysis.tables import IMAGE_GROUPS, list_splits
-from coder_core.runs.analysis.widened import EqualTexts, equal_text_count, equal_text_warning, widened_metrics
+from coder_core.runs.analysis.widened import EqualTexts, equal_text_warning, widened_metrics
 from coder_core.runs.derived.correct_hubs import correct_hubs
 from coder_core.runs.load import LoadedModel
 

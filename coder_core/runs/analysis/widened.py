@@ -7,17 +7,10 @@ import numpy as np
 
 from coder_core.console.faults import Fault
 from coder_core.evaluation.recall import Metrics, ensemble_metrics
-from coder_core.evaluation.relevance import share_texts, widened
+from coder_core.evaluation.relevance import widened
 from coder_core.evaluation.sources import Source
 
 EqualTexts = Literal["match", "label"]
-MANY = 0.01  # share of the captions from which equal texts are reported
-
-
-def equal_text_count(captions: Sequence[str], image_of_text: np.ndarray) -> int:
-    """Return the number of captions whose text another image has too, if they are more than 1%; else 0."""
-    shared = int(share_texts(captions, image_of_text).sum())
-    return shared if shared > MANY * len(captions) else 0
 
 
 def widened_metrics(
