@@ -150,7 +150,7 @@ def test_clicks_on_chart_cells_and_bars_open_their_queries(visit, runs):
     inside = changes[changes["rank_a"].between(2, 5) & (changes["rank_b"] == 1)]
     assert visit.number("Caption number") in inside.index
     visit.show(re.compile(rf"(of |^){len(inside)} captions$"))
-    visit.page.locator(".st-key-outcome").get_by_role("combobox").click()
+    visit.page.locator(".st-key-outcome").get_by_role("button", name="Open").click()
     visit.page.get_by_role("option", name="Broken").click()
     visit.page.get_by_label("Caption number", exact=True).wait_for(state="detached")  # no query, none is open
     visit.settle()
