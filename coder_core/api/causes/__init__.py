@@ -1,0 +1,16 @@
+"""Why queries miss: the evidence, the cause of every miss, what would fix the misses, and one sentence for one query."""
+
+from coder_core.api.causes.budget import (
+    CAUSES,
+    HIT,
+    Known,
+    Misses,
+    Question,
+    causes_of_run,
+    error_budget,
+    find_causes,
+    seed_noise,
+)
+from coder_core.api.causes.evidence import Evidence, WayEvidence, split_evidence
+from coder_core.api.causes.fixes import IN_WORDS, averaged_with, gain_sentence, what_would_fix
+from coder_core.api.causes.sentences import hubs, why

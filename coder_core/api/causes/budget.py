@@ -1,0 +1,277 @@
+"""The error budget: one cause for every query that misses.
+
+A query that misses at K gets the first cause that applies, in the order of `CAUSES`:
+
+wrong label         a reviewer called all its labels wrong, or each says something specific and belongs to another image
+                    with probability ≥ 0.5
+unlabelled match    one of the first K results matches by a verdict, a judgement or a group, or probably (≥ 0.5)
+copy                one of them is a near-duplicate of the match's picture, or has the same text
+hub                 with scores corrected for hubs a match is among the first K
+vague query         a reviewer called it too vague, or more other images fit all its words than K can hold
+close               the margin is within what two trainings that differ in the seed typically differ by
+model error         none of these
+
+An image as a query has several labels: it has a wrong label, or is vague, only if that holds for all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+import pandas as pd
+
+from coder_core.api.causes.evidence import PICTURE, TEXT, Evidence, WayEvidence, split_evidence
+from coder_core.api.reviews import ReviewedSplit
+from coder_core.api.run import Run
+from coder_core.api.sides import DIRECTIONS, Array, Direction
+from coder_core.data.reviews import Reviews
+from coder_core.evaluation.bootstrap import mean_intervals
+from coder_core.evaluation.relevance import GROUP, widened
+
+CAUSES = ("wrong label", "unlabelled match", "copy", "hub", "vague query", "close", "model error")
+WRONG, UNLABELLED, COPY, HUB, VAGUE, CLOSE, MODEL = range(len(CAUSES))
+HIT = -1
+PROBABLE = 0.5
+FITS_MANY = 5  # other images that fit a vague query, at least
+SEED_NOISE = 0.3
+"""Median difference of a query's margins in two seeds, in standard deviations of the margins: 0.27 to 0.36 for both
+directions and K of 1, 5 and 10 (Flickr8k's dev split, lab/causes.md)."""
+
+# Two routes to a match without a label; values are those of `FEATURES`, and the fits are described in lab/causes.md.
+BY_WORDS = (
+    0.49  # captions that say the same: 47 people's verdicts and 300 random pairs of Flickr8k's dev split
+)
+BY_CAPTIONS = 1.61
+BY_TEXT_FROM = -10.38
+WORDS_PER_CAPTIONS = 1.72  # ratio of both among the verdicts, for a run that has only one of them
+BY_PICTURES = 3.8  # pictures of the same scene: views of one picture against other first results
+BY_PICTURES_FROM = 4.45
+LEAST_PROBABILITY = 1e-9
+ENOUGH_VERDICTS = 20  # on pairs without a label, for calibrating the probability on them
+
+
+@dataclass(frozen=True)
+class Known:
+    """What people know about a split with m captions."""
+
+    verdicts: Array  # (m,) verdict on each caption with its own image, "" without one
+    people: Array  # (P, 2) int64 rows (caption, image) that match by a verdict, without a label
+    others: Array  # (J, 2) that match by a judgement or a group
+    refused: Array  # (R, 2) int64 rows that do not match
+
+    @classmethod
+    def nothing(cls, texts: int) -> Known:
+        """Return the knowledge about a split of `texts` captions that nobody judged."""
+        none = np.empty((0, 2), np.int64)
+        return cls(np.full(texts, "", "<U16"), none, none, none)
+
+    @property
+    def matches(self) -> Array:
+        """(P + J, 2) rows (caption, image) that match without a label."""
+        return np.concatenate([self.people, self.others])
+
+    @classmethod
+    def of(
+        cls, run: Run, split: str, reviewed: ReviewedSplit, reviews: Reviews, judged: Sequence[Array] = ()
+    ) -> Known:
+        """Collect the verdicts in a file of reviews, the groups of the images, and `judged`, arrays of (·, 2) rows
+        (caption, image) that match by judgements."""
+        split_verdicts = reviewed.judged(reviews)
+        owner = reviewed.image_of_text
+        refused = []
+        named = list(reviews.verdicts.items())
+        for row, (_, verdict) in zip(reviewed.rows(pair for pair, _ in named), named, strict=True):
+            if row is not None and verdict == "label-right" and row[1] >= 0 and owner[row[1]] != row[0]:
+                refused.append((row[1], row[0]))
+        groups = run.analysis(split).image_groups
+        if groups is not None:
+            relation = widened(owner, len(groups), groups=groups).t2i
+            pairs = np.stack([relation.queries, relation.candidates], 1)
+            judged = [*judged, pairs[relation.sources == GROUP]]
+        none = np.empty((0, 2), np.int64)
+        others = np.concatenate([none, *judged])
+        rows = np.array(refused, np.int64).reshape(-1, 2)
+        return cls(split_verdicts.labels, split_verdicts.matches, others, rows)
+
+
+@dataclass(frozen=True)
+class Question:
+    """Queries of one direction that are asked about; one is hit by a match among the first `at` results."""
+
+    direction: Direction
+    at: int = 1
+    within: Array | None = None  # numbers of the queries, such as those of a slice; None for all
+
+
+@dataclass(frozen=True)
+class Misses:
+    """The cause of every query."""
+
+    way: WayEvidence  # of the queries asked about
+    cause: Array  # (q,) int8: a position in `CAUSES`, or `HIT`
+    wrong: Array  # (q,) bool: all labels are wrong
+    unlabelled: Array  # (q, k) float64, probability that a result is a match without a label
+    at: int
+    noise: float  # difference of a query's margins in two trainings
+
+    @property
+    def missed(self) -> Array:
+        """(q,) bool."""
+        return np.asarray(self.cause != HIT)
+
+    @property
+    def margins(self) -> Array:
+        """(q,) score of the best match minus that of the last of the first `at` results."""
+        return np.asarray(self.way.match_scores - self.way.scores[:, self.at - 1])
+
+
+def find_causes(
+    evidence: Evidence,
+    image_of_text: Array,
+    question: Question,
+    known: Known | None = None,
+    noise: float | None = None,
+) -> Misses:
+    """Find the cause of every miss.
+
+    Args:
+        image_of_text: (m,) the image of every caption.
+        noise: typical difference of a query's margins in two trainings, see `seed_noise`; None for `SEED_NOISE` of
+            their standard deviation.
+    """
+    known = known or Known.nothing(len(image_of_text))
+    whole = evidence.way(question.direction)
+    way = whole if question.within is None else _part(whole, np.isin(whole.queries, question.within))
+    at = min(question.at, way.scores.shape[1])
+    if noise is None:
+        noise = SEED_NOISE * float(np.std(whole.match_scores - whole.scores[:, at - 1]))
+    calibration = _calibration(evidence, known)
+    unlabelled = _unlabelled(way, question.direction, known, calibration)
+    wrong, vague = _labels(evidence, way, question, image_of_text, known)
+    first = slice(0, at)
+    equal_text = (way.copies[:, first] == TEXT).any(1) & ~vague  # texts that say little are equal by chance
+    applies = np.stack(
+        [
+            wrong,
+            (unlabelled[:, first] >= PROBABLE).any(1),
+            (way.copies[:, first] == PICTURE).any(1) | equal_text,
+            way.corrected < at,
+            vague,
+            way.scores[:, at - 1] - way.match_scores <= noise,
+            np.ones(len(way.queries), bool),
+        ]
+    )
+    cause = np.where(way.ranks < at, HIT, applies.argmax(0)).astype(np.int8)
+    return Misses(way, cause, wrong, unlabelled, at, noise)
+
+
+def _part(way: WayEvidence, rows: Array) -> WayEvidence:
+    return replace(way, **{field.name: getattr(way, field.name)[rows] for field in fields(way)})
+
+
+def _unlabelled(
+    way: WayEvidence, direction: Direction, known: Known, calibration: tuple[float, float]
+) -> Array:
+    """Return (q, k) the probability that each result is a match without a label."""
+    slope, offset = calibration
+    probability = _sigmoid(slope * _odds(way) + offset)
+    probability[(way.copies != 0) | way.match] = 0
+    for pairs, value in ((known.refused, 0.0), (known.matches, 1.0)):
+        judged = _among(way, direction, pairs)
+        probability[judged & ~way.match] = value
+    return np.asarray(probability)
+
+
+def _odds(way: WayEvidence) -> Array:
+    """Return (q, k) the log odds of a match, before calibration."""
+    probability = np.clip(match_probability(way.features), LEAST_PROBABILITY, 1 - LEAST_PROBABILITY)
+    return np.asarray(np.log(probability) - np.log1p(-probability))
+
+
+def _among(way: WayEvidence, direction: Direction, pairs: Array) -> Array:
+    """Return (q, k) bool: a query and its result are one of the pairs, (·, 2) rows (caption, image)."""
+    queries = np.broadcast_to(way.queries[:, None], way.results.shape)
+    texts, images = (queries, way.results) if direction == "t2i" else (way.results, queries)
+    return np.asarray(np.isin(texts << 32 | images, pairs[:, 0] << 32 | pairs[:, 1]))
+
+
+def _calibration(evidence: Evidence, known: Known) -> tuple[float, float]:
+    """Fit slope and offset of the log odds to the verdicts on results without a label (Platt 1999); 1 and 0 if there are
+    fewer than `ENOUGH_VERDICTS`, or all are the same."""
+    odds = []
+    verdicts = []
+    for direction in DIRECTIONS:
+        way = evidence.way(direction)
+        for pairs, verdict in ((known.people, True), (known.refused, False)):
+            judged = _among(way, direction, pairs) & ~way.match
+            odds.append(_odds(way)[judged])
+            verdicts.append(np.full(int(judged.sum()), verdict))
+    of_pairs = np.concatenate(verdicts)
+    if len(of_pairs) < ENOUGH_VERDICTS or of_pairs.all() or not of_pairs.any():
+        return 1.0, 0.0
+    from sklearn.linear_model import LogisticRegression  # for few questions
+
+    fitted = LogisticRegression().fit(np.concatenate(odds)[:, None], of_pairs)
+    return max(float(fitted.coef_[0, 0]), 0.0), float(fitted.intercept_[0])
+
+
+def match_probability(features: Array) -> Array:
+    """Estimate the probability that a result is a match without a label: its captions say the same, or its picture shows
+    the same scene. `features`: (…, 4), see `FEATURES`; NaN where there is no evidence."""
+    words, captions, pictures, _ = np.moveaxis(np.asarray(features, np.float64), -1, 0)
+    words = np.where(np.isnan(words), WORDS_PER_CAPTIONS * captions, words)
+    captions = np.where(np.isnan(captions), words / WORDS_PER_CAPTIONS, captions)
+    by_text = _sigmoid(BY_WORDS * words + BY_CAPTIONS * captions + BY_TEXT_FROM)
+    by_pictures = _sigmoid(BY_PICTURES * (pictures - BY_PICTURES_FROM))
+    return np.asarray(1 - (1 - by_text) * (1 - by_pictures))
+
+
+def _sigmoid(values: Array) -> Array:
+    return np.where(np.isnan(values), 0.0, 1 / (1 + np.exp(-np.clip(np.nan_to_num(values), -50, 50))))
+
+
+def _labels(
+    evidence: Evidence, way: WayEvidence, question: Question, image_of_text: Array, known: Known
+) -> tuple[Array, Array]:
+    """Return (q,) bool twice: all labels of the query are wrong; all others are vague."""
+    judged = known.verdicts
+    says_little = evidence.fits >= max(question.at, FITS_MANY)
+    suspicious = (np.nan_to_num(evidence.wrong) >= PROBABLE) & ~says_little  # vague words are unlike all captions
+    wrong = np.where(judged == "", suspicious, judged == "wrong-caption")
+    vague = says_little | (judged == "too-vague")
+    if question.direction == "t2i":
+        return wrong[way.queries], vague[way.queries]
+    images = int(image_of_text.max()) + 1
+    right = np.bincount(image_of_text, ~wrong, images)
+    specific = np.bincount(image_of_text, ~wrong & ~vague, images)
+    return right[way.queries] == 0, specific[way.queries] == 0
+
+
+def causes_of_run(
+    run: Run, split: str, question: Question, known: Known | None = None, noise: float | None = None
+) -> Misses:
+    """Find the causes of a run's misses from its stored evidence; arguments as for `find_causes`."""
+    return find_causes(split_evidence(run, split), run.image_of_text(split), question, known, noise)
+
+
+def seed_noise(first: WayEvidence, second: WayEvidence, at: int) -> float:
+    """Return the median difference of a query's margins in two trainings that differ in the seed alone, on the same
+    queries."""
+    margins = (way.match_scores - way.scores[:, at - 1] for way in (first, second))
+    return float(np.median(np.abs(np.subtract(*margins))))
+
+
+def error_budget(misses: Misses) -> pd.DataFrame:
+    """Count the misses of every cause. Return one row per cause: cause, count, and in percent of the misses share, low and
+    high, the ends of its 95% interval (bootstrap over images). Shares sum to 100, or are NaN without a miss."""
+    missed = misses.missed
+    causes = misses.cause[missed]
+    counts = np.bincount(causes, minlength=len(CAUSES))
+    shares = np.full((len(CAUSES), 3), np.nan)
+    if len(causes):
+        is_cause = (causes[:, None] == np.arange(len(CAUSES))).astype(float)
+        shares = 100 * mean_intervals(is_cause, misses.way.images[missed])
+    columns = dict(zip(("share", "low", "high"), shares.T, strict=True))
+    return pd.DataFrame({"cause": CAUSES, "count": counts, **columns})

@@ -1,0 +1,74 @@
+"""What would fix the misses: R@K with complete labels, without wrong ones, without hubs, or with two runs averaged."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from coder_core.api.causes.budget import COPY, PROBABLE, Misses
+from coder_core.api.causes.evidence import PICTURE, averaged_ranks
+from coder_core.api.run import Run
+from coder_core.api.sides import Array, Direction
+from coder_core.evaluation.bootstrap import mean_intervals
+
+NOW = "as it is"
+COMPLETE = "labels complete"
+LEFT_OUT = "wrong labels left out"
+HUBS = "hubs corrected"
+AVERAGED = "averaged with the other run"
+IN_WORDS = {
+    COMPLETE: "complete labels",
+    LEFT_OUT: "leaving out wrong labels",
+    HUBS: "hub correction",
+    AVERAGED: "averaging both runs",
+}
+LEAST_SHOWN = 0.5  # percent of the misses
+
+
+def what_would_fix(misses: Misses, averaged: Array | None = None) -> pd.DataFrame:
+    """Compute R@K as it is and under every fix, in percent. Return one row per fix, "as it is" first: fix, recall, low and
+    high (its 95% interval, a bootstrap over images), change (points), and fixed (% of the misses that become hits; of
+    wrong labels: that are left out).
+
+    With complete labels, probable matches and copies count as matches. A query whose labels are all wrong is left out.
+
+    Args:
+        averaged: (q,) ranks of the queries by the sum of two runs' scores; None leaves that row out.
+    """
+    way = misses.way
+    at = misses.at
+    hit = way.ranks < at
+    probable = (misses.unlabelled[:, :at] >= PROBABLE) | (way.copies[:, :at] == PICTURE)
+    is_match = probable.any(1) | (misses.cause == COPY)
+    of_fixes = {NOW: hit, COMPLETE: hit | is_match, LEFT_OUT: hit, HUBS: way.corrected < at}
+    if averaged is not None:
+        of_fixes[AVERAGED] = averaged < at
+    missed = max(int(misses.missed.sum()), 1)
+    rows = []
+    for fix, hits in of_fixes.items():
+        counted = ~misses.wrong if fix == LEFT_OUT else np.ones(len(hits), bool)
+        fixed = misses.missed & (hits | ~counted)
+        ends = np.full(3, np.nan)
+        if counted.any():
+            ends = 100 * mean_intervals(hits[counted, None].astype(float), way.images[counted])[0]
+        rows.append((fix, *ends.tolist(), 100 * float(fixed.sum()) / missed))
+    table = pd.DataFrame(rows, columns=["fix", "recall", "low", "high", "fixed"])
+    table.insert(4, "change", table["recall"] - table["recall"].iloc[0])
+    return table
+
+
+def gain_sentence(fixes: pd.DataFrame) -> str:
+    """Say which fixes would gain most: "Complete labels would fix 14% of the misses, hub correction 9%." """
+    largest = fixes[fixes["fix"] != NOW].sort_values("fixed", ascending=False, kind="stable")
+    largest = largest[largest["fixed"] >= LEAST_SHOWN].head(2)
+    if largest.empty:
+        return f"None of the fixes would gain {LEAST_SHOWN:g}% of the misses."
+    first, *others = ((IN_WORDS[row["fix"]], f"{row['fixed']:.0f}%") for row in largest.to_dict("records"))
+    fix, share = first
+    sentence = f"{fix.capitalize()} would fix {share} of the misses"
+    return ", ".join([sentence, *(f"{fix} {share}" for fix, share in others)]) + "."
+
+
+def averaged_with(run: Run, other: Run, split: str, misses: Misses, direction: Direction) -> Array:
+    """Return (q,) ranks of the queries of `misses` by both runs' scores; errors as for `averaged_ranks`."""
+    return averaged_ranks(run, other, split, direction, misses.way.queries)

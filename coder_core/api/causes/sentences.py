@@ -1,0 +1,109 @@
+"""Why one query misses, in one sentence, from the evidence that gave its cause."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from coder_core.api.causes.budget import CLOSE, COPY, HIT, HUB, UNLABELLED, VAGUE, WRONG, Known, Misses
+from coder_core.api.causes.evidence import TEXT, Evidence
+from coder_core.api.retrieval.results import occurrences
+from coder_core.api.run import Run
+from coder_core.api.sides import Array, Direction
+
+NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+HUB_DEVIATIONS = 2.0
+"""A candidate is a hub if it is among the first ten results of more queries than the mean and two standard deviations
+(Radovanović et al. 2010, section 3)."""
+
+
+def hubs(run: Run, split: str, direction: Direction) -> Array:
+    """Return the candidates that are hubs."""
+    counts = occurrences(run, split, direction)["count"].to_numpy()
+    return np.flatnonzero(counts > counts.mean() + HUB_DEVIATIONS * counts.std())
+
+
+def why(
+    misses: Misses, direction: Direction, query: int, evidence: Evidence, known: Known, hub_candidates: Array
+) -> str:
+    """Say why a query misses: "Missed by 0.040: the first three results are hubs; after correction rank 2." Return "" for
+    a query without evidence, outside the sample of a large split.
+
+    Args:
+        misses: from `find_causes` with `evidence` and `known`. hub_candidates: from `hubs`.
+    """
+    rows = np.flatnonzero(misses.way.queries == query)
+    if not len(rows):
+        return ""
+    row = int(rows[0])
+    margin = float(misses.margins[row])
+    if misses.cause[row] == HIT:
+        place = int(misses.way.ranks[row]) + 1
+        return f"Hit: its match has rank {place}."
+    return f"Missed by {abs(margin):.3f}: {_reason(misses, direction, row, evidence, known, hub_candidates)}."
+
+
+def _reason(
+    misses: Misses, direction: Direction, row: int, evidence: Evidence, known: Known, hub_candidates: Array
+) -> str:
+    way = misses.way
+    cause = int(misses.cause[row])
+    query = int(way.queries[row])
+    results = way.results[row, : misses.at]
+    if cause == WRONG:
+        return _wrong_label(direction, query, evidence, known)
+    if cause == UNLABELLED:
+        return _unlabelled_match(misses.unlabelled[row, : misses.at])
+    if cause == COPY:
+        return _copy(direction, way.copies[row, : misses.at])
+    if cause == HUB:
+        return _hub(np.isin(results, hub_candidates), int(way.corrected[row]) + 1)
+    if cause == VAGUE:
+        return _vague(direction, query, evidence, known)
+    if cause == CLOSE:
+        return f"two trainings with other seeds typically differ by {misses.noise:.3f}"
+    return "no fault of the labels, copies, hubs or words explains it, so the model errs"
+
+
+def _wrong_label(direction: Direction, query: int, evidence: Evidence, known: Known) -> str:
+    if direction == "i2t":
+        return "all its captions probably belong to other images"
+    if known.verdicts[query] == "wrong-caption":
+        return "a reviewer says that the caption belongs to another image"
+    return f"the caption probably belongs to another image (probability {evidence.wrong[query]:.2f})"
+
+
+def _unlabelled_match(probability: Array) -> str:
+    place = int(probability.argmax()) + 1
+    largest = float(probability.max())
+    if largest == 1:
+        return f"result {place} is a match by people's judgement, without a label"
+    return f"result {place} is probably a match without a label (probability {largest:.2f})"
+
+
+def _copy(direction: Direction, copies: Array) -> str:
+    place = int((copies > 0).argmax()) + 1
+    if copies[place - 1] == TEXT:
+        return f"result {place} has the same text"
+    if direction == "t2i":
+        return f"result {place} is a near-duplicate of its own picture"
+    return f"result {place} belongs to a near-duplicate of this picture"
+
+
+def _hub(is_hub: Array, rank: int) -> str:
+    after = f"after correction rank {rank}"
+    places = np.flatnonzero(is_hub) + 1
+    if not len(places):
+        return f"{after}, with scores lowered that many queries share"
+    if len(places) == 1:
+        return f"result {places[0]} is a hub; {after}"
+    if len(places) == len(is_hub):
+        return f"the first {NUMBERS[len(places)]} results are hubs; {after}"
+    return f"{NUMBERS[len(places)]} of the first {NUMBERS[len(is_hub)]} results are hubs; {after}"
+
+
+def _vague(direction: Direction, query: int, evidence: Evidence, known: Known) -> str:
+    if direction == "i2t":
+        return "each of its captions fits many images"
+    if known.verdicts[query] == "too-vague":
+        return "a reviewer says that the caption is too vague"
+    return f"{evidence.fits[query]:,} other images fit all its words"

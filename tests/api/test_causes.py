@@ -1,0 +1,359 @@
+"""Causes of misses: each cause is found where it was put, and a slow reference of the corrected ranks."""
+
+import os
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from coder_core.api import causes, open_run
+from coder_core.api.causes import budget
+from coder_core.api.causes.evidence import PICTURE, TEXT, compute_evidence, other_images_with_words
+from coder_core.api.causes.fixes import AVERAGED, COMPLETE, HUBS, LEFT_OUT
+from coder_core.api.causes.hubs import HALVES_SEED, NEIGHBOURS, RECALL_AT, STRENGTHS, corrected_ranks
+from coder_core.api.reviews import ReviewedSplit
+from coder_core.api.sides import Sides
+from coder_core.config.schema import Config
+from coder_core.data.reviews import Review, Reviews
+from coder_core.evaluation.recall import ensemble_metrics
+from tests.support.run_folders import unit, write_configured, write_embeddings, write_run
+from tests.support.tiny_runs import changed
+
+IMAGES = 120
+PER_IMAGE = 3
+SIZE = 64
+
+
+def review(image, caption, verdict):
+    return Review(
+        id=f"{abs(hash((image, caption))):x}"[:16],
+        time="2026-11-28T00:00:00Z",
+        reviewer="me",
+        image=image,
+        caption=caption,
+        verdict=verdict,
+        tags=(),
+        note="",
+    )
+
+
+def test_words_of_a_caption_are_counted_in_other_images():
+    captions = ["a black dog", "a dog", "it barks", "the black cat", "a dog and a black hat"]
+    owner = np.array([0, 0, 1, 2, 3])
+    np.testing.assert_array_equal(other_images_with_words(captions, owner), [1, 1, 0, 0, 0])
+
+
+def slow_corrected_ranks(scores, anchor_images, candidate_images):
+    """Return the corrected ranks of every anchor by loops over one anchor and one candidate."""
+    images = max(anchor_images.max(), candidate_images.max()) + 1
+    first = set(np.random.default_rng(HALVES_SEED).permutation(images)[: images // 2].tolist())
+    in_first = np.array([image in first for image in anchor_images])
+
+    def bias(candidate, half, k):
+        foreign = [
+            scores[q, candidate]
+            for q in range(len(scores))
+            if in_first[q] == half and anchor_images[q] != candidate_images[candidate]
+        ]
+        return np.mean(sorted(foreign)[-k:])
+
+    def rank(query, k, alpha):
+        half = not in_first[query]
+        shifted = [
+            scores[query, c] - alpha * bias(c, half, k) if alpha else scores[query, c]
+            for c in range(scores.shape[1])
+        ]
+        own = max(
+            s for s, image in zip(shifted, candidate_images, strict=True) if image == anchor_images[query]
+        )
+        return sum(
+            s >= own
+            for s, image in zip(shifted, candidate_images, strict=True)
+            if image != anchor_images[query]
+        )
+
+    settings = [(1, 0.0), *((k, alpha) for alpha in STRENGTHS for k in NEIGHBOURS)]
+    ranks = np.array([[rank(q, *setting) for q in range(len(scores))] for setting in settings])
+    result = np.empty(len(scores), int)
+    for half in (False, True):
+        recalls = [sum((of[in_first == half] < k).mean() for k in RECALL_AT) for of in ranks]
+        result[in_first != half] = ranks[int(np.argmax(recalls)), in_first != half]
+    return result
+
+
+@pytest.mark.parametrize("pair_scores", [False, True])
+def test_corrected_ranks_match_a_slow_reference(pair_scores):
+    random = np.random.default_rng(3)
+    images = random.normal(size=(14, 6))
+    owner = np.repeat(np.arange(14), 2)
+    texts = images[owner] + 1.5 * random.normal(size=(28, 6))
+    images[:3] += 1.5  # hubs
+    v, w = unit(images), unit(texts)
+    scores = (w.astype(float) @ v.astype(float).T).astype(np.float32)
+    sides = Sides(w, v, owner, np.arange(14))
+    if pair_scores:
+        sides = Sides(w[:, :0], v[:, :0], owner, np.arange(14), scores)
+    expected = slow_corrected_ranks(scores.astype(float), owner, np.arange(14))
+    np.testing.assert_array_equal(corrected_ranks(sides, np.arange(28)), expected)
+
+
+def some_way(queries, **values):
+    """Return evidence on queries that miss at 1 and have no cause but a model error; `values` replace fields."""
+    nothing = {
+        "queries": np.arange(queries),
+        "images": np.arange(queries),
+        "ranks": np.full(queries, 4),
+        "corrected": np.full(queries, 4),
+        "results": (np.arange(queries)[:, None] + np.arange(1, 4)) % queries,
+        "match": np.zeros((queries, 3), bool),
+        "features": np.zeros((queries, 3, 4), np.float32),
+        "copies": np.zeros((queries, 3), np.int8),
+        "scores": np.full((queries, 3), 0.9, np.float32),
+        "match_scores": np.linspace(0.1, 0.5, queries).astype(np.float32),
+    }
+    return causes.WayEvidence(**(nothing | values))
+
+
+@pytest.fixture
+def several():
+    """Eight captions, one per image; the first seven each have the evidence of one cause and of later ones."""
+    way = some_way(8)
+    way.features[:2, 0, 1] = 9
+    way.copies[:3, 0] = PICTURE
+    way.corrected[:4] = 0
+    way.match_scores[:6] = 0.899
+    way.ranks[7] = 0
+    wrong = np.where(np.arange(8) < 1, 0.9, 0.1)
+    fits = np.where((np.arange(8) > 0) & (np.arange(8) < 5), 5, 4)
+    return causes.Evidence(wrong, fits, some_way(8), way)
+
+
+def test_every_miss_has_the_first_cause_that_applies(several):
+    question = causes.Question("t2i")
+    # 1 and 0 have no probable match unless the copy is ignored
+    several.t2i.copies[:2, 0] = 0
+    misses = causes.find_causes(several, np.arange(8), question, noise=0.01)
+    assert [int(cause) for cause in misses.cause] == [*range(7), causes.HIT]
+    table = causes.error_budget(misses)
+    np.testing.assert_array_equal(table["count"], np.ones(7))
+    assert table["share"].sum() == pytest.approx(100)
+    assert (table["low"] <= table["share"]).all()
+    assert (table["share"] <= table["high"]).all()
+    assert table["low"].min() == 0
+    assert 14.3 < table["high"].max() < 60
+
+
+def test_a_result_counts_only_within_the_first_k(several):
+    several.t2i.features[:2, 0, 1] = 0
+    several.t2i.features[1, 2, 1] = 9
+    at = {
+        k: causes.find_causes(several, np.arange(8), causes.Question("t2i", k), noise=0.01).cause[1]
+        for k in (1, 3)
+    }
+    assert at == {1: budget.COPY, 3: budget.UNLABELLED}
+
+
+def test_verdicts_come_before_guesses(several):
+    several.t2i.copies[:2, 0] = 0
+    known = causes.Known.nothing(8)
+    known.verdicts[[0, 5, 6]] = "label-right", "wrong-caption", "too-vague"
+    refused = np.array([[1, int(several.t2i.results[1, 0])]])
+    people = np.array([[3, int(several.t2i.results[3, 0])]])
+    known = replace(known, people=people, refused=refused)
+    cause = causes.find_causes(several, np.arange(8), causes.Question("t2i"), known, noise=0.01).cause
+    expected = {0: budget.UNLABELLED, 1: budget.HUB, 3: budget.UNLABELLED, 5: budget.WRONG, 6: budget.VAGUE}
+    assert {row: int(cause[row]) for row in expected} == expected
+
+
+def test_an_image_has_a_wrong_label_only_if_all_its_labels_are_wrong():
+    owner = np.array([0, 0, 1, 1, 2, 2])
+    wrong = np.array([0.9, 0.9, 0.9, 0.1, 0.1, 0.9])
+    fits = np.array([0, 0, 0, 9, 0, 0])
+    evidence = causes.Evidence(wrong, fits, some_way(3), some_way(6))
+    cause = causes.find_causes(evidence, owner, causes.Question("i2t"), noise=0.0).cause
+    assert cause.tolist() == [budget.WRONG, budget.VAGUE, budget.MODEL]
+
+
+def test_equal_texts_are_copies_unless_they_say_little():
+    way = some_way(3)
+    way.copies[:2, 0] = TEXT
+    evidence = causes.Evidence(np.zeros(3), np.array([0, 7, 0]), some_way(3), way)
+    cause = causes.find_causes(evidence, np.arange(3), causes.Question("t2i"), noise=0.0).cause
+    assert cause.tolist() == [budget.COPY, budget.VAGUE, budget.MODEL]
+
+
+def test_probabilities_are_calibrated_on_verdicts():
+    """Where people refuse nine of ten probable matches, the rest of them is improbable too."""
+    way = some_way(60)
+    way.features[:, 0, 0] = 7.2
+    way.features[:, 0, 1] = 4.5
+    evidence = causes.Evidence(np.zeros(60), np.zeros(60, int), some_way(60), way)
+    pairs = np.stack([np.arange(30), way.results[:30, 0]], 1)
+    known = replace(causes.Known.nothing(60), people=pairs[:3], refused=pairs[3:])
+    question = causes.Question("t2i")
+    before = causes.find_causes(evidence, np.arange(60), question, noise=0.0)
+    after = causes.find_causes(evidence, np.arange(60), question, known, noise=0.0)
+    assert before.unlabelled[50, 0] > 0.5
+    assert after.unlabelled[50, 0] == pytest.approx(0.1, abs=0.03)
+    few = replace(known, refused=pairs[3:10])
+    again = causes.find_causes(evidence, np.arange(60), question, few, noise=0.0)
+    assert again.unlabelled[50, 0] == before.unlabelled[50, 0]
+
+
+def test_fixes_count_what_they_would_change(several):
+    several.t2i.copies[:2, 0] = 0
+    misses = causes.find_causes(several, np.arange(8), causes.Question("t2i"), noise=0.01)
+    table = causes.what_would_fix(misses, averaged=np.array([0, 0, 0, 0, 0, 0, 9, 9])).set_index("fix")
+    hits = {"as it is": 1, COMPLETE: 4, HUBS: 4, AVERAGED: 6}  # of eight
+    for fix, number in hits.items():
+        assert table.loc[fix, "recall"] == pytest.approx(100 * number / 8)
+        assert table.loc[fix, "low"] <= table.loc[fix, "recall"] <= table.loc[fix, "high"]
+    assert table.loc[LEFT_OUT, "recall"] == pytest.approx(100 / 7)
+    assert table["fixed"].tolist() == pytest.approx([0, *(100 * k / 7 for k in (3, 1, 4, 6))])
+    sentence = causes.gain_sentence(table.reset_index())
+    assert sentence == "Averaging both runs would fix 86% of the misses, hub correction 57%."
+
+
+def test_without_a_miss_there_is_no_share(several):
+    evidence = replace(several, t2i=replace(several.t2i, ranks=np.zeros(8, int)))
+    misses = causes.find_causes(evidence, np.arange(8), causes.Question("t2i"))
+    assert np.isnan(causes.error_budget(misses)["share"]).all()
+    assert causes.gain_sentence(causes.what_would_fix(misses)).startswith("None of the fixes")
+
+
+def test_queries_of_a_slice_alone_are_counted(several):
+    question = causes.Question("t2i", within=np.array([2, 6, 7]))
+    misses = causes.find_causes(several, np.arange(8), question, noise=0.01)
+    assert misses.way.queries.tolist() == [2, 6, 7]
+    assert misses.missed.sum() == 2
+    assert causes.error_budget(misses)["share"].max() == 50
+
+
+def test_one_sentence_says_why(several):
+    several.t2i.copies[:2, 0] = 0
+    known = causes.Known.nothing(8)
+    misses = causes.find_causes(several, np.arange(8), causes.Question("t2i"), known, noise=0.01)
+    hub = np.array([int(several.t2i.results[3, 0])])
+    sentences = [causes.why(misses, "t2i", query, several, known, hub) for query in range(8)]
+    assert sentences[0].endswith("the caption probably belongs to another image (probability 0.90).")
+    assert "result 1 is probably a match without a label" in sentences[1]
+    assert sentences[2] == "Missed by 0.001: result 1 is a near-duplicate of its own picture."
+    assert sentences[3] == "Missed by 0.001: result 1 is a hub; after correction rank 1."
+    assert sentences[4] == "Missed by 0.001: 5 other images fit all its words."
+    assert sentences[5] == "Missed by 0.001: two trainings with other seeds typically differ by 0.010."
+    assert "the model errs" in sentences[6]
+    assert sentences[7] == "Hit: its match has rank 1."
+    assert causes.why(misses, "t2i", 99, several, known, hub) == ""
+
+
+@pytest.fixture(scope="module")
+def injected(tmp_path_factory):
+    """Run with pairs of every cause, and caption → its cause."""
+    random = np.random.default_rng(0)
+    v = random.normal(size=(IMAGES, SIZE))
+    owner = np.repeat(np.arange(IMAGES), PER_IMAGE)
+    captions = [
+        f"thing{i} beside place{i} in colour{i} shade{k}" for i in range(IMAGES) for k in range(PER_IMAGE)
+    ]
+    v[3] = v[2]  # a copy, and another view
+    v[5] = v[4] + 0.3 * random.normal(size=SIZE)
+    for image, shown in ((3, 2), (5, 4)):
+        for k in range(PER_IMAGE):
+            captions[PER_IMAGE * image + k] = f"thing{shown} beside place{shown} in colour{shown} tone{k}"
+    w = v[owner] + 0.5 * random.normal(size=(len(owner), SIZE))
+    w[12:15] = v[5] + 0.2 * random.normal(size=(3, SIZE))  # captions of image 4, nearer to its other view
+    cause = {6: budget.COPY, 7: budget.COPY, 8: budget.COPY}
+    cause |= dict.fromkeys((12, 13, 14), budget.UNLABELLED)
+    exchanged = np.arange(60, 360, 12)
+    w[exchanged] = np.roll(w[exchanged], 1, 0)
+    texts = [captions[row] for row in exchanged]
+    for row, text in zip(exchanged.tolist(), np.roll(texts, 1).tolist(), strict=True):
+        captions[row] = text
+        cause[row] = budget.WRONG
+    for row in range(61, 360, 24):
+        captions[row] = "a thing"
+        w[row] = v.mean(0) + 0.02 * random.normal(size=SIZE)
+        cause[row] = budget.VAGUE
+    for row in range(25, 55, 9):  # nearer to another image than to its own, with the words of its own
+        w[row] = v[(owner[row] + 40) % IMAGES] + 0.3 * random.normal(size=SIZE)
+        cause[row] = budget.MODEL
+    for row in range(26, 58, 6):  # nearly as near to its own image as to another
+        nearest = [v[image] / np.linalg.norm(v[image]) for image in (owner[row], owner[row] + 40)]
+        w[row] = nearest[0] + 1.12 * nearest[1]
+        cause[row] = budget.CLOSE
+    v[1] = random.normal(size=SIZE)  # a hub: nearer to these captions than their own images
+    w[3:6] = v[1] + 0.3 * random.normal(size=(3, SIZE))
+    for row in range(65, 360, 12):
+        w[row] = v[owner[row]] + 1.05 * v[1] + 0.2 * random.normal(size=SIZE)
+        cause[row] = budget.HUB
+    folder = write_configured(
+        tmp_path_factory.mktemp("causes"), changed(Config(name="injected"), data="demo")
+    )
+    write_embeddings(folder, unit(v), unit(w), owner, captions=captions)
+    return open_run(folder), cause
+
+
+def test_each_cause_is_found_where_it_was_put(injected):
+    run, truth = injected
+    misses = causes.causes_of_run(run, "dev", causes.Question("t2i"))
+    found = {row: int(misses.cause[row]) for row in truth if misses.missed[row]}
+    assert set(found) >= set(range(6, 9))
+    for cause in set(truth.values()):
+        rows = [row for row in found if truth[row] == cause]
+        assert len(rows) >= 3
+        assert np.mean([found[row] == cause for row in rows]) >= 0.8, causes.CAUSES[cause]
+
+
+def test_the_evidence_is_stored_and_read_again(injected, tmp_path):
+    run, _ = injected
+    computed = compute_evidence(run, "dev")
+    for read in (causes.split_evidence(run, "dev"), causes.split_evidence(run, "dev")):
+        np.testing.assert_array_equal(read.wrong, computed.wrong)
+        for direction in ("i2t", "t2i"):
+            for name in ("queries", "ranks", "corrected", "copies", "features", "match_scores"):
+                np.testing.assert_array_equal(
+                    getattr(read.way(direction), name), getattr(computed.way(direction), name)
+                )
+    folders = list((run.path / "derived" / "dev").glob("causes-*"))
+    assert len(folders) == 1
+    part = folders[0] / "t2i_ranks.npy"
+    part.write_bytes(part.read_bytes()[:-1])
+    np.testing.assert_array_equal(causes.split_evidence(run, "dev").t2i.ranks, computed.t2i.ranks)
+    assert part.stat().st_size == (folders[0] / "t2i_corrected.npy").stat().st_size
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_run_that_cannot_be_written_has_causes_too(tmp_path):
+    folder = write_run(tmp_path / "runs", "sealed", images=12, pictures=False)
+    folder.chmod(0o555)
+    misses = causes.causes_of_run(open_run(folder), "dev", causes.Question("t2i"))
+    assert len(misses.cause) == 60
+
+
+def test_averaged_ranks_are_those_of_the_ensemble(run, tmp_path):
+    other = open_run(write_run(tmp_path / "runs", "other", noise=2.5, images=30, pictures=False))
+    for direction in ("i2t", "t2i"):
+        misses = causes.causes_of_run(run, "dev", causes.Question(direction))
+        ranks = causes.averaged_with(run, other, "dev", misses, direction)
+        sources = [*run.analysis("dev").sources, *other.analysis("dev").sources]
+        metrics = ensemble_metrics(sources, run.image_of_text("dev"))
+        for k in (1, 5, 10):
+            assert 100 * (ranks < k).mean() == pytest.approx(metrics[f"{direction}_r{k}"])
+
+
+def test_reviews_become_what_people_know(injected):
+    run, _ = injected
+    reviewed = ReviewedSplit.of(run, "dev")
+    captions = run.captions("dev")
+    reviews = Reviews(
+        (
+            review("7.png", captions[0], "also-matches"),
+            review("8.png", captions[0], "label-right"),
+            review("0.png", captions[1], "wrong-caption"),
+        )
+    )
+    known = causes.Known.of(run, "dev", reviewed, reviews, [np.array([[3, 9]])])
+    assert known.people.tolist() == [[0, 7]]
+    assert known.refused.tolist() == [[0, 8]]
+    assert known.others.tolist() == [[3, 9]]
+    assert known.verdicts[1] == "wrong-caption"
