@@ -278,8 +278,8 @@ def injected(tmp_path_factory):
         w[row] = v[(owner[row] + 40) % IMAGES] + 0.3 * random.normal(size=SIZE)
         cause[row] = budget.MODEL
     for row in range(26, 58, 6):  # nearly as near to its own image as to another
-        nearest = [v[image] / np.linalg.norm(v[image]) for image in (owner[row], owner[row] + 40)]
-        w[row] = nearest[0] + 1.12 * nearest[1]
+        nearest = [v[image] / np.linalg.norm(v[image]) for image in (owner[row], owner[row] + 53)]
+        w[row] = nearest[0] + 1.06 * nearest[1]
         cause[row] = budget.CLOSE
     v[1] = random.normal(size=SIZE)  # a hub: nearer to these captions than their own images
     w[3:6] = v[1] + 0.3 * random.normal(size=(3, SIZE))

@@ -238,7 +238,9 @@ def _labels(
     """Return (q,) bool twice: all labels of the query are wrong; all others are vague."""
     judged = known.verdicts
     says_little = evidence.fits >= max(question.at, FITS_MANY)
-    suspicious = (np.nan_to_num(evidence.wrong) >= PROBABLE) & ~says_little  # vague words are unlike all captions
+    suspicious = (
+        np.nan_to_num(evidence.wrong) >= PROBABLE
+    ) & ~says_little  # vague words are unlike all captions
     wrong = np.where(judged == "", suspicious, judged == "wrong-caption")
     vague = says_little | (judged == "too-vague")
     if question.direction == "t2i":
