@@ -16,6 +16,7 @@ from coder_core.api.listing import RunSummary, loss_values
 from coder_core.api.sampling import Sample, SplitPart
 from coder_core.api.sides import Array, Direction, Modality, Sides, first_captions
 from coder_core.console.faults import InputError
+from coder_core.data.columns import SampleColumns
 from coder_core.data.pictures import jpeg, open_picture, read_picture
 from coder_core.evaluation.sources import mixed_embeddings
 from coder_core.ops.diversity_scaling import squash
@@ -92,6 +93,10 @@ class StoredRun:
         if split not in self._analyses:
             self._analyses[split] = open_analysis(self.path, split)
         return self._analyses[split]
+
+    def columns(self, split: str) -> SampleColumns:
+        """Return the user's columns of images and captions, stored with the analysis or joined to it later."""
+        return self.analysis(split).columns
 
     def embeddings(self, split: str) -> tuple[Array, Array]:
         """Return images (n, D) and texts (m, D) of the instance branch, unit rows, read-only float32."""

@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -18,6 +19,9 @@ MOST_COLUMNS = 200  # of one modality
 LONGEST_TITLE = 100  # characters
 LONGEST_TEXT = 10_000  # characters of a value; longer ones are cut
 MISSING = -1  # in `Column.values`, of a sample without a label
+
+
+_WITHOUT: dict[Kind, Any] = {"number": np.nan, "date": np.datetime64("NaT"), "category": -1, "text": -1}
 
 
 @dataclass(frozen=True)
@@ -52,11 +56,27 @@ class Column:
             return ~np.isnat(self.values)
         return np.asarray(self.values != MISSING)
 
-    @property
+    @cached_property
     def sample_of_tag(self) -> np.ndarray:
         """(t,) int64: of a column of tags, the sample of every one of `values`."""
         assert self.starts is not None
         return np.repeat(np.arange(len(self)), np.diff(self.starts))
+
+    @cached_property
+    def folded_labels(self) -> list[str]:
+        """The labels without case, for comparisons."""
+        return [label.casefold() for label in self.labels]
+
+    def having(self, labels: Iterable[int]) -> np.ndarray:
+        """Return (n,) bool: the samples with one of these labels, rows of `labels`."""
+        chosen = np.zeros(len(self.labels) + 1, dtype=bool)
+        chosen[list(labels)] = True
+        of_values = chosen[self.values]  # −1, without a label, reads the last
+        if self.starts is None:
+            return np.asarray(of_values)
+        mask = np.zeros(len(self), dtype=bool)
+        mask[self.sample_of_tag[of_values]] = True
+        return mask
 
     def group_numbers(self) -> np.ndarray:
         """Return (n,) int64, equal for samples with the same value; −1 without a value. ValueError: a column of tags."""
@@ -67,11 +87,16 @@ class Column:
         return numbers
 
     def take(self, rows: np.ndarray) -> Column:
-        """Return the column of the samples `rows`, (k,) numbers of samples or (n,) bool."""
-        rows = np.arange(len(self))[rows]
+        """Return the column of the samples `rows`: (n,) bool, or (k,) numbers of samples, −1 for one without a value."""
+        rows = np.flatnonzero(rows) if rows.dtype == bool else np.asarray(rows)
+        nobody = rows < 0
         if self.starts is None:
-            return Column(self.kind, self.values[rows], self.labels)
+            values = self.values[rows]
+            if nobody.any():
+                values[nobody] = _WITHOUT[self.kind]
+            return Column(self.kind, values, self.labels)
         counts = np.diff(self.starts)[rows]
+        counts[nobody] = 0
         starts = np.concatenate([[0], np.cumsum(counts)])
         within = np.arange(starts[-1]) - np.repeat(starts[:-1], counts)
         values = self.values[np.repeat(self.starts[rows], counts) + within]
@@ -118,9 +143,18 @@ class SampleColumns:
         return SampleColumns(of_images, of_captions)
 
     def of_captions(self, image_of_text: np.ndarray) -> dict[str, Column]:
-        """Return every column as one of the captions: those of images have the values of each caption's image."""
+        """Return every column as one of the captions: those of images have the values of each caption's image; texts
+        without an image, −1, have none."""
         of_images = {title: column.take(image_of_text) for title, column in self.images.items()}
         return of_images | dict(self.captions)
+
+    def of_image(self, image: int) -> dict[str, Any]:
+        """Return the values of an image, by title; those that it lacks are left out."""
+        return _present({title: column.cell(image) for title, column in self.images.items()})
+
+    def of_caption(self, caption: int) -> dict[str, Any]:
+        """Return the values of a caption itself, by title; those that it lacks are left out."""
+        return _present({title: column.cell(caption) for title, column in self.captions.items()})
 
     def joined(self, others: SampleColumns) -> SampleColumns:
         """Return these columns and `others`, which replace those of the same title."""
@@ -131,6 +165,10 @@ class SampleColumns:
 
 
 NO_COLUMNS = SampleColumns()
+
+
+def _present(cells: dict[str, Any]) -> dict[str, Any]:
+    return {title: cell for title, cell in cells.items() if cell is not None}
 
 
 def describe(columns: Mapping[str, Column]) -> str:
@@ -145,8 +183,3 @@ def first_of_images(codes: np.ndarray, image_of_text: np.ndarray, images: int) -
     first = np.full(images, MISSING, codes.dtype)
     first[image_of_text[rows]] = codes[rows]  # the last assignment, the first caption's, stays
     return first if (codes[rows] == first[image_of_text[rows]]).all() else None
-
-
-def titles_of(columns: Sequence[Mapping[str, Column]]) -> list[str]:
-    """List the titles of several sets of columns, each once."""
-    return list(dict.fromkeys(title for group in columns for title in group))

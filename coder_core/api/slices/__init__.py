@@ -5,6 +5,7 @@ from coder_core.api.slices.table import (
     Queries,
     Slice,
     images_counted,
+    own_slices,
     slice_columns,
     slice_metrics,
     slice_table,

@@ -15,8 +15,19 @@ An expression may contain
     12 in image_neighbours               the captions of the images most similar to image 12
     and, or, not, (…)
 
-Other columns (cluster, rank, tenth, tags …) depend on the run; for a name that is not a column, the error message lists
-the columns. Nothing is executed: calls, attributes and everything else of Python are refused.
+Columns of the user's own, by their titles (`coder_core.data.columns`); a title that is not a name of Python is written
+in quotes, and one that names something above as column.title:
+
+    price > 20, "unit price" <= 5        numbers
+    brand == "Acme"                      a category or a text, in any case
+    brand in ("Acme", "Bolt")            one of these
+    "acm" in brand                       contains this text
+    "sale" in tags                       has the tag
+    date >= "2026-05", month(date) == 6  dates, as precise as they are written; year, month, day, weekday, hour
+
+A sample without a value meets no condition but !=. Other columns (cluster, rank, tenth, tags …) depend on the run; for
+a name that is not a column, the error message lists the columns. Nothing is executed: other calls, attributes and
+everything else of Python are refused.
 
 A text is plain if it contains only words, phrases in double quotes and . , ; ! ? - ' and is not an attempt at an
 expression: no column name alone, before a number, or beside `and`, `or`, `not`; no quoted text before `in`; nothing
@@ -35,8 +46,10 @@ from typing import Any
 
 import numpy as np
 
+from coder_core.api.slices import own_columns
 from coder_core.console.faults import InputError
 from coder_core.console.plain_files import LARGEST
+from coder_core.data.columns import Column
 from coder_core.data.words import tokenise
 
 LONGEST_EXPRESSION = 500  # characters
@@ -67,11 +80,16 @@ class Columns:
     texts: Mapping[str, Sequence[str]] = field(default_factory=dict)
     # name → label → sorted numbers of the rows that have it, one label per row, for `concept == "dog"`
     labels: Mapping[str, Mapping[str, np.ndarray]] = field(default_factory=dict)
+    own: Mapping[str, Column] = field(default_factory=dict)  # name → the user's column, of the m captions
 
     @property
     def names(self) -> list[str]:
         """Names that an expression may use."""
-        return sorted([*self.numbers, *self.sets, *self.texts, *self.labels])
+        return sorted({*self.numbers, *self.sets, *self.texts, *self.labels, *self.own})
+
+    def own_column(self, name: str) -> Column | None:
+        """Return the user's column that is written as its name or as column.title; None without one."""
+        return self.own.get(name) or self.own.get(name.removeprefix(own_columns.PREFIX))
 
 
 def select(expression: str, columns: Columns) -> np.ndarray:
@@ -104,29 +122,91 @@ def _mask(node: ast.expr, columns: Columns) -> np.ndarray:
             return np.asarray(joined.reduce([_mask(value, columns) for value in values]))
         case ast.UnaryOp(op=ast.Not(), operand=operand):
             return ~_mask(operand, columns)
-        case ast.Compare(left=left, ops=[ast.In() | ast.NotIn() as op], comparators=[ast.Name(id=name)]):
-            if not isinstance(left, ast.Constant) or not isinstance(left.value, str | int | float):
-                fact = f"tests whether {ast.unparse(left)[:60]!r} is in {name}"
-                raise _refusal(fact, 'a text in quotes, such as "dog"')
-            mask = holding(str(left.value), name, columns)
+        case ast.Compare(left=left, ops=[ast.In() | ast.NotIn() as op], comparators=[container]):
+            mask = _contained(left, container, columns)
             return mask if isinstance(op, ast.In) else ~mask
-        case ast.Compare(
-            left=ast.Name(id=name),
-            ops=[ast.Eq() | ast.NotEq() as op],
-            comparators=[ast.Constant(value=str() as label)],
-        ) if name in columns.labels:
-            mask = _rows_of(columns.labels[name], label, columns.count)
-            return mask if isinstance(op, ast.Eq) else ~mask
+        case ast.Compare(left=left, ops=[ast.Eq() | ast.NotEq() as op], comparators=[right]) if (
+            equal := _equal_label(left, right, columns)
+        ) is not None:
+            return equal if isinstance(op, ast.Eq) else ~equal
         case ast.Compare(left=left, ops=ops, comparators=parts) if {*map(type, ops)} <= {*_COMPARISONS}:
-            pairs = list(pairwise(_number(part, columns) for part in (left, *parts)))
-            for a, b in pairs:
-                if not isinstance(a, np.ndarray) and not isinstance(b, np.ndarray):
-                    raise _refusal(f"compares {a:.6g} with {b:.6g}", "a column of numbers on one side")
-            results = [_COMPARISONS[type(op)](*pair) for op, pair in zip(ops, pairs, strict=True)]
+            values = _comparable([left, *parts], columns)
+            results = [
+                _compared(_COMPARISONS[type(op)], a, b)
+                for op, (a, b) in zip(ops, pairwise(values), strict=True)
+            ]
             return np.broadcast_to(np.logical_and.reduce(results), (columns.count,)).copy()
-        case ast.Name(id=name) if name in columns.numbers:
-            return np.asarray(columns.numbers[name] > 0)
-    raise _refusal(f"contains {ast.unparse(node)[:60]!r}, which is not a condition")
+    name = _column_name(node, columns)
+    if name in columns.numbers:
+        return np.asarray(columns.numbers[name] > 0)
+    if (own := columns.own_column(name)) is None:
+        raise _refusal(f"contains {ast.unparse(node)[:60]!r}, which is not a condition")
+    if own.kind == "number":
+        return np.asarray(own.values > 0)
+    if own.kind == "category" and {*own.folded_labels} <= {"true", "false"}:
+        return own_columns.with_label(own, "true")
+    raise _unusable(name, columns)
+
+
+def _column_name(node: ast.expr, columns: Columns) -> str:
+    """Return the name of the column that a part of an expression stands for: a name, column.title, or the title of the
+    user's column in quotes; "" for anything else."""
+    match node:
+        case ast.Name(id=name):
+            return name
+        case ast.Attribute(value=ast.Name(id="column"), attr=title):
+            return f"{own_columns.PREFIX}{title}"
+        case ast.Constant(value=str() as text) if columns.own_column(text) is not None:
+            return text
+    return ""
+
+
+def _contained(left: ast.expr, container: ast.expr, columns: Columns) -> np.ndarray:
+    """Return (m,) bool of `"dog" in words`, or of `brand in ("Acme", "Bolt")`."""
+    if isinstance(container, ast.Tuple | ast.List | ast.Set):
+        masks = [_mask(ast.Compare(left, [ast.Eq()], [value]), columns) for value in container.elts]
+        return np.asarray(np.logical_or.reduce([np.zeros(columns.count, dtype=bool), *masks]))
+    name = _column_name(container, columns)
+    if not name:
+        raise _refusal(f"contains {ast.unparse(container)[:60]!r}, which is not a column")
+    if not isinstance(left, ast.Constant) or not isinstance(left.value, str | int | float):
+        fact = f"tests whether {ast.unparse(left)[:60]!r} is in {name}"
+        raise _refusal(fact, 'a text in quotes, such as "dog"')
+    return holding(str(left.value), name, columns)
+
+
+def _equal_label(left: ast.expr, right: ast.expr, columns: Columns) -> np.ndarray | None:
+    """Return (m,) bool of `brand == "Acme"`, or of the two exchanged; None unless one is a column of labels and the
+    other a text, a number, True or False."""
+    for column, value in ((left, right), (right, left)):
+        name = _column_name(column, columns)
+        if not isinstance(value, ast.Constant) or not isinstance(value.value, str | int | float):
+            continue
+        label = str(value.value)
+        if name in columns.labels:
+            return _rows_of(columns.labels[name], label, columns.count)
+        own = columns.own_column(name)
+        if own is not None and own.kind in ("category", "text"):
+            return own_columns.with_label(own, label)
+    return None
+
+
+def _comparable(nodes: Sequence[ast.expr], columns: Columns) -> list[Any]:
+    """Return the values of the parts of a comparison: arrays of a column, and numbers; or dates, if one is a column of
+    dates. InputError: a part is something else, or none of two neighbours is a column."""
+    has_dates = any(_dates(node, columns) is not None for node in nodes)
+    read = _date if has_dates else _number
+    values = [read(node, columns) for node in nodes]
+    for a, b in pairwise(values):
+        if np.ndim(a) == 0 and np.ndim(b) == 0:
+            shown = [str(value) if isinstance(value, np.datetime64) else f"{value:.6g}" for value in (a, b)]
+            raise _refusal(f"compares {shown[0]} with {shown[1]}", "a column of numbers on one side")
+    return values
+
+
+def _compared(compare: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
+    is_of_dates = any(np.asarray(value).dtype.kind == "M" for value in (a, b))
+    return own_columns.compare_dates(compare, a, b) if is_of_dates else compare(a, b)
 
 
 def holding(text: str, name: str, columns: Columns) -> np.ndarray:
@@ -135,6 +215,10 @@ def holding(text: str, name: str, columns: Columns) -> np.ndarray:
     if name in columns.texts:
         needle = text.casefold()
         return np.array([needle in caption.casefold() for caption in columns.texts[name]], dtype=bool)
+    own = columns.own_column(name)
+    if own is not None and own.labels:
+        mask = own_columns.containing(own, text)
+        return mask | _rows_of(columns.sets.get(name, {}), text, columns.count)
     if name in columns.sets:
         return _rows_of(columns.sets[name], text, columns.count)
     raise _unusable(name, columns)
@@ -153,19 +237,48 @@ def _number(node: ast.expr, columns: Columns) -> Any:
             return value if value < LARGEST else math.inf  # floats cannot represent more digits
         case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float())):
             return -_number(node.operand, columns)
-        case ast.Name(id=name) if name in columns.numbers:
-            return columns.numbers[name]
-        case ast.Name(id=name) if name in columns.sets or name in columns.texts:
-            raise _refusal(f"compares {name} with a number", f'"word" in {name}')
-        case ast.Name(id=name):
-            raise _unusable(name, columns)
+        case ast.Call(func=ast.Name(id=part), args=[of], keywords=[]) if part in own_columns.PARTS_OF_DATES:
+            dates = _dates(of, columns)
+            if dates is None:
+                raise _refusal(f"takes the {part} of {ast.unparse(of)[:60]!r}", "a column of dates")
+            return own_columns.part_of_dates(part, dates)
+    name = _column_name(node, columns)
+    if name in columns.numbers:
+        return columns.numbers[name]
+    own = columns.own_column(name)
+    if own is not None and own.kind == "number":
+        return own.values
+    if name in columns.sets or name in columns.texts:
+        raise _refusal(f"compares {name} with a number", f'"word" in {name}')
+    if name:
+        raise _unusable(name, columns)
     raise _refusal(f"compares {ast.unparse(node)[:60]!r}", "a number, or the name of a column of numbers")
+
+
+def _dates(node: ast.expr, columns: Columns) -> np.ndarray | None:
+    """Return the (m,) dates of the user's column that a part of an expression stands for; None for anything else."""
+    own = columns.own_column(_column_name(node, columns))
+    return own.values if own is not None and own.kind == "date" else None
+
+
+def _date(node: ast.expr, columns: Columns) -> Any:
+    """Return a column of dates, or a date in quotes."""
+    dates = _dates(node, columns)
+    if dates is not None:
+        return dates
+    written = node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
+    date = own_columns.parse_date(written)
+    if date is None:
+        raise _refusal(f"compares a date with {ast.unparse(node)[:60]}", 'a date such as "2026-05-31"')
+    return date
 
 
 def _unusable(name: str, columns: Columns) -> InputError:
     """Return the error for a name that is unknown, or a label without a value."""
     if name in columns.labels:
         return _refusal(f"does not specify which {name}", f'{name} == "dog"')
+    if (own := columns.own_column(name)) is not None:
+        return _refusal(f"does not specify which {name}", own_columns.example(name, own))
     return _refusal(f"uses the unknown name {name[:40]!r}", f"one of {', '.join(columns.names)}")
 
 

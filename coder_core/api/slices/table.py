@@ -3,8 +3,9 @@ a run misses more often than elsewhere."""
 
 import json
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,6 +18,7 @@ from coder_core.api.concepts import summarise_attention
 from coder_core.api.run import Run
 from coder_core.api.sides import Array, Direction
 from coder_core.api.slices.expressions import LONGEST_EXPRESSION, Columns, select
+from coder_core.api.slices.own_columns import MOST_SLICES, own_names, suggested
 from coder_core.data.words import tokenise
 from coder_core.evaluation.metrics import label_metrics, label_values
 from coder_core.evaluation.recall import HALVES_SEED, Metrics, query_metrics
@@ -44,7 +46,7 @@ def slice_columns(run: Run, split: str, *, tags: Mapping[int, Sequence[str]] | N
         with prototypes). sets: words, tags, neighbours (of caption 12: the 50 captions nearest to it in the run's
         space, and itself), image_neighbours (of image 12: the captions of the 10 images nearest to it, and its own).
         texts: caption. labels: concept (of a run with a concept branch: the one with the caption's highest attention,
-        the first of equal ones, whether or not the caption contains its word).
+        the first of equal ones, whether or not the caption contains its word). own: the user's columns.
     """
     captions = run.captions(split)
     owner = run.image_of_text(split)
@@ -73,7 +75,8 @@ def slice_columns(run: Run, split: str, *, tags: Mapping[int, Sequence[str]] | N
         names = view.names
         strongest = summarise_attention(view, "text").first.tolist()
         labels["concept"] = _rows([names[number].casefold()] for number in strongest)
-    return Columns(len(captions), numbers, sets, {"caption": captions}, labels)
+    own = own_names(run.columns(split).of_captions(np.asarray(owner)))
+    return Columns(len(captions), numbers, sets, {"caption": captions}, labels, own)
 
 
 class _Neighbours(Mapping[str, Array]):
@@ -130,7 +133,8 @@ class Slice(NamedTuple):
 
 
 def usual_slices(columns: Columns) -> list[Slice]:
-    """List slices by length, kinds of words, diversity, clusters, concepts and tags, and one for each frequent word.
+    """List slices by length, kinds of words, diversity, clusters, concepts, tags and the user's columns, and one for
+    each frequent word.
     Members too long for an expression, such as a word of 500 letters, are left out."""
     words = {word: rows for word, rows in columns.sets["words"].items() if word not in STOP_WORDS}
     concepts = _frequent(columns.labels.get("concept", {}))
@@ -148,7 +152,16 @@ def usual_slices(columns: Columns) -> list[Slice]:
         for kind, of_kind in labels.items()
         for expression, label in of_kind.items()
     ]
+    slices += islice(own_slices(columns), MOST_SLICES)
     return [entry for entry in slices if len(entry.expression) <= LONGEST_EXPRESSION]
+
+
+def own_slices(columns: Columns, names: Collection[str] = ()) -> Iterator[Slice]:
+    """Yield the slices that the user's columns suggest, or those of these `names`; their kind is the column's name."""
+    for name, column in columns.own.items():
+        if not names or name in names:
+            for expression, label in suggested(name, column):
+                yield Slice(name, expression, label)
 
 
 def _frequent(rows: Mapping[str, Array]) -> list[str]:
