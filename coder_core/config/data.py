@@ -6,10 +6,10 @@ from typing import Literal
 from coder_core.config.setting import setting, with_help
 from coder_core.config.training import Loss
 
-OTHER_DEV_NAMES = ("val", "valid", "validation")
+OTHER_DEV_NAMES = ("val", "valid", "validate", "validation")
 _Flickr = Literal["flickr8k", "flickr30k-annotations", "flickr30k-results", "kaggle", "multi30k"]
 _PictureFolder = Literal[_Flickr, "coco", "imagefolder", "chinese-clip"]
-_OwnPictures = Literal["img2dataset", "table", "text-files"]
+_OwnPictures = Literal["img2dataset", "table", "text-files", "video-frames"]
 Format = Literal["auto", "precomp", "karpathy", _PictureFolder, "parquet", "webdataset", _OwnPictures]
 
 

@@ -1,7 +1,6 @@
 """Read a whole data set as training would, collect its faults, and describe it in plain values."""
 
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -57,12 +56,20 @@ def survey(
     if reading is None:
         _read_features(result, path, pictures, checks.values)
     elif data := collect(lambda: read_captioned(path, reading, pictures=pictures), result.faults):
-        _check_names(result, path, [split.name for split in data.splits], partial(data.split, "train"))
+        names = [split.name for split in data.splits]
+        if "train" not in names:
+            expected = f"one of {', '.join(names)}, which coder-lab embed pictures and look read"
+            fix = "name a split train to train on it"
+            result.faults.append(Fault(str(path), 'there is no split "train"', expected, fix))
+        _check_dev(result, path, names)
         result.splits += data.splits
         result.faults += data.faults
         if checks.values:
             result.faults += decode_all(data.splits, skip_broken=reading.skip_broken, progress=progress)
-    _count_words(result, checks)
+    faults = _count_words(result, checks)
+    if reading is not None:  # pretrained towers need no vocabulary
+        faults = [replace(fault, severity="warning") for fault in faults]
+    result.faults += faults
     result.faults = sorted(dict.fromkeys(result.faults), key=lambda fault: SEVERITIES.index(fault.severity))
     return result
 
@@ -71,7 +78,9 @@ def _read_features(result: Survey, path: Path, pictures: Path | None, check_valu
     names = collect(lambda: available_splits(path), result.faults) or []
     if names and (layout := find_features(path)[1]).is_dir():
         result.faults += unread_captions(layout)
-    _check_names(result, path, names, lambda: read_split(path, "train"))
+    if names and "train" not in names:
+        collect(lambda: read_split(path, "train"), result.faults)
+    _check_dev(result, path, names)
     splits: list[Split] = []
     for name in names:
         read = partial(read_split, path, name, pictures=pictures, check_values=check_values)
@@ -82,28 +91,28 @@ def _read_features(result: Survey, path: Path, pictures: Path | None, check_valu
     result.faults += compare_splits(splits)
 
 
-def _check_names(result: Survey, path: Path, names: list[str], read_train: Callable[[], object]) -> None:
-    """Add the error that training raises without a train split, and a warning if there is no dev split."""
-    if names and "train" not in names:
-        collect(read_train, result.faults)
+def _check_dev(result: Survey, path: Path, names: list[str]) -> None:
+    """Add a warning if there is no dev split."""
     if names and not set(DEV_NAMES) & set(names):
         text = "there is no dev split, so no epoch can be chosen as the best"
         result.faults.append(Fault(str(path), text, "a dev split", "set images aside", severity="warning"))
 
 
-def _count_words(result: Survey, checks: Checks) -> None:
+def _count_words(result: Survey, checks: Checks) -> list[Fault]:
+    """Build the vocabulary of the train captions and look its words up; return the faults."""
+    faults: list[Fault] = []
     train = next((split.captions for split in result.splits if split.name == "train"), None)
     if train is None:
-        return
-    words = collect(lambda: Vocabulary.build(train, threshold=checks.word_threshold), result.faults)
+        return faults
+    words = collect(lambda: Vocabulary.build(train, threshold=checks.word_threshold), faults)
     result.vocabulary = words
     if words is None:
-        return
+        return faults
     for split in result.splits:
         tokens = result.tokens[split.name] = words.encode(split.captions)
         unknown = tokens.all_unknown()
         problem = f"captions ({len(unknown) / len(tokens):.1%}) contain no known word"
-        result.faults += count_cases(split.source["captions"], problem, (unknown + 1).tolist())
+        faults += count_cases(split.source["captions"], problem, (unknown + 1).tolist())
     if checks.word_vectors is not None:
         read = partial(
             read_word_vectors,
@@ -112,8 +121,9 @@ def _count_words(result: Survey, checks: Checks) -> None:
             counts=words.counts,
             dimension=checks.word_size,
         )
-        result.vectors = collect(read, result.faults)
-        result.faults += result.vectors.faults if result.vectors else []
+        result.vectors = collect(read, faults)
+        faults += result.vectors.faults if result.vectors else []
+    return faults
 
 
 def describe_survey(survey: Survey, batch_size: int) -> dict[str, Any]:

@@ -197,6 +197,7 @@ class _Unfinished:
             faults,
             pictures=readable,
             columns=readable.columns,
+            image_groups=readable.image_groups,
         )
         return embeddings, faults
 

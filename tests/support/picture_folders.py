@@ -190,6 +190,24 @@ def chinese_clip(root):
         write_lines(root / f"{stem}_texts.jsonl", map(json.dumps, texts))
 
 
+def video_frames(root):
+    """Write MSR-VTT's JSON for twelve videos of one frame, which has the video's captions."""
+    for name in NAMES:
+        frame = root / "frames" / name.removesuffix(".jpg") / "0001.jpg"
+        frame.parent.mkdir(parents=True)
+        frame.write_bytes(draw(NAMES.index(name)))
+    spelled = {"train": "train", "dev": "validate", "test": "test"}
+    videos = [
+        {"video_id": name[:-4], "split": spelled[SPLITS[name]], "id": i} for i, name in enumerate(NAMES)
+    ]
+    sentences = [
+        {"caption": caption, "video_id": name[:-4], "sen_id": number}
+        for number, (name, _, caption) in enumerate(PAIRS)
+    ]
+    content = {"info": {"year": "2016"}, "videos": videos, "sentences": sentences}
+    (root / "train_val_videodatainfo.json").write_text(json.dumps(content))
+
+
 _WRITERS = (precomp, karpathy, flickr8k, flickr30k_annotations, flickr30k_results, kaggle, coco, imagefolder)
-_WRITERS += (multi30k, chinese_clip, table, text_files, parquet, webdataset, img2dataset)
+_WRITERS += (multi30k, chinese_clip, table, text_files, parquet, webdataset, img2dataset, video_frames)
 LAYOUTS = {writer.__name__.replace("_", "-"): writer for writer in _WRITERS}

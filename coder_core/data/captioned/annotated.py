@@ -12,16 +12,18 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from coder_core.console.faults import MOST_FAULTS_SHOWN, Fault, InputError
+from coder_core.data.captioned.names import inner_prefix
 from coder_core.data.captioned.records import (
     NOTHING_ELSE,
     Layout,
     Once,
     Record,
+    folders_in,
     matching,
     other_columns,
     picture_folders,
 )
-from coder_core.data.captioned.splits import SPLIT_NAME, split_in, split_name
+from coder_core.data.captioned.splits import SPLIT_NAME, split_in, split_name, split_of_path
 from coder_core.data.lines import (
     NotJsonError,
     count_cases,
@@ -40,7 +42,8 @@ ID_MAPPING = "id_mapping.json"
 MAPPING = "a JSON object, id: file name"
 ENTRIES_TRIED = 100  # of a folder, to find pictures
 COCO_FILE = re.compile(r"captions_(train|val|test|dev)(\d*).*\.json")
-COCO_PLAIN = ("annotations.json", "*captions*.json")  # of other data in the same form
+COCO_PLAIN = ("annotations.json", "*captions*.json", "*coco*.json")  # of other data in the same form
+COCO_INSIDE = "annotations"  # folder of these files
 COCO_LISTS = (b'"images"', b'"annotations"')
 COCO_KEYS = (b'"image_id"', b'"file_name"')
 HEAD_BYTES = 1 << 16
@@ -279,7 +282,14 @@ def _karpathy(files: list[Path], root: Path, faults: list[Fault]) -> Iterator[Re
 
 
 def _find_coco(path: Path) -> list[Path]:
-    files = matching(path, COCO_PLAIN, inside=["annotations"])
+    if files := _coco_in(path):
+        return files
+    below = [file for folder in folders_in(path) for file in _coco_in(folder)]
+    return list(dict.fromkeys(below))  # those in annotations/ are found from two folders
+
+
+def _coco_in(path: Path) -> list[Path]:
+    files = matching(path, COCO_PLAIN, inside=[COCO_INSIDE])
     return [file for file in files if COCO_FILE.fullmatch(file.name)] or list(filter(_is_plain_coco, files))
 
 
@@ -292,14 +302,14 @@ def _is_plain_coco(file: Path) -> bool:
 
 
 def _coco_folders(root: Path) -> list[Path]:
-    roots = [root.parent, root] if root.name == "annotations" else [root]
+    roots = [root.parent, root] if root.name == COCO_INSIDE else [root]
     return [folder / name for folder in roots for name in ("", "images")]
 
 
 def _coco(files: list[Path], root: Path, faults: list[Fault]) -> Iterator[Record]:
     for file in files:
         match = COCO_FILE.fullmatch(file.name)
-        split = split_in(file.stem, file.parent.name)
+        split = split_of_path(file.relative_to(root).with_suffix("")) or split_in(file.parent.name)
         inner = f"{match[1]}{match[2]}" if match else ""
         folders = _coco_folders(root) if inner else []
         prefix = f"{inner}/" if any((folder / inner).is_dir() for folder in folders) else ""
@@ -312,6 +322,8 @@ def _coco(files: list[Path], root: Path, faults: list[Fault]) -> Iterator[Record
             if names.setdefault(number, name) != name:
                 values.fault(where, f"{number} is also the id of {shown(names[number])}", "its own id")
             columns_of_image[number] = other_columns(item, COCO_IMAGE_KEYS)
+        place = file.parent.parent if file.parent.name == COCO_INSIDE else file.parent
+        prefix = prefix or inner_prefix([*names.values()], place, root, _coco_folders(root), split)
         strays: list[str] = []
         once = Once("id", faults)
         without = set(names)

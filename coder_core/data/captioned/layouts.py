@@ -9,13 +9,14 @@ from coder_core.console.faults import Fault, InputError, collect
 from coder_core.data.captioned.annotated import COCO, FIELD, holds_pictures
 from coder_core.data.captioned.archives import ARCHIVES, TEXT_FILES
 from coder_core.data.captioned.flickr import FLICKR
+from coder_core.data.captioned.frames import FRAMES
 from coder_core.data.captioned.positions import open_parquet
 from coder_core.data.captioned.records import LOOKS, Layout, folder_of
 from coder_core.data.captioned.tables import IMAGEFOLDER, SUFFIXES, Table, open_table, table_layout
 from coder_core.data.lines import shown
 from coder_core.data.pictures import CONVERT, ENDINGS, OTHER_ENDINGS
 
-SPECIFIC = (*FIELD, *FLICKR, COCO, IMAGEFOLDER, *ARCHIVES)
+SPECIFIC = (*FIELD, *FLICKR, COCO, IMAGEFOLDER, *ARCHIVES, FRAMES)
 LAYOUTS = (*SPECIFIC, table_layout(), TEXT_FILES)
 FEATURES = ("*_ims.npy", "ims.npy", "features.npy")
 FORMATS = tuple(layout.name for layout in LAYOUTS)

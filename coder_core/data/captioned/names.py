@@ -7,11 +7,14 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 
 from coder_core.console.faults import Fault, InputError
+from coder_core.data.captioned.records import picture_folders
+from coder_core.data.captioned.splits import split_of_path
 from coder_core.data.lines import composed, count_cases, shown
 from coder_core.data.pictures import ENDINGS, find_file, unsafe_reason
 
 NAMES_TRIED = 20  # to choose a folder
 NAMES_SOUGHT = 1000  # to find out whether all pictures are in it
+IMAGES = "images"  # folder that may contain a folder of pictures for every split
 MOST_PICTURES = 5_000_000  # listed to find pictures in deeper folders
 
 
@@ -61,6 +64,26 @@ class PictureNames:
         for fact, names in self._rewritten.items():
             notes += count_cases(where, fact, [shown(name) for name in names], severity="note")
         return notes
+
+
+def inner_prefix(
+    names: Sequence[str], place: Path, root: Path, of_root: Sequence[Path], split: str = ""
+) -> str:
+    """Return what leads from `root` to the pictures that a file of captions in the folder `place` names. Of several
+    folders in `place` with such pictures it is the one named after the file's `split`; "" if one of `of_root`, the
+    folders of the whole data set, has the first picture."""
+    if not place.is_relative_to(root):
+        return ""
+    safe = [name for name in names[:NAMES_TRIED] if not unsafe_reason(name)]
+    folders = [*picture_folders(place), *picture_folders(place / IMAGES)[1:]]
+    holding = [folder for folder in folders if any(find_file(folder, name) for name in safe)]
+    of_split = [folder for folder in holding if split and split_of_path(folder.relative_to(place)) == split]
+    if len(holding) > 1 and of_split:
+        return f"{of_split[0].relative_to(root).as_posix()}/"
+    of_whole = any(find_file(folder, name) for folder in of_root for name in safe[:1])
+    if place == root or of_whole or not holding:
+        return ""
+    return f"{holding[0].relative_to(root).as_posix()}/"
 
 
 def find_folder(

@@ -54,6 +54,8 @@ class CaptionedSplit:
     source: dict[str, str] = field(default_factory=dict)  # what was read from where
     caption_ids: np.ndarray | None = None  # (m,) int64, the number of every caption in its data set, or None
     columns: SampleColumns = NO_COLUMNS  # what the data says besides
+    # (n,) int64, equal for images that show the same thing, below 0 for groups of one image; None without groups
+    image_groups: np.ndarray | None = None
 
     def read(self, image: int) -> bytes:
         """Return the content of a picture's file."""
@@ -85,6 +87,7 @@ class CaptionedSplit:
             rows=self.rows[images],
             caption_ids=ids,
             columns=self.columns.take(images, texts),
+            image_groups=None if self.image_groups is None else self.image_groups[images],
         )
 
 
@@ -183,10 +186,18 @@ def _splits(
         source=source,
         caption_ids=id_array(images.caption_ids),
         columns=columns,
+        image_groups=_group_numbers(images.groups),
     )
     split_of_image = np.array(images.splits)
     in_order = sorted({*images.splits} - {""}, key=lambda name: (FIRST.get(name, 3), name))
     return [replace(every.keep(split_of_image == name), name=name) for name in in_order]
+
+
+def _group_numbers(groups: Sequence[str]) -> np.ndarray | None:
+    """Return (n,) int64, equal for images of one group and −1, −2, … for those without; None if none has a group."""
+    number = {group: place for place, group in enumerate(dict.fromkeys(groups))}
+    numbers = [number[group] if group else -1 - image for image, group in enumerate(groups)]
+    return np.array(numbers, np.int64) if any(groups) else None
 
 
 def _check_shares(reading: ReadingArguments) -> list[Fault]:
@@ -205,6 +216,7 @@ class _Images:
 
     names: list[str] = field(default_factory=list)
     splits: list[str] = field(default_factory=list)  # of every image
+    groups: list[str] = field(default_factory=list)  # of every image; "" for a group of its own
     captions: list[str] = field(default_factory=list)
     caption_ids: list[int | None] = field(default_factory=list)
     owners: array[int] = field(default_factory=lambda: array("q"))
@@ -256,6 +268,7 @@ def _collect(
         if image == len(images.names):
             images.names.append(name)
             images.splits.append(key[0])
+            images.groups.append(record.group)
             images.positions.extend(record.position or ())
         images.captions.append(caption)
         images.caption_ids.append(record.caption_id)
@@ -320,7 +333,7 @@ def _assign_splits(
             continue
         split = split_in(*(parent.name for parent in PurePosixPath(name).parents))
         dealt += not split
-        split = sys.intern(split or dealt_split(name, reading))
+        split = sys.intern(split or dealt_split(images.groups[image] or name, reading))
         other = named.get((split, composed(name)))
         images.splits[image] = split if other is None else ""
         if other is not None:

@@ -19,7 +19,7 @@ FIRST = {"train": 0, "dev": 1, "test": 2}  # order of the splits
 # words of a file or folder name: letters of one case, or capitalised
 WORDS = re.compile("[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 _KIND = "set|data|dataset|split|part|image|img|picture|photo|caption|cap|annotation|text|file|list|shard"
-_SPLIT = "train|training|restval|val|valid|validation|dev|devel|development|test|testing"
+_SPLIT = "train|training|restval|val|valid|validate|validation|dev|devel|development|test|testing"
 # "train", "trainset", "traindata", "devsets", "imagestrain", "validations" …
 SPLIT_WORD = re.compile(rf"(?:(?:{_KIND})s?)?({_SPLIT})s?(?:(?:{_KIND})s?)?")
 SPELLINGS = {"devel": "dev", "development": "dev"}

@@ -19,6 +19,7 @@ from typing import Any
 
 from coder_core.console.faults import Fault, InputError, collect
 from coder_core.data.captioned import records
+from coder_core.data.captioned.names import inner_prefix
 from coder_core.data.captioned.positions import open_parquet, parquet_rows, plain_columns
 from coder_core.data.captioned.records import Layout, Record
 from coder_core.data.captioned.splits import SPLIT_NAMES, split_of_path, split_value
@@ -384,22 +385,15 @@ def _table_records(
         fix = "name others with --image-column and --caption-column"
         faults.append(Fault(str(file), fact, fix=fix, severity="note"))
         split = split_of_path(file.relative_to(root).with_suffix(""))
-        prefix = _prefix(table, columns.image, root, of_root)
+        prefix = _prefix(table, columns.image, root, of_root, split)
         yield from table_records(table, columns, faults, prefix=prefix, split=split)
 
 
-def _prefix(table: Table, image: str, root: Path, of_root: Sequence[Path]) -> str:
-    """Return the folder, relative to `root`, that contains the pictures of a table in a folder of its own; "" if a folder
-    of the whole data set contains them."""
+def _prefix(table: Table, image: str, root: Path, of_root: Sequence[Path], split: str) -> str:
+    """Return what leads from `root` to the pictures of a table, see `inner_prefix`."""
     values = [row.get(image) for row in table.sample[:NAMES_TRIED]]
     names = [str(value).removeprefix("./") for value in values if value]
-    names = [name for name in names if not unsafe_reason(name)]
-    if table.file.parent == root or any(find_file(folder, name) for folder in of_root for name in names[:1]):
-        return ""
-    for folder in records.picture_folders(table.file.parent):
-        if any(find_file(folder, name) for name in names):
-            return f"{folder.relative_to(root).as_posix()}/"
-    return ""
+    return inner_prefix(names, table.file.parent, root, of_root, split)
 
 
 def table_layout(image: str = "", caption: str = "") -> Layout:
