@@ -287,7 +287,9 @@ def split_of_run(run: Run, name: str) -> CaptionedSplit:
     folder = Path(analysis.picture_folder) if analysis.picture_folder else None
     files = analysis.packed_pictures or GuardedFiles(folder, names)
     rows = np.arange(len(names))
-    return CaptionedSplit(name, names, captions, run.image_of_text(name), files, rows)
+    owner = run.image_of_text(name)
+    groups = analysis.image_groups
+    return CaptionedSplit(name, names, captions, owner, files, rows, image_groups=groups)
 
 
 def splits_of_data(splits: Sequence[Split | CaptionedSplit]) -> list[CaptionedSplit]:
@@ -299,7 +301,9 @@ def _with_files(split: Split) -> CaptionedSplit:
     names = split.image_names or [f"image {i}" for i in range(split.n_images)]
     files = GuardedFiles(split.picture_folder, names)
     rows = np.arange(len(names))
-    return CaptionedSplit(split.name, names, split.captions, split.image_of_text, files, rows)
+    owner = split.image_of_text
+    groups = split.image_groups
+    return CaptionedSplit(split.name, names, split.captions, owner, files, rows, image_groups=groups)
 
 
 def _data_splits(run: Run) -> list[CaptionedSplit]:

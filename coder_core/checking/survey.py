@@ -6,11 +6,12 @@ from pathlib import Path
 
 from coder_core.api.data_quality import splits_of_data
 from coder_core.checking.arguments import CheckDataArguments
+from coder_core.checking.several_answers import content_of_few, group_columns, near_duplicates, repeated_texts
 from coder_core.checking.tables import print_report
 from coder_core.console.output import open_console, watching
 from coder_core.data.captioned.layouts import holds_pictures_only
-from coder_core.data.content.report import check_content
-from coder_core.data.survey import Checks, describe_survey, survey
+from coder_core.data.content.report import ContentReport, check_content
+from coder_core.data.survey import Checks, Survey, describe_survey, survey
 from coder_core.model.reader import data_folder
 
 
@@ -25,20 +26,35 @@ def check_data_set(parsed: CheckDataArguments) -> bool:
         values=parsed.values,
     )
     with watching(open_console(stderr=True), "pictures" if of_pictures else "", rate=True) as progress:
-        reading = parsed.reading if of_pictures else None
-        result = survey(path, reading, parsed.pictures, checks, progress)
+        result = survey(path, parsed.reading, parsed.pictures, checks, progress, of_pictures=of_pictures)
+    result.faults += repeated_texts(result.splits)
+    result.faults += group_columns(result.splits)
+    report = _content(result, parsed)
     document = describe_survey(result, parsed.batch_size)
-    report = None
-    if parsed.content:
-        with watching(open_console(stderr=True), file=parsed.progress) as progress:
-            report = check_content(splits_of_data(result.splits), progress=progress)
+    if parsed.content and report is not None:
         document["content"] = asdict(report)
 
     if parsed.json:
         print(json.dumps(document, ensure_ascii=True, indent=2))
     else:
-        print_report(document, result.faults, parsed.batch_size, report)
+        print_report(document, result.faults, parsed.batch_size, report if parsed.content else None)
     return result.usable
+
+
+def _content(result: Survey, parsed: CheckDataArguments) -> ContentReport | None:
+    """Compare the pictures of all splits, if --content asks for it or they are few, and add a warning about
+    near-duplicates in two splits."""
+    splits = splits_of_data(result.splits)
+    report = None
+    with watching(open_console(stderr=True), file=parsed.progress) as progress:
+        if parsed.content:
+            report = check_content(splits, progress=progress)
+        elif parsed.values:
+            report, notes = content_of_few(splits, progress)
+            result.faults += notes
+    if report is not None:
+        result.faults += near_duplicates(report)
+    return report
 
 
 def _is_of_pictures(parsed: CheckDataArguments, path: Path) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from coder_core.config.data import group_faults
 from coder_core.config.schema import Config, name_faults, replaced, settings
 from coder_core.config.training import OF_NEIGHBOURHOODS, own_loss_faults
 from coder_core.console.faults import Fault, Severity
@@ -211,9 +212,13 @@ def _loss(config: Config) -> Iterator[Fault]:
 
 
 def _groups(config: Config) -> Iterator[Fault]:
-    if config.data.groups and config.objective.same_image_negatives:
-        rule = f"{config.data.groups} cannot be used with --same-image-negatives: pairs of a group are not negatives"
-        yield conflict("--groups", rule, "leave one of the two out")
+    yield from group_faults(config.data)
+    flag, value = ("--groups", config.data.groups)
+    if config.data.group_column:
+        flag, value = ("--group-column", config.data.group_column)
+    if value and config.objective.same_image_negatives:
+        rule = f"{value} cannot be used with --same-image-negatives: pairs of a group are not negatives"
+        yield conflict(flag, rule, "leave one of the two out")
 
 
 def _pieces(config: Config) -> Iterator[Fault]:

@@ -5,6 +5,7 @@ from typing import Literal
 
 from coder_core.config.setting import setting, with_help
 from coder_core.config.training import Loss
+from coder_core.console.faults import Fault
 
 OTHER_DEV_NAMES = ("val", "valid", "validate", "validation")
 _Flickr = Literal["flickr8k", "flickr30k-annotations", "flickr30k-results", "kaggle", "multi30k"]
@@ -25,11 +26,15 @@ class ReadingArguments:
         "", "Column of a CSV, TSV, JSON-lines or Parquet table that names the pictures; guessed if empty."
     )
     caption_column: str = setting("", "Column of such a table with the captions; guessed if empty.")
+    group_column: str = setting(
+        "",
+        "Column, or key in JSON, whose equal values mark images that show the same thing, such as product_id. "
+        "Pairs of a group are never negatives of each other, and a group stays in one split (docs/data.md, "
+        "section 13).",
+    )
     groups: str = setting(
         "",
-        "File of groups of images that show the same thing, such as a product: lines of y.jpg, a tab and an "
-        "id. Pairs of a group are never negatives of each other, and a group stays in one split "
-        "(docs/data.md, section 13).",
+        "File of such groups, for data without a column: lines of y.jpg, a tab and an id.",
         may_change=True,
     )
     language: str = setting(
@@ -49,6 +54,14 @@ class ReadingArguments:
     skip_broken: bool = setting(
         False, "Leave out pictures that are missing or broken, with their captions, instead of stopping."
     )
+
+
+def group_faults(reading: ReadingArguments) -> list[Fault]:
+    """Return the fault of groups that are given twice."""
+    if not (reading.groups and reading.group_column):
+        return []
+    flags = "--group-column and --groups"
+    return [Fault(flags, "are both given", "one of them", "leave one out")]
 
 
 @dataclass(frozen=True)

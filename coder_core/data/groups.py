@@ -1,11 +1,12 @@
-"""Groups of images that show the same thing, such as a product: from a file, or from a column of the data."""
+"""Groups of images that show the same thing, such as a product: ids from a file or from a column of the data."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import hashlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from coder_core.console.faults import MOST_FAULTS_SHOWN, Fault, InputError, stop_on_errors
 from coder_core.data.lines import numbered_lines, shown
@@ -14,7 +15,10 @@ from coder_core.data.qrels import AMBIGUOUS, SampleIds
 if TYPE_CHECKING:  # functions import NumPy, so that --help is fast
     import numpy as np
 
+    from coder_core.data.columns import Column, SampleColumns
+
 EXPECTED = "the name of an image, a tab, and the id of its group"
+TITLES_NAMED = 12
 
 
 @dataclass(frozen=True)
@@ -23,11 +27,12 @@ class GroupFile:
 
     path: Path
     lines: dict[str, tuple[str, str]]  # name → (id of its group, place of its line)
-    numbers: dict[str, int]  # id → number, the same for all splits
 
 
 def open_groups(path: Path) -> GroupFile:
     """Read a file of groups. InputError: a line has another format, or names a second group of an image."""
+    if not path.is_file():
+        raise InputError.at(f"--groups {path}", "is not a file", f"lines of {EXPECTED}", "check the path")
     faults: list[Fault] = []
     lines: dict[str, tuple[str, str]] = {}
     for where, line in numbered_lines(path, "group", faults):
@@ -40,7 +45,7 @@ def open_groups(path: Path) -> GroupFile:
         if earlier != group:
             faults.append(_second_group(where, name, group, earlier))
     stop_on_errors(faults[:MOST_FAULTS_SHOWN])
-    return GroupFile(path, lines, number_groups(group for group, _ in lines.values()))
+    return GroupFile(path, lines)
 
 
 def _second_group(where: str, name: str, group: str, earlier: str) -> Fault:
@@ -48,81 +53,132 @@ def _second_group(where: str, name: str, group: str, earlier: str) -> Fault:
     return Fault(where, fact, "one group for every image")
 
 
-def number_groups(groups: Iterable[str]) -> dict[str, int]:
-    """Number the ids of groups in order of appearance.
+def group_numbers(ids: Sequence[str]) -> np.ndarray:
+    """Return (n,) int64 groups of n images by their ids: a hash of the id from 0 on, the same in every split and run; images
+    without an id ("") are groups of their own, −1, −2, …
 
-    >>> number_groups(["shoe", "hat", "shoe"])
-    {'shoe': 0, 'hat': 1}
-    """
-    return {group: number for number, group in enumerate(dict.fromkeys(groups))}
-
-
-def group_array(group_of: Mapping[int, str], numbers: Mapping[str, int], images: int) -> np.ndarray:
-    """Return (n,) int64 groups of n images: the number of the id in `group_of`; images without an id are groups of their
-    own, −1, −2, …
-
-    >>> group_array({0: "shoe", 2: "shoe"}, {"shoe": 0}, images=3)
-    array([ 0, -2,  0])
+    >>> shoe, alone, other = group_numbers(["shoe", "", "shoe"])
+    >>> shoe == other, int(alone)
+    (True, -2)
     """
     import numpy as np
 
-    groups = -1 - np.arange(images)
-    for image, group in group_of.items():
-        groups[image] = numbers[group]
-    return groups
+    numbers = {group: _hash(group) for group in set(ids) if group}
+    return np.array([numbers.get(group, -1 - row) for row, group in enumerate(ids)], np.int64)
 
 
-def groups_of_images(file: GroupFile, image_names: Sequence[str]) -> tuple[np.ndarray, Fault] | None:
-    """Find the groups of the images of a split; lines about other images are left out. Return (n,) int64, as
-    `group_array`, and a note on the contents; None if no line is about an image of the split. InputError: a line names
-    several images, or two lines name one image and different groups."""
+def _hash(group: str) -> int:
+    digest = hashlib.blake2b(group.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest) >> 1
+
+
+def ids_of_file(file: GroupFile, image_names: Sequence[str]) -> tuple[list[str], Fault] | None:
+    """Find the ids of the groups of n images, "" for an image without a line; lines about other images are left out.
+    Also return a note on the contents; None if no line is about one of the images. InputError: a line names several
+    images, or two lines name one image and different groups."""
     import numpy as np
 
     faults: list[Fault] = []
-    ids = SampleIds(image_names, np.empty(0, np.int64))
-    group_of: dict[int, str] = {}
+    different = list(dict.fromkeys(image_names))  # an image may be in several splits
+    rows = SampleIds(different, np.empty(0, np.int64))
+    group_of: dict[str, str] = {}
     elsewhere = 0
     for name, (group, where) in file.lines.items():
-        image = ids.image(name)
-        if image is None:
+        row = rows.image(name)
+        if row is None:
             elsewhere += 1
-        elif image == AMBIGUOUS:
+        elif row == AMBIGUOUS:
             faults.append(Fault(where, f"{shown(name)} is the name of several images", "names with folders"))
-        elif (earlier := group_of.setdefault(image, group)) != group:
+        elif (earlier := group_of.setdefault(different[row], group)) != group:
             faults.append(_second_group(where, name, group, earlier))
     stop_on_errors(faults[:MOST_FAULTS_SHOWN])
     if not group_of:
         return None
-    count = len(set(group_of.values()))
-    fact = f"{len(group_of):,} of {len(image_names):,} images are in {count:,} groups"
-    fact += f"; {elsewhere:,} lines are about other images" * bool(elsewhere)
-    note = Fault(str(file.path), fact, severity="note")
-    return group_array(group_of, file.numbers, len(image_names)), note
+    ids = [group_of.get(name, "") for name in image_names]
+    note = _note(str(file.path), ids, f"; {elsewhere:,} lines are about other images" * bool(elsewhere))
+    return ids, note
+
+
+def _note(where: str, ids: Sequence[str], more: str = "") -> Fault:
+    known = [group for group in ids if group]
+    fact = f"{len(known):,} of {len(ids):,} images are in {len(set(known)):,} groups{more}"
+    return Fault(where, fact, severity="note")
+
+
+def ids_of_column(columns: SampleColumns, title: str, where: str) -> tuple[list[str], Fault]:
+    """Return the ids of the groups of n images by a column, "" for an image without a value, and a note. InputError: the
+    column does not exist, has several values at one image, or has lists."""
+    column = columns.images.get(title)
+    flag = f"--group-column {title}"
+    if title in columns.captions:
+        fact = "has different values at the captions of one image"
+        raise InputError.at(f"{where}, {flag}", fact, "one value for every image", "name another column")
+    if column is None:
+        titles = ", ".join(map(shown, [*columns.images, *columns.captions][:TITLES_NAMED]))
+        expected = f"one of {titles}" if titles else "data with further columns, or --groups FILE"
+        raise InputError.at(f"{where}, {flag}", "is not a further column of the data", expected)
+    if column.kind == "tags":
+        raise InputError.at(f"{where}, {flag}", "has lists of values", "one id for every image")
+    ids = ids_of_values(column)
+    return ids, _note(flag, ids)
+
+
+def ids_of_values(column: Column) -> list[str]:
+    """Return the values of a column as ids of groups, "" without a value; whole numbers have no decimal point."""
+    return [_id(column.cell(row)) for row in range(len(column))]
+
+
+def _id(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value).strip()
 
 
 def read_groups(path: Path, image_names: Sequence[str]) -> tuple[np.ndarray, Fault]:
-    """Read the groups of the images of a split from a file; errors and result as for `open_groups` and
-    `groups_of_images`. InputError: no line is about an image of this split."""
-    found = groups_of_images(open_groups(path), image_names)
+    """Read the groups of the images of a split from a file: (n,) int64, as `group_numbers`, and a note. InputError: as for
+    `open_groups` and `ids_of_file`, or no line is about an image of this split."""
+    found = ids_of_file(open_groups(path), image_names)
     if found is None:
-        raise InputError.at(path, "names no image of this split", f"names such as {image_names[0]}")
-    return found
+        raise unrelated(path, image_names, "this split")
+    ids, note = found
+    return group_numbers(ids), note
 
 
 def groups_of_splits(
     file: GroupFile, names: Mapping[str, Sequence[str]]
 ) -> tuple[dict[str, np.ndarray], dict[str, Fault]]:
-    """Find the groups of the images of several splits, given by name → names of images. Return split → (n,) int64, with
-    the same numbers in all splits, and split → a note, for the splits with groups. InputError: as for
-    `groups_of_images`, or no split has groups."""
+    """Find the groups of the images of several splits, given by name → names of images. Return split → (n,) int64 and
+    split → a note, for the splits with groups. InputError: as for `ids_of_file`, or no split has groups."""
     groups: dict[str, np.ndarray] = {}
     notes: dict[str, Fault] = {}
     for split, image_names in names.items():
-        found = groups_of_images(file, image_names)
+        found = ids_of_file(file, image_names)
         if found is not None:
-            groups[split], notes[split] = found
+            ids, notes[split] = found
+            groups[split] = group_numbers(ids)
     if not groups:
-        first = next((some[0] for some in names.values() if some), "")
-        expected = f"names such as {first}" if first else "data with names of images"
-        raise InputError.at(f"--groups {file.path}", "names no image of the data", expected)
+        raise unrelated(file.path, [name for some in names.values() for name in some])
     return groups, notes
+
+
+def unrelated(path: Path, image_names: Sequence[str], what: str = "the data") -> InputError:
+    """Build the error for a file of groups that names none of the images."""
+    expected = f"names such as {image_names[0]}" if image_names else "data with names of images"
+    return InputError.at(f"--groups {path}", f"names no image of {what}", expected)
+
+
+def shared_groups(where: str, groups: np.ndarray | None, others: np.ndarray | None) -> list[Fault]:
+    """Return a warning about groups with images in both of two splits: evaluation must not use training samples."""
+    if groups is None or others is None:
+        return []
+    import numpy as np
+
+    of_both = np.intersect1d(groups[groups >= 0], others[others >= 0])
+    if not len(of_both):
+        return []
+    images = int(np.isin(groups, of_both).sum())
+    fact = f"{len(of_both):,} groups are in both; the first of the two has {images:,} images of them"
+    fix = "move every group into one split"
+    return [Fault(where, fact, "different groups", fix, "warning")]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from coder_core.console.faults import Fault
+from coder_core.config.data import ReadingArguments, group_faults
+from coder_core.console.faults import Fault, stop_on_errors
 from coder_core.console.output import Progress, silent
 from coder_core.data.captioned.records import shared_names
 from coder_core.data.columns import NO_COLUMNS, SampleColumns
 from coder_core.data.features import FeatureFile, FeatureRows
+from coder_core.data.groups import group_numbers, groups_of_splits, ids_of_column, open_groups, shared_groups
 from coder_core.files.atomic import cache_folder, settled, write_cached
 
 if TYPE_CHECKING:  # imports torch, which only training on pictures needs
@@ -131,17 +133,23 @@ def compare_splits(splits: Sequence[Split]) -> list[Fault]:
     return faults
 
 
-def shared_groups(where: str, groups: np.ndarray | None, others: np.ndarray | None) -> list[Fault]:
-    """Return a warning about groups with images in both of two splits: evaluation must not use training samples."""
-    if groups is None or others is None:
-        return []
-    of_both = np.intersect1d(groups[groups >= 0], others[others >= 0])
-    if not len(of_both):
-        return []
-    images = int(np.isin(groups, of_both).sum())
-    fact = f"{len(of_both):,} groups are in both; the first of the two has {images:,} images of them"
-    fix = "move every group into one split"
-    return [Fault(where, fact, "different groups", fix, "warning")]
+def with_groups(splits: Mapping[str, Split], reading: ReadingArguments) -> dict[str, Split]:
+    """Return the splits of region features with the groups of their images, by a column or a file, if one is named.
+    InputError: both are, or as for `ids_of_column` and `groups_of_splits`."""
+    stop_on_errors(group_faults(reading))
+    grouped = dict(splits)
+    if reading.group_column:
+        for name, split in splits.items():
+            where = split.source.get("captions", split.name)
+            ids, note = ids_of_column(split.columns, reading.group_column, where)
+            grouped[name] = replace(split, image_groups=group_numbers(ids), faults=[*split.faults, note])
+    elif reading.groups:
+        names = {name: split.image_names or [] for name, split in splits.items()}
+        groups, notes = groups_of_splits(open_groups(Path(reading.groups)), names)
+        for name, of_images in groups.items():
+            faults = [*splits[name].faults, notes[name]]
+            grouped[name] = replace(splits[name], image_groups=of_images, faults=faults)
+    return grouped
 
 
 def _names(split: Split) -> set[str]:

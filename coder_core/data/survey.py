@@ -14,7 +14,7 @@ from coder_core.data.captioned.checking import decode_all
 from coder_core.data.captioned.reading import CaptionedSplit, read_captioned
 from coder_core.data.dataset import available_splits, find_features, read_split, unread_captions
 from coder_core.data.lines import count_cases
-from coder_core.data.split import Split, compare_splits, fingerprint
+from coder_core.data.split import Split, compare_splits, fingerprint, with_groups
 from coder_core.data.words import Tokens, Vocabulary, WordVectors, read_word_vectors
 
 DEV_NAMES = ("dev", "val")
@@ -48,13 +48,19 @@ class Checks:
 
 
 def survey(
-    path: Path, reading: ReadingArguments | None, pictures: Path | None, checks: Checks, progress: Progress
+    path: Path,
+    reading: ReadingArguments,
+    pictures: Path | None,
+    checks: Checks,
+    progress: Progress,
+    *,
+    of_pictures: bool,
 ) -> Survey:
-    """Read all splits of the data set at `path` and collect their faults instead of raising them. `reading`: of a data
-    set of pictures with captions; None for features."""
+    """Read all splits of the data set at `path` and collect their faults instead of raising them. `of_pictures`: they are
+    pictures with captions, not features."""
     result = Survey()
-    if reading is None:
-        _read_features(result, path, pictures, checks.values)
+    if not of_pictures:
+        _read_features(result, path, reading, pictures, checks.values)
     elif data := collect(lambda: read_captioned(path, reading, pictures=pictures), result.faults):
         names = [split.name for split in data.splits]
         if "train" not in names:
@@ -67,14 +73,16 @@ def survey(
         if checks.values:
             result.faults += decode_all(data.splits, skip_broken=reading.skip_broken, progress=progress)
     faults = _count_words(result, checks)
-    if reading is not None:  # pretrained towers need no vocabulary
+    if of_pictures:  # pretrained towers need no vocabulary
         faults = [replace(fault, severity="warning") for fault in faults]
     result.faults += faults
     result.faults = sorted(dict.fromkeys(result.faults), key=lambda fault: SEVERITIES.index(fault.severity))
     return result
 
 
-def _read_features(result: Survey, path: Path, pictures: Path | None, check_values: bool) -> None:
+def _read_features(
+    result: Survey, path: Path, reading: ReadingArguments, pictures: Path | None, check_values: bool
+) -> None:
     names = collect(lambda: available_splits(path), result.faults) or []
     if names and (layout := find_features(path)[1]).is_dir():
         result.faults += unread_captions(layout)
@@ -86,7 +94,10 @@ def _read_features(result: Survey, path: Path, pictures: Path | None, check_valu
         read = partial(read_split, path, name, pictures=pictures, check_values=check_values)
         if split := collect(read, result.faults):
             splits.append(split)
-            result.faults += split.faults
+    by_name = {split.name: split for split in splits}
+    grouped = collect(lambda: with_groups(by_name, reading), result.faults) or by_name
+    splits = list(grouped.values())
+    result.faults += [fault for split in splits for fault in split.faults]
     result.splits += splits
     result.faults += compare_splits(splits)
 

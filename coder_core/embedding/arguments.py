@@ -65,6 +65,9 @@ class EmbedArguments:
     ids: Path | None = None
     """One id per line: one for each image (they name the pictures) or each caption (equal ids are one image)."""
     pictures: Path | None = None  # Folder of the picture files that the ids name, for the app to show.
+    groups: Path | None = None
+    """Groups of images that show the same thing, such as a product: lines of y.jpg, a tab and an id. Their captions then
+    also count as right by group; needs --ids."""
     queries: Path | None = None
     """Embeddings of texts that are not captions: .npy of (q, D). Retrieval offers them as queries. With --query-texts."""
     query_texts: Path | None = None  # The q texts of --queries, UTF-8, one per line, all different.
@@ -88,6 +91,10 @@ class FolderArguments:
     text_embeddings: str = ""  # Column of a table.
     image_column: str = ""  # Column of a table with the picture files.
     caption_column: str = ""  # Column of a table.
+    group_column: str = (
+        ""  # Column of a table whose equal values mark images that show the same thing: product_id.
+    )
+    groups: Path | None = None  # File of such groups: lines of a picture's path, a tab and an id.
     split: SplitName = "dev"  # Name of the split; runs are compared on splits of the same name.
     root: Path = Path("checkpoints")  # Folder of the runs.
     overwrite: bool = False  # Replace the split if the run already has it.

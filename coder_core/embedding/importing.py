@@ -1,13 +1,14 @@
 """Import embeddings that exist: three files, a Parquet table, or a folder of clip-retrieval."""
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 from coder_core.config.setting import spelt_as_flag
-from coder_core.console.faults import Fault, stop_on_errors
+from coder_core.console.faults import Fault, InputError, stop_on_errors
 from coder_core.console.output import open_console, print_faults, say
-from coder_core.console.tables import metrics_table
 from coder_core.data.embeddings import Embeddings, read_clip_retrieval, read_embeddings
+from coder_core.data.groups import group_numbers, ids_of_column, read_groups
 from coder_core.embedding.arguments import EmbedArguments, FolderArguments
+from coder_core.embedding.metrics import print_metrics
 from coder_core.embedding.tables import EmbeddingColumns, read_table
 from coder_core.runs.analysis.import_embeddings import (
     RANKED_PAIRS,
@@ -24,6 +25,7 @@ def import_embeddings(parsed: EmbedArguments | FolderArguments) -> None:
     import_folder(parsed.root, parsed.name, parsed.split, overwrite=parsed.overwrite)
 
     embeddings = _read_folder(parsed) if isinstance(parsed, FolderArguments) else _read_files(parsed)
+    embeddings = _with_groups(embeddings, parsed)
     print_faults(console, embeddings.faults)
     folder, metrics = import_run(
         embeddings,
@@ -41,12 +43,29 @@ def import_embeddings(parsed: EmbedArguments | FolderArguments) -> None:
     saved = f", {len(embeddings.query_texts):,} saved queries" if embeddings.query_texts else ""
     say(console, f"{n:,} images and {m:,} captions, {width:,} numbers each{saved}: {folder}")
     if metrics:
-        console.print(metrics_table({parsed.name: metrics}, f"{parsed.split} · pessimistic ties"))
+        print_metrics(console, folder, parsed.split, f"{parsed.split} · pessimistic ties")
         return
 
     command_line = f"python -m coder_core.evaluate {folder} --split {parsed.split}"
     pairs = f"{n * m:,} pairs take long"
     say(console, f"not ranked yet, as {pairs}. The app shows the split after {command_line}")
+
+
+def _with_groups(embeddings: Embeddings, parsed: EmbedArguments | FolderArguments) -> Embeddings:
+    """Return the embeddings with the groups of their images, by a column or a file, if one is named. InputError: both
+    are; the column does not exist; the file names none of the images."""
+    column = parsed.group_column if isinstance(parsed, FolderArguments) else ""
+    if column and parsed.groups is not None:
+        raise InputError.at("--group-column and --groups", "are both given", "one of them", "leave one out")
+    if column:
+        where = embeddings.source.get("table", str(parsed.name))
+        ids, note = ids_of_column(embeddings.columns, column, where)
+        groups = group_numbers(ids)
+    elif parsed.groups is not None:
+        groups, note = read_groups(parsed.groups, embeddings.image_names or [])
+    else:
+        return embeddings
+    return replace(embeddings, image_groups=groups, faults=[*embeddings.faults, note])
 
 
 def _read_folder(parsed: FolderArguments) -> Embeddings:

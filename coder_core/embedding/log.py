@@ -16,10 +16,11 @@ from coder_core.config.split_name import canonical_split
 from coder_core.console.faults import Fault, InputError, stop_on_errors
 from coder_core.data.column_values import RawColumns
 from coder_core.data.embeddings import Embeddings, join_repeated, same_rows, unit_array
+from coder_core.data.groups import group_numbers
 from coder_core.data.lines import FROM_ZERO, check_texts, count_cases, shorten
 from coder_core.data.pictures import check_pictures
 from coder_core.evaluation.recall import Metrics
-from coder_core.runs.analysis.import_embeddings import import_run, metric_warnings
+from coder_core.runs.analysis.import_embeddings import equal_text_warnings, import_run, metric_warnings
 from coder_core.runs.record import HISTORY, HistoryWriter, read_history
 
 ROOT = Path("checkpoints")
@@ -95,18 +96,19 @@ def log_split(
     _, metrics = import_run(embeddings, path.parent, path.name, split, overwrite=True)
     if epoch is not None:
         _log_epoch(path / HISTORY, split, int(epoch), metrics)
-    for fault in embeddings.faults + metric_warnings(embeddings, metrics):
+    doubts = equal_text_warnings(embeddings, metrics) + metric_warnings(embeddings, metrics)
+    for fault in embeddings.faults + doubts:
         if fault.severity == "warning":
             warnings.warn(str(fault), stacklevel=2)
     return metrics
 
 
 def _group_numbers(groups: Sequence[Any], images: int) -> np.ndarray:
-    """Return (n,) int64, equal for equal ids. InputError: not one id per image."""
-    ids = [str(group) for group in groups]
+    """Return (n,) int64, as `group_numbers`. InputError: not one id per image."""
+    ids = ["" if group is None or group != group else str(group).strip() for group in groups]  # NaN: no group
     if len(ids) != images:
         raise InputError.at("groups", f"number {len(ids):,}", f"{images:,}, one for every row of images")
-    return np.unique(ids, return_inverse=True)[1].astype(np.int64)
+    return group_numbers(ids)
 
 
 def _columns(

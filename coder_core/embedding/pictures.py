@@ -7,9 +7,9 @@ from rich.console import Console
 
 from coder_core.console.faults import Fault, stop_on_errors
 from coder_core.console.output import open_console, print_faults, say, silent, watching
-from coder_core.console.tables import metrics_table
 from coder_core.embedding.arguments import PicturesArguments
 from coder_core.embedding.embed import Encoding, Target, embed_split
+from coder_core.embedding.metrics import print_metrics
 from coder_core.embedding.sources import decoders, model_choice, read_pictures
 from coder_core.model.device import choose_device
 from coder_core.model.towers.dual_encoder import DualEncoder, Towers
@@ -51,13 +51,13 @@ def embed_pictures(parsed: PicturesArguments) -> None:
     if result is None:
         return
 
-    folder, metrics, faults = result
+    folder, _, faults = result
     print_faults(console, faults[len(notes) :])
     facts = towers.about
     revision = f" at {str(facts['revision'])[:12]}" if facts.get("revision") else ""
     model = facts.get("model") or facts.get("tower")
     say(console, f"{folder}: embedded with {model}{revision}, prompt {facts['prompt']!r}")
-    console.print(metrics_table({parsed.name: metrics}, f"{parsed.split} · zero-shot · pessimistic ties"))
+    print_metrics(console, folder, parsed.split, f"{parsed.split} · zero-shot · pessimistic ties")
 
 
 def _print_once(console: Console, faults: Sequence[Fault]) -> None:

@@ -15,9 +15,8 @@ from coder_core.console.faults import Fault, InputError, stop_on_errors
 from coder_core.console.output import Progress, named, silent
 from coder_core.data.augmentation import exchange_captions
 from coder_core.data.dataset import available_splits, read_split
-from coder_core.data.groups import groups_of_splits, open_groups
 from coder_core.data.lines import LONGEST_CAPTION_WORDS
-from coder_core.data.split import Split, captions_checksum
+from coder_core.data.split import Split, captions_checksum, with_groups
 from coder_core.data.words import (
     SPECIAL_WORDS,
     UNKNOWN,
@@ -154,7 +153,7 @@ def read_splits(
         for name in names:
             if len(names) == 1 or name not in OPTIONAL or {"dev", "val"} & set(available_splits(folder)):
                 splits[name] = _with_exchanged(read_split(folder, name, pictures=pictures), config)
-        splits = _with_groups(splits, config.data.groups)
+        splits = with_groups(splits, config.data)
         faults = [fault for split in splits.values() for fault in split.faults]
         return Splits(splits, available_splits(folder), faults)
     # Imported only for pictures: they load pyarrow and torch's data loaders.
@@ -185,19 +184,6 @@ def read_splits(
             checksums |= {"captions": captions_checksum(split.captions, split.image_of_text)}
         result.checksums.update({f"{split.name}_{part}": sha for part, sha in checksums.items()})
     return result
-
-
-def _with_groups(splits: dict[str, Split], file: str) -> dict[str, Split]:
-    """Return the splits with the groups that a file names, if one is given. InputError: as for `groups_of_splits`."""
-    if not file:
-        return splits
-    names = {name: split.image_names or [] for name, split in splits.items()}
-    groups, notes = groups_of_splits(open_groups(Path(file)), names)
-    grouped = dict(splits)
-    for name, of_images in groups.items():
-        faults = [*splits[name].faults, notes[name]]
-        grouped[name] = replace(splits[name], image_groups=of_images, faults=faults)
-    return grouped
 
 
 def _with_exchanged(split: Split, config: Config) -> Split:

@@ -169,12 +169,15 @@ def pair_ids(
     """
     by_image = np.arange(train.n_images) if image_groups is None else image_groups
     groups = by_image[train.image_of_text]
-    shared = equal_text_count(as_read.captions, as_read.image_of_text)
+    known = as_read.image_groups
+    owner = as_read.image_of_text if known is None else known[as_read.image_of_text]
+    shared = equal_text_count(as_read.captions, owner)
     if shared == 0:
         return (None if image_groups is None else groups), []
 
     choice = config.data.equal_texts
-    share = f"{shared:,} of {as_read.n_texts:,} captions have a text that another image has too"
+    thing = "image" if known is None else "group"
+    share = f"{shared:,} of {as_read.n_texts:,} captions have a text that another {thing} has too"
     if config.objective.same_image_negatives or choice == "label":
         fact = f"{share}; these pairs are negatives of each other"
         note = Fault("--equal-texts label", fact, fix="--equal-texts match leaves them out", severity="note")

@@ -3,9 +3,12 @@
 import json
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from coder_core.data.reviews import Review, append_review
+from coder_core.embed import main as embed
 from coder_core.embedding.log import log_split
 from coder_core.evaluate import main
 from coder_core.runs.analysis.read import open_analysis
@@ -93,3 +96,48 @@ def test_also_matches_counts_for_equal_titles_and_a_verdict_without_effect_is_na
     recalls_of(tmp_path / "other", tmp_path, f"--reviews={file}")
     text = " ".join(capsys.readouterr().out.split())
     assert "also-matches without effect, because the pair is a label: 1" in text
+
+
+def test_imported_embeddings_take_groups_and_print_both_figures(tmp_path, capsys, complaint):
+    random = np.random.default_rng(0)
+    products = np.repeat(unit(random.normal(size=(PRODUCTS, 32))), 2, axis=0).astype(np.float32)
+    np.save(
+        tmp_path / "images.npy", (products + 0.01 * random.normal(size=products.shape)).astype(np.float32)
+    )
+    np.save(tmp_path / "texts.npy", products)
+    (tmp_path / "captions.txt").write_text("".join(f"{title}\n" for title in TITLES))
+    (tmp_path / "ids.txt").write_text("".join(f"{name}\n" for name in NAMES))
+    groups = tmp_path / "groups.tsv"
+    groups.write_text("".join(f"{name}\tproduct {row // 2}\n" for row, name in enumerate(NAMES)))
+    flags = [f"--{name}={tmp_path / name}{end}" for name, end in (("images", ".npy"), ("texts", ".npy"))]
+    flags += [
+        f"--captions={tmp_path / 'captions.txt'}",
+        f"--ids={tmp_path / 'ids.txt'}",
+        f"--root={tmp_path}",
+    ]
+    assert embed(["import", *flags, "--name=plain"]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "0.0 and 50.0 by the labels, 100.0 and 100.0 if equal texts match" in text
+    assert "plain by equal texts" in text
+    assert embed(["import", *flags, "--name=grouped", f"--groups={groups}"]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "200 of 200 images are in 100 groups" in text
+    assert "grouped by group" in text
+    assert "if equal texts match" not in text, "equal titles are of one group"
+    assert recalls_of(tmp_path / "grouped", tmp_path) == {"": (0.0, 50.0), "by group": (100.0, 100.0)}
+
+    table = {"image_path": NAMES, "caption": TITLES, "product": [row // 2 for row in range(2 * PRODUCTS)]}
+    for name in ("images", "texts"):
+        table[f"{name}_embedding"] = np.load(tmp_path / f"{name}.npy").tolist()
+    file = tmp_path / "table.parquet"
+    pq.write_table(pa.table(table), file)
+    named = [str(file), "--image-embeddings=images_embedding", "--text-embeddings=texts_embedding"]
+    named += [f"--root={tmp_path}", "--name=table"]
+    assert embed(["import", *named, "--group-column=product"]) == 0
+    assert recalls_of(tmp_path / "table", tmp_path) == {"": (0.0, 50.0), "by group": (100.0, 100.0)}
+    refused = complaint(embed, ["import", *named, "--overwrite", "--group-column=brand"])
+    assert "--group-column brand: is not a further column of the data; expected one of 'product'" in refused
+    refused = complaint(
+        embed, ["import", *named, "--overwrite", "--group-column=product", f"--groups={groups}"]
+    )
+    assert "--group-column and --groups: are both given" in refused

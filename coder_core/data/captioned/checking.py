@@ -57,6 +57,7 @@ def read_picture_split(
         image_names=captioned.image_names,
         caption_ids=captioned.caption_ids,
         columns=captioned.columns,
+        image_groups=captioned.image_groups,
         picture_folder=captioned.positions.folder,
         source=captioned.source,
         faults=faults,

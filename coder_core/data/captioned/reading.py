@@ -15,7 +15,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from coder_core.config.data import ReadingArguments
+from coder_core.config.data import ReadingArguments, group_faults
 from coder_core.console.faults import Fault, InputError, Severity, stop_on_errors
 from coder_core.console.output import Progress
 from coder_core.data.captioned.layouts import find_layout
@@ -25,6 +25,14 @@ from coder_core.data.captioned.records import Record, folder_of, folders_in, id_
 from coder_core.data.captioned.splits import FIRST, dealt_split, split_in, split_name, splits_named
 from coder_core.data.column_values import RawColumns
 from coder_core.data.columns import NO_COLUMNS, SampleColumns
+from coder_core.data.groups import (
+    group_numbers,
+    ids_of_column,
+    ids_of_file,
+    open_groups,
+    shared_groups,
+    unrelated,
+)
 from coder_core.data.lines import check_name, composed, count_cases, shorten, shown, unwritable
 from coder_core.data.pictures import ACCEPTED, ENDINGS, INSIDE, given_folder, unsafe_reason
 
@@ -126,7 +134,7 @@ def read_captioned(
     path = Path(path)
     reading = reading or ReadingArguments()
     names = [*check_name(path.absolute()), *check_name(Path(pictures) if pictures else None)]
-    stop_on_errors([*names, *_check_shares(reading)])
+    stop_on_errors([*names, *_check_shares(reading), *group_faults(reading)])
 
     faults: list[Fault] = []
     layout = find_layout(path, reading, faults)
@@ -150,11 +158,13 @@ def read_captioned(
     else:
         folder, images.names = find_folder(path, root, folders, images.names, faults)
         positions = Files(folder, images.names)
-    dealt = _assign_splits(images, where, root, reading, faults)
+    group_ids = _group_ids(images, reading, where, faults)
+    dealt = _assign_splits(images, group_ids, where, root, reading, faults)
     source = {"layout": layout.name, **captions}
     if positions.folder:
         source["pictures"] = str(positions.folder)
-    splits = _splits(images, positions, source, where, faults)
+    groups = None if group_ids is None else group_numbers(group_ids)
+    splits = _splits(images, groups, positions, source, where, faults)
 
     present = list[CaptionedSplit]()
     for split in splits:
@@ -165,12 +175,39 @@ def read_captioned(
     for earlier, split in combinations(splits, 2):
         names_of_both = set(split.image_names).intersection(earlier.image_names)
         faults += shared_names(f"{split.name} and {earlier.name}", names_of_both, "pictures")
+        faults += shared_groups(f"{split.name} and {earlier.name}", split.image_groups, earlier.image_groups)
     faults += _without_captions(splits)
     return CaptionedData(path, layout.name, present, faults, dealt)
 
 
+def _group_ids(
+    images: _Images, reading: ReadingArguments, where: str, faults: list[Fault]
+) -> list[str] | None:
+    """Return the id of every image's group, "" without one: by a column or a file, or as the layout says; None without
+    groups."""
+    if reading.group_column:
+        owner = np.array(images.owners, np.int64)
+        columns, _ = images.columns.typed(owner, len(images.names), where)
+        ids, note = ids_of_column(columns, reading.group_column, where)
+    elif reading.groups:
+        file = open_groups(Path(reading.groups))
+        found = ids_of_file(file, images.names)
+        if found is None:
+            raise unrelated(file.path, images.names)
+        ids, note = found
+    else:
+        return images.groups if any(images.groups) else None
+    faults.append(note)
+    return ids
+
+
 def _splits(
-    images: _Images, positions: Positions, source: dict[str, str], where: str, faults: list[Fault]
+    images: _Images,
+    groups: np.ndarray | None,
+    positions: Positions,
+    source: dict[str, str],
+    where: str,
+    faults: list[Fault],
 ) -> list[CaptionedSplit]:
     """Return the splits that the images name, train first; add notes on their columns."""
     image_of_text = np.array(images.owners, np.int64)
@@ -186,18 +223,11 @@ def _splits(
         source=source,
         caption_ids=id_array(images.caption_ids),
         columns=columns,
-        image_groups=_group_numbers(images.groups),
+        image_groups=groups,
     )
     split_of_image = np.array(images.splits)
     in_order = sorted({*images.splits} - {""}, key=lambda name: (FIRST.get(name, 3), name))
     return [replace(every.keep(split_of_image == name), name=name) for name in in_order]
-
-
-def _group_numbers(groups: Sequence[str]) -> np.ndarray | None:
-    """Return (n,) int64, equal for images of one group and −1, −2, … for those without; None if none has a group."""
-    number = {group: place for place, group in enumerate(dict.fromkeys(groups))}
-    numbers = [number[group] if group else -1 - image for image, group in enumerate(groups)]
-    return np.array(numbers, np.int64) if any(groups) else None
 
 
 def _check_shares(reading: ReadingArguments) -> list[Fault]:
@@ -317,10 +347,16 @@ def _repeated_captions(images: _Images, where: str) -> list[Fault]:
 
 
 def _assign_splits(
-    images: _Images, where: str, root: Path, reading: ReadingArguments, faults: list[Fault]
+    images: _Images,
+    group_ids: list[str] | None,
+    where: str,
+    root: Path,
+    reading: ReadingArguments,
+    faults: list[Fault],
 ) -> bool:
     """Give a split to every image whose record names none: the split that its folder stands for, or else one dealt by a
-    hash, with a note. The hash adds a warning if names in the data folder stand for splits. Return True if it dealt."""
+    hash of its group or of its name, with a note. The hash adds a warning if names in the data folder stand for splits.
+    Return True if it dealt."""
     named = {
         (split, composed(name)): image
         for image, (split, name) in enumerate(zip(images.splits, images.names, strict=True))
@@ -333,7 +369,7 @@ def _assign_splits(
             continue
         split = split_in(*(parent.name for parent in PurePosixPath(name).parents))
         dealt += not split
-        split = sys.intern(split or dealt_split(images.groups[image] or name, reading))
+        split = sys.intern(split or dealt_split(name, reading, group_ids[image] if group_ids else ""))
         other = named.get((split, composed(name)))
         images.splits[image] = split if other is None else ""
         if other is not None:
@@ -344,7 +380,8 @@ def _assign_splits(
         return False
 
     shares = f"{reading.test_share:.0%} as test and {reading.dev_share:.0%} as dev"
-    fact = f"has no splits: a hash of each picture's name assigns {shares} (seed {reading.split_seed})"
+    hashed = "name" if group_ids is None else "group"
+    fact = f"has no splits: a hash of each picture's {hashed} assigns {shares} (seed {reading.split_seed})"
     flags = "change it with --dev-share, --test-share and --split-seed"
     mentioned = _names_of_splits(root, images.names)
     if not mentioned:

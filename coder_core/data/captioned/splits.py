@@ -73,12 +73,13 @@ def splits_mentioned(names: Iterable[str]) -> list[str]:
     return sorted({split for name in names for split in splits_named(name)}, key=lambda split: FIRST[split])
 
 
-def dealt_split(name: str, reading: ReadingArguments) -> str:
-    """Assign an image to a split, for data without splits, by a hash of the seed and its name, so that adding pictures
-    moves none. Folder and ending are ignored, so packing the pictures into another container moves none either."""
+def dealt_split(name: str, reading: ReadingArguments, group: str = "") -> str:
+    """Assign an image to a split, for data without splits, by a hash of the seed and the id of its group, or else its
+    name, so that adding pictures moves none. The name's folder and ending are ignored, so packing the pictures into
+    another container moves none either."""
     base = composed(name).rpartition("/")[2]
     stem, dot, ending = base.rpartition(".")
-    identity = stem if f"{dot}{ending}".lower() in ENDINGS else base
+    identity = group or (stem if f"{dot}{ending}".lower() in ENDINGS else base)
     key = f"{reading.split_seed}\0{identity}".encode("utf-8", "surrogatepass")
     share = int.from_bytes(hashlib.blake2b(key, digest_size=8).digest()) / 2**64
     if share < reading.test_share:

@@ -6,8 +6,8 @@ Every picture is decoded once, to find broken, tiny and blank ones and to comput
 import hashlib
 import io
 import json
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -125,8 +125,8 @@ def _finding(item: Any) -> Finding:
 
 
 def check_content(splits: Sequence[CaptionedSplit], *, progress: Progress = silent) -> ContentReport:
-    """Check every picture and compare all pictures and captions, or return the report in the cache. InputError: the
-    report cannot be saved."""
+    """Check every picture and compare all pictures and captions, or return the report in the cache. Near-duplicates of one
+    group are left out. InputError: the report cannot be saved."""
     progress(0, 1, "reading the captions")
     key = content_key(splits)
     report = cached_report(key)
@@ -137,7 +137,30 @@ def check_content(splits: Sequence[CaptionedSplit], *, progress: Progress = sile
             fact = "cannot be written, so the report on the data cannot be saved"
             raise InputError.at(cache_folder(), fact, fix="set CODER_CACHE to a writable folder")
     progress(1, 1, "finished")
-    return report
+    return outside_groups(report, splits)
+
+
+def outside_groups(report: ContentReport, splits: Sequence[CaptionedSplit]) -> ContentReport:
+    """Return the report without the near-duplicates whose samples all show one thing, by the groups of their images."""
+    of_images = {split.name: split.image_groups for split in splits if split.image_groups is not None}
+    if not of_images:
+        return report
+    of_captions = {
+        split.name: of_images[split.name][split.image_of_text] for split in splits if split.name in of_images
+    }
+
+    def different(findings: Sequence[Finding], groups: Mapping[str, np.ndarray]) -> tuple[Finding, ...]:
+        return tuple(finding for finding in findings if not _is_one_group(finding, groups))
+
+    pictures = different(report.duplicate_pictures, of_images)
+    captions = different(report.duplicate_captions, of_captions)
+    return replace(report, duplicate_pictures=pictures, duplicate_captions=captions)
+
+
+def _is_one_group(finding: Finding, groups: Mapping[str, np.ndarray]) -> bool:
+    """True if every sample of a finding is in the same group of several images."""
+    known = {int(groups[split][row]) if split in groups else -1 for split, row in finding.samples}
+    return len(known) == 1 and min(known) >= 0
 
 
 def _check(splits: Sequence[CaptionedSplit], progress: Progress) -> ContentReport:

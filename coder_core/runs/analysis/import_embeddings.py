@@ -99,7 +99,7 @@ def metric_warnings(embeddings: Embeddings, metrics: Metrics) -> list[Fault]:
     chance (in both directions, from 20 images)."""
     n = len(embeddings.images)
     m = len(embeddings.texts)
-    faults = _equal_text_warnings(embeddings, metrics)
+    faults = list[Fault]()
     if np.array_equal(embeddings.images, embeddings.texts):
         problem = "are the same numbers: every caption matches itself"
         fix = "check that neither was given twice"
@@ -121,7 +121,7 @@ def metric_warnings(embeddings: Embeddings, metrics: Metrics) -> list[Fault]:
     return faults
 
 
-def _equal_text_warnings(embeddings: Embeddings, metrics: Metrics) -> list[Fault]:
+def equal_text_warnings(embeddings: Embeddings, metrics: Metrics) -> list[Fault]:
     """Return a warning, with the figures by the labels and by equal texts, if many captions share their text with other
     images; nothing for a split that was not ranked."""
     captions = embeddings.captions

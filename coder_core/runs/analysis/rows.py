@@ -150,17 +150,19 @@ def widened_row(row: RunRow, *, equal_texts: bool) -> RunRow | None:
 
 
 def widened_rows(rows: Sequence[RunRow], equal_texts: EqualTexts | None) -> tuple[list[RunRow], list[Fault]]:
-    """Return the rows by group and by equal texts, and a warning if many captions share their text with other images and
-    nobody chose how to count them (`equal_texts` None): both figures are then reported."""
+    """Return the rows by group and by equal texts, and a warning if many captions share their text with images of other
+    groups and nobody chose how to count them (`equal_texts` None): both figures are then reported."""
     samples = rows[0].split
-    shared = equal_text_count(samples.captions, samples.image_of_text)
+    groups = samples.image_groups
+    owner = samples.image_of_text if groups is None else groups[samples.image_of_text]
+    shared = equal_text_count(samples.captions, owner)
     matches = equal_texts == "match" or (equal_texts is None and shared > 0)
     wide = [wide for row in rows if (wide := widened_row(row, equal_texts=matches)) is not None]
     if equal_texts is not None or not shared:
         return wide, []
     captions = samples.captions
     matched = wide[0].metrics
-    if samples.image_groups is not None:
+    if groups is not None:
         matched = widened_metrics(rows[0].sources, samples.image_of_text, captions=captions)
     return wide, [equal_text_warning(captions, shared, rows[0].metrics, matched)]
 
