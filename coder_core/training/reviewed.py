@@ -16,6 +16,7 @@ from coder_core.console.faults import Fault, InputError
 from coder_core.data.batches import Batch
 from coder_core.data.reviews import (
     CLEANING,
+    JudgedSplit,
     Pair,
     Review,
     Reviews,
@@ -153,10 +154,13 @@ def apply_reviews(train: Split, reviews: UsedReviews, settings: DataConfig) -> R
     for verdict, weight in _verdict_weights(settings).items():
         if count := int(((judged.labels == verdict) & ~confident).sum()):
             done = "left out" if weight == 0 else f"given weight {weight:g}"
+            if weight == 1:
+                done = "unchanged, because these verdicts have weight 1"
             facts.append(f"pairs {done} ({verdict}): {count:,}")
     matches = judged.matches if settings.also_matches else judged.matches[:0]
     if len(matches):
         facts.append(f"pairs added (also-matches): {len(matches):,}")
+    facts += _without_effect(judged, settings)
     facts += [f"verdicts on pairs outside train: {judged.elsewhere:,}"] if judged.elsewhere else []
     done = "; ".join(facts) or "no verdict concerns a pair of train"
     flag = f"--reviews {settings.reviews}"
@@ -180,6 +184,18 @@ def apply_reviews(train: Split, reviews: UsedReviews, settings: DataConfig) -> R
     of_both = matches[of_matches > 0]  # captions that belong to both images
     groups = _groups(train, of_both) if len(of_both) else train.image_groups
     return ReviewedTrain(split, used if (used != 1).any() else None, groups, faults)
+
+
+def _without_effect(judged: JudgedSplit, settings: DataConfig) -> list[str]:
+    """Say of the verdicts that change nothing why they do not."""
+    facts = []
+    if judged.already_labels:
+        facts.append(f"also-matches without effect, because the pair is a label: {judged.already_labels:,}")
+    if len(judged.matches) and not settings.also_matches:
+        facts.append(f"also-matches without effect, because of --no-also-matches: {len(judged.matches):,}")
+    if confirmed := len(judged.rows("label-right")):
+        facts.append(f"pairs unchanged, because their label is right (label-right): {confirmed:,}")
+    return facts
 
 
 def weights_by_verdict(

@@ -94,8 +94,8 @@ def test_a_perfect_model_of_a_catalogue_has_recall_100_by_group_and_by_text_but_
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_metrics_of_group_expanded_runs_match_loops_and_trec_eval(seed):
-    """Odd seeds have many ties. trec_eval gets distinct scores in the order in which ties count here."""
+def test_metrics_of_group_expanded_runs_match_loops(seed):
+    """Odd seeds have many ties."""
     random = np.random.default_rng(seed)
     n, m = 20, 50
     owner = random.integers(0, n, m)
@@ -125,6 +125,59 @@ def test_metrics_of_group_expanded_runs_match_loops_and_trec_eval(seed):
             assert precision[query] == pytest.approx(sum(hits) / len(right), abs=1e-9)
             means = [sum(hits[: i + 1]) / (i + 1) for i, hit in enumerate(hits) if hit]
             assert first_r[query] == pytest.approx(sum(means) / len(right), abs=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_metrics_of_group_expanded_runs_equal_ir_measures(seed):
+    """Odd seeds have many ties. ir_measures gets distinct scores in the order in which ties count here."""
+    theirs = pytest.importorskip("ir_measures")
+    random = np.random.default_rng(seed)
+    owner = random.integers(0, 20, 50)
+    relevance = widened(owner, 20, groups=random.integers(0, 7, 20))
+    if seed % 2:
+        sides = [random.integers(-1, 2, (rows, 3)).astype(np.float32) for rows in (20, 50)]
+    else:
+        sides = [unit(random.normal(size=(rows, 9))) for rows in (20, 50)]
+    scores = check_scores([EmbeddingPair(*sides)])
+    ranks = rank(scores, relevance)
+    matrix = scores.exact(slice(None)).numpy()
+    names = {"ndcg@10": "nDCG@10", "mrr": "RR", "map": "AP", "recall@5": "R@5", "success@10": "Success@10"}
+    names["r-precision"] = "Rprec"
+    for relation, ranked, rows in ((relevance.i2t, ranks.i2t, matrix), (relevance.t2i, ranks.t2i, matrix.T)):
+        values = query_values(list(names), relation, ranked)
+        qrels = {}
+        for query, candidate in zip(relation.queries.tolist(), relation.candidates.tolist(), strict=True):
+            qrels.setdefault(str(query), {})[str(candidate)] = 1
+        run = {}
+        for query, right in qrels.items():
+            order = order_of(rows[int(query)].tolist(), {int(candidate): 1 for candidate in right})
+            run[query] = {str(candidate): float(-place) for place, candidate in enumerate(order)}
+        measures = {theirs.parse_measure(name): column for column, name in enumerate(names.values())}
+        for found in theirs.iter_calc(list(measures), qrels, run):
+            assert values[int(found.query_id), measures[found.measure]] == pytest.approx(
+                found.value, abs=1e-9
+            )
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_identities_as_groups_give_cuhk_pedess_recalls(seed):
+    """Text→image R@K of person search: a hit is any picture of the described person among the first K."""
+    random = np.random.default_rng(seed)
+    person = np.sort(random.integers(0, 40, 90))
+    owner = np.repeat(np.arange(90), 2)
+    of_person = random.normal(size=(40, 12))
+    images = unit(of_person[person] + random.normal(size=(90, 12)))
+    texts = unit(of_person[person[owner]] + random.normal(size=(180, 12)))
+    metrics = ensemble_metrics(
+        [EmbeddingPair(images, texts)], owner, relevance=widened(owner, 90, groups=person)
+    )
+    scores = check_scores([EmbeddingPair(images, texts)]).exact(slice(None)).numpy().T
+    for k in (1, 5, 10):
+        hits = 0
+        for text, row in enumerate(scores.tolist()):
+            best = sorted(range(90), key=lambda image: -row[image])[:k]
+            hits += any(person[image] == person[owner[text]] for image in best)
+        assert metrics[f"t2i_r{k}"] == pytest.approx(100 * hits / len(scores), abs=1e-9)
 
 
 def _parsed(name):

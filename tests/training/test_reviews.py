@@ -96,6 +96,12 @@ def test_every_use_of_reviews_can_be_switched_off(train, data, reviews):
     assert result.split is train
     assert result.weights is None
     assert result.image_groups is None
+    assert "also-matches without effect, because of --no-also-matches: 2" in str(result.faults[-1])
+    assert "pairs unchanged, because these verdicts have weight 1 (too-vague): 1" in str(result.faults[-1])
+    confirmed = UsedReviews(judge(train, (5, 2, "label-right"), (6, 3, "also-matches")))
+    result = apply_reviews(train, confirmed, replace(off.data, also_matches=True))
+    assert "also-matches without effect, because the pair is a label: 1" in str(result.faults[-1])
+    assert "pairs unchanged, because their label is right (label-right): 1" in str(result.faults[-1])
     without = changed(off, vague_weight=0.0)
     result = apply_reviews(train, named_reviews(without), without.data)
     assert result.split.captions == [*train.captions[:4], *train.captions[5:]]

@@ -1,8 +1,8 @@
 """Export training data with a run's hard negatives: every pair with k of them, in both directions.
 
 Negatives are drawn at random (seeded) from a window of ranks among the candidates of other images. Candidates that
-certainly or probably match are left out: near-duplicates, pairs that people judged to match, and pairs with similar
-captions (as in `coder_core.api.retrieval.likely_matches`).
+certainly or probably match are left out: those of the same group or text, near-duplicates, pairs that people judged to
+match, and pairs with similar captions (as in `coder_core.api.retrieval.likely_matches`).
 """
 
 from __future__ import annotations
@@ -90,23 +90,33 @@ class Matches:
         captions = analysis.captions
         space = caption_space([captions[row] for row in np.sort(sample)])
         self._vectors = None if space is None else space.encode(captions)
+        self._image_groups = analysis.image_groups
         self.counts = {"near-duplicates": 0, "reviewed matches": 0, "likely matches": 0}
+        if analysis.image_groups is not None:
+            self.counts = {"same group": 0} | self.counts
 
     def mask(self, images: np.ndarray, texts: np.ndarray) -> np.ndarray:
         """Return (P,) bool, True where the image and the caption of a pair may belong together, and count these."""
         own = self._captions_of[images]
+        grouped = np.zeros(len(images), bool)
+        if self._image_groups is not None:
+            grouped = self._image_groups[images] == self._image_groups[self._owner[texts]]
         alike = self._pictures[images] == self._pictures[self._owner[texts]]
         alike |= ((self._texts[own] == self._texts[texts, None]) & (own >= 0)).any(1)
-        reviewed = ~alike & np.isin(texts * self._images + images, self._reviewed)
+        alike &= ~grouped
+        known = alike | grouped
+        reviewed = ~known & np.isin(texts * self._images + images, self._reviewed)
         likely = np.zeros(len(images), bool)
-        rest = np.flatnonzero(~alike & ~reviewed)
+        rest = np.flatnonzero(~known & ~reviewed)
         if self._vectors is not None:
             for part in slices(len(rest), ELEMENTS // (own.shape[1] * self._vectors.shape[1])):
                 rows = rest[part]
                 likely[rows] = largest_cosine(self._vectors, own[rows], texts[rows, None]) >= LIKELY
-        for reason, found in zip(self.counts, (alike, reviewed, likely), strict=True):
-            self.counts[reason] += int(found.sum())
-        return np.asarray(alike | reviewed | likely)
+        reasons = {"same group": grouped, "near-duplicates": alike}
+        reasons |= {"reviewed matches": reviewed, "likely matches": likely}
+        for reason in self.counts:
+            self.counts[reason] += int(reasons[reason].sum())
+        return np.asarray(known | reviewed | likely)
 
 
 def write_triplets(

@@ -286,6 +286,9 @@ def add_reviewed_metrics(rows: Sequence[RunRow], reviews: Reviews, file: Path) -
         fact = f"labels judged wrong: {len(judged.rows('wrong-caption')):,}, other matches: {len(judged.matches):,}"
         if judged.already_labels:
             fact += f", also-matches without effect, because the pair is a label: {judged.already_labels:,}"
+        if kept := len(judged.rows("too-vague", "duplicate", "label-right")):
+            verdicts = "too-vague, duplicate or label-right"
+            fact += f", verdicts without effect, because the label stays right ({verdicts}): {kept:,}"
         if judged.elsewhere:
             fact += f", verdicts on pairs outside this split: {judged.elsewhere:,}"
         notes[fact] = Fault(str(file), f"{fact}; fingerprint {reviews.fingerprint()[:12]}", severity="note")

@@ -11,6 +11,7 @@ from coder_core.api import open_run
 from coder_core.api.retrieval.results import LIKELY
 from coder_core.api.reviews import Review, ReviewedSplit, append_review
 from coder_core.embedding.exports import triplets
+from coder_core.embedding.log import log_split
 from coder_core.export import main as export
 from coder_core.geometry.captions import caption_vectors
 from tests.support.run_folders import unit, write_embeddings, write_run
@@ -157,3 +158,30 @@ def test_an_image_without_captions_is_a_negative_but_no_anchor(tmp_path, complai
     table, other = map(pq.read_table, files)
     assert any("0.png" in row.values() for row in table.to_pylist())
     assert "0.png" not in other["anchor"].to_pylist()
+
+
+def test_pictures_of_a_group_are_never_mined(tmp_path):
+    """Products with two pictures and different captions: without groups the other picture is the hardest negative."""
+    random = np.random.default_rng(0)
+    products = np.repeat(unit(random.normal(size=(12, 16))), 2, axis=0)
+    images, texts = products + 0.01 * random.normal(size=(2, *products.shape))
+    captions = [f"{noun} {verb}" for noun in ("dog", "cat", "car", "boat", "tree") for verb in VERBS][:24]
+    names = [f"{row}.jpg" for row in range(24)]
+    for name, groups in (("plain", None), ("grouped", [row // 2 for row in range(24)])):
+        log_split(tmp_path / name, "dev", images, texts, captions=captions, pictures=names, groups=groups)
+        command = [
+            str(tmp_path / name),
+            "--to",
+            "triplets",
+            str(tmp_path / f"{name}-out"),
+            "--negatives",
+            "1",
+        ]
+        assert export([*command, "--ranks", "1", "2"]) == 0
+        table = pq.read_table(tmp_path / f"{name}-out" / "text_to_image.parquet").to_pydict()
+        anchors = [captions.index(caption) // 2 for caption in table["anchor"]]
+        negatives = [names.index(image) // 2 for image in table["negative_1"]]
+        same = sum(one == other for one, other in zip(anchors, negatives, strict=True))
+        report = json.loads((tmp_path / f"{name}-out" / "triplets.json").read_text())["left out as negatives"]
+        assert (same == 0) == (groups is not None)
+        assert report.get("same group", 0) == (0 if groups is None else 48)  # in both directions
