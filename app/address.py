@@ -48,6 +48,8 @@ FORMER: dict[str, dict[str, str]] = {
     "clusters": {"seed": "cluster-seed", "k": "cluster-count"},
     "slices": {"at": "slice-at", "kind": "slice-kind"},
     "concepts": {"caption": "concept-caption"},
+    "data": {"judge": "scorer"},
+    "train": {"judges": "scorers"},
     "reviews": {"words": "verdict-words", "by": "verdict-by"},
 }
 _LINKED = "parameters-of-the-link"

@@ -56,7 +56,7 @@ def job_name(run: str, prefix: str = PREFIX) -> str:
 
 def training_runs() -> list[TrainingRun]:
     """List every run and every job, running ones first, then by name. A run may belong to another run's job: one job
-    trains all demo runs in turn, and a cleaned run's job starts the processes of its judges."""
+    trains all demo runs in turn, and a cleaned run's job starts the processes of its scorers."""
     by_name = {run.name: run for run in all_runs() if not run.imported}
     names = {name: job_name(name) for name in dict.fromkeys([*by_name, *_started()])}
     found = {key: jobs.current(key) for key in (jobs.TRAINING, *names.values())}

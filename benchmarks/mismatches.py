@@ -2,7 +2,7 @@
 
     python -m benchmarks.mismatches RUN [RUN …]
     python -m benchmarks.mismatches --cross-fit FOLDER [flags of training …]
-    python -m benchmarks.mismatches --judges RUN RUN
+    python -m benchmarks.mismatches --scorers RUN RUN
 
 A tenth of a run's dev captions is exchanged among images, five times. The table has the area under the ROC curve and the
 precision of the suspicion and of the pair's similarity alone, and the exchanged share of each list. Then modified copies
@@ -10,7 +10,7 @@ of 200 of the run's dev pictures, and of 200 captions, are planted and searched.
 
 With --cross-fit, two runs of `demo-baseline` in FOLDER train on complementary halves, with a tenth of the train captions
 exchanged. It compares the suspicion by the run that did not see a pair with that by the run that trained on it, and
-shows what `train --clean` leaves out. --judges does this for two such runs that exist.
+shows what `train --clean` leaves out. --scorers does this for two such runs that exist.
 """
 
 import sys
@@ -210,7 +210,7 @@ def main(arguments: Sequence[str]) -> int:
         return 2
     if arguments[0] == "--cross-fit":
         return cross_fit(Path(arguments[1]), arguments[2:])
-    if arguments[0] == "--judges":
+    if arguments[0] in ("--scorers", "--judges"):  # the second is its former name
         return judge(*map(Path, arguments[1:]))
     runs = [open_run(Path(name)) for name in arguments]
     console = Console(width=170)

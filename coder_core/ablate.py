@@ -36,7 +36,7 @@ def main(arguments: list[str]) -> int:
             parse_ablation(["--help"], PRESETS[DEFAULT_PRESET].config)
         return 0
     parsed = read_ablation(arguments)
-    table = _find_table(parsed.table)
+    table = _find_table(parsed.table, trains=not parsed.report)
     command_line = shlex.join(["python", "-m", "coder_core.ablate", *arguments])
 
     from coder_core.ablation.command import run_table
@@ -57,11 +57,11 @@ def _print_tables(console: Console) -> None:
     console.print(listing, width=min(console.width, 120))
 
 
-def _find_table(name: str) -> AblationTable:
+def _find_table(name: str, *, trains: bool) -> AblationTable:
     if name in TABLES:
         return TABLES[name]
     if name.endswith(".toml"):
-        return read_grid(Path(name))
+        return read_grid(Path(name), trains=trains)
     raise InputError.at(f"table {name!r}", "does not exist", f"one of {', '.join(TABLES)}, or a .toml file")
 
 

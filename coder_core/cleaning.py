@@ -37,7 +37,7 @@ from coder_core.data.reviews import CLEANING, LONGEST_TAG, WEIGHT, Review, Verdi
 from coder_core.files.atomic import replace_file
 from coder_core.queue.planned import PlannedRun, check_same_values, state_of
 from coder_core.queue.running import LOGS, QueueProgress, log_of, run_all, watched, workers_for
-from coder_core.runs.load import read_config
+from coder_core.runs.load import read_config, read_known_config
 from coder_core.runs.record import RunLock, read_status
 from coder_core.training.launch import check_new_run
 from coder_core.training.reviewed import FINGERPRINT, reviews_of_run, weights_by_verdict
@@ -342,7 +342,7 @@ def read_cleaning(folder: Path) -> Cleaned | None:
     """Return the cost and the accuracy of the cleaning before a finished run; None without --clean. All are NaN if the
     scorers were removed; precision and recall also if no caption was exchanged or pairs were weighed, precision if none
     was left out."""
-    config, about = read_config(folder)
+    config, about, _ = read_known_config(folder)
     if not config.cleaning.clean:
         return None
     scorers = _scorers_of(folder, config)

@@ -29,7 +29,8 @@ class Slider:
     def draw(self, start: float) -> float:
         """Draw the slider; its bounds include `start`. While it is at its start, it follows to the next run's start."""
         former = f"{self.key}-start"
-        if former in st.session_state and st.session_state.get(self.key) == st.session_state[former]:
+        before = st.session_state.get(former, start)
+        if before != start and st.session_state.get(self.key) == before:
             put(self.key, start)
         st.session_state[former] = start
         low = min(self.low, start)

@@ -22,7 +22,7 @@ SCENARIO = "boosting_scenario"
 START = "boosting_start"
 WEIGHTS = "sample_weights"
 USUAL = ("epochs", "batch_size", "learning_rate", "seed")
-Judges = tuple[RunSummary, ...]
+Scorers = tuple[RunSummary, ...]
 
 
 def words(key: str) -> str:
@@ -30,7 +30,7 @@ def words(key: str) -> str:
     return key.replace("_", " ")
 
 
-def judges_among(runs: Iterable[RunSummary]) -> dict[str, Judges]:
+def scorers_among(runs: Iterable[RunSummary]) -> dict[str, Scorers]:
     """Return, by their names, every two runs that trained on complementary halves of the same images."""
     halves = [run for run in runs if run.config.get("data", {}).get("train_part", 1) != 1 and not run.unknown]
     pairs = [
@@ -48,10 +48,10 @@ def data_set(run: RunSummary) -> starting.DataSet | None:
 
 
 def show_link(
-    label: str, choice: Choice, run: RunSummary, ending: str, judges: str = "", **more: Any
+    label: str, choice: Choice, run: RunSummary, ending: str, scorers: str = "", **more: Any
 ) -> None:
     """Draw a link that fills the form with a run's configuration and the changes in `more`, the reviews of its samples,
-    the judges, and a new name with this ending. Settings are given by their labels, as widgets read them. Draw nothing
+    the scorers, and a new name with this ending. Settings are given by their labels, as widgets read them. Draw nothing
     if the app does not offer the run's data, or this version does not know all of its configuration."""
     data = data_set(run)
     if data is None or run.unknown:
@@ -65,7 +65,7 @@ def show_link(
         "use-reviews": "true",
         "reviewed": run.name,
     }
-    values |= {"judges": judges} if judges else {}
+    values |= {"scorers": scorers} if scorers else {}
     values["name"] = training.free_name(f"{run.name}-{ending}")
     for key, value in changes.items():
         plain = np.format_float_positional(value, trim="-") if options[key].kind == "decimal" else str(value)

@@ -27,7 +27,7 @@ from app.components import cards, downloads, links, opened, reviewing, samples
 from app.components.controls import choose_one, row, show_work, step_through, switch
 from app.components.loss_values import Slider
 from app.components.table import Column, Columns, Table, columns_of, picking_table
-from app.components.training_offers import Judges, judges_among, show_link
+from app.components.training_offers import Scorers, scorers_among, show_link
 from app.components.words import count
 
 VIEWS = {"pairs": "Mismatched pairs", "matches": "Unlabelled matches", "pictures": "Duplicate pictures"}
@@ -53,16 +53,16 @@ MATCHES = columns_of("unlabelled matches")
 
 def show(choice: Choice) -> None:
     run = choice.last
-    both = Judges()
+    both = Scorers()
     with row():
         view = choose_one("List", VIEWS, "list")
         if view in BY_RUN and choice.second is not None:
             names = {run.name: run.name for run in reversed(choice.runs)}
-            pairs = judges_among(choice.runs) if (view, choice.split) == ("pairs", "train") else {}
+            pairs = scorers_among(choice.runs) if (view, choice.split) == ("pairs", "train") else {}
             names = ({BOTH: next(iter(pairs))} if pairs else {}) | names
-            judge = choose_one("Scored by", names, "judge")
-            both = pairs[names[BOTH]] if judge == BOTH else ()
-            run = next((run for run in choice.runs if run.name == judge), run)
+            scorer = choose_one("Scored by", names, "scorer")
+            both = pairs[names[BOTH]] if scorer == BOTH else ()
+            run = next((run for run in choice.runs if run.name == scorer), run)
     if view == "pairs":
         mismatched_pairs(choice, run, both)
     elif view == "matches":
@@ -75,7 +75,7 @@ def show(choice: Choice) -> None:
         findings(choice, run, view)
 
 
-def mismatched_pairs(choice: Choice, run: RunSummary, cross_fitted: Judges) -> None:
+def mismatched_pairs(choice: Choice, run: RunSummary, cross_fitted: Scorers) -> None:
     """Draw every caption with its image, the most suspicious first, and one of them in detail. Two runs can score them
     instead of one, each the images that it did not train on."""
     if choice.split == "train" and not cross_fitted and may_have_seen(run):
@@ -119,7 +119,7 @@ def may_have_seen(run: RunSummary) -> bool:
     return listing.numbers_from(run) != "zero-shot"
 
 
-def _offer_cleaning(choice: Choice, run: RunSummary, judges: Judges, probability: np.ndarray) -> None:
+def _offer_cleaning(choice: Choice, run: RunSummary, scorers: Scorers, probability: np.ndarray) -> None:
     """Draw a threshold of the `probability` (m,) that a pair is wrong, its effect, and a link to such a training."""
     label = "Leave out pairs that are wrong with this probability or more"
     above = round(Slider(label, "clean-above", "clean above", 0.05, 1.0, 0.05).draw(api.CLEAN_ABOVE), 2)
@@ -128,12 +128,12 @@ def _offer_cleaning(choice: Choice, run: RunSummary, judges: Judges, probability
         cards.note(cards.HOW_TO_READ["no pair is left"])
         return
     numbers = {"out": out.sum(), "pairs": count(len(out), "pair"), "errors": 100 * probability[~out].mean()}
-    by = "by these judges" if judges else "by new judges"
+    by = "by these scorers" if scorers else "by new scorers"
     cards.note(f"{cards.HOW_TO_READ['pairs left out'].format(**numbers)} {cards.HOW_TO_READ[by]}")
     changes = {"train_part": 1.0, "other_part": False, "clean": True, "clean_above": above}
-    named = "".join(judges_among(judges))  # one name or none
+    named = "".join(scorers_among(scorers))  # one name or none
     trained = [other for other in (run, *choice.runs) if other.config.get("data", {}).get("train_part") == 1]
-    like = next(iter(trained), run)  # rather not a judge, whose settings suit half of the data
+    like = next(iter(trained), run)  # rather not a scorer, whose settings suit half of the data
     show_link("Train without suspicious pairs", choice, like, "cleaned", named, **changes)
 
 
@@ -195,7 +195,7 @@ def captions_that_say_little(choice: Choice, run: RunSummary) -> None:
     """Draw the captions with the least content, that fit most images, or of the lowest diversity."""
     samples.note_sample(run, choice.split)
     facts, columns = _caption_facts(choice, run)
-    cards.heading("Captions that say little", judges=_scored_by(choice, run))
+    cards.heading("Captions that say little", scorers=_scored_by(choice, run))
     with row():
         by = choose_one("Order", ORDERS, "empty-order", cards.tip("fits"))
         words = samples.search_words(f"{CAPTION}-words")

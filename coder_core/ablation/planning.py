@@ -7,14 +7,18 @@ from pathlib import Path
 from typing import Any
 
 from coder_core.ablation.rows import AblationTable, Row, Times, changed, value_of
+from coder_core.api.listing import read_tables
 from coder_core.config.checks import problems
 from coder_core.config.presets import PRESETS, tuned_for
-from coder_core.config.schema import MAY_CHANGE, Config, differences, find_setting
+from coder_core.config.schema import MAY_CHANGE, differences, find_setting, to_document
 from coder_core.console.faults import Fault, InputError, stop_on_errors
 from coder_core.queue.planned import PlannedRun, check_same_values, state_of
-from coder_core.runs.load import read_config
+from coder_core.runs.load import ABOUT
 
-Configs = list[tuple[Path, Config]]  # of the runs of one row
+Values = dict[
+    str, object
+]  # dotted key → value of a run's configuration, also of keys and values of other versions
+RunValues = list[tuple[Path, Values]]  # of the runs of one row
 
 
 @dataclass(frozen=True)
@@ -89,16 +93,16 @@ def check_comparable(
 ) -> None:
     """Refuse (InputError) runs of one row that differ in more than the seed, and rows that differ in a setting that
     neither a row nor the preset of a row's loss changes. `finished`: row → seed → run folder."""
-    rows: list[Configs] = []
+    rows: list[RunValues] = []
     for name, folders in finished.items():
-        configs = {folder: read_config(folder)[0] for folder in folders.values()}
-        configs |= {run.folder: run.config for run in planned if run.row == name}
-        if configs:
-            rows.append(list(configs.items()))
+        values = {folder: _values(read_tables(folder)[0]) for folder in folders.values()}
+        values |= {run.folder: _values(to_document(run.config)) for run in planned if run.row == name}
+        if values:
+            rows.append(list(values.items()))
     between_seeds = MAY_CHANGE | {"training.seed", "training.tensorboard"}
     for runs in rows:
-        for folder, config in runs[1:]:
-            _check_pair(runs[0], (folder, config), [between_seeds])
+        for run in runs[1:]:
+            _check_pair(runs[0], run, [between_seeds])
     between_rows = list(_between_rows(table, between_seeds))
     for runs in rows[1:]:
         _check_pair(rows[0][0], runs[0], between_rows)
@@ -114,17 +118,24 @@ def _between_rows(table: AblationTable, between_seeds: set[str]) -> Iterator[set
         yield of_rows.union(*(differences(preset.config, config) for config in tuned))
 
 
-def _check_pair(first: tuple[Path, Config], second: tuple[Path, Config], allowed: Sequence[set[str]]) -> None:
+def _values(tables: Mapping[str, Any]) -> Values:
+    sections = {name: table for name, table in tables.items() if isinstance(table, dict) and name != ABOUT}
+    return {f"{name}.{key}": value for name, table in sections.items() for key, value in table.items()}
+
+
+def _check_pair(first: tuple[Path, Values], second: tuple[Path, Values], allowed: Sequence[set[str]]) -> None:
     """Refuse (InputError) two runs that differ in other settings than those of one of the `allowed` sets."""
-    values = differences(first[1], second[1])
-    if second[1].towers.projection == "none":
-        values.pop("model.dimension", None)  # set by the towers once a run begins
-    unlike = min((values.keys() - keys for keys in allowed), key=len)
+    first_folder, before = first
+    second_folder, after = second
+    differing = {key for key in before.keys() | after.keys() if before.get(key) != after.get(key)}
+    if after.get("towers.projection") == "none":
+        differing.discard("model.dimension")  # set by the towers once a run begins
+    unlike = min((differing - keys for keys in allowed), key=len)
     if unlike:
-        texts = [f"{key} {values[key][0]!r} and {values[key][1]!r}" for key in sorted(unlike)]
-        fact = f"has other settings than {first[0]}, in the same table: {', '.join(texts)}"
+        texts = [f"{key} {before.get(key)!r} and {after.get(key)!r}" for key in sorted(unlike)]
+        fact = f"has other settings than {first_folder}, in the same table: {', '.join(texts)}"
         fix = "give runs with other values another --root, or remove one and repeat its row"
-        raise InputError.at(second[0], fact, fix=fix)
+        raise InputError.at(second_folder, fact, fix=fix)
 
 
 def _without_effect(rows: Sequence[Row], overrides: Mapping[str, Any]) -> Iterator[Fault]:

@@ -124,7 +124,7 @@ def summarise(path: Path) -> RunSummary:
         if not kinds and (waiting := folder_names(path / tables.UNRANKED)):
             fix = f"run python -m coder_core.evaluate {path} --split {waiting[0]}"
             raise InputError.at(path, "has imported embeddings without ranks", fix=fix)
-        config, unknown = ({}, []) if imported else _read_tables(path)
+        config, unknown = ({}, []) if imported else read_tables(path)
         status = {"state": IMPORTED} if imported else read_status(path) or {}
         origin = _origin(path, manifests) if imported else {}
     except InputError as error:
@@ -215,7 +215,7 @@ def _origin(path: Path, manifests: Mapping[str, Mapping[str, Any]]) -> dict[str,
     return document
 
 
-def _read_tables(path: Path) -> tuple[dict[str, Any], list[Fault]]:
+def read_tables(path: Path) -> tuple[dict[str, Any], list[Fault]]:
     """Return the tables of a run's config.toml and a fault for each part that this version does not know (`complete`),
     verified against the run's manifest. InputError: the file is missing, damaged or not TOML."""
     check_run(path)

@@ -25,7 +25,7 @@ class CheckDataArguments:
     path: tyro.conf.Positional[Path]  # The data set.
     other: tyro.conf.Positional[Path | None] = None
     """Second run for --content, trained with --other-part on the images that the first one's --train-part
-    left out, both evaluated on train. Lists the captions of train that may belong to another image; each run judges the
+    left out, both evaluated on train. Lists the captions of train that may belong to another image; each run scores the
     pairs it did not see."""
     pictures: Path | None = None
     """Folder with the picture files, to check that all exist; images/ beside the data is found without it."""

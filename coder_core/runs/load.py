@@ -11,8 +11,8 @@ import torch
 from PIL.Image import Image
 from torch import Tensor, nn
 
-from coder_core.config.schema import Config, from_document
-from coder_core.console.faults import Fault, InputError
+from coder_core.config.schema import Config, read_document
+from coder_core.console.faults import Fault, InputError, stop_on_errors
 from coder_core.data.batches import text_chunks
 from coder_core.data.words import Vocabulary
 from coder_core.evaluation.sources import mixed_embeddings
@@ -126,14 +126,23 @@ def _on_cpu(rows: Tensor) -> np.ndarray:
 
 
 def read_config(folder: Path) -> tuple[Config, dict[str, Any]]:
-    """Read a run's configuration and its [about] table, verified against the run's manifest."""
+    """Read a run's configuration and its [about] table, verified against the run's manifest. InputError: it is damaged,
+    or has parts that this version does not know."""
+    config, about, unknown = read_known_config(folder)
+    stop_on_errors(unknown)
+    return config, about
+
+
+def read_known_config(folder: Path) -> tuple[Config, dict[str, Any], list[Fault]]:
+    """Read what this version knows of a run's configuration, its [about] table, and a fault for each other part."""
     check_run(folder)
     path = folder / "config.toml"
     document = read_toml(folder, path.name)
     about = document.pop(ABOUT, {})
     if not isinstance(about, dict):
         raise InputError.at(f"{path} [{ABOUT}]", f"is {about!r:.80}", "a table")
-    return from_document(document, str(path)), about
+    config, unknown = read_document(document, str(path))
+    return config, about, unknown
 
 
 def read_feature_size(folder: Path, config: Config, about: Mapping[str, Any]) -> int:

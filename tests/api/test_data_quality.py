@@ -103,7 +103,7 @@ def changed(folder, to, **values):
     return open_run(to)
 
 
-def test_each_half_judges_only_images_it_did_not_train_on(tmp_path):
+def test_each_half_scores_only_images_it_did_not_train_on(tmp_path):
     from sklearn.metrics import roc_auc_score  # for few tests
 
     folders, wrong = write_halves(tmp_path / "runs")

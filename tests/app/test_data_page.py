@@ -72,9 +72,9 @@ def test_mismatched_pairs_are_listed_and_opened(root, opened):
     assert app.saying(f"Caption {first}", f"image {first // 5}")
     pair = "run=demo-baseline&amp;run=demo&amp;split=dev"
     assert f"diversity?{pair}&amp;anchors=Captions&amp;caption={first}" in app.texts()
-    assert app.change(judge="demo-baseline").saying("By demo-baseline")
+    assert app.change(scorer="demo-baseline").saying("By demo-baseline")
     assert not app.saying("trained on these pairs")
-    app.change(judge="+", slice='"place 2" in caption')
+    app.change(scorer="+", slice='"place 2" in caption')
     assert [len(rows) for rows in app.rows("suspicion")] == [10 - 1]  # one is about dogs
     assert sum(int(metric.value) for metric in app.metric if metric.label in LEVELS) == 9
     app.change(slice="").change(pair_caption_number_words="dogs")
@@ -92,7 +92,7 @@ def test_two_runs_trained_on_one_half_each_judge_train(tmp_path, opened):
     scores = cross_fitted(open_run(first), open_run(second))["score"]
     assert [float(row["suspicion"]) for row in rows] == [round(score, 1) for score in scores[: len(rows)]]
     assert not app.saying("half trained on these pairs")
-    assert app.change(judge="half").saying("half trained on these pairs")
+    assert app.change(scorer="half").saying("half trained on these pairs")
     assert not app.rows("scored by")
     app = opened(first.parent, "data", run="half", versus="again", split="train")
     assert app.saying("half", "again", "--train-part")
@@ -100,7 +100,7 @@ def test_two_runs_trained_on_one_half_each_judge_train(tmp_path, opened):
 
 
 def test_training_without_suspicious_pairs_is_offered(tmp_path, opened):
-    """The page shows how many of all pairs a threshold leaves out, with any slice; a single run needs new judges."""
+    """The page shows how many of all pairs a threshold leaves out, with any slice; a single run needs new scorers."""
     [first, second], wrong = write_halves(tmp_path / "runs")
     configure(shutil.copytree(first, first.parent / "whole"), data={"train_part": 1.0})
     import_run_folder(first.parent, "clip", images=20, split="train")
@@ -111,8 +111,8 @@ def test_training_without_suspicious_pairs_is_offered(tmp_path, opened):
     out = probability >= CLEAN_ABOVE
     assert 0 < out.sum() < 2 * wrong.sum()
     assert app.saying(out.sum(), len(wrong), f"{100 * probability[~out].mean():.1f}%")
-    assert "judges=half+and+other-half" in app.texts()
-    assert "judges=" not in app.change(judge="half").texts()
+    assert "scorers=half+and+other-half" in app.texts()
+    assert "scorers=" not in app.change(scorer="half").texts()
     app = opened(first.parent, "data", run=["whole", "half", "other-half"], split="train")
     assert "name=whole-cleaned" in app.texts()  # settings of the run that is no judge
     app = opened(first.parent, "data", run="clip", split="train")

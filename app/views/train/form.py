@@ -21,18 +21,18 @@ from app.components.training_offers import (
     START,
     USUAL,
     WEIGHTS,
-    Judges,
-    judges_among,
+    Scorers,
+    scorers_among,
     words,
 )
 from app.training import NOT_STARTED, starting
 
 OFFLINE = "offline"
 FIELDS = {"preset", "data", "name", "set", "set-boosting", "set-weighting"}
-FIELDS |= {"teacher", "use-reviews", "reviewed", "judges"}
+FIELDS |= {"teacher", "use-reviews", "reviewed", "scorers"}
 ASKED = "train-asked"
 COLUMNS = 4
-NEW_JUDGES = "two new runs"
+NEW_SCORERS = "two new runs"
 NONE_CHANGED = "none: all as in the preset"
 _FLAG = re.compile(r"--([a-z][a-z0-9-]*)")
 
@@ -56,14 +56,14 @@ class Form:
     values: dict[str, Any] = field(default_factory=dict)
     teacher: starting.TeacherRun | None = None
     reviews: Path | None = None
-    judges: Judges = ()
+    scorers: Scorers = ()
 
     def __post_init__(self) -> None:
         self.options = {option.key: option for option in starting.options(self.preset)}
 
     @property
     def settings(self) -> tuple[Any, ...]:
-        supervision = starting.Supervision(self.teacher, self.reviews, self.judges)
+        supervision = starting.Supervision(self.teacher, self.reviews, self.scorers)
         return self.preset, self.name, self.data, self.values, supervision
 
     def choose(self, key: str, option: starting.Option | None = None) -> None:
@@ -132,11 +132,11 @@ def show_form() -> None:
             form.choose_section("weighting", "Settings of the weights")
     form.reviews = _reviews(form.data)
     if form.values.get("clean"):
-        pairs = judges_among(run for run in all_runs() if judging.same_data(form.data, judging.data_of(run)))
+        pairs = scorers_among(run for run in all_runs() if judging.same_data(form.data, judging.data_of(run)))
         help_text = (
             "They score the train pairs: new runs, or two that trained on complementary halves of this data."
         )
-        form.judges = pairs.get(pick("Scored by", [NEW_JUDGES, *pairs], "judges", 480, help=help_text), ())
+        form.scorers = pairs.get(pick("Scored by", [NEW_SCORERS, *pairs], "scorers", 480, help=help_text), ())
     _offer(form)
 
 
