@@ -81,7 +81,7 @@ def test_mismatched_pairs_are_listed_and_opened(root, opened):
     assert [len(rows) for rows in app.rows("suspicion")] == [1]
 
 
-def test_two_runs_trained_on_one_half_each_judge_train(tmp_path, opened):
+def test_two_runs_trained_on_one_half_each_score_train(tmp_path, opened):
     [first, second], wrong = write_halves(tmp_path / "runs")
     (shutil.copytree(second, first.parent / "again") / "status.json").unlink()
     configure(first.parent / "again", training={"seed": 6})
@@ -96,7 +96,7 @@ def test_two_runs_trained_on_one_half_each_judge_train(tmp_path, opened):
     assert not app.rows("scored by")
     app = opened(first.parent, "data", run="half", versus="again", split="train")
     assert app.saying("half", "again", "--train-part")
-    assert "+" not in app.segmented_control(key="judge").options
+    assert "+" not in app.segmented_control(key="scorer").options
 
 
 def test_training_without_suspicious_pairs_is_offered(tmp_path, opened):
@@ -114,7 +114,7 @@ def test_training_without_suspicious_pairs_is_offered(tmp_path, opened):
     assert "scorers=half+and+other-half" in app.texts()
     assert "scorers=" not in app.change(scorer="half").texts()
     app = opened(first.parent, "data", run=["whole", "half", "other-half"], split="train")
-    assert "name=whole-cleaned" in app.texts()  # settings of the run that is no judge
+    assert "name=whole-cleaned" in app.texts()  # settings of the run that is no scorer
     app = opened(first.parent, "data", run="clip", split="train")
     assert app.rows("suspicion")
     assert app.saying("clip", "--train-part")
