@@ -212,7 +212,8 @@ def _loss(config: Config) -> Iterator[Fault]:
 
 
 def _groups(config: Config) -> Iterator[Fault]:
-    yield from group_faults(config.data)
+    if config.data.groups:
+        yield from group_faults(config.data)
     flag, value = ("--groups", config.data.groups)
     if config.data.group_column:
         flag, value = ("--group-column", config.data.group_column)

@@ -13,12 +13,20 @@ from typing import NamedTuple
 import numpy as np
 
 from coder_core.console.faults import Fault, InputError, collect, stop_on_errors
-from coder_core.data.captioned.annotated import karpathy_files, name_pictures, read_annotations
-from coder_core.data.captioned.records import Once, folders_in, id_array
+from coder_core.data.captioned.annotated import read_annotations
+from coder_core.data.captioned.records import folders_in, id_array
 from coder_core.data.captioned.splits import SPLIT_NAME
 from coder_core.data.column_values import RawColumns
 from coder_core.data.features import FeatureFile, FeatureRows, copied_rows, open_features, scan_values
-from coder_core.data.lines import check_name, follow_link, read_lines, shorten
+from coder_core.data.lines import (
+    Once,
+    check_name,
+    follow_link,
+    karpathy_files,
+    name_pictures,
+    read_lines,
+    shorten,
+)
 from coder_core.data.pictures import check_pictures, find_pictures
 from coder_core.data.split import Split
 

@@ -169,10 +169,8 @@ def unrelated(path: Path, image_names: Sequence[str], what: str = "the data") ->
     return InputError.at(f"--groups {path}", f"names no image of {what}", expected)
 
 
-def shared_groups(where: str, groups: np.ndarray | None, others: np.ndarray | None) -> list[Fault]:
+def shared_groups(where: str, groups: np.ndarray, others: np.ndarray) -> list[Fault]:
     """Return a warning about groups with images in both of two splits: evaluation must not use training samples."""
-    if groups is None or others is None:
-        return []
     import numpy as np
 
     of_both = np.intersect1d(groups[groups >= 0], others[others >= 0])

@@ -1,11 +1,14 @@
-"""Text files of a data set (one caption or id per line, UTF-8, split on "\\n" only), JSON, links and names."""
+"""Text files of a data set (one caption or id per line, UTF-8, split on "\\n" only), JSON, links, and names of images
+and pictures."""
 
 import codecs
 import io
 import json
+import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -22,6 +25,9 @@ OTHER_MARKS |= dict.fromkeys((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE), "UTF-16
 FIRST_NAMED = 10
 STRING_OR_BRACE = re.compile(r'"(?:[^"\\]|\\.)*"|}')
 FROM_ZERO = "the first, counted from 0"
+ID_MAPPING = "id_mapping.json"
+MAPPING = "a JSON object, id: file name"
+HUB_FILES = ("dataset_info.json", "dataset_infos.json", "dataset_dict.json")  # of Hugging Face's datasets
 
 
 def shown(text: str, most: int = 80) -> str:
@@ -303,3 +309,67 @@ def shorten(captions: list[str], where: str, faults: list[Fault]) -> list[str]:
     limits = f"{LONGEST_CAPTION_WORDS} words or {LONGEST_CAPTION_CHARACTERS:,} characters"
     faults += count_cases(where, f"captions exceed {limits} and were cut", cut)
     return captions
+
+
+@dataclass
+class Once:
+    """Names or numbers that must be unique in a file; a repetition adds a fault that names both locations."""
+
+    what: str
+    faults: list[Fault]
+    fix: str = "rename or remove one"
+    places: dict[Any, str] = field(default_factory=dict)
+    repeated: int = 0
+
+    def add(self, key: Any, where: str, at: str = "") -> bool:
+        """Record the location `where` of a key; True unless another has it. `at`: a more precise one for messages."""
+        before = self.places.setdefault(key, where)
+        if before == where:
+            return True
+        self.repeated += 1
+        if self.repeated <= MOST_FAULTS_SHOWN:
+            name = shown(key) if isinstance(key, str) else str(key)
+            problem = f"{name} is also the {self.what} of {before}"
+            self.faults.append(Fault(at or where, problem, f"its own {self.what}", self.fix))
+        return False
+
+
+def shared_names(where: str, names: set[str], what: str) -> list[Fault]:
+    """Return a warning about images or pictures in both of two splits: evaluation must not use training samples."""
+    cases = [shown(name) for name in sorted(names)]
+    fix = "remove them from one of the two"
+    return count_cases(where, f"{what} are in both", cases, f"different {what}", fix)
+
+
+def name_pictures(root: Path, folder: Path, ids: list[str], faults: list[Fault]) -> list[str]:
+    """Return the picture names of n ids if an id_mapping.json has all of them; otherwise the ids themselves. The
+    mapping is in `folder`, in `root`, or beside a `root` called precomp. Its use adds a note to `faults`; a mapping
+    that cannot be used adds a warning, and a name with half a character an error. InputError: a repeated id, or
+    text that is not UTF-8."""
+    folders = [folder, root, root.resolve().parent] if root.resolve().name == "precomp" else [folder, root]
+    path = next((parent / ID_MAPPING for parent in folders if os.path.lexists(parent / ID_MAPPING)), None)
+    if path is None:
+        return ids
+    try:
+        mapping = read_json(path, faults, MAPPING)
+    except NotJsonError as error:
+        problem = f"cannot be used: {error.faults[0].found}"
+        faults.append(Fault(str(path), problem, MAPPING, severity="warning"))
+        return ids
+    values = [mapping.get(item) for item in ids] if isinstance(mapping, dict) else []
+    names = [name for name in values if isinstance(name, str)]
+    if len(names) < len(ids):
+        text = f"names only {len(names):,} of {len(ids):,} images, so the ids are used as names"
+        faults.append(Fault(str(path), text, MAPPING, severity="warning"))
+        return ids
+    for row, name in enumerate(names):
+        if holds_half_character(name):
+            problem = f"the name {shown(name)} of {shown(ids[row])} has half a character (a lone surrogate)"
+            faults.append(Fault(f"{path}, image {row}", problem, "UTF-8 text", "repair the JSON"))
+    faults.append(Fault(str(path), f"names the pictures of {len(ids):,} ids", severity="note"))
+    return names
+
+
+def karpathy_files(path: Path) -> list[Path]:
+    """List the files in a folder that are named like Karpathy's, broken links too, but not those of Hugging Face."""
+    return [file for file in sorted(path.glob("dataset*.json")) if file.name not in HUB_FILES]

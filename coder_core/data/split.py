@@ -16,10 +16,10 @@ import numpy as np
 from coder_core.config.data import ReadingArguments, group_faults
 from coder_core.console.faults import Fault, stop_on_errors
 from coder_core.console.output import Progress, silent
-from coder_core.data.captioned.records import shared_names
 from coder_core.data.columns import NO_COLUMNS, SampleColumns
 from coder_core.data.features import FeatureFile, FeatureRows
 from coder_core.data.groups import group_numbers, groups_of_splits, ids_of_column, open_groups, shared_groups
+from coder_core.data.lines import shared_names
 from coder_core.files.atomic import cache_folder, settled, write_cached
 
 if TYPE_CHECKING:  # imports torch, which only training on pictures needs
@@ -129,21 +129,24 @@ def compare_splits(splits: Sequence[Split]) -> list[Fault]:
             faults.append(Fault(where, counts, severity="note"))
         if train.name == "train" and split.name != "train":
             faults += shared_names(where, _names(split) & _names(train), "images")
-            faults += shared_groups(where, split.image_groups, train.image_groups)
+            if split.image_groups is not None and train.image_groups is not None:
+                faults += shared_groups(where, split.image_groups, train.image_groups)
     return faults
 
 
 def with_groups(splits: Mapping[str, Split], reading: ReadingArguments) -> dict[str, Split]:
     """Return the splits of region features with the groups of their images, by a column or a file, if one is named.
     InputError: both are, or as for `ids_of_column` and `groups_of_splits`."""
-    stop_on_errors(group_faults(reading))
     grouped = dict(splits)
+    if not (reading.group_column or reading.groups):
+        return grouped
+    stop_on_errors(group_faults(reading))
     if reading.group_column:
         for name, split in splits.items():
             where = split.source.get("captions", split.name)
             ids, note = ids_of_column(split.columns, reading.group_column, where)
             grouped[name] = replace(split, image_groups=group_numbers(ids), faults=[*split.faults, note])
-    elif reading.groups:
+    else:
         names = {name: split.image_names or [] for name, split in splits.items()}
         groups, notes = groups_of_splits(open_groups(Path(reading.groups)), names)
         for name, of_images in groups.items():

@@ -16,7 +16,6 @@ from coder_core.data.captioned.names import inner_prefix
 from coder_core.data.captioned.records import (
     NOTHING_ELSE,
     Layout,
-    Once,
     Record,
     folders_in,
     matching,
@@ -25,9 +24,11 @@ from coder_core.data.captioned.records import (
 )
 from coder_core.data.captioned.splits import SPLIT_NAME, split_in, split_name, split_of_path
 from coder_core.data.lines import (
-    NotJsonError,
+    Once,
     count_cases,
     holds_half_character,
+    karpathy_files,
+    name_pictures,
     plain_file,
     read_json,
     read_lines,
@@ -38,8 +39,6 @@ from coder_core.data.pictures import ENDINGS
 PICTURE_FOLDERS = ("images", "flickr30k-images", "Images", "")  # beside precomp and Karpathy's files
 CAPTIONS = "_caps.txt"
 IDS = "_ids.txt"
-ID_MAPPING = "id_mapping.json"
-MAPPING = "a JSON object, id: file name"
 ENTRIES_TRIED = 100  # of a folder, to find pictures
 COCO_FILE = re.compile(r"captions_(train|val|test|dev)(\d*).*\.json")
 COCO_PLAIN = ("annotations.json", "*captions*.json", "*coco*.json")  # of other data in the same form
@@ -47,7 +46,6 @@ COCO_INSIDE = "annotations"  # folder of these files
 COCO_LISTS = (b'"images"', b'"annotations"')
 COCO_KEYS = (b'"image_id"', b'"file_name"')
 HEAD_BYTES = 1 << 16
-HUB_FILES = ("dataset_info.json", "dataset_infos.json", "dataset_dict.json")  # of Hugging Face's datasets
 KARPATHY_KEYS = ("imgid", "filename", "filepath", "split", "sentences", "sentids")  # the others are columns
 COCO_IMAGE_KEYS = ("id", "file_name")
 COCO_CAPTION_KEYS = ("id", "image_id", "caption")
@@ -110,35 +108,6 @@ def _precomp(files: list[Path], root: Path, faults: list[Fault]) -> Iterator[Rec
         each = len(captions) // len(ids)
         for line, caption in enumerate(captions):
             yield Record(ids[line // each], caption, f"{file} line {line + 1}", split_name(split))
-
-
-def name_pictures(root: Path, folder: Path, ids: list[str], faults: list[Fault]) -> list[str]:
-    """Return the picture names of n ids if an id_mapping.json has all of them; otherwise the ids themselves. The
-    mapping is in `folder`, in `root`, or beside a `root` called precomp. Its use adds a note to `faults`; a mapping
-    that cannot be used adds a warning, and a name with half a character an error. InputError: a repeated id, or
-    text that is not UTF-8."""
-    folders = [folder, root, root.resolve().parent] if root.resolve().name == "precomp" else [folder, root]
-    path = next((parent / ID_MAPPING for parent in folders if os.path.lexists(parent / ID_MAPPING)), None)
-    if path is None:
-        return ids
-    try:
-        mapping = read_json(path, faults, MAPPING)
-    except NotJsonError as error:
-        problem = f"cannot be used: {error.faults[0].found}"
-        faults.append(Fault(str(path), problem, MAPPING, severity="warning"))
-        return ids
-    values = [mapping.get(item) for item in ids] if isinstance(mapping, dict) else []
-    names = [name for name in values if isinstance(name, str)]
-    if len(names) < len(ids):
-        text = f"names only {len(names):,} of {len(ids):,} images, so the ids are used as names"
-        faults.append(Fault(str(path), text, MAPPING, severity="warning"))
-        return ids
-    for row, name in enumerate(names):
-        if holds_half_character(name):
-            problem = f"the name {shown(name)} of {shown(ids[row])} has half a character (a lone surrogate)"
-            faults.append(Fault(f"{path}, image {row}", problem, "UTF-8 text", "repair the JSON"))
-    faults.append(Fault(str(path), f"names the pictures of {len(ids):,} ids", severity="note"))
-    return names
 
 
 class JsonValues:
@@ -262,11 +231,6 @@ class _KarpathyImages(JsonValues):
             problem = f"{shown(str(owner))} differs from its image's imgid {imgid}"
             self.fault(f"{where}.imgid", problem, str(imgid))
         return " ".join(raw.split("\n")).strip()
-
-
-def karpathy_files(path: Path) -> list[Path]:
-    """List the files in a folder that are named like Karpathy's, broken links too, but not those of Hugging Face."""
-    return [file for file in sorted(path.glob("dataset*.json")) if file.name not in HUB_FILES]
 
 
 def _find_karpathy(path: Path) -> list[Path]:

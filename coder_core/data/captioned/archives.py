@@ -26,10 +26,10 @@ from coder_core.data.captioned.positions import (
     picture_column,
     plain_columns,
 )
-from coder_core.data.captioned.records import Layout, Once, Record
+from coder_core.data.captioned.records import Layout, Record
 from coder_core.data.captioned.splits import split_in, split_of_path, split_value
 from coder_core.data.captioned.tables import open_table
-from coder_core.data.lines import composed, count_cases, decode_text, parse_json_text, plain_file, shown
+from coder_core.data.lines import Once, composed, count_cases, decode_text, parse_json_text, plain_file, shown
 from coder_core.data.pictures import ENDINGS, INSIDE, unsafe_reason
 
 LARGEST_TEXT = 1 << 20  # bytes read of a .txt or .json file

@@ -9,10 +9,18 @@ from pathlib import Path, PurePosixPath
 
 from coder_core.console.faults import Fault, InputError, collect
 from coder_core.data.captioned import records
-from coder_core.data.captioned.records import Layout, Once, Record
+from coder_core.data.captioned.records import Layout, Record
 from coder_core.data.captioned.splits import split_in, split_value
 from coder_core.data.captioned.tables import open_table
-from coder_core.data.lines import composed, count_cases, numbered_lines, parse_json_text, read_lines, shown
+from coder_core.data.lines import (
+    Once,
+    composed,
+    count_cases,
+    numbered_lines,
+    parse_json_text,
+    read_lines,
+    shown,
+)
 from coder_core.data.pictures import ENDINGS
 
 TEXT_FOLDERS = ("Flickr8k_text", "text", "annotations")

@@ -21,7 +21,7 @@ from coder_core.console.output import Progress
 from coder_core.data.captioned.layouts import find_layout
 from coder_core.data.captioned.names import PictureNames, find_folder
 from coder_core.data.captioned.positions import Base64Members, Files, ParquetRows, Positions, TarMembers
-from coder_core.data.captioned.records import Record, folder_of, folders_in, id_array, shared_names
+from coder_core.data.captioned.records import Record, folder_of, folders_in, id_array
 from coder_core.data.captioned.splits import FIRST, dealt_split, split_in, split_name, splits_named
 from coder_core.data.column_values import RawColumns
 from coder_core.data.columns import NO_COLUMNS, SampleColumns
@@ -33,7 +33,7 @@ from coder_core.data.groups import (
     shared_groups,
     unrelated,
 )
-from coder_core.data.lines import check_name, composed, count_cases, shorten, shown, unwritable
+from coder_core.data.lines import check_name, composed, count_cases, shared_names, shorten, shown, unwritable
 from coder_core.data.pictures import ACCEPTED, ENDINGS, INSIDE, given_folder, unsafe_reason
 
 Result = TypeVar("Result")
@@ -174,8 +174,10 @@ def read_captioned(
             present.append(split)
     for earlier, split in combinations(splits, 2):
         names_of_both = set(split.image_names).intersection(earlier.image_names)
-        faults += shared_names(f"{split.name} and {earlier.name}", names_of_both, "pictures")
-        faults += shared_groups(f"{split.name} and {earlier.name}", split.image_groups, earlier.image_groups)
+        where = f"{split.name} and {earlier.name}"
+        faults += shared_names(where, names_of_both, "pictures")
+        if split.image_groups is not None and earlier.image_groups is not None:
+            faults += shared_groups(where, split.image_groups, earlier.image_groups)
     faults += _without_captions(splits)
     return CaptionedData(path, layout.name, present, faults, dealt)
 

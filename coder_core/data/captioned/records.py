@@ -5,14 +5,14 @@ import re
 import tomllib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from coder_core.console.faults import MOST_FAULTS_SHOWN, Fault, InputError
+from coder_core.console.faults import Fault, InputError
 from coder_core.data.lines import BYTE_ORDER_MARK, count_cases, shown
 
 LOOKS: dict[str, list[str]] = tomllib.loads(Path(__file__).with_name("layouts.toml").read_text("utf-8"))
@@ -72,29 +72,6 @@ class Layout:
         files = self.find(path)
         named = [file.relative_to(folder_of(path)) if file != path else file.name for file in files[:1]]
         return f"{named[0]} {LOOKS[self.name][1]}" if named else ""
-
-
-@dataclass
-class Once:
-    """Names or numbers that must be unique in a file; a repetition adds a fault that names both locations."""
-
-    what: str
-    faults: list[Fault]
-    fix: str = "rename or remove one"
-    places: dict[Any, str] = field(default_factory=dict)
-    repeated: int = 0
-
-    def add(self, key: Any, where: str, at: str = "") -> bool:
-        """Record the location `where` of a key; True unless another has it. `at`: a more precise one for messages."""
-        before = self.places.setdefault(key, where)
-        if before == where:
-            return True
-        self.repeated += 1
-        if self.repeated <= MOST_FAULTS_SHOWN:
-            name = shown(key) if isinstance(key, str) else str(key)
-            problem = f"{name} is also the {self.what} of {before}"
-            self.faults.append(Fault(at or where, problem, f"its own {self.what}", self.fix))
-        return False
 
 
 def matching(path: Path, patterns: Sequence[str], *, inside: Sequence[str] = ()) -> list[Path]:
@@ -226,10 +203,3 @@ def id_array(ids: Sequence[int | None]) -> np.ndarray | None:
     """Return the (m,) int64 numbers of captions; None if one is missing or does not fit int64."""
     fits = all(number is not None and -(1 << 63) <= number < 1 << 63 for number in ids)
     return np.array(ids, np.int64) if fits else None
-
-
-def shared_names(where: str, names: set[str], what: str) -> list[Fault]:
-    """Return a warning about images or pictures in both of two splits: evaluation must not use training samples."""
-    cases = [shown(name) for name in sorted(names)]
-    fix = "remove them from one of the two"
-    return count_cases(where, f"{what} are in both", cases, f"different {what}", fix)
