@@ -25,6 +25,7 @@ PROGRAM = "coder-lab look"
 FOR_EXAMPLE = "google/siglip2-base-patch16-256"
 DUAL_ENCODERS = ("clip", "siglip", "siglip2", "chinese_clip", "align", "altclip")
 EVERYTHING = ("--dev-share", "1", "--test-share", "0")
+DEMO = "demo"  # names the built-in data
 WIDTH = 7  # of the step names: check, model, embed, open
 LONGEST_NAME = 60
 
@@ -33,13 +34,13 @@ LONGEST_NAME = 60
 class LookArguments:
     """Check your data, embed it with a pretrained model, and open the app at the answer.
 
-    SOURCES is one folder or file of pictures with captions (any layout of docs/data.md); or two files of embeddings,
+    SOURCES is one folder or file of pictures with captions (any layout of docs/data.md), or demo; or two files of embeddings,
     images then captions, with --captions; or one Parquet table with embeddings. Pictures are embedded on dev, or all
     of them if the data has no splits. To continue an interrupted command, repeat it. Nothing is downloaded.
     """
 
     sources: tyro.conf.Positional[tuple[Path, ...]]
-    """Pictures with captions, or embeddings."""
+    """Pictures with captions, demo for the built-in ones, or embeddings."""
     model: str = ""
     """Folder of a transformers model (CLIP, SigLIP, SigLIP 2), or the name of a downloaded one; empty: the only one on
     this machine."""
@@ -101,8 +102,11 @@ def _are_vectors(parsed: LookArguments) -> bool:
     if len(sources) > 2:
         expected = "one folder of pictures, or two files of embeddings"
         raise InputError.at("SOURCES", f"names {len(sources)} files", expected)
+    if str(sources[0]) == DEMO:
+        return False
     if not sources[0].exists():
-        raise InputError.at(sources[0], "does not exist", "pictures with captions, or embeddings")
+        expected = f"pictures with captions, embeddings, or {DEMO} for the built-in pictures"
+        raise InputError.at(sources[0], "does not exist", expected)
     if sources[0].is_file() and sources[0].suffix.lower() == ".parquet":
         from coder_core.embedding.look_sources import has_vectors
 

@@ -11,7 +11,7 @@ import time
 import urllib.request
 import webbrowser
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
@@ -31,14 +31,17 @@ INSTALLED = "coder_lab"  # folder beside coder_core in which the wheel keeps the
 LONGEST_START = 120.0  # seconds until the server answers
 RUNS = "CODER_CHECKPOINTS"
 DATA = "CODER_DATA"
+# variables that hold paths, perhaps several; relative ones mean the folder in which the command starts
+PATHS = (DATA, "CODER_LOSSES", "CODER_REVIEWS", "CODER_CACHE", "CODER_DEMO", "PYTHONPATH")
+PATHS += ("HF_HOME", "HF_HUB_CACHE")
 
 
 @dataclass(frozen=True)
 class ServerArguments:
     """Where to serve the app."""
 
-    root: Path = Path("checkpoints")
-    """Folder of the runs."""
+    root: Path = field(default_factory=lambda: Path(os.environ.get(RUNS) or "checkpoints"))
+    """Folder of the runs; without the flag, that of $CODER_CHECKPOINTS, or checkpoints."""
     port: int = PORT
     """Port on this machine; the app listens on 127.0.0.1 only."""
     browser: bool = True
@@ -50,7 +53,7 @@ class AppArguments:
     """Serve the app at http://127.0.0.1:8501, for this machine only. From another machine, forward the port:
     ssh -L 8501:localhost:8501 MACHINE."""
 
-    server: Annotated[ServerArguments, tyro.conf.arg(name="")] = ServerArguments()
+    server: Annotated[ServerArguments, tyro.conf.arg(name="")] = field(default_factory=ServerArguments)
     demo: bool = True
     """Train the three demo runs in the background if the folder has no run."""
 
@@ -60,6 +63,9 @@ def main(arguments: list[str]) -> int:
     """Replace this process by the app's server."""
     parsed = tyro.cli(AppArguments, prog=PROGRAM, args=arguments)
     check_server(parsed.server)
+    os.environ.update(
+        with_whole_paths(os.environ)
+    )  # the job that trains the demo starts in another folder too
     if parsed.demo and needs_demo(parsed.server.root):
         start_demo(parsed.server.root)
         say(open_console(), "the demo trains in the background; the app's first page shows its progress")
@@ -118,10 +124,16 @@ def serve(server: ServerArguments, page: str = "", environment: Mapping[str, str
     """Replace this process by the app's server; `page`: what a browser opens, such as "overview?run=mine"."""
     folder = app_folder()
     address = f"http://{HOST}:{server.port}/{page}"
-    variables = dict(os.environ) | dict(environment or {})
+    variables = with_whole_paths(dict(os.environ) | dict(environment or {}))
     variables[RUNS] = str(server.root.resolve())
     variables.setdefault(DATA, str(Path("data").resolve()))
     say(open_console(), f"the app: {address}   (Ctrl-C stops it)")
+    if not has_screen():
+        forward = f"ssh -L {server.port}:localhost:{server.port} {socket.gethostname()}"
+        say(
+            open_console(),
+            f"from another machine: {forward}, then http://localhost:{server.port}/{page} there",
+        )
     sys.stdout.flush()
     if server.browser and has_screen():
         _open_when_ready(server.port, address)
@@ -131,6 +143,20 @@ def serve(server: ServerArguments, page: str = "", environment: Mapping[str, str
     options = ["--server.port", str(server.port), "--server.address", HOST]
     command_line = [sys.executable, "-P", "-m", "streamlit", "run", SCRIPT, *options]
     os.execve(sys.executable, command_line, variables)
+
+
+def with_whole_paths(variables: Mapping[str, str]) -> dict[str, str]:
+    """Return environment variables with absolute paths in those that hold paths, because the server starts in another
+    folder.
+
+    >>> with_whole_paths({"CODER_LOSSES": "/a.py", "LANG": "C"})
+    {'CODER_LOSSES': '/a.py', 'LANG': 'C'}
+    """
+    whole = dict(variables)
+    for name in PATHS:
+        if paths := whole.get(name):
+            whole[name] = os.pathsep.join(map(os.path.abspath, paths.split(os.pathsep)))
+    return whole
 
 
 def has_screen() -> bool:

@@ -8,6 +8,7 @@ Streamlit rejects foreign names only on its socket; this module rejects all of t
 import base64
 import hashlib
 import re
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,15 @@ from starlette.responses import PlainTextResponse
 
 _HOST = re.compile(r"(?P<name>localhost|127\.0\.0\.1)(:(?P<port>\d{1,5}))?", re.IGNORECASE)
 SCHEME = "http://"
-REFUSED = "Refused: this server answers only requests from its own pages, at localhost and 127.0.0.1.\n"
+REFUSED = """Refused: this server answers only requests from its own pages, at localhost and 127.0.0.1.
+
+To open the app from another machine, or from behind a proxy, forward the port to that machine:
+
+    ssh -L {port}:localhost:{port} MACHINE
+
+MACHINE is the name of the machine on which the app runs. Then open http://localhost:{port}
+"""
+DEFAULT_PORT = 8501
 _INLINE = re.compile(rb"<script>(.*?)</script>", re.DOTALL)
 # 'unsafe-eval' is for the WebAssembly in Streamlit's protobuf.js, inline styles for the style elements it writes, data:
 # for a font and the pictures on cards. It was not tested whether blob: and the socket's address can be removed.
@@ -62,6 +71,12 @@ def protection(host: str) -> dict[str, str]:
     }
 
 
+def refusal(server: Sequence[Any] | None) -> str:
+    """Return the answer to a foreign request, with the way that works. server: the server's address and port."""
+    port = server[1] if server and isinstance(server[1], int) else DEFAULT_PORT
+    return REFUSED.format(port=port)
+
+
 class Guard:
     """ASGI middleware: answer 403 to foreign requests, on pages and on the socket, and add `protection` to all."""
 
@@ -97,4 +112,4 @@ class Guard:
             if "websocket.http.response" not in (scope.get("extensions") or {}):
                 await send({"type": "websocket.close", "code": 1008})  # not accepted: the server answers 403
                 return
-        await PlainTextResponse(REFUSED, 403)(scope, receive, protected)
+        await PlainTextResponse(refusal(scope.get("server")), 403)(scope, receive, protected)

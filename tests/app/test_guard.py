@@ -75,6 +75,16 @@ def test_refused_requests_do_not_reach_the_app(kind, extensions, answer):
     assert reached not in further
 
 
+@pytest.mark.parametrize(
+    ("server", "port"), [(("127.0.0.1", 9000), 9000), (None, 8501), (("/socket", None), 8501)]
+)
+def test_the_refusal_names_the_way_that_works(server, port):
+    _, body = response("http", b"gpu01:9000", {"type": "reached"}, server=server)
+    assert f"ssh -L {port}:localhost:{port} MACHINE" in body["body"].decode()
+    assert f"open http://localhost:{port}\n" in body["body"].decode()
+    assert is_allowed([(b"host", f"localhost:{port}".encode())])
+
+
 @pytest.mark.parametrize("kind", ["http.response.start", "websocket.accept"])
 def test_security_headers_are_added_once_with_the_servers_port(kind):
     theirs = [(b"Referrer-Policy", b"unsafe-url"), (b"etag", b"1")]

@@ -7,13 +7,16 @@ import sys
 import time
 import urllib.request
 from importlib import import_module
+from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 
 from coder_core import __main__ as lab
 from coder_core import completion, look, serve
 from coder_core.api import open_run
+from coder_core.demo import make_demo
 from tests.support.picture_folders import CAPTIONS, NAMES, write_pictures
 
 
@@ -89,6 +92,23 @@ def test_pictures_are_embedded_whole_once_and_opened(shop, towers_folder, tmp_pa
     assert "the data have changed" in complaint(look.main, words)
 
 
+def test_the_built_in_data_are_looked_at_by_name(towers_folder, tmp_path, capsys, monkeypatch, complaint):
+    monkeypatch.setenv("CODER_DEMO", str(tmp_path / "demo"))
+    words = ["demo", "--model", str(towers_folder / "clip"), "--root", str(tmp_path / "runs"), "--no-serve"]
+    make_demo(tmp_path / "demo", images=50)
+    assert look.main(words) == 0
+    assert "/overview?run=demo-clip&split=dev" in capsys.readouterr().out
+    assert len(open_run(tmp_path / "runs" / "demo-clip").image_names("dev")) == 6
+    assert "or demo for the built-in pictures" in complaint(look.main, ["gone", *words[1:]])
+
+
+def test_without_a_flag_the_runs_are_those_of_the_environment(monkeypatch):
+    monkeypatch.setenv("CODER_CHECKPOINTS", "elsewhere")
+    assert serve.ServerArguments().root == Path("elsewhere")
+    monkeypatch.delenv("CODER_CHECKPOINTS")
+    assert serve.ServerArguments().root == Path("checkpoints")
+
+
 def test_without_a_model_the_command_that_fetches_one_is_named(shop, complaint, monkeypatch, tmp_path):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "none"))
     said = complaint(look.main, [str(shop), "--no-serve"])
@@ -118,9 +138,14 @@ def test_vectors_are_imported_once_and_changed_files_are_refused(tmp_path, compl
 def test_the_app_is_served_with_the_demo_training_in_the_background(tmp_path):
     """The server answers at once, from an empty folder; the demo's job runs beside it and is stopped here."""
     port = open_port()
-    flags = ["--port", str(port), "--no-browser", "--root", str(tmp_path / "runs")]
+    flags = ["--port", str(port), "--no-browser"]
     command = [sys.executable, "-P", "-m", "coder_core", "app", *flags]
     environment = os.environ | {"PYTHONPATH": str(serve.app_folder()), "CODER_DEMO": str(tmp_path / "demo")}
+    (tmp_path / "own").mkdir()
+    for file in ("one.py", "own/two.py"):
+        (tmp_path / file).write_text("")
+    relative = {"CODER_CHECKPOINTS": "runs", "CODER_LOSSES": "one.py:own/two.py", "CODER_REVIEWS": "r.jsonl"}
+    environment |= relative | {"PYTHONPATH": os.path.relpath(serve.app_folder(), tmp_path)}
     server = subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=subprocess.DEVNULL)
     try:
         end = time.monotonic() + 120
@@ -132,6 +157,12 @@ def test_the_app_is_served_with_the_demo_training_in_the_background(tmp_path):
             except OSError:
                 assert server.poll() is None
                 time.sleep(0.1)
+        served = psutil.Process(server.pid).environ()  # it has another working folder
+        assert served["CODER_CHECKPOINTS"] == str(tmp_path / "runs")
+        assert served["CODER_LOSSES"] == f"{tmp_path}/one.py:{tmp_path}/own/two.py"
+        assert served["CODER_REVIEWS"] == f"{tmp_path}/r.jsonl"
+        assert served["PYTHONPATH"] == str(serve.app_folder())
+
         from coder_core.api.training import JobFolder
 
         folder = JobFolder(tmp_path / "runs" / ".training")
