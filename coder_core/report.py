@@ -49,7 +49,11 @@ class ReportArguments:
     and t2i."""
     gate_slices: float | None = None
     """Smallest allowed change of any slice's R@1 in either direction, in points, for example -5. Slices are those of
-    caption length, kinds of words and frequent words. Intervals are not corrected for the number of slices."""
+    caption length, kinds of words, frequent words and columns of your own. Intervals are not corrected for the number
+    of slices."""
+    by: Annotated[tuple[str, ...], tyro.conf.arg(metavar="COLUMN …")] = ()
+    """Only slices of these columns of yours, such as brand, or of kinds such as length: in the section on slices, which
+    then lists all of them, and in --gate-slices."""
     gate_queries: int = 200  # Fewest queries of a slice that --gate-slices checks.
     overwrite: bool = False  # Replace files that exist.
 
@@ -80,13 +84,14 @@ def main(arguments: list[str]) -> int:
             for run in runs:
                 run.name = str(run.path)
         if gated:
-            gate = Gate(recalls, parsed.gate_slices, parsed.gate_queries)
+            gate = Gate(recalls, parsed.gate_slices, parsed.gate_queries, parsed.by)
             result = check_gate(runs[0], runs[-1], parsed.split, gate)
         supplements = Supplements(
             question=parsed.question,
             command=shlex.join([*PROGRAM.split(), *arguments]),
             reviews=reviews,
             positives=parsed.positives,
+            by=parsed.by,
             gate=result,
         )
         report = gather(runs, parsed.split, supplements)

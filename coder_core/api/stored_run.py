@@ -15,11 +15,12 @@ from coder_core.api.diversity import Anchor, DiversitySettings, LossSettings, Me
 from coder_core.api.listing import RunSummary, loss_values
 from coder_core.api.sampling import Sample, SplitPart
 from coder_core.api.sides import Array, Direction, Modality, Sides, first_captions
-from coder_core.console.faults import InputError
-from coder_core.data.columns import SampleColumns
+from coder_core.console.faults import Fault, InputError, collect
+from coder_core.data.columns import NO_COLUMNS, SampleColumns
 from coder_core.data.pictures import jpeg, open_picture, read_picture
 from coder_core.evaluation.sources import mixed_embeddings
 from coder_core.ops.diversity_scaling import squash
+from coder_core.runs.analysis.joined import joined_columns
 from coder_core.runs.analysis.read import Analysis, how_to_add, open_analysis
 from coder_core.runs.record import HISTORY, history_faults, read_frame
 
@@ -57,6 +58,7 @@ class StoredRun:
         self.splits = summary.splits
         self.metrics = summary.metrics
         self._analyses: dict[str, Analysis] = {}
+        self._columns: dict[str, tuple[SampleColumns, list[str]]] = {}
         self._mixtures: dict[str, tuple[Array, Array]] = {}
         self._parts: dict[tuple[object, ...], SplitPart] = {}
         self._spreads: dict[tuple[object, ...], Array] = {}
@@ -95,8 +97,22 @@ class StoredRun:
         return self._analyses[split]
 
     def columns(self, split: str) -> SampleColumns:
-        """Return the user's columns of images and captions, stored with the analysis or joined to it later."""
-        return self.analysis(split).columns
+        """Return the user's columns of images and captions, stored with the analysis or joined to it later; without
+        those that `column_faults` names."""
+        return self._columns_and_faults(split)[0]
+
+    def column_faults(self, split: str) -> list[str]:
+        """Return sentences on files of columns that cannot be read."""
+        return self._columns_and_faults(split)[1]
+
+    def _columns_and_faults(self, split: str) -> tuple[SampleColumns, list[str]]:
+        if split not in self._columns:
+            analysis = self.analysis(split)
+            faults: list[Fault] = []
+            stored = collect(lambda: analysis.columns, faults) or NO_COLUMNS
+            joined = collect(lambda: joined_columns(self.path, analysis), faults) or NO_COLUMNS
+            self._columns[split] = stored.joined(joined), [str(fault) for fault in faults]
+        return self._columns[split]
 
     def embeddings(self, split: str) -> tuple[Array, Array]:
         """Return images (n, D) and texts (m, D) of the instance branch, unit rows, read-only float32."""

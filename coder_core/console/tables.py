@@ -117,6 +117,23 @@ def choices_table(rows: Mapping[str, Metrics], options: Sequence[int], title: st
     return table
 
 
+def by_columns_table(rows: Mapping[str, Mapping[str, str]], runs: Sequence[str], title: str) -> FittingTable:
+    """Tabulate R@1 with its interval by slice: for both directions the queries ("i2t", "t2i") and the recall of every run
+    ("i2t_0", …); a dash for a direction without enough queries."""
+    columns = [Column("slice", text=True)]
+    keys = []
+    for turn, (way, label) in enumerate(DIRECTIONS.items(), 1):
+        columns.append(Column(f"{label}\nqueries", dropped=turn))
+        keys.append(way)
+        for number, run in enumerate(runs):
+            columns.append(Column(f"R@1 %\n{run}" if len(runs) > 1 else f"{label}\nR@1 %"))
+            keys.append(f"{way}_{number}")
+    table = FittingTable(title, columns)
+    for name, cells in rows.items():
+        table.add_row(name, *(cells.get(key, "–") for key in keys))
+    return table
+
+
 def probe_table(rows: Mapping[str, Metrics], title: str) -> FittingTable:
     """Tabulate the accuracy of the probes by kind and of all together; a dash if a run has none of their pictures."""
     kinds = sorted({name for metrics in rows.values() for name in metrics if name.startswith(PROBE)})

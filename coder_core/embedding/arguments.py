@@ -71,6 +71,9 @@ class EmbedArguments:
     queries: Path | None = None
     """Embeddings of texts that are not captions: .npy of (q, D). Retrieval offers them as queries. With --query-texts."""
     query_texts: Path | None = None  # The q texts of --queries, UTF-8, one per line, all different.
+    columns: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
+    """Table with further facts, such as brand and price, joined by the column with names of pictures or ids of captions
+    (docs/data.md, section 14)."""
     split: SplitName = "dev"  # Name of the split; runs are compared on splits of the same name.
     root: Path = Path("checkpoints")  # Folder of the runs.
     overwrite: bool = False  # Replace the split if the run already has it.
@@ -95,6 +98,9 @@ class FolderArguments:
         ""  # Column of a table whose equal values mark images that show the same thing: product_id.
     )
     groups: Path | None = None  # File of such groups: lines of a picture's path, a tab and an id.
+    columns: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
+    """Table with further facts, such as brand and price, joined by the column with names of pictures or ids of captions
+    (docs/data.md, section 14)."""
     split: SplitName = "dev"  # Name of the split; runs are compared on splits of the same name.
     root: Path = Path("checkpoints")  # Folder of the runs.
     overwrite: bool = False  # Replace the split if the run already has it.
@@ -114,6 +120,9 @@ class PicturesArguments:
     name: str  # Name of a new run, or of a run of the same model to which to add the split.
     towers: Annotated[TowerArguments, tyro.conf.arg(name="")] = field(default_factory=TowerArguments)
     prompt: str = "{}"  # Prompt for the text tower; the caption replaces {}.
+    columns: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
+    """Table with further facts, such as brand and price, joined by the column with names of pictures or ids of captions
+    (docs/data.md, section 14)."""
     split: SplitName = "dev"  # The split to embed.
     root: Path = Path("checkpoints")  # Folder of the runs.
     overwrite: bool = False  # Replace the split if the run already has it.

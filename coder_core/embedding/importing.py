@@ -1,12 +1,14 @@
 """Import embeddings that exist: three files, a Parquet table, or a folder of clip-retrieval."""
 
 from dataclasses import asdict, replace
+from pathlib import Path
 
 from coder_core.config.setting import spelt_as_flag
 from coder_core.console.faults import Fault, InputError, stop_on_errors
 from coder_core.console.output import open_console, print_faults, say
 from coder_core.data.embeddings import Embeddings, read_clip_retrieval, read_embeddings
 from coder_core.data.groups import group_numbers, ids_of_column, read_groups
+from coder_core.data.joined_columns import read_table_columns
 from coder_core.embedding.arguments import EmbedArguments, FolderArguments
 from coder_core.embedding.metrics import print_metrics
 from coder_core.embedding.tables import EmbeddingColumns, read_table
@@ -25,6 +27,8 @@ def import_embeddings(parsed: EmbedArguments | FolderArguments) -> None:
     import_folder(parsed.root, parsed.name, parsed.split, overwrite=parsed.overwrite)
 
     embeddings = _read_folder(parsed) if isinstance(parsed, FolderArguments) else _read_files(parsed)
+    if parsed.columns is not None:
+        embeddings = _with_columns(embeddings, parsed.columns)
     embeddings = _with_groups(embeddings, parsed)
     print_faults(console, embeddings.faults)
     folder, metrics = import_run(
@@ -66,6 +70,14 @@ def _with_groups(embeddings: Embeddings, parsed: EmbedArguments | FolderArgument
     else:
         return embeddings
     return replace(embeddings, image_groups=groups, faults=[*embeddings.faults, note])
+
+
+def _with_columns(embeddings: Embeddings, file: Path) -> Embeddings:
+    """Join the columns of a table; its notes are added to the faults."""
+    names = embeddings.image_names or [f"image {image}" for image in range(len(embeddings.images))]
+    columns, notes = read_table_columns(file, names, embeddings.image_of_text)
+    joined = embeddings.columns.joined(columns)
+    return replace(embeddings, columns=joined, faults=[*embeddings.faults, *notes])
 
 
 def _read_folder(parsed: FolderArguments) -> Embeddings:

@@ -1,12 +1,14 @@
 """Embed the pictures and captions that the flags name with a pretrained model, and print what was done."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 from rich.console import Console
 
 from coder_core.console.faults import Fault, stop_on_errors
 from coder_core.console.output import open_console, print_faults, say, silent, watching
+from coder_core.data.joined_columns import read_table_columns
 from coder_core.embedding.arguments import PicturesArguments
 from coder_core.embedding.embed import Encoding, Target, embed_split
 from coder_core.embedding.metrics import print_metrics
@@ -25,10 +27,15 @@ def embed_pictures(parsed: PicturesArguments) -> None:
     flags = parsed.towers
     data = read_pictures(flags, parsed.data, [parsed.split])
     split = data.split(parsed.split)
+    joined: list[Fault] = []
+    if parsed.columns is not None:
+        names = split.image_names
+        columns, joined = read_table_columns(parsed.columns, names, split.image_of_text, split.caption_ids)
+        split = replace(split, columns=split.columns.joined(columns))
     device = choose_device(flags.device)
     try:
         parallel.start(device)
-        notes = stop_on_errors(data.faults)
+        notes = stop_on_errors([*data.faults, *joined])
         _print_once(console, notes)
         if flags.tower:
             towers: Towers = OwnTowers(flags.tower, prompt=parsed.prompt)

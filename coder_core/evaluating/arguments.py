@@ -47,6 +47,12 @@ class EvaluateArguments:
     """Captions with the same text, apart from spaces at the ends, at different images: "match" adds a row in which they
     are right for all of these images, "label" only counts the labels. Without the flag both are printed, with a warning,
     if more than 1% of the captions are affected."""
+    columns: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
+    """Table with further facts, such as brand and price, joined to the runs by the column with names of pictures or ids
+    of captions: pages and reports filter and slice by them (docs/data.md, section 14)."""
+    by: Annotated[tuple[str, ...], tyro.conf.arg(metavar="COLUMN …")] = ()
+    """Also R@1 both ways on every slice that these columns suggest: categories and tags with at least 20 queries,
+    quarters of numbers and dates; "length" and other kinds of the Slices page work, too."""
     positives: Annotated[Path | None, tyro.conf.arg(metavar="FILE|eccv|cxc")] = None
     """Captions that fit other images too: mAP@R, R-Precision, extended R@K, MRR and nDCG@10. Lines of
     x.jpg#2, a tab and y.jpg (the third caption of x.jpg fits y.jpg; a caption id of the data set works as well), or

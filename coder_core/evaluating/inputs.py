@@ -45,6 +45,7 @@ def _faults(parsed: EvaluateArguments) -> list[Fault]:
         ("--reviews", parsed.reviews),
         ("--qrels", parsed.qrels),
         ("--groups", parsed.groups),
+        ("--columns", parsed.columns),
     ):
         if file is not None and not file.is_file():
             faults.append(Fault(f"{flag} {file}", "is not a file"))
@@ -87,7 +88,9 @@ def _blend_faults(parsed: EvaluateArguments) -> list[Fault]:
     if len(parsed.runs) > 1:
         problem = f"is given with {len(parsed.runs)} runs"
         faults.append(Fault("--blend", problem, "one run", "evaluate them one by one"))
-    for flag, value in (("--hub-correction", parsed.hub_correction), ("--probe", parsed.probe)):
+    others = {"--hub-correction": parsed.hub_correction, "--probe": parsed.probe}
+    others |= {"--columns": parsed.columns, "--by": parsed.by}
+    for flag, value in others.items():
         if value:
             faults.append(Fault(flag, "is given with --blend", "one of them"))
     return faults

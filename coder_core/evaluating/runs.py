@@ -17,13 +17,14 @@ from coder_core.data.judgements import Probe
 from coder_core.data.reviews import Reviews
 from coder_core.evaluating.arguments import EvaluateArguments
 from coder_core.evaluating.inputs import GivenFiles
-from coder_core.evaluating.tables import print_tables, write_files
+from coder_core.evaluating.tables import print_by_columns, print_tables, write_files
 from coder_core.evaluation.c_way import Protocol
 from coder_core.model.device import choose_device, use_onednn
 from coder_core.model.reader import data_folder
 from coder_core.runs.analysis.blend import best_row, blend_rows, check_tuned
 from coder_core.runs.analysis.graded import add_graded_metrics
 from coder_core.runs.analysis.import_embeddings import is_imported, rank_imported
+from coder_core.runs.analysis.joined import join_columns
 from coder_core.runs.analysis.rows import (
     CHOOSING,
     RunData,
@@ -60,6 +61,11 @@ def evaluate_runs(parsed: EvaluateArguments, given: GivenFiles, console: Console
     write_files(rows, measured, parsed, given.reviews)
     best = best_row(rows) if len(parsed.blend) > 1 and parsed.split in CHOOSING else None
     print_tables(measured, best.alpha if best else None, parsed, console)
+    if parsed.columns is not None:
+        for folder in parsed.runs:
+            print_faults(console, join_columns(folder, parsed.split, parsed.columns))
+    if parsed.by:
+        print_by_columns([open_run(folder) for folder in parsed.runs], parsed, console)
 
 
 def _rows(parsed: EvaluateArguments, console: Console) -> list[RunRow]:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rich.console import Console
 
+from coder_core.api import Run
+from coder_core.api.retrieval import same_samples
+from coder_core.api.sides import DIRECTIONS
+from coder_core.api.slices import LEAST_QUERIES, Queries, slice_columns, slice_recalls, slices_by
 from coder_core.console import tables
-from coder_core.console.output import say
+from coder_core.console.faults import InputError
+from coder_core.console.output import print_faults, say
 from coder_core.data.judgements import COCO_JUDGEMENTS
+from coder_core.data.lines import count_cases
 from coder_core.data.reviews import Reviews
 from coder_core.evaluating.arguments import EvaluateArguments
 from coder_core.evaluation.metrics import metric_label
@@ -68,6 +74,33 @@ def print_tables(
         console.print(tables.reviewed_table(whole, title))
     if parsed.blend:
         say(console, "Choose α on dev, and report the chosen one on test.")
+
+
+def print_by_columns(runs: Sequence[Run], parsed: EvaluateArguments, console: Console) -> None:
+    """Print R@1 both ways on the slices of the columns of --by: a row for each, a column for every run. InputError: a
+    run has no such column, or the runs were evaluated on different samples."""
+    for run in runs[1:]:
+        if not same_samples(runs[0], run, parsed.split):
+            fix = "evaluate them one by one"
+            raise InputError.at("--by", f"{run.name} and {runs[0].name} have different samples", fix=fix)
+    columns = slice_columns(runs[-1], parsed.split)
+    chosen = slices_by(columns, parsed.by)
+    rows: dict[str, dict[str, str]] = {}
+    for way in DIRECTIONS:
+        table = slice_recalls(runs, parsed.split, Queries(way), chosen, columns)
+        for row in table.to_dict("records"):
+            recalls = {f"{way}_{number}": _interval(row, number) for number in range(len(runs))}
+            rows.setdefault(row["label"], {}).update({way: f"{row['queries']:,}", **recalls})
+    left_out = [entry.label for entry in chosen if entry.label not in rows]
+    title = f"{parsed.split} · by {', '.join(parsed.by)}"
+    console.print(tables.by_columns_table(rows, [run.name for run in runs], title))
+    fact = f"slices have fewer than {LEAST_QUERIES} queries"
+    print_faults(console, count_cases("--by", fact, left_out, severity="note"))
+
+
+def _interval(row: Mapping[str, float], run: int) -> str:
+    low, high = row[f"low_{run}"], row[f"high_{run}"]
+    return f"{row[f'recall_{run}']:.1f} [{low:.1f}, {high:.1f}]"
 
 
 def display_names(rows: Sequence[RunRow], best: float | None = None) -> list[str]:

@@ -9,7 +9,7 @@ import pandas as pd
 from coder_core.api.retrieval import comparison
 from coder_core.api.run import Run
 from coder_core.api.sides import DIRECTIONS
-from coder_core.api.slices.table import Queries, slice_columns, slice_gains, usual_slices
+from coder_core.api.slices.table import Queries, slice_columns, slice_gains, slices_by, usual_slices
 from coder_core.console.faults import InputError
 
 RULE = (
@@ -26,6 +26,7 @@ class Gate:
     recalls: Mapping[str, float]  # a key of `bootstrap.RECALLS` → its smallest allowed change
     slices: float | None = None  # smallest allowed change of R@1 of a slice; None checks no slice
     queries: int = 200  # fewest queries of a slice that is checked
+    by: Sequence[str] = ()  # columns whose slices are checked; () for all
 
 
 @dataclass(frozen=True)
@@ -91,8 +92,8 @@ def check_gate(first: Run, last: Run, split: str, gate: Gate) -> GateResult:
     """Check the last run against the first. InputError: they were evaluated on different samples, or no slice has as
     many queries as the gate requires.
 
-    Slices are those of caption length, kinds of words and frequent words, in both directions, over at most 10,000
-    images.
+    Slices are those of caption length, kinds of words, frequent words and the user's columns, in both directions, over
+    at most 10,000 images.
     """
     gains = comparison.gains(first, last, split)
     checks = [
@@ -111,7 +112,12 @@ def _slice_checks(first: Run, last: Run, split: str, gate: Gate) -> Iterator[Che
     if gate.slices is None:
         return
     columns = slice_columns(last, split)
-    slices = [entry for entry in usual_slices(columns) if entry.kind in OF_CAPTIONS]
+    kinds = (*OF_CAPTIONS, *columns.own)
+    slices = (
+        slices_by(columns, gate.by)
+        if gate.by
+        else [entry for entry in usual_slices(columns) if entry.kind in kinds]
+    )
     for direction in DIRECTIONS:
         table = slice_gains([first, last], split, Queries(direction), slices, columns)
         for row in table[table["queries"] >= gate.queries].to_dict("records"):

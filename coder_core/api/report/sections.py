@@ -21,7 +21,7 @@ from coder_core.api.retrieval.results import likely_matches, margins, text_vecto
 from coder_core.api.reviews import ReviewedSplit, Reviews, reviewed_recall
 from coder_core.api.run import Run
 from coder_core.api.sides import DIRECTIONS
-from coder_core.api.slices.table import Queries, slice_columns, slice_table, usual_slices
+from coder_core.api.slices.table import Queries, slice_columns, slice_table, slices_by, usual_slices
 from coder_core.console.faults import InputError
 from coder_core.evaluation.bootstrap import count_hits, mean_intervals, recall_intervals
 from coder_core.evaluation.metrics import RECALL_AT, label_values
@@ -63,6 +63,9 @@ class Supplements:
     reviews: Reviews | None = None
     positives: Sequence[str | Path] = ()  # sources of judgements beyond the labels, see `run_judgements`
     gate: GateResult | None = None  # from `check_gate`, shown first
+    by: Sequence[
+        str
+    ] = ()  # columns whose slices are listed, all of them; () for the worst of the usual slices
 
 
 def gather(runs: Sequence[Run], split: str, supplements: Supplements | None = None) -> Report:
@@ -74,7 +77,7 @@ def gather(runs: Sequence[Run], split: str, supplements: Supplements | None = No
     several = len(runs) > 1
     changes = comparison.compare(first, last, split) if several else None
     gains = [comparison.gain_in_words(first, run, split) for run in runs[1:]]
-    slices = _slices(runs, split)
+    slices = _slices(runs, split, extra.by)
     sections = [
         *([] if extra.gate is None else [Section("Gate", RULE, [("table", extra.gate.table())])]),
         Section("Data", "", [("facts", _data(last, split))]),
@@ -248,11 +251,13 @@ def _failures(run: Run, split: str, changes: pd.DataFrame | None) -> Iterator[tu
             yield "examples", [example(int(query)) for query in queries[:EXAMPLES]]
 
 
-def _slices(runs: Sequence[Run], split: str) -> pd.DataFrame:
+def _slices(runs: Sequence[Run], split: str, by: Sequence[str]) -> pd.DataFrame:
     """Return slice, queries, excess misses, R@1 with its interval, MRR and nDCG@10 of the last run, and any gain; the
-    slice with the most excess misses first."""
+    slice with the most excess misses first. `by`: columns whose slices are listed; () for the worst usual ones."""
     columns = slice_columns(runs[-1], split)
-    table = slice_table(runs, split, Queries("t2i"), usual_slices(columns), columns).head(SLICES)
+    slices = slices_by(columns, by) if by else usual_slices(columns)
+    table = slice_table(runs, split, Queries("t2i"), slices, columns)
+    table = table if by else table.head(SLICES)
     table = table.sort_values("excess", ascending=False, kind="stable")
     last = len(runs) - 1
     shown = table[["label", "queries"]].rename(columns={"label": "slice"})

@@ -2,12 +2,15 @@
 
 from coder_core.api.slices.expressions import LONGEST_EXPRESSION, Columns, plain_query, search, select
 from coder_core.api.slices.table import (
+    LEAST_QUERIES,
     Queries,
     Slice,
     images_counted,
     own_slices,
     slice_columns,
     slice_metrics,
+    slice_recalls,
     slice_table,
+    slices_by,
     usual_slices,
 )

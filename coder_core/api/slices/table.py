@@ -19,6 +19,7 @@ from coder_core.api.run import Run
 from coder_core.api.sides import Array, Direction
 from coder_core.api.slices.expressions import LONGEST_EXPRESSION, Columns, select
 from coder_core.api.slices.own_columns import MOST_SLICES, own_names, suggested
+from coder_core.console.faults import InputError
 from coder_core.data.words import tokenise
 from coder_core.evaluation.metrics import label_metrics, label_values
 from coder_core.evaluation.recall import HALVES_SEED, Metrics, query_metrics
@@ -208,6 +209,41 @@ def slice_table(
     means = 100 * np.stack([table[rows][:, ~discovery].sum(1) for table in graded]) / reported_queries
     names = [f"{name}_{run}" for run in range(len(runs)) for name in ("mrr", "ndcg10")]
     return frame.assign(**_recalls(of_queries, of_hits), **dict(zip(names, means, strict=True)))
+
+
+def slices_by(columns: Columns, names: Collection[str]) -> list[Slice]:
+    """List the slices that these columns suggest, or those of kinds such as "length" and "word". InputError: a name is
+    neither."""
+    usual = [*usual_slices(columns), *own_slices(columns, names)] if names else []
+    kinds = {entry.kind for entry in usual}
+    unknown = [name for name in names if name not in kinds]
+    if unknown:
+        texts = [name for name in unknown if name in columns.own]
+        problem = (
+            "is a column of texts, which suggests no slices" if texts else "is not a column of the split"
+        )
+        expected = f"one of {', '.join(dict.fromkeys(entry.kind for entry in usual_slices(columns)))}"
+        raise InputError.at(
+            f"--by {(texts or unknown)[0]}", problem, expected, "join a table with --columns FILE"
+        )
+    return list(dict.fromkeys(entry for entry in usual if entry.kind in names))
+
+
+def slice_recalls(
+    runs: Sequence[Run], split: str, queries: Queries, slices: Sequence[Slice], columns: Columns
+) -> pd.DataFrame:
+    """Compute recall on every slice with at least 20 queries, over the whole split, in the order of `slices`.
+
+    Unlike in `slice_table`, no half is held out, because slices are not ordered by their result. Arguments as there.
+
+    Return one row per slice: kind, expression, label, queries (of `images_counted`), and for run r recall_r, low_r and
+    high_r (percent and 95% interval, a bootstrap over images)."""
+    _, counts, hits, _ = _hits(runs, split, queries, slices, columns)
+    of_slices = counts[:-1].sum(1).astype(np.int64)
+    rows = np.flatnonzero(of_slices >= LEAST_QUERIES)
+    frame = pd.DataFrame([slices[row] for row in rows.tolist()], columns=list(Slice._fields))
+    frame["queries"] = of_slices[rows]
+    return frame.assign(**_recalls(counts[rows], [of_run[rows] for of_run in hits])) if len(rows) else frame
 
 
 def slice_gains(

@@ -81,14 +81,14 @@ def check_tables(
             raise InputError.at(file, f"has dtype {array.dtype.str}", dtype)
 
 
-def split_folder(run_folder: Path, split: str) -> Path:
-    """Return the folder of a split's analysis. InputError: not a plain name, which might lead out of the run folder or
-    be mistaken for something else, or the folder is a link."""
+def split_folder(run_folder: Path, split: str, kind: str = "analysis") -> Path:
+    """Return the folder of a split's analysis, or of its joined columns. InputError: not a plain name, which might lead
+    out of the run folder or be mistaken for something else, or the folder is a link."""
     if not _SPLIT.fullmatch(split) or len(split) > LONGEST_SPLIT:
         expected = f"lower-case letters, digits, '.', '_' and '-', the first a letter or digit, at most {LONGEST_SPLIT}"
         where = f"split {split!r} of {Path(run_folder).name}"
         raise InputError.at(where, "is not a split's name", expected, "choose another name")
-    return subfolder(run_folder, "analysis", split)
+    return subfolder(run_folder, kind, split)
 
 
 def list_splits(run_folder: Path) -> list[str]:
