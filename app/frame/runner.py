@@ -4,12 +4,14 @@ from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
+import pandas as pd
 import streamlit as st
 
 from app.address import RUNS
-from app.ask import InputError, all_runs, run_faults
+from app.ask import InputError, Run, all_runs, run_faults
 from app.choice import Choice
 from app.components import cards, enlarged, events, links, opened, reviewing, samples, unavailable
+from app.components.table import columns_of, plain_table
 from app.components.unavailable import Problem
 from app.components.words import listed
 from app.frame import PAGES
@@ -60,6 +62,9 @@ def _about(entry: Mapping[str, Any], choice: Choice | None) -> Choice | None:
         choice = unavailable.embedded(choice)
         if choice is None:
             return None
+    others = choice.ask(Run.uncounted_queries)
+    if others is not None:
+        _explain_search_log(others)
     if "of_two" in entry and choice.between:
         pair = listed([choice.first.name, choice.last.name])
         cards.note(f"This page compares two runs: the first and the last of {len(choice.runs)}, {pair}.")
@@ -70,6 +75,17 @@ def _about(entry: Mapping[str, Any], choice: Choice | None) -> Choice | None:
     if choice.slice and "whole" in entry:
         cards.note(f"The slice does not narrow {entry['whole']}.")
     return choice
+
+
+def _explain_search_log(others: pd.DataFrame) -> None:
+    """Say what is right in a split that is a search log, and list the queries that do not count."""
+    cards.note(
+        "This split is a search log: its queries belong to no picture, and judges say which results are right. "
+        "Where a page shows a query's own picture, it is the one judged best."
+    )
+    if len(others):
+        with st.expander(f"{len(others):,} queries that are not counted"):
+            plain_table(others, columns_of("uncounted"), "uncounted", "queries")
 
 
 def _offer_others(problems: Sequence[str]) -> None:

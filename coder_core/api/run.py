@@ -13,7 +13,7 @@ import pandas as pd
 from PIL.Image import Image
 
 from coder_core.api.listing import RunSummary, summarise
-from coder_core.api.sides import Array, Modality
+from coder_core.api.sides import Array, Direction, Modality
 from coder_core.api.stored_run import StoredRun, check_number
 from coder_core.console.faults import InputError
 from coder_core.demo.making import features_of, makes_features
@@ -49,7 +49,8 @@ class Run(StoredRun):
             s = self.sides(split, modality)
             check_number(int(query), len(s.anchors), modality)
             scores = s.row(int(query))
-            match = s.candidate_images == s.anchor_images[query]
+            direction: Direction = "i2t" if modality == "image" else "t2i"
+            match = self.matches(split, direction, np.array(query), np.arange(len(scores)))
         else:
             v, w = self.scoring(split)
             scores = (v if modality == "text" else w) @ query

@@ -241,10 +241,32 @@ class StoredRun:
         return np.asarray(analysis.text_best if direction == "t2i" else analysis.image_best)
 
     def matches(self, split: str, direction: Direction, queries: Array, candidates: Array | int) -> Array:
-        """Return True where a query and a candidate (numbers that broadcast) are an image and its caption."""
+        """Return True where a query and a candidate (numbers that broadcast) are an image and its caption; in a search log,
+        where judges found them right for each other."""
+        judged = self.analysis(split).judged
+        if judged is not None:
+            relation = judged.t2i if direction == "t2i" else judged.i2t
+            return relation.contains(*np.broadcast_arrays(queries, candidates))
         owner = self.image_of_text(split)
         match = owner[queries] == candidates if direction == "t2i" else owner[candidates] == queries
         return np.asarray(match)
+
+    def grades(self, split: str, direction: Direction, query: int) -> dict[int, int] | None:
+        """Return candidate → grade of the candidates of a query that judges of a search log have seen; None for a split of
+        captions."""
+        analysis = self.analysis(split)
+        if analysis.judged is None:
+            return None
+        relation = analysis.judged.t2i if direction == "t2i" else analysis.judged.i2t
+        of_query = slice(*np.searchsorted(relation.queries, [query, query + 1]))
+        return dict(
+            zip(relation.candidates[of_query].tolist(), relation.grades[of_query].tolist(), strict=True)
+        )
+
+    def uncounted_queries(self, split: str) -> pd.DataFrame | None:
+        """Return the queries of a search log that are not counted: id, text and reason; None for a split of captions."""
+        log = self.analysis(split).search_log
+        return None if log is None else pd.DataFrame(log["others"], columns=["id", "text", "reason"])
 
     def similarity(self, images: Sequence[int] | Array, texts: Sequence[int] | Array, *, split: str) -> Array:
         """Return (k, l) scores of some images and captions: cosines, with a concept branch mixed by β."""

@@ -29,6 +29,7 @@ from coder_core.data.lines import (
     shown,
 )
 from coder_core.data.pictures import check_pictures
+from coder_core.data.search_log import SearchLog
 from coder_core.files.matrices import MatrixFile, is_matrix, read_matrix
 
 Matrix = FeatureFile | MatrixFile  # in a .npy, or read from another file
@@ -66,6 +67,7 @@ class Embeddings:
     query_texts: list[str] = field(default_factory=list)  # these q texts
     pictures: CaptionedSplit | None = None  # the embedded pictures, or None
     image_groups: np.ndarray | None = None  # (n,) int64, equal for images that show the same thing, or None
+    search_log: SearchLog | None = None  # whose queries the captions are, or None
     columns: SampleColumns = NO_COLUMNS  # of the images and captions, besides their names and texts
 
 

@@ -8,7 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 from urllib.parse import quote, unquote
 
 from coder_core.console.faults import MOST_FAULTS_SHOWN, Fault, InputError, stop_on_errors
@@ -62,12 +62,15 @@ class SampleIds:
 
     def find(self, name: str) -> tuple[Side, int] | None:
         """Return the side and the row of an id; None if the split does not have it, row −1 if two samples have it."""
-        for spelling in dict.fromkeys((name, unquote(name))):
+        for spelling in spellings(name):
             if (image := self.image(spelling)) is not None:
                 return "image", image
             if (text := self.text(spelling)) is not None:
                 return "text", text
         return None
+
+    find_query = find
+    find_document = find
 
     def image(self, name: str) -> int | None:
         """Return the row of an image by its name, with more or fewer of its folders; None and −1 as for `find`."""
@@ -92,6 +95,18 @@ class SampleIds:
         return AMBIGUOUS if image == AMBIGUOUS else dict(enumerate(rows)).get(int(digits))
 
 
+class Ids(Protocol):
+    """Finds the samples of a split by the ids in a file of judgements; results as for `SampleIds.find`."""
+
+    def find_query(self, name: str) -> tuple[Side, int] | None: ...
+    def find_document(self, name: str) -> tuple[Side, int] | None: ...
+
+
+def spellings(name: str) -> list[str]:
+    """Return an id as written and, if it differs, with %20 and %25 as spaces and %."""
+    return list(dict.fromkeys((name, unquote(name))))
+
+
 def sample_ids(image_names: Sequence[str], image_of_text: np.ndarray) -> tuple[list[str], list[str]]:
     """Make ids of n images and m captions for a TREC file, unique and without spaces. InputError: images share a name.
 
@@ -111,7 +126,7 @@ def sample_ids(image_names: Sequence[str], image_of_text: np.ndarray) -> tuple[l
     return images, texts
 
 
-def read_qrels(path: Path, ids: SampleIds, example: str) -> Qrels:
+def read_qrels(path: Path, ids: Ids, example: str) -> Qrels:
     """Read the judgements of a split; `example` is an id of it, for messages. Queries of other splits are left out. A
     document that is not in the split is kept and counts as never found. InputError: a line has another format; two
     samples share an id; query and document are both images or both captions; a pair has two grades; or no line is about
@@ -122,10 +137,10 @@ def read_qrels(path: Path, ids: SampleIds, example: str) -> Qrels:
     grades: dict[Way, dict[tuple[int, int], int]] = {}
     documents: dict[str, int] = {}  # unknown document → its own number below −1
     lines = elsewhere = 0
-    for where, query_id, document_id, grade in _judgements(path, faults):
+    for where, query_id, document_id, grade in judgement_lines(path, faults):
         lines += 1
-        query = ids.find(query_id)
-        document = ids.find(document_id)
+        query = ids.find_query(query_id)
+        document = ids.find_document(document_id)
         if query is None:
             elsewhere += 1
             continue
@@ -154,7 +169,7 @@ def read_qrels(path: Path, ids: SampleIds, example: str) -> Qrels:
     return Qrels(pairs, fact)
 
 
-def _judgements(path: Path, faults: list[Fault]) -> Iterator[tuple[str, str, str, int]]:
+def judgement_lines(path: Path, faults: list[Fault]) -> Iterator[tuple[str, str, str, int]]:
     """Yield (location, query, document, grade) of every line; a line of another format adds a fault."""
     beir = False
     for number, (where, line) in enumerate(numbered_lines(path, "judgement", faults)):

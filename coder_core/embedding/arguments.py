@@ -68,6 +68,9 @@ class EmbedArguments:
     groups: Path | None = None
     """Groups of images that show the same thing, such as a product: lines of y.jpg, a tab and an id. Their captions then
     also count as right by group; needs --ids."""
+    qrels: Path | None = None
+    """Makes the split a search log: --captions are its queries, lines of an id, a tab and a text in the order of --texts,
+    and this file has graded judgements of pictures, as TREC (query 0 picture grade) or BEIR; needs --ids."""
     queries: Path | None = None
     """Embeddings of texts that are not captions: .npy of (q, D). Retrieval offers them as queries. With --query-texts."""
     query_texts: Path | None = None  # The q texts of --queries, UTF-8, one per line, all different.
@@ -123,6 +126,12 @@ class PicturesArguments:
     columns: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     """Table with further facts, such as brand and price, joined by the column with names of pictures or ids of captions
     (docs/data.md, section 14)."""
+    queries: Path | None = None
+    """A search log instead of captions, with --qrels: lines of an id, a tab and the text of a query; or BEIR's JSON lines.
+    The split gets the pictures of all splits of DATA; name it, for example --split log."""
+    qrels: Path | None = None
+    """Graded judgements of pictures for these queries: TREC (query 0 picture grade) or BEIR (query-id, corpus-id, score).
+    Right from grade 1. nDCG@10 leads; queries without a judgement are listed, not counted."""
     split: SplitName = "dev"  # The split to embed.
     root: Path = Path("checkpoints")  # Folder of the runs.
     overwrite: bool = False  # Replace the split if the run already has it.

@@ -198,6 +198,7 @@ class _Unfinished:
             pictures=readable,
             columns=readable.columns,
             image_groups=readable.image_groups,
+            search_log=readable.search_log,
         )
         return embeddings, faults
 

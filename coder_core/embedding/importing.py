@@ -6,9 +6,19 @@ from pathlib import Path
 from coder_core.config.setting import spelt_as_flag
 from coder_core.console.faults import Fault, InputError, stop_on_errors
 from coder_core.console.output import open_console, print_faults, say
-from coder_core.data.embeddings import Embeddings, read_clip_retrieval, read_embeddings
+from coder_core.data.embeddings import (
+    Embeddings,
+    check_names,
+    open_matrix,
+    picture_names,
+    read_clip_retrieval,
+    read_embeddings,
+    read_unit_rows,
+)
 from coder_core.data.groups import group_numbers, ids_of_column, read_groups
 from coder_core.data.joined_columns import read_table_columns
+from coder_core.data.lines import read_lines
+from coder_core.data.search_log import read_search_log
 from coder_core.embedding.arguments import EmbedArguments, FolderArguments
 from coder_core.embedding.metrics import print_metrics
 from coder_core.embedding.tables import EmbeddingColumns, read_table
@@ -47,7 +57,8 @@ def import_embeddings(parsed: EmbedArguments | FolderArguments) -> None:
     saved = f", {len(embeddings.query_texts):,} saved queries" if embeddings.query_texts else ""
     say(console, f"{n:,} images and {m:,} captions, {width:,} numbers each{saved}: {folder}")
     if metrics:
-        print_metrics(console, folder, parsed.split, f"{parsed.split} · pessimistic ties")
+        qrels = parsed.qrels if isinstance(parsed, EmbedArguments) else None
+        print_metrics(console, folder, parsed.split, f"{parsed.split} · pessimistic ties", qrels)
         return
 
     command_line = f"python -m coder_core.evaluate {folder} --split {parsed.split}"
@@ -95,6 +106,8 @@ def _read_folder(parsed: FolderArguments) -> Embeddings:
 
 
 def _read_files(parsed: EmbedArguments) -> Embeddings:
+    if parsed.qrels is not None:
+        return _read_log(parsed, parsed.qrels)
     return read_embeddings(
         parsed.images,
         parsed.texts,
@@ -103,4 +116,43 @@ def _read_files(parsed: EmbedArguments) -> Embeddings:
         pictures=parsed.pictures,
         queries=parsed.queries,
         query_texts=parsed.query_texts,
+    )
+
+
+def _read_log(parsed: EmbedArguments, qrels: Path) -> Embeddings:
+    """Read the embeddings of pictures and of the queries of a search log. InputError: --ids is missing or --queries is
+    given; numbers of rows differ; as for `read_search_log`."""
+    if parsed.ids is None or parsed.queries is not None:
+        fact = "is missing" if parsed.ids is None else "is given with --queries"
+        raise InputError.at(
+            "--ids and --qrels", fact, "--ids with the names of the pictures, and no --queries"
+        )
+    faults: list[Fault] = []
+    names = read_lines(parsed.ids, "id", faults)
+    images = read_unit_rows(open_matrix(parsed.images, faults), "images", faults)
+    texts = read_unit_rows(open_matrix(parsed.texts, faults), "queries", faults)
+    log, notes = read_search_log(parsed.captions, qrels, names)
+    stop_on_errors(faults)
+    if len(names) != len(images):
+        raise InputError.at(parsed.ids, f"has {len(names):,} lines", f"{len(images):,}, one for every image")
+    if len(log.rows) and int(log.queries_in_all) != len(texts):
+        fact = f"has {log.queries_in_all:,} queries"
+        raise InputError.at(parsed.captions, fact, f"{len(texts):,}, one for every row of {parsed.texts}")
+    if images.shape[1] != texts.shape[1]:
+        fact = f"has {texts.shape[1]:,} numbers per row"
+        raise InputError.at(parsed.texts, fact, f"{images.shape[1]:,}, as {parsed.images}")
+    source = {"images": str(parsed.images), "texts": str(parsed.texts), "queries": str(parsed.captions)}
+    source["judgements"] = str(qrels)
+    names, folder = picture_names(names, parsed.pictures, faults)
+    faults += check_names(folder, names)
+    return Embeddings(
+        images,
+        texts[log.rows],
+        log.texts,
+        log.image_of_text,
+        names,
+        folder,
+        source,
+        [*stop_on_errors(faults), *notes],
+        search_log=log,
     )

@@ -19,6 +19,7 @@ from coder_core.data.embeddings import Embeddings, join_repeated, same_rows, uni
 from coder_core.data.groups import group_numbers
 from coder_core.data.lines import FROM_ZERO, check_texts, count_cases, shorten
 from coder_core.data.pictures import check_pictures
+from coder_core.data.search_log import SearchLog, log_of_judgements
 from coder_core.evaluation.recall import Metrics
 from coder_core.runs.analysis.import_embeddings import equal_text_warnings, import_run, metric_warnings
 from coder_core.runs.record import HISTORY, HistoryWriter, read_history
@@ -36,6 +37,7 @@ def log_split(
     image_of_text: Any = None,
     pictures: Sequence[str | Path] | None = None,
     groups: Sequence[Any] | None = None,
+    judgements: Any = None,
     columns: pd.DataFrame | Mapping[str, Sequence[Any]] | None = None,
     epoch: int | None = None,
     config: Mapping[str, Any] | None = None,
@@ -54,6 +56,9 @@ def log_split(
         pictures: n picture files, or n names of images without files; None shows no pictures.
         groups: n ids, equal for images that show the same thing, such as a product: `evaluate` then also counts the
             captions of all images of a group as right, and prints these metrics as "by group".
+        judgements: makes the split a search log: (P, 3) whole numbers (row of texts, row of images, grade), right from
+            grade 1. `captions` are then the queries, which belong to no image; those without a right image are left out,
+            with a warning. Images then need no query.
         columns: further facts, such as brand and price, with a row for every row of images or for every caption; pages
             filter, slice and sort by them. Warnings name columns that cannot be kept.
         epoch: number of the epoch, from 1: its metrics become a point of the training curves, which show dev or, until
@@ -75,13 +80,23 @@ def log_split(
         raise InputError.at("epoch", f"is {epoch!r}", "a whole number from 1")
     image_rows = _array(images)
     text_rows = _array(texts)
-    owners = _owners(image_rows, text_rows, captions, image_of_text)
+    log = None
+    if judgements is not None:
+        log = _search_log(judgements, image_rows, text_rows, captions, image_of_text)
+        text_rows = text_rows[log.rows]
+        captions = log.texts
+        image_of_text = log.image_of_text
+        if log.others:
+            fact = f"{len(log.others):,} have no right image and are left out"
+            faults.append(Fault("captions", fact, severity="warning"))
+    owners = _owners(image_rows, text_rows, captions, image_of_text, all_captioned=log is None)
     v = unit_array(image_rows, "images", "images", faults)
     w = unit_array(text_rows, "texts", "texts", faults)
     names, folder = _pictures(pictures, len(v), faults)
     group_of_row = None if groups is None else _group_numbers(groups, len(v))
     raw_columns = _columns(columns, owners, len(v))
-    v, owners, names = join_repeated(v, owners, names, "images", faults)
+    if log is None:
+        v, owners, names = join_repeated(v, owners, names, "images", faults)
     typed, notes = raw_columns.typed(owners, len(v), "columns", "warning")
     faults += notes
     if group_of_row is not None and len(v) < len(group_of_row):  # row i belonged to caption i
@@ -92,7 +107,7 @@ def log_split(
     stop_on_errors(check_texts("config", [*settings, *settings.values()]))
     source = {"logged by": "coder_core.log_split"} | settings
     embeddings = Embeddings(v, w, texts_of_rows, owners, names, folder, source, stop_on_errors(faults))
-    embeddings = replace(embeddings, image_groups=group_of_row, columns=typed)
+    embeddings = replace(embeddings, image_groups=group_of_row, columns=typed, search_log=log)
     _, metrics = import_run(embeddings, path.parent, path.name, split, overwrite=True)
     if epoch is not None:
         _log_epoch(path / HISTORY, split, int(epoch), metrics)
@@ -149,8 +164,33 @@ def _array(rows: Any) -> np.ndarray:
     return np.asarray(rows)
 
 
-def _owners(images: np.ndarray, texts: np.ndarray, captions: Sequence[str], image_of_text: Any) -> np.ndarray:
-    """Return (m,) int64, the image of every caption; InputError if types, shapes or rows do not match."""
+def _search_log(
+    judgements: Any, images: np.ndarray, texts: np.ndarray, captions: Sequence[str], image_of_text: Any
+) -> SearchLog:
+    """Return the search log of (P, 3) judgements. InputError: they have another form, or `image_of_text` is given too."""
+    if image_of_text is not None:
+        fix = "leave image_of_text out: the queries of a search log belong to no image"
+        raise InputError.at("judgements and image_of_text", "are both given", "one of them", fix)
+    if len(captions) != len(texts):
+        raise InputError.at(
+            "captions", f"number {len(captions):,}", f"{len(texts):,}, one for every row of texts"
+        )
+    rows = _array(judgements)
+    if rows.ndim != 2 or rows.shape[1] != 3 or not np.issubdtype(rows.dtype, np.integer):
+        raise InputError.at("judgements", f"are {rows.dtype} {rows.shape}", "(judgements, 3) whole numbers")
+    return log_of_judgements(rows, captions, len(images))
+
+
+def _owners(
+    images: np.ndarray,
+    texts: np.ndarray,
+    captions: Sequence[str],
+    image_of_text: Any,
+    *,
+    all_captioned: bool = True,
+) -> np.ndarray:
+    """Return (m,) int64, the image of every caption; InputError if types, shapes or rows do not match, or, with
+    `all_captioned`, if an image has no caption."""
     for name, array in (("images", images), ("texts", texts)):
         if array.ndim != 2 or not len(array) or not np.issubdtype(array.dtype, np.floating):
             found = f"are {array.dtype} {array.shape}"
@@ -180,7 +220,10 @@ def _owners(images: np.ndarray, texts: np.ndarray, captions: Sequence[str], imag
     unused = np.setdiff1d(np.arange(n), owners).tolist()
     found = "images have no caption"
     fix = "leave out these rows of images, and number the others anew"
-    stop_on_errors(count_cases("image_of_text", found, unused, "a caption or more", fix, "error", FROM_ZERO))
+    if all_captioned:
+        stop_on_errors(
+            count_cases("image_of_text", found, unused, "a caption or more", fix, "error", FROM_ZERO)
+        )
     return owners.astype(np.int64)
 
 

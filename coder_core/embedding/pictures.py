@@ -6,8 +6,9 @@ from functools import partial
 
 from rich.console import Console
 
-from coder_core.console.faults import Fault, stop_on_errors
+from coder_core.console.faults import Fault, InputError, stop_on_errors
 from coder_core.console.output import open_console, print_faults, say, silent, watching
+from coder_core.data.captioned.reading import CaptionedSplit, with_queries
 from coder_core.data.joined_columns import read_table_columns
 from coder_core.embedding.arguments import PicturesArguments
 from coder_core.embedding.embed import Encoding, Target, embed_split
@@ -25,17 +26,11 @@ def embed_pictures(parsed: PicturesArguments) -> None:
     console = open_console()
     import_folder(parsed.root, parsed.name, parsed.split, overwrite=parsed.overwrite)
     flags = parsed.towers
-    data = read_pictures(flags, parsed.data, [parsed.split])
-    split = data.split(parsed.split)
-    joined: list[Fault] = []
-    if parsed.columns is not None:
-        names = split.image_names
-        columns, joined = read_table_columns(parsed.columns, names, split.image_of_text, split.caption_ids)
-        split = replace(split, columns=split.columns.joined(columns))
+    split, notes_of_data = _split(parsed)
     device = choose_device(flags.device)
     try:
         parallel.start(device)
-        notes = stop_on_errors([*data.faults, *joined])
+        notes = notes_of_data
         _print_once(console, notes)
         if flags.tower:
             towers: Towers = OwnTowers(flags.tower, prompt=parsed.prompt)
@@ -64,7 +59,30 @@ def embed_pictures(parsed: PicturesArguments) -> None:
     revision = f" at {str(facts['revision'])[:12]}" if facts.get("revision") else ""
     model = facts.get("model") or facts.get("tower")
     say(console, f"{folder}: embedded with {model}{revision}, prompt {facts['prompt']!r}")
-    print_metrics(console, folder, parsed.split, f"{parsed.split} · zero-shot · pessimistic ties")
+    title = f"{parsed.split} · zero-shot · pessimistic ties"
+    print_metrics(console, folder, parsed.split, title, parsed.qrels)
+
+
+def _split(parsed: PicturesArguments) -> tuple[CaptionedSplit, list[Fault]]:
+    """Return the split to embed, with the columns that --columns names, and the notes on its data. InputError: only one of
+    --queries and --qrels is given, or the data cannot be read."""
+    if (parsed.queries is None) != (parsed.qrels is None):
+        given = "--queries" if parsed.qrels is None else "--qrels"
+        raise InputError.at("--queries and --qrels", f"only {given} is given", "both, or neither")
+    splits = [parsed.split] if parsed.queries is None else []
+    data = read_pictures(parsed.towers, parsed.data, splits)
+    notes = stop_on_errors(data.faults)
+    if parsed.queries is not None and parsed.qrels is not None:
+        split, of_log = with_queries(data.splits, parsed.split, parsed.queries, parsed.qrels)
+        notes = [*notes, *of_log]
+    else:
+        split = data.split(parsed.split)
+    if parsed.columns is not None:
+        names = split.image_names
+        columns, joined = read_table_columns(parsed.columns, names, split.image_of_text, split.caption_ids)
+        split = replace(split, columns=split.columns.joined(columns))
+        notes = [*notes, *stop_on_errors(joined)]
+    return split, notes
 
 
 def _print_once(console: Console, faults: Sequence[Fault]) -> None:

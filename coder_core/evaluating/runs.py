@@ -9,7 +9,7 @@ from rich.console import Console
 
 from coder_core.api import open_run
 from coder_core.api.retrieval.judged import accuracies, probe_run
-from coder_core.console.faults import Fault, InputError
+from coder_core.console.faults import Fault, InputError, stop_on_errors
 from coder_core.console.output import print_faults, watching
 from coder_core.console.tables import PROBE
 from coder_core.data.groups import read_groups
@@ -47,6 +47,8 @@ def evaluate_runs(parsed: EvaluateArguments, given: GivenFiles, console: Console
     """Evaluate the runs, write their analyses and the files that flags name, print the tables."""
     use_onednn()
     rows = _rows(parsed, console)
+    if rows[0].split.search_log is not None:
+        stop_on_errors(_needs_labels(parsed))
     if parsed.groups is not None:
         print_faults(console, _read_groups(rows, parsed.groups))
     print_faults(console, _add_metrics(rows, parsed, given.reviews))
@@ -56,7 +58,7 @@ def evaluate_runs(parsed: EvaluateArguments, given: GivenFiles, console: Console
     wide, warnings = widened_rows(rows, parsed.equal_texts)
     print_faults(console, warnings)
     measured = [*rows, *wide]
-    if rows[0].split.n_images >= FIVE_FOLD_IMAGES:
+    if rows[0].split.n_images >= FIVE_FOLD_IMAGES and rows[0].split.search_log is None:
         measured += [row.five_folds(parsed.ties) for row in rows]
     write_files(rows, measured, parsed, given.reviews)
     best = best_row(rows) if len(parsed.blend) > 1 and parsed.split in CHOOSING else None
@@ -66,6 +68,19 @@ def evaluate_runs(parsed: EvaluateArguments, given: GivenFiles, console: Console
             print_faults(console, join_columns(folder, parsed.split, parsed.columns))
     if parsed.by:
         print_by_columns([open_run(folder) for folder in parsed.runs], parsed, console)
+
+
+def _needs_labels(parsed: EvaluateArguments) -> list[Fault]:
+    """Return an error for every flag that needs captions with their own pictures, for a split that is a search log."""
+    given = {
+        "--ways": parsed.ways,
+        "--positives": parsed.positives,
+        "--reviews": parsed.reviews,
+        "--groups": parsed.groups,
+        "--hub-correction": parsed.hub_correction,
+    }
+    fact = f"needs captions of pictures, but split {parsed.split} is a search log, whose queries belong to no picture"
+    return [Fault(flag, fact, fix="leave it out") for flag, value in given.items() if value]
 
 
 def _rows(parsed: EvaluateArguments, console: Console) -> list[RunRow]:

@@ -120,7 +120,7 @@ class _Judged:
         """Return (Q,) values of a measure."""
         within = self.ranks < (self.sizes[self.query] if name in ("map@r", "r-precision") else cutoff)
         if name == "ndcg":
-            return self._share(self._discounted(within, cutoff), self._ideal(cutoff))
+            return self._share(self._discounted(within, cutoff), self.ideal(cutoff))
         if name in ("map", "map@r"):
             precision = (self._places(self.ranks) + 1) / (self.ranks + 1)
             return self._share(self._total(precision * within), self.sizes)
@@ -158,7 +158,7 @@ class _Judged:
             sums[part] = results @ _discounts(int(cutoff))
         return sums
 
-    def _ideal(self, cutoff: float) -> Array:
+    def ideal(self, cutoff: float) -> Array:
         """Return (Q,) the discounted gain of the first results in the best order."""
         place = self._places(-self.gains)
         return self._total(self.gains / np.log2(place + 2) * (place < cutoff))
@@ -182,6 +182,8 @@ def label_metrics(
     """
     values = label_values(ranks, image_of_text)
     images = np.unique(np.asarray(image_of_text)[captions])
+    if getattr(ranks, "judged", None) is not None and isinstance(captions, slice):
+        images = np.flatnonzero(np.asarray(ranks.image_ranks) >= 0)
     return {
         f"{way}_{name}": 100 * float(column.mean())
         for way, queries in (("i2t", images), ("t2i", captions))
@@ -200,15 +202,41 @@ def label_values(ranks: Any, image_of_text: np.ndarray) -> dict[str, np.ndarray]
     [[0.5, 0.631], [1.0, 1.0]]
 
     Args:
-        ranks: an analysis; only image_ranks, text_ranks and image_hits are read.
+        ranks: an analysis; only image_ranks, text_ranks and image_hits are read. Of a search log, whose judgements
+            replace the labels, also judged, image_best and text_best.
         image_of_text: (m,) the image of every caption.
     """
+    judged = getattr(ranks, "judged", None)
+    if judged is not None:
+        of_images = listed_values(judged.i2t, ranks.image_ranks, ranks.image_best)
+        return {"i2t": of_images, "t2i": listed_values(judged.t2i, ranks.text_ranks, ranks.text_best)}
     hits = ranks.image_hits
     of_text = np.asarray(ranks.text_ranks)
     of_image = np.where(np.asarray(ranks.image_ranks) < 0, np.inf, ranks.image_ranks)
     ndcg = listed_ndcg(hits, np.bincount(image_of_text, minlength=len(hits)))
     gains = np.where(of_text < LISTED, 1 / np.log2(of_text + 2), 0)
     return {"i2t": np.stack([1 / (of_image + 1), ndcg], 1), "t2i": np.stack([1 / (of_text + 1), gains], 1)}
+
+
+def listed_values(relation: Relation, first: np.ndarray, best: np.ndarray) -> np.ndarray:
+    """Return (Q, 2) reciprocal rank and graded nDCG@k of stored results; 0 for a query without a right answer.
+
+    >>> graded = Relation.of(np.array([0, 0]), np.array([1, 2]), queries_in_all=1, grades=np.array([3, 1]))
+    >>> listed_values(graded, np.array([0]), np.array([[2, 0, 1]])).round(3).tolist()
+    [[1.0, 0.689]]
+
+    Args:
+        relation: which candidates are right, and how much.
+        first: (Q,) rank of the best right candidate, −1 without one.
+        best: (Q, k) the best candidates, best first.
+    """
+    queries, listed = best.shape
+    row = relation.find(np.arange(queries)[:, None], best)
+    gains = np.where(row >= 0, relation.grades[row], 0)
+    ideal = _Judged(relation, np.full(len(relation.queries), np.inf)).ideal(listed)
+    ndcg = np.divide(gains @ _discounts(listed), ideal, out=np.zeros(queries), where=ideal > 0)
+    reciprocal = np.where(np.asarray(first) < 0, 0.0, 1 / (np.maximum(first, 0) + 1))
+    return np.stack([reciprocal, ndcg], 1)
 
 
 def listed_ndcg(hits: np.ndarray, counts: np.ndarray) -> np.ndarray:

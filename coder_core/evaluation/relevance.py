@@ -163,6 +163,26 @@ def judged_relevance(of_texts: Array, of_images: Array, image_of_text: Array, im
     return Relevance(i2t, Relevance.of_pairs(by_source(of_texts), images, len(image_of_text)).t2i)
 
 
+def relevance_of_judgements(judgements: Array, images: int, texts: int) -> Relevance:
+    """Return the relation of graded judgements, in place of the labels.
+
+    >>> graded = relevance_of_judgements(np.array([[0, 1, 3], [0, 0, 0], [1, -1, 2]]), images=2, texts=2)
+    >>> graded.t2i.relevant, graded.i2t.queries
+    (array([False,  True,  True]), array([0, 1]))
+
+    Args:
+        judgements: (P, 3) int64 rows (caption, image, grade), no pair twice; image −1: not in the split, which no ranking
+            finds. A grade of 1 or more is right.
+    """
+    texts_of, images_of, grades = judgements.T
+    known = images_of >= 0
+    i2t = Relation.of(
+        images_of[known], texts_of[known], queries_in_all=images, grades=grades[known], sources=JUDGEMENT
+    )
+    t2i = Relation.of(texts_of, images_of, queries_in_all=texts, grades=grades, sources=JUDGEMENT)
+    return Relevance(i2t, t2i)
+
+
 def widened(
     image_of_text: Array, images: int, *, groups: Array | None = None, captions: Sequence[str] | None = None
 ) -> Relevance:

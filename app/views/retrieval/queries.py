@@ -27,6 +27,7 @@ from app.views.retrieval import failures, hubs
 RESULTS = 10
 BEST = 5  # results shown at first
 LIKELY = "likely match (a guess)"
+UNJUDGED = "not judged"  # which is not the same as wrong
 FORMATS = ["jpg", "jpeg", "png", "webp"]
 MOST_MEGABYTES = 10
 PICTURE_SIZE = 280
@@ -160,6 +161,7 @@ def _result_cards(
     likely = set[int]()
     if number is not None and st.session_state.get("guess"):
         likely = _likely(choice, run, modality, number) - judged
+    grades = None if number is None else ask(Run.grades, run, choice.split, QUERIES[modality], number)
     items = []
     for result in candidates.to_dict("records"):
         candidate = int(result["candidate"])
@@ -169,11 +171,18 @@ def _result_cards(
             card,
             match=bool(result["match"]),
             judged=candidate in judged,
-            notes=(LIKELY,) if candidate in likely else (),
+            notes=((LIKELY,) if candidate in likely else ()) + _grade_note(grades, candidate),
             review=review_menu(choice, modality, number, candidate),
         )
         items.append(marked)
     return items
+
+
+def _grade_note(grades: Mapping[int, int] | None, candidate: int) -> tuple[str, ...]:
+    """Return a note on what the judges of a search log say about a result; none in a split of captions."""
+    if grades is None:
+        return ()
+    return (f"grade {grades[candidate]}",) if candidate in grades else (UNJUDGED,)
 
 
 def _likely(choice: Choice, run: RunSummary, modality: Modality, query: int) -> set[int]:

@@ -35,6 +35,7 @@ from coder_core.data.groups import (
 )
 from coder_core.data.lines import check_name, composed, count_cases, shared_names, shorten, shown, unwritable
 from coder_core.data.pictures import ACCEPTED, ENDINGS, INSIDE, given_folder, unsafe_reason
+from coder_core.data.search_log import SearchLog, read_search_log
 
 Result = TypeVar("Result")
 
@@ -64,6 +65,7 @@ class CaptionedSplit:
     columns: SampleColumns = NO_COLUMNS  # what the data says besides
     # (n,) int64, equal for images that show the same thing, below 0 for groups of one image; None without groups
     image_groups: np.ndarray | None = None
+    search_log: SearchLog | None = None  # whose queries the captions are, or None
 
     def read(self, image: int) -> bytes:
         """Return the content of a picture's file."""
@@ -96,7 +98,34 @@ class CaptionedSplit:
             caption_ids=ids,
             columns=self.columns.take(images, texts),
             image_groups=None if self.image_groups is None else self.image_groups[images],
+            search_log=None if self.search_log is None else self.search_log.keep(images),
         )
+
+
+def with_queries(
+    splits: Sequence[CaptionedSplit], name: str, queries: Path, qrels: Path
+) -> tuple[CaptionedSplit, list[Fault]]:
+    """Return a split of this name with the pictures of all splits, each once, and the queries of a search log as its
+    captions, and notes on the log. InputError: as for `read_search_log`."""
+    names = [name for split in splits for name in split.image_names]
+    log, notes = read_search_log(queries, qrels, names)
+    groups = [split.image_groups for split in splits]
+    known = [of_split for of_split in groups if of_split is not None]
+    columns = {title: column for title, column in splits[0].columns.images.items() if len(splits) == 1}
+    source = {**splits[0].source, "queries": str(queries), "judgements": str(qrels)}
+    split = CaptionedSplit(
+        name=name,
+        image_names=names,
+        captions=log.texts,
+        image_of_text=log.image_of_text,
+        positions=splits[0].positions,
+        rows=np.concatenate([split.rows for split in splits]),
+        source=source,
+        columns=SampleColumns(columns),
+        image_groups=np.concatenate(known) if len(known) == len(splits) else None,
+        search_log=log,
+    )
+    return split, notes
 
 
 @dataclass(frozen=True)

@@ -68,14 +68,19 @@ def evaluate_split(
 
 
 def ranked(
-    sources: list[Source], image_of_text: np.ndarray, progress: Progress = silent
+    sources: list[Source],
+    image_of_text: np.ndarray,
+    progress: Progress = silent,
+    *,
+    relevance: Relevance | None = None,
 ) -> tuple[Metrics, dict[str, Any]]:
-    """Rank scores; return their metrics and the arrays `tables.RANKS`."""
+    """Rank scores; return their metrics and the arrays `tables.RANKS`. `relevance`: which results are right; None: the
+    labels."""
     scores = check_scores(sources)
     owner = check_owners(image_of_text, *scores.shape)
-    labels = Relevance.of_labels(owner, scores.shape[0])
-    ranks = rank(scores, labels, best=BEST_LISTED, progress=progress)
-    return metrics_of(scores, ranks, labels), tables.rank_tables(ranks)
+    relevance = Relevance.of_labels(owner, scores.shape[0]) if relevance is None else relevance
+    ranks = rank(scores, relevance, best=BEST_LISTED, progress=progress)
+    return metrics_of(scores, ranks, relevance), tables.rank_tables(ranks)
 
 
 def describe_samples(samples: Split | Embeddings, n_images: int) -> dict[str, Any]:

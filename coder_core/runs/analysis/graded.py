@@ -10,6 +10,7 @@ import numpy as np
 
 from coder_core.console.faults import Fault
 from coder_core.data.qrels import GradedPairs, Qrels, SampleIds, Way, read_qrels, sample_ids
+from coder_core.data.search_log import QueryIds
 from coder_core.evaluation.bootstrap import mean_intervals
 from coder_core.evaluation.metrics import query_values
 from coder_core.evaluation.ranking import best_lists, rank
@@ -17,6 +18,8 @@ from coder_core.evaluation.relevance import JUDGEMENT, Relation, Relevance
 from coder_core.files.atomic import writing
 from coder_core.runs.analysis.rows import RunRow
 from coder_core.runs.derived.graded import GradedMetrics, store_graded
+
+GRADED_METRICS = ("ndcg@10", "mrr@10", "map", "recall@100", "success@10")
 
 
 def add_graded_metrics(
@@ -33,8 +36,13 @@ def add_graded_metrics(
     for row in rows:
         samples = row.split
         owner = samples.image_of_text
-        ids = SampleIds(samples.image_names, owner, samples.caption_ids)
-        qrels = read_qrels(file, ids, f"{samples.image_names[0]}#0")
+        ids: SampleIds | QueryIds = SampleIds(samples.image_names, owner, samples.caption_ids)
+        example = f"{samples.image_names[0]}#0"
+        if samples.search_log is not None:
+            ids = QueryIds(samples.image_names, samples.search_log)
+            example = samples.search_log["query_ids"][0]
+        qrels = read_qrels(file, ids, example)
+        unanswerable = len(ids.unanswerable) if isinstance(ids, QueryIds) else 0
         notes[qrels.fact] = Fault(str(file), qrels.fact, severity="note")
         relevance = graded_relevance(qrels, samples.n_images, len(owner))
         ranks = rank(row.scores, relevance, best=0)
@@ -44,8 +52,14 @@ def add_graded_metrics(
             queries = np.flatnonzero(~np.isnan(of_split[:, 0]))
             drawn = queries if way == "i2t" else owner[queries]
             drawn = drawn if samples.image_groups is None else samples.image_groups[drawn]
-            intervals = 100 * mean_intervals(of_split[queries], drawn)
-            graded[f"{way}_qrels_queries"] = len(queries)
+            if samples.search_log is not None:  # queries are independent of each other
+                drawn = queries
+            values = of_split[queries]
+            if way == "t2i" and unanswerable:  # judged queries without a right picture count as 0
+                values = np.concatenate([values, np.zeros((unanswerable, len(names)))])
+                drawn = np.concatenate([drawn, -1 - np.arange(unanswerable)])
+            intervals = 100 * mean_intervals(values, drawn)
+            graded[f"{way}_qrels_queries"] = len(values)
             for name, (mean, low, high) in zip(names, intervals.tolist(), strict=True):
                 key = f"{way}_qrels_{name}"
                 graded |= {key: mean, f"{key}_low": low, f"{key}_high": high}
@@ -73,6 +87,8 @@ def write_trec_run(row: RunRow, file: Path, depth: int) -> None:
     scores are the exact ones, in digits that read back as the same float32; among equal scores the labelled matches
     come last. InputError: two images share a name, or the disk is full."""
     ids = sample_ids(row.split.image_names, row.split.image_of_text)
+    if row.split.search_log is not None:
+        ids = ids[0], row.split.search_log["query_ids"]
     tag = re.sub(r"\s+", "_", row.named("" if row.run is None else row.run.resolve().name))
     scores = row.scores
     labels = row.labels

@@ -17,7 +17,7 @@ from coder_core.console.plain_files import check_folder, subfolder
 from coder_core.data.columns import NO_COLUMNS
 from coder_core.data.embeddings import ONCE_PER_IMAGE, Embeddings
 from coder_core.evaluation.recall import Metrics
-from coder_core.evaluation.relevance import equal_text_count
+from coder_core.evaluation.relevance import equal_text_count, relevance_of_judgements
 from coder_core.evaluation.sources import EmbeddingPair
 from coder_core.files import atomic, sealed
 from coder_core.runs.analysis import tables
@@ -78,6 +78,9 @@ def import_run(
     if embeddings.queries is not None:
         documents[tables.DOCUMENT_QUERIES] = embeddings.query_texts
         arrays[tables.QUERIES] = embeddings.queries
+    if embeddings.search_log is not None:
+        arrays[tables.JUDGEMENTS] = embeddings.search_log.judgements
+        documents[tables.DOCUMENT_SEARCH_LOG] = embeddings.search_log.document()
     samples = describe_samples(embeddings, len(embeddings.images))
     samples |= {"fingerprint": _fingerprint(embeddings), "picture_folder": str(samples["picture_folder"])}
     arrays |= {name: samples.pop(name) for name in list(samples) if isinstance(samples[name], np.ndarray)}
@@ -126,7 +129,7 @@ def equal_text_warnings(embeddings: Embeddings, metrics: Metrics) -> list[Fault]
     images; nothing for a split that was not ranked."""
     captions = embeddings.captions
     owner = embeddings.image_of_text
-    shared = equal_text_count(captions, owner) if metrics else 0
+    shared = equal_text_count(captions, owner) if metrics and embeddings.search_log is None else 0
     if not shared:
         return []
     pair = EmbeddingPair(embeddings.images, embeddings.texts)
@@ -157,7 +160,10 @@ def _write_ranked(
 ) -> Metrics:
     """Rank a split and write its analysis; remove its unranked folder."""
     pair = EmbeddingPair(arrays["image_embeddings"], arrays["text_embeddings"])
-    metrics, ranks = ranked([pair], arrays["image_of_text"], progress)
+    relevance = None
+    if tables.JUDGEMENTS in arrays:
+        relevance = relevance_of_judgements(arrays[tables.JUDGEMENTS], *pair.shape)
+    metrics, ranks = ranked([pair], arrays["image_of_text"], progress, relevance=relevance)
     named: dict[str, Any] = {"metrics": metrics, "documents": documents, "kind": tables.KIND_IMPORTED}
     write_analysis(folder, split, **(named | dict(samples) | dict(arrays) | ranks))
     if split in atomic.folder_names(folder / tables.UNRANKED):

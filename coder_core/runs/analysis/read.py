@@ -14,6 +14,7 @@ from coder_core.console.faults import InputError
 from coder_core.console.plain_files import NUMBER, check_values
 from coder_core.data.columns import SampleColumns
 from coder_core.data.lines import LONGEST_CAPTION_CHARACTERS
+from coder_core.evaluation.relevance import Relevance, relevance_of_judgements
 from coder_core.evaluation.sources import ScoreMatrix, Source, mixture
 from coder_core.files import atomic, sealed
 from coder_core.files.sealed import MANIFEST
@@ -118,6 +119,29 @@ class Analysis(sealed.SealedFolder):
     def columns(self) -> SampleColumns:
         """The user's columns of images and captions; InputError: a file is not what this program writes."""
         return read_columns(self, self.n_images, self.n_texts)
+
+    @cached_property
+    def judged(self) -> Relevance | None:
+        """The judgements of a search log, which decide what is right there; None for other splits, whose labels do."""
+        if tables.JUDGEMENTS not in self._arrays:
+            return None
+        return relevance_of_judgements(self._arrays[tables.JUDGEMENTS], self.n_images, self.n_texts)
+
+    @cached_property
+    def search_log(self) -> dict[str, Any] | None:
+        """Ids of the queries of a search log ("query_ids") and id, text and reason of those that are not counted
+        ("others"); None for other splits. InputError: the document is not what this program writes."""
+        if tables.JUDGEMENTS not in self._arrays:
+            return None
+        document = self.document(tables.DOCUMENT_SEARCH_LOG)
+        is_sound = isinstance(document, dict) and _are_strings(document.get("query_ids"), self.n_texts)
+        others = document.get("others") if is_sound else None
+        if not isinstance(others, list) or not all(_are_strings(other, 3) for other in others):
+            expected = f"ids of {self.n_texts} queries, and the others"
+            raise InputError.at(
+                self.path / f"{tables.DOCUMENT_SEARCH_LOG}.json", "is not a search log", expected
+            )
+        return cast(dict[str, Any], document)
 
     @property
     def image_hits(self) -> np.ndarray:
@@ -260,6 +284,17 @@ def check_manifest(manifest: Mapping[str, Any], place: str) -> None:
             raise InputError.at(f"{place} key arrays", f"has shapes {facts}", f"one row per {rows_of}", _FIX)
 
 
+def _check_judgements(judgements: np.ndarray, images: int, texts: int, file: str) -> None:
+    """Check that judgements name captions and images of the split. InputError: names the first other row."""
+    caption, image, _ = judgements.T
+    wrong = (caption < 0) | (caption >= texts) | (image < -1) | (image >= images)
+    if wrong.any():
+        row = int(np.flatnonzero(wrong)[0])
+        fact = f"contains caption {caption[row]} and image {image[row]}"
+        expected = f"captions 0 to {texts - 1} and images -1 to {images - 1}"
+        raise InputError.at(f"{file} row {row}", fact, expected, _FIX)
+
+
 def _check_contents(arrays: Mapping[str, np.ndarray], place: str) -> None:
     """Check that ranks and numbers of samples are in range, and that embeddings and scores are finite. InputError:
     names the first file and row with another value."""
@@ -267,6 +302,8 @@ def _check_contents(arrays: Mapping[str, np.ndarray], place: str) -> None:
     texts = len(arrays["image_of_text"])
     ranges = {"image_of_text": (0, images), "image_ranks": (-1, texts), "text_ranks": (0, images)}
     ranges |= {"image_best": (0, texts), "text_best": (0, images)}
+    if tables.JUDGEMENTS in arrays:
+        _check_judgements(arrays[tables.JUDGEMENTS], images, texts, f"{place}/{tables.JUDGEMENTS}.npy")
     finite = {name for name in tables.TABLES if name == tables.SCORES or name.endswith("embeddings")}
     for name in sorted(arrays.keys() & (finite | ranges.keys())):
         low, stop = ranges.get(name, (0, 0))

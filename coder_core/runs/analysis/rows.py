@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -52,6 +53,8 @@ class Samples:
     image_names: list[str]  # n file names or ids
     caption_ids: np.ndarray | None = None  # (m,) int64 numbers of captions in their data set, or None
     image_groups: np.ndarray | None = None  # (n,) int64, equal for images that show the same thing, or None
+    judged: Relevance | None = None  # the judgements of a search log, or None
+    search_log: Mapping[str, Any] | None = None  # its ids of queries, and the others, or None
 
     @classmethod
     def of(cls, split: Split) -> Samples:
@@ -103,7 +106,9 @@ class RunRow:
 
     @property
     def labels(self) -> Relevance:
-        """The right answers by the labels."""
+        """The right answers by the labels, or by the judgements of a search log."""
+        if self.split.judged is not None:
+            return self.split.judged
         return Relevance.of_labels(self.split.image_of_text, self.split.n_images)
 
     def five_folds(self, ties: Ties) -> RunRow:
@@ -153,6 +158,8 @@ def widened_rows(rows: Sequence[RunRow], equal_texts: EqualTexts | None) -> tupl
     """Return the rows by group and by equal texts, and a warning if many captions share their text with images of other
     groups and nobody chose how to count them (`equal_texts` None): both figures are then reported."""
     samples = rows[0].split
+    if samples.judged is not None:  # judges, not labels, say what is right
+        return [], []
     groups = samples.image_groups
     owner = samples.image_of_text if groups is None else groups[samples.image_of_text]
     shared = equal_text_count(samples.captions, owner)
@@ -190,8 +197,19 @@ def embedded_row(folder: Path, split_name: str) -> RunRow:
     analysis = open_analysis(folder, split_name)
     owner = np.asarray(analysis.image_of_text)
     ids = analysis.caption_ids
-    samples = Samples(analysis.captions, owner, analysis.image_names, ids, analysis.image_groups)
-    return RunRow(folder, {**analysis.metrics, **label_metrics(analysis, owner)}, analysis.sources, samples)
+    samples = Samples(
+        analysis.captions,
+        owner,
+        analysis.image_names,
+        ids,
+        analysis.image_groups,
+        analysis.judged,
+        analysis.search_log,
+    )
+    metrics = dict(analysis.metrics)
+    if analysis.judged is None:
+        metrics |= label_metrics(analysis, owner)
+    return RunRow(folder, metrics, analysis.sources, samples)
 
 
 def ensemble(rows: Sequence[RunRow], ties: Ties) -> RunRow:
@@ -204,7 +222,9 @@ def ensemble(rows: Sequence[RunRow], ties: Ties) -> RunRow:
             raise InputError.at(row.name, f"was evaluated on other captions than {first.name}", fix=fix)
     every = [source for row in rows for source in row.sources]
     sources: list[Source] = [replace(source, weight=source.weight * share) for source in every]
-    return RunRow(None, ensemble_metrics(sources, first.split.image_of_text, ties=ties), sources, first.split)
+    owner = first.split.image_of_text
+    metrics = ensemble_metrics(sources, owner, ties=ties, relevance=first.split.judged)
+    return RunRow(None, metrics, sources, first.split)
 
 
 def hub_corrected_row(row: RunRow, run: RunData, console: Console) -> tuple[RunRow, Fault]:

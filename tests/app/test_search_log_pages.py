@@ -1,0 +1,53 @@
+"""Every page opens with a split that is a search log, and says what its queries lack."""
+
+import numpy as np
+import pytest
+
+from coder_core.embedding.log import log_split
+from tests.support.pages import PAGES
+from tests.support.run_folders import unit
+
+IMAGES = 40
+QUERIES = 30
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory):
+    """A run whose only split is a search log: every query has three judged pictures, some of them wrong."""
+    root = tmp_path_factory.mktemp("shop") / "runs"
+    random = np.random.default_rng(0)
+    images = unit(random.normal(size=(IMAGES, 16)))
+    right = random.integers(0, IMAGES, QUERIES)
+    texts = unit(images[right] + 0.8 * unit(random.normal(size=(QUERIES, 16))))
+    judgements = [(query, int(image), 2) for query, image in enumerate(right)]
+    judgements += [
+        (query, int(right[query] + step) % IMAGES, step - 1) for query in range(QUERIES) for step in (1, 2)
+    ]
+    texts = np.concatenate([texts, unit(random.normal(size=(2, 16)))])  # two queries without a judgement
+    captions = [
+        f"where is the {word} thing {query}" for query, word in enumerate(["red", "blue", "green"] * 10)
+    ]
+    captions += ["how do I return a thing", "opening <b>hours</b>"]
+    names = [f"{row}.jpg" for row in range(IMAGES)]
+    for name in ("one", "two"):
+        arguments = {"captions": captions, "pictures": names, "judgements": np.array(judgements)}
+        with pytest.warns(UserWarning, match="2 have no right image"):
+            log_split(root / name, "log", images, texts, **arguments)
+    return root
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_page_opens_with_a_search_log(shop, page, opened):
+    app = opened(shop, page, run="one", versus="two", split="log")
+    assert not app.exception
+    assert len(app.title) == 1
+    if page not in ("start", "train", "reviews"):
+        assert app.saying("search log", "judged best")
+        assert any("how do I return a thing" in str(table) for table in app.tables())
+
+
+def test_unjudged_results_are_marked_as_such(shop, opened):
+    app = opened(shop, "retrieval", run="one", split="log", query_text="3")
+    cards = app.texts()  # of the query in detail
+    assert "not judged" in cards
+    assert "grade 2" in cards
