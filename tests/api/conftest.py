@@ -3,7 +3,7 @@
 import pytest
 
 from coder_core.api import open_run
-from tests.support.run_folders import write_concept_run, write_run
+from tests.support.run_folders import CONCEPTS, write_run
 
 BETA = 0.6
 
@@ -17,4 +17,13 @@ def run(tmp_path_factory):
 @pytest.fixture(scope="session")
 def both(tmp_path_factory):
     """Run with 30 images and a concept branch."""
-    return open_run(write_concept_run(tmp_path_factory.mktemp("concepts"), "both", beta=BETA))
+    return open_run(
+        write_run(
+            tmp_path_factory.mktemp("concepts"),
+            "both",
+            beta=BETA,
+            concepts=CONCEPTS,
+            images=30,
+            pictures=False,
+        )
+    )

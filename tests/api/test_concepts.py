@@ -10,7 +10,7 @@ from coder_core.api import InputError, concepts, margins, open_run
 from coder_core.api.concept_attention import pair_concepts
 from coder_core.api.concepts import graph_of, neighbourhood, shared_attention, strongest
 from tests.api.conftest import BETA
-from tests.support.run_folders import CONCEPTS, some_concepts, two_branches, write_concept_run
+from tests.support.run_folders import CONCEPTS, some_concepts, two_branches, write_run
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +105,9 @@ def test_attention_shared_by_a_caption_and_its_image(view, tmp_path):
     np.testing.assert_array_equal(shared_attention(view, owner, np.array([7])).own, shared.own[[7]])
     rows = np.array([[0, 1, 0, 0, 0], [0.2] * 5], np.float16)
     attention = rows, np.repeat(rows, 5, axis=0)
-    clear = open_run(write_concept_run(tmp_path, "clear", images=2, attention=attention)).concepts("dev")
+    clear = open_run(write_run(tmp_path, "clear", images=2, attention=attention, concepts=CONCEPTS)).concepts(
+        "dev"
+    )
     np.testing.assert_allclose(concepts.summarise_attention(clear, "image").perplexity, [1, 5], rtol=1e-6)
     shared = shared_attention(clear, owner[:10])
     np.testing.assert_allclose(shared.own, 1)

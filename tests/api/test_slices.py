@@ -10,7 +10,7 @@ from coder_core.evaluation.metrics import label_values
 from coder_core.evaluation.recall import HALVES_SEED
 from tests.reference.graded import label_means
 from tests.support.precomp_folders import refusal
-from tests.support.run_folders import write_concept_run, write_run
+from tests.support.run_folders import write_run
 
 CAPTIONS = ["A dog.", "two Dogs on a red mat", "no cat, ein Fuß", "a hotdog with 3 red and blue stripes"]
 TOKENS = [set(tokenise(caption)) for caption in CAPTIONS]
@@ -189,7 +189,7 @@ def test_neighbours_are_the_nearest_samples_and_the_usual_slices_can_be_selected
 
 def test_a_captions_concept_is_the_one_with_most_attention(tmp_path):
     words = [("run", "motion"), *((word, "object") for word in ("dog", "run", '<b>"', "x" * 600))]
-    run = open_run(write_concept_run(tmp_path, "run", images=80, concepts=words))
+    run = open_run(write_run(tmp_path, "run", images=80, concepts=words))
     columns = slices.slice_columns(run, "dev")
     most = run.concepts("dev").rows("text", slice(None)).argmax(1)
     usual = [one for one in slices.usual_slices(columns) if one.kind == "concept"]

@@ -33,7 +33,7 @@ from coder_core.api import (
 from coder_core.api.report import Gate, Supplements, check_gate, gather, render
 from coder_core.geometry.settings import ClusterSettings
 from coder_core.runs.derived.compute import make_clusters
-from tests.support.run_folders import write_concept_run, write_run
+from tests.support.run_folders import CONCEPTS, write_run
 
 STORED = Path(__file__).with_name("stored_answers.json")
 WORDS = [
@@ -70,7 +70,7 @@ def write_runs(root):
     base = write_run(root, "base", loss="btr-hardest", noise=2.5, **values)
     demo = write_run(root, "demo", noise=1.5, seed=1, **values)
     make_clusters(demo, "dev", ClusterSettings(6))
-    return {"base": base, "demo": demo, "both": write_concept_run(root, "both", **values)}
+    return {"base": base, "demo": demo, "both": write_run(root, "both", **values, concepts=CONCEPTS)}
 
 
 def matrix(run, source, order, way):

@@ -21,7 +21,7 @@ from coder_core.runs.derived.compute import make_clusters
 from coder_core.runs.record import HistoryWriter, write_status
 from tests.support.numerics import numerics_unchanged
 from tests.support.pages import open_page
-from tests.support.run_folders import damage, import_clip, import_run_folder, write_concept_run, write_run
+from tests.support.run_folders import CONCEPTS, damage, import_clip, import_run_folder, write_run
 from tests.support.trained_runs import train_weighted
 from tests.support.visits import SIZE, Visit, payloads, picture
 
@@ -142,10 +142,10 @@ def runs(tmp_path_factory, listener, weighted_root):
     write_run(root, "demo-late", noise=2.4, images=IMAGES)
     for suffix, noise in (("-blurred", 2.0), ("", 1.0)):
         import_clip(root, f"imported{suffix}", images=12, noise=noise)
-    write_concept_run(root, "concepts")
+    write_run(root, "concepts", concepts=CONCEPTS, images=30)
     words = [(name(f"word{i}"), name("kind") if i == 2 else "object") for i in range(5)]
     for kind in ("concepts", "more-concepts"):
-        write_concept_run(root, name(kind), images=HOSTILE, captions=evil, concepts=words)
+        write_run(root, name(kind), images=HOSTILE, captions=evil, concepts=words)
     for kind in ("combined", "opposite"):
         for target in (kind, name(kind)):
             shutil.copytree(weighted_root / kind, root / target)

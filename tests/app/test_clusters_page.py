@@ -12,7 +12,7 @@ from app.charts import LIGHT
 from coder_core.api import open_run
 from coder_core.geometry.settings import ClusterSettings
 from coder_core.runs.derived.compute import make_clusters
-from tests.support.run_folders import write_concept_run, write_prototypes, write_run
+from tests.support.run_folders import CONCEPTS, write_prototypes, write_run
 
 NAMES = ("demo-baseline", "demo")
 
@@ -76,7 +76,7 @@ def test_learned_prototypes_are_shown_instead_of_offline_clusters(root, tmp_path
 
 
 def test_distinctive_concepts_of_clusters_are_listed(tmp_path, opened):
-    make_clusters(write_concept_run(tmp_path, "both"), "dev", ClusterSettings(3))
+    make_clusters(write_run(tmp_path, "both", concepts=CONCEPTS, images=30), "dev", ClusterSettings(3))
     assert opened(tmp_path, "clusters", cluster_count="3").saying("Distinctive concepts")
     assert opened(tmp_path, "joint").saying("instance embeddings")
 

@@ -10,13 +10,7 @@ from app.questions import GraphPart, concept_graph
 from app.views.concepts import AT_CHANCE
 from coder_core.api import open_run
 from coder_core.api.concepts import graph_of, strongest, summarise_attention
-from tests.support.run_folders import (
-    CAPTIONS_PER_IMAGE,
-    damage,
-    import_run_folder,
-    write_concept_run,
-    write_run,
-)
+from tests.support.run_folders import CAPTIONS_PER_IMAGE, CONCEPTS, damage, import_run_folder, write_run
 
 NAMES = ["plain", "other"]
 
@@ -24,12 +18,12 @@ NAMES = ["plain", "other"]
 @pytest.fixture(scope="module")
 def root(tmp_path_factory):
     base = tmp_path_factory.mktemp("concepts") / "runs"
-    write_concept_run(base, "one")
-    write_concept_run(base, "two", beta=0.8)
+    write_run(base, "one", concepts=CONCEPTS, images=30)
+    write_run(base, "two", beta=0.8, concepts=CONCEPTS, images=30)
     for name in NAMES:
-        write_run(base, name, images=30, captions=[f"scene {i}" for i in range(150)], pictures=False)
+        write_run(base, name, images=30, pictures=False)
     import_run_folder(base, "clip", images=30)
-    damage(write_concept_run(base, "torn"))
+    damage(write_run(base, "torn", concepts=CONCEPTS, images=30))
     return base
 
 
@@ -67,7 +61,7 @@ def test_every_control_of_the_concepts_page(root, opened):
 def test_the_chosen_concept_is_in_the_graph_and_chance_attention_is_noted(root, opened, tmp_path):
     words = [(f"word{i}", "object") for i in range(5)]
     attention = [np.repeat(np.eye(5), 6 * each, axis=0) for each in (1, CAPTIONS_PER_IMAGE)]
-    write_concept_run(tmp_path, "apart", attention=attention, concepts=words)
+    write_run(tmp_path, "apart", attention=attention, concepts=words, images=30)
     shared = opened(tmp_path, "concepts")
     assert (
         AT_CHANCE in opened(root, "concepts", run="one", versus="—").title[0].value

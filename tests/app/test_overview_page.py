@@ -16,7 +16,7 @@ from coder_core.api.saved_views import save_view, saved_views
 from coder_core.api.slices import slice_metrics
 from coder_core.evaluate import main
 from tests.support.precomp_folders import assert_refused
-from tests.support.run_folders import flip, import_run_folder, write_concept_run, write_run
+from tests.support.run_folders import CONCEPTS, flip, import_run_folder, write_run
 
 
 def test_runs_are_grouped_by_data_and_follow_the_sidebar(tmp_path, opened):
@@ -63,7 +63,7 @@ def test_similarities_of_any_number_of_runs_are_side_by_side(tmp_path, opened):
     for seed, name in enumerate(("a", "b", "c")):
         write_run(root, name, images=12, seed=seed, noise=1.0 + seed, pictures=False)
     captions = [f"scene {i}, told in way {k}" for i in range(12) for k in range(5)]
-    write_concept_run(root, "both", images=12, captions=captions)
+    write_run(root, "both", images=12, captions=captions, concepts=CONCEPTS)
     app = opened(root, "overview", run=["a", "b"], curves=["c", "both"])  # as older links have it
     assert app.value("run") == app.query_params["run"] == ["a", "c", "both", "b"]
     assert "curves" not in app.query_params

@@ -7,7 +7,7 @@ import pytest
 
 from coder_core.runs.analysis.read import open_analysis
 from tests.support.pages import ABOUT_SCORES, FIELDS, IN_SIDEBAR, PAGES
-from tests.support.run_folders import synthetic, write_concept_run, write_embeddings, write_run
+from tests.support.run_folders import CONCEPTS, synthetic, write_embeddings, write_run
 
 STRANGE = ("../../etc", "a\nb", "<script>alert(1)</script>", "9" * 400, "inf", "-5")
 SIMILARITY = "scaling-anchors batch-of order pairs draw scaling-mu scaling-gamma scaling-epsilon pair-image pair-caption chosen"
@@ -57,7 +57,7 @@ def test_the_first_page_offers_training_or_links_to_runs_baseline_first(roots, o
 
 def test_sidebar_entries_depend_on_the_runs_and_paired_pages_share_one(tmp_path, opened):
     folder = tmp_path / "runs"
-    write_concept_run(folder, "concepts", images=12)
+    write_run(folder, "concepts", images=12, concepts=CONCEPTS)
     write_run(folder, "plain", images=12)
     expected = (("plain", "clusters"), ("plain", "weights", "weights"), ("concepts", "data", "concepts"))
     for name, page, *more in expected:
@@ -116,7 +116,11 @@ def test_joint_space_drops_runs_without_embeddings_before_it_takes_two(root, ope
 
 @pytest.mark.parametrize("page", PARAMETERS)
 def test_invalid_url_parameters_change_nothing(roots, tmp_path, page, opened):
-    root = write_concept_run(tmp_path / "runs", "one").parent if page == "concepts" else roots["two"]
+    root = (
+        write_run(tmp_path / "runs", "one", concepts=CONCEPTS, images=30).parent
+        if page == "concepts"
+        else roots["two"]
+    )
     plain = opened(root, page)
     for value in STRANGE:
         strange = opened(root, page, **dict.fromkeys(PARAMETERS[page], value))
@@ -141,7 +145,7 @@ def test_no_two_pages_have_a_control_of_the_same_name(roots, tmp_path, opened):
     for page in PAGES:
         root = roots["two"]
         if page == "concepts":
-            root = write_concept_run(tmp_path / "runs", "one").parent
+            root = write_run(tmp_path / "runs", "one", concepts=CONCEPTS, images=30).parent
         of_page[page] = set()
         for query in variants.get(page, [{}]):
             app = opened(root, page, **query)

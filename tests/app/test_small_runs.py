@@ -6,7 +6,7 @@ import pytest
 
 from coder_core.geometry.settings import ClusterSettings
 from coder_core.runs.derived.compute import make_clusters
-from tests.support.run_folders import write_concept_run, write_run
+from tests.support.run_folders import CONCEPTS, write_run
 
 KINDS = {"1 x 1": (1, 1, 1.0), "2 x 2": (2, 1, 1.0), "all first": (8, 4, 0.05)}
 """Name → number of images, captions per image, noise of the captions."""
@@ -43,7 +43,15 @@ def root(request, tmp_path_factory):
         if images > 1:
             make_clusters(run, "dev", ClusterSettings(2))
     captions = [f"scene {i}, told in way {k}" for i in range(images) for k in range(per_image)]
-    write_concept_run(folder, "concepts", images=images, per_image=per_image, captions=captions)
+    write_run(
+        folder,
+        "concepts",
+        images=images,
+        per_image=per_image,
+        captions=captions,
+        concepts=CONCEPTS,
+        pictures=False,
+    )
     return folder
 
 

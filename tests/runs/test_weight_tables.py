@@ -29,11 +29,12 @@ from tests.reference import neighbourhood as reference
 from tests.runs.conftest import fill_analysis
 from tests.support.precomp_folders import assert_refused
 from tests.support.run_folders import (
+    CONCEPTS,
     FINISHED_RUNS,
     overwritten,
     some_concepts,
     two_branches,
-    write_concept_run,
+    write_run,
 )
 from tests.support.tiny_runs import changed, quiet, tiny_config, write_tiny_data
 
@@ -154,7 +155,7 @@ def test_analyses_with_concepts_have_version_2_and_others_version_1(tmp_path):
     """A reader of version 1 would take the ranks of the mixture for those of the instance branch."""
     assert json.loads((fill_analysis(tmp_path / "plain") / "manifest.json").read_text())["version"] == 1
     assert open_analysis(tmp_path / "plain", "test").concepts is None
-    both = open_analysis(write_concept_run(tmp_path, "both"), "dev", verify=True)
+    both = open_analysis(write_run(tmp_path, "both", concepts=CONCEPTS, images=30), "dev", verify=True)
     assert (both.manifest["version"], both.manifest["beta"]) == (2, 0.6)
     assert both.concepts.words == ["dog", "grass", "ball", "red", "run"]
 

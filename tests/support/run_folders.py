@@ -113,25 +113,48 @@ def draw_pictures(folder, count):
     return names
 
 
-def write_run(root, name, *, loss="dcl", images=40, captions=(), pictures=True, picture_names=(), **drawn):
-    """Write a finished run of three epochs with history, status and analysis of dev; `drawn` goes to `synthetic`."""
-    drawn = {"noise": 1.0, "seed": 0, "per_image": CAPTIONS_PER_IMAGE} | drawn
-    config = changed(Config(name=name), data="demo", loss=loss, epochs=3, seed=drawn["seed"])
+def write_run(
+    root,
+    name,
+    *,
+    loss="dcl",
+    images=40,
+    captions=(),
+    pictures=None,
+    picture_names=(),
+    concepts=(),
+    beta=0.6,
+    attention=(),
+    noise=1.0,
+    seed=0,
+    per_image=CAPTIONS_PER_IMAGE,
+):
+    """Write a finished run of three epochs with history, status and analysis of dev.
+
+    `concepts`, five pairs of word and kind, give it a concept branch, whose share of a score is 1 − `beta`; `attention`,
+    (n, 5) and (m, 5), replaces its random one. `pictures`: draw them; None draws those of a run without concepts.
+    `noise`, `seed` and `per_image` go to `synthetic`.
+    """
+    values = {"concepts": 10, "beta": beta} if concepts else {}
+    config = changed(Config(name=name), data="demo", loss=loss, epochs=3, seed=seed, **values)
     folder = write_configured(root, config)
-    v, w, owner = synthetic(images, **drawn)
-    metrics = recalls(*ranks_of(v, w, owner)[:2])
-    ways = range(drawn["per_image"])
-    captions = captions or [f"scene {i}, told in way {k}" for i in range(images) for k in ways]
+    v, w, owner = synthetic(images, noise=noise, seed=seed, per_image=per_image)
+    changes = {"metrics": recalls(*ranks_of(v, w, owner)[:2])}
+    if concepts:
+        branches, _ = two_branches(images, seed, per_image)
+        v, w = branches.images, branches.texts
+        changes = with_concepts(branches, owner, beta, concepts, attention)
     with HistoryWriter(folder / "history.jsonl") as history:
         history.write("start", step=0)
         for epoch in (1, 2, 3):
-            part = {key: value * epoch / 3 for key, value in metrics.items()}
+            part = {key: value * epoch / 3 for key, value in changes["metrics"].items()}
             facts = {"epoch": epoch, "loss": 2.0 / epoch, "metrics": part, "rsum": part["rsum"]}
             history.write("epoch", step=10 * epoch, **facts)
         history.write("stop", step=30)
     write_status(folder, "finished", step=30, steps=30)
-    changes = {"captions": list(captions)}
-    if pictures:
+    usual = [f"scene {i}, told in way {k}" for i in range(images) for k in range(per_image)]
+    changes["captions"] = list(captions or usual)
+    if pictures or (pictures is None and not concepts):
         shown = root.parent / f"{root.name}-pictures"
         changes |= {"image_names": draw_pictures(shown, images), "picture_folder": shown}
     elif picture_names:
@@ -239,24 +262,16 @@ def two_branches(images, seed=0, per_image=CAPTIONS_PER_IMAGE):
     return SplitEmbeddings(v, w, vc, wc, *attention), owner
 
 
-def write_concept_run(
-    root, name, *, images=30, beta=0.6, captions=(), attention=(), concepts=CONCEPTS, **drawn
-):
-    """Write a run whose dev analysis has both branches. `attention` (n, 5) and (m, 5) replaces the random one;
-    `concepts` are five pairs of word and kind; `drawn` goes to `two_branches`."""
-    folder = write_configured(root, changed(Config(name=name), data="demo", concepts=10, beta=beta))
-    branches, owner = two_branches(images, **drawn)
+def with_concepts(branches, owner, beta, concepts, attention):
+    """Return what an analysis of both branches holds besides one of `branches.images` and `branches.texts`."""
     if attention:
         branches = branches._replace(image_attention=attention[0], text_attention=attention[1])
-    labels = Relevance.of_labels(owner, images)
+    labels = Relevance.of_labels(owner, len(branches.images))
     ranked = rank(check_scores(mixture(branches.images, branches.texts, branches.second, beta)), labels)
     knowledge = some_concepts(concepts)
     arrays, documents = concept_tables(branches, knowledge, knowledge.graph(threshold=0.3, rescaled=True))
-    arrays |= rank_tables(ranked)
     about = {"metrics": rank_metrics(ranked, labels), "documents": documents, "beta": beta}
-    about["captions"] = captions or [f"scene {i}" for i in range(len(owner))]
-    write_embeddings(folder, branches.images, branches.texts, owner, **about, **arrays)
-    return folder
+    return about | arrays | rank_tables(ranked)
 
 
 def reseal(folder):

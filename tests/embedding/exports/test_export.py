@@ -1,6 +1,7 @@
 """python -m coder_core.export: other programs read back the data and rankings of the run."""
 
 import json
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -15,10 +16,10 @@ from coder_core.export import main as export
 from coder_core.runs.analysis.read import open_analysis
 from tests.api.test_scored_run import written
 from tests.support.precomp_folders import assert_refused
-from tests.support.run_folders import import_run_folder, write_concept_run, write_run
+from tests.support.run_folders import CONCEPTS, import_run_folder, write_run
 
 
-@pytest.fixture(scope="module", params=[write_run, import_run_folder, write_concept_run])
+@pytest.fixture(scope="module", params=[write_run, import_run_folder, partial(write_run, concepts=CONCEPTS)])
 def folder(request, tmp_path_factory):
     """A run that was trained, imported, or trained with two branches."""
     return request.param(tmp_path_factory.mktemp("runs"), "exported")
