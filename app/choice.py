@@ -122,6 +122,21 @@ def _columns(run: RunSummary, split: str) -> tuple[str, slices.Columns]:
     return key, ask(slices.slice_columns, run, split, tags=keyed(key, tags))
 
 
+def columns_of_slices(run: RunSummary, split: str) -> slices.Columns:
+    """Return the values of every caption that expressions use."""
+    return _columns(run, split)[1]
+
+
+def column_values(run: RunSummary, split: str, name: str) -> slices.Values:
+    """Return the values of the user's column, for its filter to offer."""
+    return ask(questions.column_values, run, split, name, keyed(*_columns(run, split)))
+
+
+def column_faults(run: RunSummary, split: str) -> list[str]:
+    """Return sentences on files of the user's columns that cannot be read."""
+    return ask(Run.column_faults, run, split)
+
+
 def slice_mask(run: RunSummary, split: str, expression: str) -> np.ndarray:
     """Return (m,) bool: the captions of a slice, given by plain words or an expression. InputError: it is neither."""
     return ask(questions.slice_mask, run, split, expression, keyed(*_columns(run, split)))

@@ -259,6 +259,11 @@ def slice_mask(run: Run, split: str, expression: str, columns: slices.Columns) -
     return slices.search(expression, columns)
 
 
+def column_values(run: Run, split: str, name: str, columns: slices.Columns) -> slices.Values:
+    """Return the values of the user's column, over the captions."""
+    return slices.values_of(columns.own[name])
+
+
 def slice_table(
     runs: Sequence[Run], split: str, direction: Direction, at: int, columns: slices.Columns
 ) -> pd.DataFrame:

@@ -8,9 +8,10 @@ import base64
 import html
 import re
 import tomllib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
 
@@ -26,6 +27,7 @@ TERMS, HOW_TO_READ = (tomllib.loads(file.read_text(encoding="utf-8")) for file i
 # letters in a line of the narrowest card, and lines before a box scrolls
 SHORT_LINE = 16
 LINES_SHOWN = 5
+LONGEST_VALUE = 500  # characters of a value of the user's columns
 _MARKS = re.compile(r"[\\`*\[\]()<>:$~!#|&]|_(?![^\W_])|(?<![^\W_])_")
 _HEAD = "head-of-the-page"
 _LIST = re.compile(r"^(\d*)([-+.)])(?=\s)")
@@ -197,6 +199,34 @@ def results(items: Sequence[Result]) -> None:
 def note(text: str) -> None:
     """Draw a sentence in small print."""
     st.html(f'<p class="cl-how cl-small">{html.escape(text)}</p>')
+
+
+def values_html(values: Mapping[str, object]) -> str:
+    """Return the HTML of a sample's own values, by title; "" without any."""
+    rows = [
+        f"<dt>{html.escape(title)}</dt><dd>{html.escape(value_text(value))}</dd>"
+        for title, value in values.items()
+    ]
+    return f'<dl class="cl-columns">{"".join(rows)}</dl>' if rows else ""
+
+
+def value_text(value: object) -> str:
+    """Write a value of the user's column: a number, a date, a text, or tags."""
+    if isinstance(value, float):
+        return f"{value:,.10g}"
+    if isinstance(value, datetime):
+        return value.isoformat(" ").removesuffix(" 00:00:00")
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    text = str(value)
+    return text if len(text) <= LONGEST_VALUE else f"{text[: LONGEST_VALUE - 1]}…"
+
+
+def bars_html(counts: Sequence[int]) -> str:
+    """Return the HTML of a small histogram; screen readers skip it."""
+    most = max([*counts, 1])
+    bars = [f'<span style="height:{100 * count / most:.0f}%"></span>' for count in counts]
+    return f'<div class="cl-bars" aria-hidden="true">{"".join(bars)}</div>'
 
 
 def begin_page(question: str, how: str = "") -> None:

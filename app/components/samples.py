@@ -271,6 +271,9 @@ def _panel(choice: Choice, modality: Modality, number: int) -> None:
         ranks = {name: int(of_run[way][row]) + 1 for name, of_run in choice.ask_each(Run.ranks).items()}
         runs = " · ".join(f"{html.escape(name)} <b>{rank or '–'}</b>" for name, rank in ranks.items())
         more += f'<div class="cl-rank">Rank, {label}: {runs}</div>'
+    values = choice.ask(Run.columns)
+    of_caption = {} if modality == "image" else values.of_caption(number)
+    more += cards.values_html({**values.of_image(image), **of_caption})
     more += cards.links_html(links.of_sample(choice, modality, number))
     texts = [captions[row] for row in numbers]
     picture = choice.ask(Run.picture, image)

@@ -18,7 +18,7 @@ from app.components.controls import button
 from app.components.refusals import attempt
 from app.components.unavailable import Problem
 from app.components.words import listed
-from app.frame import PAGES
+from app.frame import PAGES, filters
 from app.frame import pages as frame
 from app.jobs import runs_root
 
@@ -101,6 +101,8 @@ def _pick(search: DeltaGenerator) -> tuple[Query, Choice | None, list[Problem]]:
         shown = replace(shown, names=tuple(name for name in names if name in retained))
     with search:
         expression = _search(shown)
+        if shown is not None:
+            filters.draw(shown, expression)
         if shown is not None and expression:
             query[SLICE] = expression
             shown = _sliced(shown, expression)

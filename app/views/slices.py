@@ -8,15 +8,16 @@ import streamlit as st
 from app import charts
 from app.address import SLICE, put
 from app.ask import Run, RunSummary, ask, slices
-from app.choice import QUERIES, Choice, slice_table
+from app.choice import QUERIES, Choice, columns_of_slices, slice_table
 from app.components import cards, downloads, links
 from app.components.answers import recall_at
-from app.components.controls import FIRST, MODALITIES, choose_one, row
+from app.components.controls import FIRST, MODALITIES, choose_one, pick, row
 from app.components.table import Column, Table, columns_of, rows_table
 from app.components.theme import tone
 from app.components.words import gain_cell
 
 PICTURED = 12
+MOST_BUTTONS = 10  # kinds of slices; more are a list
 PAGES = {"Misses of this slice": "retrieval", "Its diversity": "diversity", "On the map": "joint"}
 
 
@@ -35,9 +36,14 @@ def show(choice: Choice) -> None:
     if not len(table):
         cards.empty("No slice has enough queries.", "A slice needs 20 queries in each half of the images.")
         return
-    kinds = {"all": "All", **{kind: kind.capitalize() for kind in dict.fromkeys(table["kind"])}}
+    own = columns_of_slices(choice.last, choice.split).own
+    labels = {kind: kind if kind in own else kind.capitalize() for kind in dict.fromkeys(table["kind"])}
+    kinds = {"all": "All", **labels}
     with controls:
-        kind = choose_one("Show", kinds, "slice-kind")
+        if len(kinds) <= MOST_BUTTONS:
+            kind = choose_one("Show", kinds, "slice-kind")
+        else:
+            kind = pick("Show", kinds, "slice-kind", 200, format_func=kinds.__getitem__)
     table = table if kind == "all" else table[table["kind"] == kind]
     overall = recall_at(replace(choice, slice=""), modality, at)
     last = len(runs) - 1

@@ -195,3 +195,55 @@ def test_the_worst_slice_of_a_run_is_one_of_its_columns(tmp_path):
     assert worst["expression"] in ('brand == "Bad"', "price < 6.8")
     assert worst["recall_0"] == 0
     assert {"brand", "price"} <= {*found["kind"]}
+
+
+@pytest.mark.parametrize(
+    ("name", "chosen", "condition"),
+    [
+        ("brand", slices.Filter(("Acme",)), 'brand == "Acme"'),
+        ("brand", slices.Filter(("Acme", 'x "y"')), 'brand in ("Acme", "x \\"y\\"")'),
+        ("tags", slices.Filter(("sale",)), '"sale" in tags'),
+        ("tags", slices.Filter(("sale", "new")), '("sale" in tags or "new" in tags)'),
+        ("price", slices.Filter(low="-3", high="20.5"), "-3 <= price <= 20.5"),
+        ("unit price", slices.Filter(low="2"), '"unit price" >= 2'),
+        ("when", slices.Filter(high='"2026-06-01"'), 'when <= "2026-06-01"'),
+        (
+            "when",
+            slices.Filter(low='"2025-01-01"', high='"2026-06-01"'),
+            '"2025-01-01" <= when <= "2026-06-01"',
+        ),
+        ("column.length", slices.Filter(low="1"), "column.length >= 1"),
+    ],
+)
+def test_filters_are_conditions_of_the_slice(name, chosen, condition):
+    other = 'length > 1 or "caption" in caption'
+    expression = slices.with_filter(other, name, COLUMNS, chosen)
+    assert expression == f"({other}) and {condition}"
+    assert slices.filter_of(expression, name, COLUMNS) == chosen
+    assert not slices.filter_of(other, name, COLUMNS)
+    slices.select(expression, COLUMNS)
+    assert slices.with_filter(expression, name, COLUMNS, slices.Filter()) == f"({other})"
+    others = {"brand", "tags", "price", "unit price", "when"} - {name}
+    assert not any(slices.filter_of(condition, other, COLUMNS) for other in others)
+
+
+def test_several_filters_join_and_plain_words_stay():
+    expression = slices.with_filter('caption "a cap"', "brand", COLUMNS, slices.Filter(("Acme",)))
+    expression = slices.with_filter(expression, "price", COLUMNS, slices.Filter(low="20"))
+    assert expression == '"caption" in words and "a cap" in caption and brand == "Acme" and price >= 20'
+    assert slices.with_filter("", "price", COLUMNS, slices.Filter(low="20")) == "price >= 20"
+    assert slices.with_filter("price >= 20", "price", COLUMNS, slices.Filter()) == ""
+    many = slices.Filter(tuple(f"a long name of a brand {n}" for n in range(40)))
+    assert "choose fewer values" in str(refusal(slices.with_filter, "", "brand", COLUMNS, many)).lower()
+
+
+def test_filters_offer_the_values_of_a_column():
+    of_brands = slices.values_of(COLUMNS.own["brand"]).labels
+    assert of_brands == {"Acme": 2, "Bolt": 1, "acme": 1, "Kite Co": 1}
+    of_prices = slices.values_of(COLUMNS.own["price"])
+    assert (of_prices.low, of_prices.high, sum(of_prices.bars)) == (-3, 25.5, 3)
+    of_dates = slices.values_of(COLUMNS.own["when"])
+    assert (of_dates.low, sum(of_dates.bars)) == (datetime(2025, 6, 30), 4)
+    day = datetime(2025, 6, 30).date()
+    assert slices.parsed_limit(slices.written_limit(day)) == day
+    assert slices.parsed_limit(slices.written_limit(2.5)) == 2.5

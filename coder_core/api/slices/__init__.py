@@ -1,6 +1,16 @@
 """Slices: captions selected by their content, and a run's recall on them."""
 
 from coder_core.api.slices.expressions import LONGEST_EXPRESSION, Columns, plain_query, search, select
+from coder_core.api.slices.filters import (
+    Filter,
+    Values,
+    filter_of,
+    fitting_step,
+    parsed_limit,
+    values_of,
+    with_filter,
+    written_limit,
+)
 from coder_core.api.slices.table import (
     LEAST_QUERIES,
     Queries,
