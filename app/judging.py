@@ -7,6 +7,7 @@ Judgements list captions and images that fit: files beside a run's data, or COCO
 import os
 import shlex
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,18 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from app.ask import Direction, InputError, Run, RunSummary, ask, keyed, likely_matches, opened_run, retrieval
+from app.ask import (
+    Direction,
+    InputError,
+    Run,
+    RunSummary,
+    ask,
+    causes,
+    keyed,
+    likely_matches,
+    opened_run,
+    retrieval,
+)
 from app.jobs import runs_root
 from app.questions import best_candidates
 from app.training import data_sets, starting
@@ -208,6 +220,23 @@ def _read(run: Run, split: str, path: str, state: State) -> Judgements | str | N
         return None
     except (InputError, OSError) as error:
         return str(error)
+
+
+def known_about(run: RunSummary, split: str) -> causes.Known:
+    """Collect verdicts, judgements and groups about a run's split, as an argument of `ask`."""
+    reviews = Reviews()
+    with suppress(InputError):  # the Reviews page reports it
+        reviews = load(file_of(run))
+    judged = [source.judgements for source in sources(run, split) if not source.fault]
+    key = f"{reviews.fingerprint()} {[argument.key for argument in judged]}"
+    names = keyed("", ask(ReviewedSplit.of, run, split))
+    pairs = keyed(key, [rows for argument in judged for rows in _judged_pairs(argument.value)])
+    return keyed(key, ask(causes.Known.of, run, split, names, keyed(key, reviews), pairs))
+
+
+def _judged_pairs(judgements: Judgements) -> list[np.ndarray]:
+    """Return rows (caption, image) that match by judgements, as captions and as images were judged."""
+    return [judgements.of_texts, judgements.of_images]
 
 
 def report_page(runs: Sequence[RunSummary], split: str) -> str:

@@ -14,6 +14,7 @@ from coder_core.api import (
     LossSettings,
     Run,
     Sample,
+    causes,
     clusters,
     concept_attention,
     concepts,
@@ -130,6 +131,31 @@ def answers(runs: Sequence[Run], split: str, direction: Direction, at: int, quer
     ranks = np.stack([run.ranks(split)[direction] for run in runs])
     ranks = ranks if queries is None else ranks[:, queries]
     return np.asarray((ranks < at)[:, ranks[0] >= 0])
+
+
+def cause_shares(run: Run, split: str, question: causes.Question, known: causes.Known) -> pd.DataFrame:
+    """Return the share of every cause among the misses of a run."""
+    return causes.error_budget(causes.causes_of_run(run, split, question, known))
+
+
+def cause_fixes(
+    runs: Sequence[Run], split: str, question: causes.Question, known: causes.Known
+) -> pd.DataFrame:
+    """Return recall of the last run under every fix; with another run, the first, also averaged with it."""
+    last = runs[-1]
+    misses = causes.causes_of_run(last, split, question, known)
+    averaged = None
+    if len(runs) > 1:
+        averaged = causes.averaged_with(last, runs[0], split, misses, question.direction)
+    return causes.what_would_fix(misses, averaged)
+
+
+def why(run: Run, split: str, question: causes.Question, known: causes.Known, query: int) -> str:
+    """Say why a run misses a query; "" for a query outside the sample of a large split."""
+    evidence = causes.split_evidence(run, split)
+    misses = causes.causes_of_run(run, split, question, known)
+    hubs = causes.hubs(run, split, question.direction)
+    return causes.why(misses, question.direction, query, evidence, known, hubs)
 
 
 def search_picture(run: Run, split: str, content: bytes, top: int = 10) -> pd.DataFrame:

@@ -22,6 +22,9 @@ ROW_HEIGHT = 34
 MARGINS = 90
 RANK_EDGES = (1, 5, 10, 50, 100)
 RANK_LABELS = ("1", "2–5", "6–10", "11–50", "51–100", "> 100")
+LEAST_NUMBERED = 4  # percent of a bar that has room for its number
+BUDGET_HEIGHT = 46
+BUDGET_MARGINS = 78
 OCCURRENCE_EDGES = (0, 5, 10, 20, 50, 100)
 OCCURRENCE_LABELS = ("none", "1–5", "6–10", "11–20", "21–50", "51–100", "> 100")
 
@@ -44,6 +47,44 @@ def recall_bars(metrics: Mapping[str, Mapping[str, float]], colours: Tone) -> go
 def _numbers(texts: Any, runs: int) -> Part:
     """Place numbers above bars, if there is room."""
     return {"text": texts if runs <= MOST_NUMBERED else None, "textposition": "outside", "cliponaxis": False}
+
+
+def error_budgets(budgets: Mapping[str, pd.DataFrame], colours: Tone) -> go.Figure:
+    """Draw a bar per run that adds up to 100% of its misses, a part per cause. `budgets`: run → one row per cause, the same
+    for all runs: cause, count, share, low, high (percent)."""
+    names = [draw.plain(name) for name in budgets]
+    tables = list(budgets.values())
+    hover = (
+        "%{customdata[0]}: %{customdata[1]:,} misses, %{x:.1f}% [%{customdata[2]:.1f}, %{customdata[3]:.1f}]"
+    )
+    traces = []
+    for row, cause in enumerate(tables[0]["cause"]):
+        of_runs = pd.DataFrame([table.iloc[row] for table in tables])
+        numbers = of_runs[["cause", "count", "low", "high"]].to_numpy().tolist()
+        shares = of_runs["share"].tolist()
+        texts = [f"{share:.0f}%" if share >= LEAST_NUMBERED else "" for share in shares]
+        style: Part = {"orientation": "h", "customdata": numbers, "text": texts, "textposition": "inside"}
+        style |= {"insidetextanchor": "middle", "textangle": 0}
+        traces.append(draw.bar(shares, names, cause, _cause_colour(row, colours), hover, **style))
+    height = BUDGET_MARGINS + BUDGET_HEIGHT * len(names)
+    legend = {
+        "orientation": "h",
+        "x": 0,
+        "y": 1.04,
+        "yanchor": "bottom",
+        "traceorder": "normal",
+        "entrywidth": 0,
+    }
+    axes: Part = {"xaxis": {"range": [0, 100], "ticksuffix": "%", "dtick": 20}, "legend": legend}
+    axes["yaxis"] = {"autorange": "reversed", "showgrid": False}
+    return draw.figure(colours, traces, "", "", height=height, barmode="stack", **axes)
+
+
+def _cause_colour(row: int, colours: Tone) -> str:
+    """Return the colour of a cause: vermilion and blue mean runs, and the last two, which no fix removes, are grey."""
+    of_fixable = ("#9A7BC4", *colours.runs[2:6])
+    greys = (draw.mixed(colours.faint, colours.paper, 0.35), draw.mixed(colours.faint, colours.paper, 0.7))
+    return (*of_fixable, *greys)[row]
 
 
 def training_curves(frames: Mapping[str, pd.DataFrame], column: str, label: str, colours: Tone) -> go.Figure:

@@ -2,6 +2,7 @@
 
 import html
 import json
+from typing import Any, NoReturn
 from urllib.parse import urlencode
 
 import streamlit as st
@@ -21,15 +22,24 @@ DIRECTIONS: dict[Modality, str] = {"text": "Caption → images", "image": "Image
 def address(page: str, choice: Choice, **values: str | int | list[str]) -> str:
     """Return a page's address, relative to the app, with the chosen runs and these values, or else the opened sample;
     "" means the current page."""
-    state: dict[str, object] = {RUNS: choice.names or [run.name for run in choice.runs]}
-    optional = {"split": choice.split, **reviewer_link(), SLICE: choice.slice}
-    state |= {key: value for key, value in optional.items() if value}
-    return f"{page}?{urlencode(state | (values or followed(page)), doseq=True)}"
+    return f"{page}?{urlencode(_chosen(choice) | (values or followed(page)), doseq=True)}"
 
 
 def page_link(page: str, label: str, **values: str) -> None:
     """Draw a link with the page's icon, and these values as parameters of the address."""
     st.page_link(st.session_state[PAGES][page], label=label, query_params=values or None)
+
+
+def go(page: str, choice: Choice, **values: str) -> NoReturn:
+    """Open a page, as a click on the link `address` does."""
+    st.switch_page(st.session_state[PAGES][page], query_params=_chosen(choice) | values)
+
+
+def _chosen(choice: Choice) -> dict[str, Any]:
+    """Return the parameters of the chosen runs, split, slice and reviewer."""
+    optional = {"split": choice.split, **reviewer_link(), SLICE: choice.slice}
+    present = {key: value for key, value in optional.items() if value}
+    return {RUNS: list(choice.names) or [run.name for run in choice.runs], **present}
 
 
 def followed(page: str) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 import html
 import json
+import re
 import shutil
 from itertools import product
 from urllib.parse import parse_qsl
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 
 from app.choice import DIRECTIONS
-from coder_core.api import compare, open_run
+from coder_core.api import causes, compare, open_run
 from coder_core.api.joint_space import score_separation
 from coder_core.api.saved_views import save_view, saved_views
 from coder_core.api.slices import slice_metrics
@@ -35,7 +36,7 @@ def test_runs_are_grouped_by_data_and_follow_the_sidebar(tmp_path, opened):
     for images in (12, 14):
         assert app.saying("demo", images, 5 * images)
     app.change(run=["a", "c"])
-    assert [trace["name"] for trace in app.figures()[0]["data"]] == ["a", "c"]
+    assert [trace["name"] for trace in app.figures()[1]["data"]] == ["a", "c"]
 
 
 def test_runs_are_sorted_by_score_the_best_values_bold_and_the_chosen_marked(tmp_path, opened):
@@ -78,7 +79,7 @@ def test_similarities_of_any_number_of_runs_are_side_by_side(tmp_path, opened):
     exact = score_separation(run, "dev").mean_distance
     assert exact == pytest.approx(float(md), abs=1e-5)
     assert table[2]["MD"] == f"{exact:.3f}"
-    assert len(app.figures()) == 3
+    assert len(app.figures()) == 4
 
 
 def test_mrr_ndcg_and_metrics_by_a_qrels_file_are_shown(tmp_path, opened):
@@ -174,3 +175,35 @@ def test_fixed_and_broken_queries_are_listed_and_open_in_retrieval(roots, opened
     assert f"open all {counts[0].split()[0]} →" in app.texts()
     assert row["sample"]["name"] == f"caption {address['query-text']}"
     assert address["run"] == "demo"  # the last of both
+
+
+def test_the_causes_of_the_misses_add_up_and_lead_to_their_queries(roots, opened):
+    app = opened(roots["two"], "overview", misses_of="Image → captions", misses_at="1")
+    names = ("demo-baseline", "demo")
+    budgets = {}
+    for name in names:
+        run = open_run(roots["two"] / name)
+        misses = causes.causes_of_run(run, "dev", causes.Question("i2t", 1))
+        budgets[name] = causes.error_budget(misses)
+        assert budgets[name]["count"].sum() == (run.ranks("dev")["i2t"] >= 1).sum()
+    traces = app.figures()[0]["data"]
+    assert [trace["name"] for trace in traces] == list(causes.CAUSES)
+    for row, trace in enumerate(traces):
+        counts = [numbers[1] for numbers in trace["customdata"]]
+        assert counts == [budgets[name]["count"].iloc[row] for name in names]
+    totals = [sum(trace["x"][position] for trace in traces) for position in (0, 1)]
+    assert totals == pytest.approx([100, 100])
+    linked = dict(
+        parse_qsl(html.unescape(re.search(r'href="retrieval\?([^"]*cause=[^"]*)"', app.texts())[1]))
+    )
+    assert (linked["direction"], linked["at"], linked["cause-of"]) == ("Image → captions", "1", "demo")
+    [rows] = app.rows("misses fixed")
+    assert next(row["demo"] for row in rows) == "as it is"
+    assert len(rows) == 5
+
+
+def test_an_overview_without_misses_has_no_causes(tmp_path, opened):
+    write_run(tmp_path / "runs", "perfect", images=12, noise=0.01, pictures=False, per_image=1)
+    app = opened(tmp_path / "runs", "overview")
+    assert "perfect misses no query among the first 1" in app.headings()
+    assert not app.rows("misses fixed")

@@ -12,7 +12,7 @@ from PIL import Image
 
 from app.judging import report_page
 from app.views.retrieval.queries import LIKELY
-from coder_core.api import open_run, sampling
+from coder_core.api import causes, open_run, sampling
 from coder_core.api.retrieval import likely_matches, text_vectors
 from coder_core.evaluation.sources import EmbeddingPair
 from coder_core.runs.derived.correct_hubs import correct_hubs
@@ -247,3 +247,23 @@ def test_saved_queries_of_an_imported_run_can_be_searched(roots, opened):
     [refusal] = app.refusals()  # the other run has no such query
     assert "clip" in refusal
     assert app.change(query_words="nothing").tables() == []
+
+
+def test_queries_of_one_cause_are_listed_with_the_reason(roots, opened):
+    for cause_of, others in (("demo-baseline", {}), ("demo", {"run": ["demo"]})):
+        run = open_run(roots["two"] / cause_of)
+        misses = causes.causes_of_run(run, "dev", causes.Question("t2i"))
+        code = int(np.bincount(misses.cause[misses.missed]).argmax())
+        cause = causes.CAUSES[code]
+        app = opened(roots["two"], "retrieval", cause=cause, cause_of=cause_of, **others)
+        expected = set(misses.way.queries[misses.cause == code].tolist())
+        [table] = [table for table in app.tables() if table["label"] == "captions"]
+        listed = {int(row["sample"]["name"].split()[1]) for row in table["rows"]}
+        assert listed <= expected
+        assert len(listed) == min(len(expected), 50)
+        query = int(app.value("query-text"))
+        assert query in expected
+        evidence = causes.split_evidence(run, "dev")
+        known = causes.Known.nothing(run.count("dev", "text"))
+        sentence = causes.why(misses, "t2i", query, evidence, known, causes.hubs(run, "dev", "t2i"))
+        assert app.saying(sentence)

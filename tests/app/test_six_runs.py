@@ -80,7 +80,7 @@ def test_six_runs_are_side_by_side_and_in_links(six, ranks, opened):
     assert shown == ranks.iloc[order].to_numpy().tolist()
     assert names_of_traces(app.figures()[0]) == NAMES
     label = r'class="cl-run" title="([^"]*)"><span[^>]*></span>[^<]*</span>'
-    columns = re.findall(label + r'<span class="cl-beside">match at rank ([^<]*)<', app.texts())
+    columns = re.findall(label + r'<span class="cl-beside">match at rank ([^< ]*)', app.texts())
     assert columns == [(name, str(ranks[name][app.value("query-text")])) for name in NAMES]
     assert {tuple(link["run"]) for link in links_of(app)} == {tuple(NAMES)}
     app.change(answered_by="by all but base")
@@ -141,7 +141,7 @@ def test_the_overview_follows_the_slice(six, ranks, opened):
     for recall in ("rsum", "i2t_r1", "t2i_r1"):
         gain = gains(base, run, "dev", inside)[recall]
         assert f"{gain.low:+.1f}, {gain.high:+.1f}" in app.texts()
-    assert [trace["text"][3] for trace in app.figures()[0]["data"]] == [f"{value:.1f}" for value in expected]
+    assert [trace["text"][3] for trace in app.figures()[1]["data"]] == [f"{value:.1f}" for value in expected]
     assert not app.rows("hits")  # two runs have fixed and broken queries instead
     [listed, _] = app.rows("now")
     assert len(listed) == min(8, int((right["last"] & ~right["base"]).sum()))

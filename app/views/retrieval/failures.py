@@ -11,7 +11,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from app import charts, judging, questions
 from app.address import bound, put_all
-from app.ask import Direction, Modality, Run, RunSummary, ask, ask_both, likely_matches, retrieval
+from app.ask import Direction, Modality, Run, RunSummary, ask, ask_both, causes, likely_matches, retrieval
 from app.choice import DIRECTIONS, QUERIES, UNITS, Choice
 from app.components import cards, downloads, events
 from app.components.controls import choose_one, more_filters, pick, row, switch
@@ -25,6 +25,7 @@ from app.components.words import count
 OUTCOME_COLOURS = {"fixed": "green", "broken": "red"}
 BANDS = len(charts.RANK_LABELS)
 NO_MATCH = "No query matches."
+ANY_CAUSE = "any cause"
 KEY = "judged-by"
 RECALLS = columns_of("judged-recall")
 
@@ -113,6 +114,8 @@ def compare_runs(shown: Queries) -> Section:
             for name, band in zip(ranks, bands, strict=True):
                 queries = queries[in_band(queries[name].to_numpy(), band)]
             queries = only_right(shown, queries)
+            filtered = choose_cause(shown)
+        queries = only_of_cause(shown, filtered, queries)
         columns = shown.columns("rank", ",d", {first.name: "rank_a", second.name: "rank_b"})
         columns["change"] = Column("gain", "+,d", "gain")
         fact = NO_MATCH if outcome == "all" or any(bands) else f"No query is {outcome}."
@@ -150,12 +153,16 @@ def ranks_of_runs(shown: Queries) -> Section:
     def draw_list() -> np.ndarray:
         order = "Largest differences between runs first" if several else "Worst rank first"
         cards.heading("Queries by rank", order=order)
-        with row():
+        with row(gap="small"):
             chosen = choose_hit(shown, table) if several else choose_missed(shown, table)
+            words = search_words("words", width=140)
+            filters = more_filters()
+        with filters:
             band = choose_band("Rank", "to-rank")
-            words = search_words("words")
-        inside = chosen.inside & in_band(table[chosen.run].to_numpy(), band)
-        queries = only_right(shown, table[inside])
+            inside = chosen.inside & in_band(table[chosen.run].to_numpy(), band)
+            queries = only_right(shown, table[inside])
+            filtered = choose_cause(shown)
+        queries = only_of_cause(shown, filtered, queries)
         of_runs = queries[names]
         largest = of_runs.max(axis=1) - of_runs.min(axis=1) if several else of_runs[chosen.run]
         queries = queries.iloc[np.argsort(-largest.to_numpy(), kind="stable")]
@@ -265,6 +272,37 @@ def only_guessed(shown: Queries, queries: pd.DataFrame) -> pd.DataFrame:
     nothing = np.isnan(labelled)  # of the slice
     cards.note(f"There is no such query{of}." if nothing else f"R@{at}, a guess{of}: {' · '.join(recalls)}.")
     return queries[guesses.probably_right(at)[queries["query"].to_numpy()]]
+
+
+@dataclass(frozen=True)
+class CauseOfRun:
+    """A cause of misses, and the run that misses."""
+
+    cause: str
+    run: RunSummary
+
+
+def choose_cause(shown: Queries) -> CauseOfRun | None:
+    """Let the user choose a cause of misses, and the run that misses; None for all queries."""
+    cause = pick("Cause of the miss", [ANY_CAUSE, *causes.CAUSES], "cause", 200, help=cards.tip("cause"))
+    if cause == ANY_CAUSE:
+        return None
+    runs = {run.name: run for run in reversed(shown.choice.runs)}
+    name = pick("Missed by", runs, "cause-of", 200) if len(runs) > 1 else shown.choice.last.name
+    return CauseOfRun(cause, runs[name])
+
+
+def only_of_cause(shown: Queries, filtered: CauseOfRun | None, queries: pd.DataFrame) -> pd.DataFrame:
+    """Return the queries that a run misses for a cause; None for all."""
+    if filtered is None:
+        return queries
+    run = filtered.run
+    split = shown.choice.split
+    question = causes.Question(shown.direction, shown.at)
+    misses = ask(causes.causes_of_run, run, split, question, judging.known_about(run, split))
+    of_cause = misses.way.queries[misses.cause == causes.CAUSES.index(filtered.cause)]
+    cards.note(f"Only queries that {run.name} misses with the cause “{filtered.cause}”.")
+    return queries[np.isin(queries["query"], of_cause)]
 
 
 def choose_band(label: str, key: str) -> str:

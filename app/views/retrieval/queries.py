@@ -10,7 +10,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from app import judging, questions
 from app.address import bound, put, value_of
-from app.ask import InputError, Modality, Run, RunSummary, ask, heat_maps, likely_matches, retrieval
+from app.ask import InputError, Modality, Run, RunSummary, ask, causes, heat_maps, likely_matches, retrieval
 from app.choice import OTHER, QUERIES, Choice
 from app.components import cards, links, opened
 from app.components.answers import retrieves
@@ -93,7 +93,7 @@ def query_from_split(choice: Choice, modality: Modality, controls: DeltaGenerato
     def draw_detail(order: np.ndarray) -> None:
         if opened.among(target, order):
             number = step_samples(choice, modality, target, order, failed)
-            one_query(choice, modality, number, source)
+            one_query(shown, number, source)
 
     list_and_detail(choice, section.draw_list, draw_detail)
     section.draw_figures()
@@ -111,8 +111,10 @@ def _section(shown: failures.Queries, view: str, source: judging.Source | None) 
     return failures.ranks_of_runs(shown)
 
 
-def one_query(choice: Choice, modality: Modality, number: int, source: judging.Source | None) -> None:
-    """Draw the results of a sample of the split in every run, and heat maps of the sample with them."""
+def one_query(shown: failures.Queries, number: int, source: judging.Source | None) -> None:
+    """Draw why every run misses a sample of the split, its results, and heat maps of the sample with them."""
+    choice = shown.choice
+    modality = shown.modality
     frames = "Green frames are true matches."
     if source is not None:
         frames += f" Dashed frames are unlabelled matches, judged by {source.label}."
@@ -120,6 +122,9 @@ def one_query(choice: Choice, modality: Modality, number: int, source: judging.S
     all_ranks = choice.ask_each(Run.ranks).items()
     ranks = {name: int(of_run[QUERIES[modality]][number]) for name, of_run in all_ranks}
     notes = {name: "match at rank " + ("–" if rank < 0 else f"{rank + 1:,}") for name, rank in ranks.items()}
+    for run in choice.runs:
+        if ranks[run.name] >= shown.at:
+            notes[run.name] += f" · {_why(shown, run, number)}"
     switch("Mark likely unlabelled matches", "guess", "likely")
 
     def search(run: RunSummary) -> pd.DataFrame:
@@ -127,6 +132,14 @@ def one_query(choice: Choice, modality: Modality, number: int, source: judging.S
 
     show_results(choice, modality, search, notes, number)
     show_heat_maps(choice, Explained((modality, number), search, match="True match"))
+
+
+def _why(shown: failures.Queries, run: RunSummary, number: int) -> str:
+    """Say why a run misses a sample."""
+    split = shown.choice.split
+    question = causes.Question(shown.direction, shown.at)
+    sentence = ask(questions.why, run, split, question, judging.known_about(run, split), number)
+    return sentence or "Why is not known: the causes of a large split are found for a sample of its queries."
 
 
 def show_results(

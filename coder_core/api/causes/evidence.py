@@ -27,6 +27,7 @@ KIND = "causes"
 VERSION = 1
 TRAIN = "train"
 RANDOM_PAIRS = 5_000
+SMALLEST_SPREAD = 1e-6
 PERHAPS_COPY = 0.9  # least cosine of two pictures' embeddings for which their pixels are compared
 SURELY_COPY = 0.99  # … from which they are copies where no pixels can be read
 ARTICLES = frozenset({"a", "an", "the"})
@@ -143,8 +144,12 @@ class _Pairs:
         images = random.integers(0, self.images, RANDOM_PAIRS)
         foreign = self.owner[texts] != images
         values = self._values(texts[foreign], images[foreign])
-        self.mean = np.nanmean(values, 0)
-        self.spread = np.maximum(np.nanstd(values, 0), 1e-6)
+        self.mean = np.zeros(len(FEATURES))
+        self.spread = np.ones(len(FEATURES))
+        for column in np.flatnonzero(np.isfinite(values).any(0)):
+            known = values[np.isfinite(values[:, column]), column]
+            self.mean[column] = known.mean()
+            self.spread[column] = max(float(known.std()), SMALLEST_SPREAD)
 
     def features(self, texts: Array, images: Array) -> Array:
         """Return (P, 4) `FEATURES` of P pairs; NaN where there is no evidence."""

@@ -15,7 +15,7 @@ NOW = "as it is"
 COMPLETE = "labels complete"
 LEFT_OUT = "wrong labels left out"
 HUBS = "hubs corrected"
-AVERAGED = "averaged with the other run"
+AVERAGED = "both runs averaged"
 IN_WORDS = {
     COMPLETE: "complete labels",
     LEFT_OUT: "leaving out wrong labels",

@@ -61,7 +61,7 @@ def _reason(
         return _vague(direction, query, evidence, known)
     if cause == CLOSE:
         return f"two trainings with other seeds typically differ by {misses.noise:.3f}"
-    return "no fault of the labels, copies, hubs or words explains it, so the model errs"
+    return "labels, copies, hubs and words do not explain it: a model error"
 
 
 def _wrong_label(direction: Direction, query: int, evidence: Evidence, known: Known) -> str:
@@ -93,7 +93,7 @@ def _hub(is_hub: Array, rank: int) -> str:
     after = f"after correction rank {rank}"
     places = np.flatnonzero(is_hub) + 1
     if not len(places):
-        return f"{after}, with scores lowered that many queries share"
+        return f"with scores corrected for hubs rank {rank}"
     if len(places) == 1:
         return f"result {places[0]} is a hub; {after}"
     if len(places) == len(is_hub):
