@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from coder_core.api import compare, open_run
+from coder_core.api import causes, compare, open_run
 from coder_core.api.report import Supplements, gather, render, sections
 from coder_core.api.retrieval import gain_in_words, gains, judged_recall, judged_values, run_judgements
 from coder_core.api.reviews import Review, ReviewedSplit, append_review
@@ -53,9 +53,17 @@ def test_the_report_is_one_file_with_all_changes(folders, tmp_path, capsys, comp
     for fact in (sentence, *facts, "python -m coder_core.report"):
         assert fact in page
     sections = re.findall(r"<h2>(.*?)</h2>", page)
-    assert len(sections) == len(set(sections)) == 10
+    assert len(sections) == len(set(sections)) == 11
     assert page.count("data:image/jpeg;base64,") >= 12
     assert out.stat().st_size < 15e6
+    misses = causes.causes_of_run(second, "dev", causes.Question("t2i"))
+    of_misses = page.partition("<h2>Why queries miss</h2>")[2].partition("<h2>")[0]
+    for cause, number in zip(causes.CAUSES, causes.error_budget(misses)["count"], strict=True):
+        assert re.search(rf"{cause}.*?{number:,}", of_misses, re.DOTALL)
+    averaged = causes.averaged_with(second, first, "dev", misses, "t2i")
+    sentence = causes.gain_sentence(causes.what_would_fix(misses, averaged))
+    assert sentence in of_misses
+    assert f"second: {sentence}" in page
     recall = page.partition("<h2>Recall</h2>")[2].partition("<h2>")[0]
     for way, mean in label_metrics(second.analysis("dev"), second.image_of_text("dev")).items():
         [low, high] = re.findall(rf">{mean:.1f}<br>\s*<span.*?>(\S+) to (\S+)</span>", recall)[0]
@@ -125,7 +133,8 @@ def test_the_worst_slice_is_named_only_beyond_noise(folders, monkeypatch, excess
     assert dict(ambiguity)["histogram"][1] == run.diversity("dev", epsilon=0.4)["diversity"].min()
     [(_, table)] = next(section.blocks for section in report.sections if section.heading == "Slices")
     assert table["slice"].tolist() == ["word “b”", "A", "C"]
-    assert [": word “b”, R@1 75.0 %" in sentence for sentence in report.short] == [True] * named
+    of_slices = [sentence for sentence in report.short if "worst slice" in sentence]
+    assert [": word “b”, R@1 75.0 %" in sentence for sentence in of_slices] == [True] * named
 
 
 def test_hostile_text_is_escaped_and_nothing_is_loaded(tmp_path):

@@ -15,6 +15,7 @@ import pandas as pd
 from coder_core.api.clusters import cluster_table, prototypes
 from coder_core.api.listing import ORIGINS, numbers_from
 from coder_core.api.report.gate import RULE, GateResult
+from coder_core.api.report.misses import section_on_misses
 from coder_core.api.report.page import Report, Section
 from coder_core.api.retrieval import comparison, judged
 from coder_core.api.retrieval.results import likely_matches, margins, text_vectors
@@ -78,6 +79,7 @@ def gather(runs: Sequence[Run], split: str, supplements: Supplements | None = No
     changes = comparison.compare(first, last, split) if several else None
     gains = [comparison.gain_in_words(first, run, split) for run in runs[1:]]
     slices = _slices(runs, split, extra.by)
+    of_misses, fixes = section_on_misses(runs, split, extra.reviews, extra.positives)
     sections = [
         *([] if extra.gate is None else [Section("Gate", RULE, [("table", extra.gate.table())])]),
         Section("Data", "", [("facts", _data(last, split))]),
@@ -85,6 +87,7 @@ def gather(runs: Sequence[Run], split: str, supplements: Supplements | None = No
         *(_judged(runs, split, source) for source in extra.positives),
         *_graded(runs, split),
         *([] if changes is None else [Section("What changed", MOVED, _moved(first, last, split, changes))]),
+        of_misses,
         Section("Typical failures", FAILURES, list(_failures(last, split, changes))),
         Section(
             "Slices",
@@ -109,7 +112,7 @@ def gather(runs: Sequence[Run], split: str, supplements: Supplements | None = No
     return Report(
         question=extra.question or (compared if several else f"Where does {last.name} fail?"),
         title=f"{names} on {split}",
-        short=[*sentences, *gains, *_short(changes, slices, last.name)],
+        short=[*sentences, *gains, *_short(changes, slices, last.name), fixes],
         sections=sections,
         versions=f"Python {platform.python_version()}, NumPy {np.__version__}",
     )

@@ -1,0 +1,65 @@
+"""The report's section on the causes of misses at R@1."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from coder_core.api import causes
+from coder_core.api.report.page import Section
+from coder_core.api.retrieval import judged
+from coder_core.api.reviews import ReviewedSplit, Reviews
+from coder_core.api.run import Run
+from coder_core.api.sides import DIRECTIONS
+
+CAUSES = """Every query that misses at R@1 has one cause, the first that applies: its label is wrong (a verdict, or it
+probably belongs to another image); the first result is a match without a label; it is a copy; without hubs a match
+would be first; the query is vague; the margin is no larger than what two trainings with other seeds differ by; or none
+of these. Shares in percent of a run’s misses, with 95% intervals of a bootstrap over images. Below: R@1 of {last} if the
+fault were fixed, and the share of its misses that it would fix."""
+
+
+def section_on_misses(
+    runs: Sequence[Run], split: str, reviews: Reviews | None, positives: Sequence[str | Path]
+) -> tuple[Section, str]:
+    """Return the section, and the sentence that says which fixes gain most for captions as queries of the last run."""
+    last = runs[-1]
+    sources = [judged.run_judgements(last, split, source) for source in positives]
+    pairs = [rows for source in sources for rows in (source.of_texts, source.of_images)]
+    reviewed = ReviewedSplit.of(last, split)
+    blocks: list[tuple[str, Any]] = []
+    sentences = {}
+    for direction, name in DIRECTIONS.items():
+        question = causes.Question(direction)
+        shares: dict[str, Any] = {}
+        for run in runs:
+            known = causes.Known.of(run, split, reviewed, reviews or Reviews(), pairs)
+            misses = causes.causes_of_run(run, split, question, known)
+            budget = causes.error_budget(misses)
+            intervals = budget[["share", "low", "high"]].itertuples(index=False, name=None)
+            shares[f"{run.name}, misses"] = budget["count"].tolist()
+            shares[f"{run.name}, %"] = list(intervals)
+        averaged = None
+        if len(runs) > 1:
+            averaged = causes.averaged_with(last, runs[0], split, misses, direction)
+        fixes = causes.what_would_fix(misses, averaged)
+        sentences[direction] = causes.gain_sentence(fixes)
+        index = pd.Index(causes.CAUSES, name="cause")
+        blocks.append(("subheading", name))
+        if misses.missed.any():
+            blocks.append(("table", pd.DataFrame(shares, index=index)))
+        blocks.append(("table", _fix_table(fixes)))
+        blocks.append(("sentences", [sentences[direction]]))
+    text = CAUSES.format(last=last.name)
+    return Section("Why queries miss", text, blocks), f"{last.name}: {sentences['t2i']}"
+
+
+def _fix_table(fixes: pd.DataFrame) -> pd.DataFrame:
+    recalls = list(fixes[["recall", "low", "high"]].itertuples(index=False, name=None))
+    columns = {
+        "R@1": recalls,
+        "change": fixes["change"].round(1),
+        "% of the misses fixed": fixes["fixed"].round(1),
+    }
+    return pd.DataFrame(columns).set_index(pd.Index(fixes["fix"], name="if"))
