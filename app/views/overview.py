@@ -36,6 +36,7 @@ from app.components.gains import show_gains
 from app.components.run_names import run_colour
 from app.components.samples import cells_of
 from app.components.selection import by_outcome
+from app.components.several import show_several
 from app.components.table import Column, SampleCell, Table, columns_of, plain_table, rows_table
 from app.components.theme import tone
 from app.components.words import OF_WAY, count, curve_label, curves
@@ -109,6 +110,7 @@ def show(choice: Choice) -> None:
         elif choice.second is not None:
             show_changed(choice)
     show_table(choice)
+    show_several(choice, COLUMNS, {key: METRICS[key] for key in METRICS if key != "md"})
     show_judged(choice)
     _offer_report(choice)
     _note_origins(runs)

@@ -21,7 +21,8 @@ from coder_core.data.lines import FROM_ZERO, check_texts, count_cases, shorten
 from coder_core.data.pictures import check_pictures
 from coder_core.data.search_log import SearchLog, log_of_judgements
 from coder_core.evaluation.recall import Metrics
-from coder_core.runs.analysis.import_embeddings import equal_text_warnings, import_run, metric_warnings
+from coder_core.runs.analysis.import_embeddings import import_run, metric_warnings
+from coder_core.runs.analysis.rows import embedded_row, widened_rows
 from coder_core.runs.record import HISTORY, HistoryWriter, read_history
 
 ROOT = Path("checkpoints")
@@ -111,7 +112,8 @@ def log_split(
     _, metrics = import_run(embeddings, path.parent, path.name, split, overwrite=True)
     if epoch is not None:
         _log_epoch(path / HISTORY, split, int(epoch), metrics)
-    doubts = equal_text_warnings(embeddings, metrics) + metric_warnings(embeddings, metrics)
+    _, of_texts = widened_rows([embedded_row(path, split)], None)
+    doubts = [*of_texts, *metric_warnings(embeddings, metrics)]
     for fault in embeddings.faults + doubts:
         if fault.severity == "warning":
             warnings.warn(str(fault), stacklevel=2)

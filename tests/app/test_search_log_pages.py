@@ -51,3 +51,27 @@ def test_unjudged_results_are_marked_as_such(shop, opened):
     cards = app.texts()  # of the query in detail
     assert "not judged" in cards
     assert "grade 2" in cards
+
+
+def test_overview_has_both_figures_of_a_catalogue_and_retrieval_says_why_a_result_is_right(tmp_path, opened):
+    random = np.random.default_rng(1)
+    products = np.repeat(unit(random.normal(size=(20, 16))), 2, axis=0)
+    images = products + 0.05 * random.normal(size=products.shape)
+    captions = [f"a thing of kind {row // 2}" for row in range(40)]
+    names = [f"{row}.jpg" for row in range(40)]
+    log_split(
+        tmp_path / "runs" / "shop",
+        "dev",
+        images,
+        products,
+        captions=captions,
+        pictures=names,
+        groups=[row // 2 for row in range(40)],
+    )
+    app = opened(tmp_path / "runs", "overview", run="shop")
+    assert app.saying("20 groups have several images")
+    [table] = [table for table in app.tables() if "right by" in str(table)]
+    assert "labels" in str(table)
+    assert "group" in str(table)
+    app = opened(tmp_path / "runs", "retrieval", run="shop", query_text="4")
+    assert "same group" in app.texts()

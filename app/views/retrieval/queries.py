@@ -174,7 +174,11 @@ def _result_cards(
     likely = set[int]()
     if number is not None and st.session_state.get("guess"):
         likely = _likely(choice, run, modality, number) - judged
-    grades = None if number is None else ask(Run.grades, run, choice.split, QUERIES[modality], number)
+    grades = None
+    also_right: Mapping[int, str] = {}
+    if number is not None:
+        grades = ask(Run.grades, run, choice.split, QUERIES[modality], number)
+        also_right = ask(retrieval.also_right, run, choice.split, QUERIES[modality], number)
     items = []
     for result in candidates.to_dict("records"):
         candidate = int(result["candidate"])
@@ -184,7 +188,11 @@ def _result_cards(
             card,
             match=bool(result["match"]),
             judged=candidate in judged,
-            notes=((LIKELY,) if candidate in likely else ()) + _grade_note(grades, candidate),
+            notes=(
+                *((also_right[candidate],) if candidate in also_right else ()),
+                *((LIKELY,) if candidate in likely else ()),
+                *_grade_note(grades, candidate),
+            ),
             review=review_menu(choice, modality, number, candidate),
         )
         items.append(marked)

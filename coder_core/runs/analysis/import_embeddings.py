@@ -17,13 +17,12 @@ from coder_core.console.plain_files import check_folder, subfolder
 from coder_core.data.columns import NO_COLUMNS
 from coder_core.data.embeddings import ONCE_PER_IMAGE, Embeddings
 from coder_core.evaluation.recall import Metrics
-from coder_core.evaluation.relevance import equal_text_count, relevance_of_judgements
+from coder_core.evaluation.relevance import relevance_of_judgements
 from coder_core.evaluation.sources import EmbeddingPair
 from coder_core.files import atomic, sealed
 from coder_core.runs.analysis import tables
 from coder_core.runs.analysis.columns import column_files, read_columns
 from coder_core.runs.analysis.evaluate import describe_samples, ranked
-from coder_core.runs.analysis.widened import equal_text_warning, widened_metrics
 from coder_core.runs.analysis.write import write_analysis
 
 RANKED_PAIRS = 2_000_000_000  # of images and captions; with 512 numbers each, a minute or two on two cores
@@ -122,19 +121,6 @@ def metric_warnings(embeddings: Embeddings, metrics: Metrics) -> list[Fault]:
         fix = "check the order of rows and every caption's image (embed import: --ids; log_split: image_of_text)"
         faults.append(Fault("R@1", problem, "row i of the texts for caption i", fix, "warning"))
     return faults
-
-
-def equal_text_warnings(embeddings: Embeddings, metrics: Metrics) -> list[Fault]:
-    """Return a warning, with the figures by the labels and by equal texts, if many captions share their text with other
-    images; nothing for a split that was not ranked."""
-    captions = embeddings.captions
-    owner = embeddings.image_of_text
-    shared = equal_text_count(captions, owner) if metrics and embeddings.search_log is None else 0
-    if not shared:
-        return []
-    pair = EmbeddingPair(embeddings.images, embeddings.texts)
-    matched = widened_metrics([pair], owner, captions=captions)
-    return [equal_text_warning(captions, shared, metrics, matched)]
 
 
 def rank_imported(folder: Path, split: str, progress: Progress = silent) -> None:

@@ -37,6 +37,7 @@ from coder_core.runs.analysis.reviewed import reviewed_metrics
 from coder_core.runs.analysis.tables import IMAGE_GROUPS, list_splits
 from coder_core.runs.analysis.widened import EqualTexts, equal_text_warning, widened_metrics
 from coder_core.runs.derived.correct_hubs import correct_hubs
+from coder_core.runs.derived.widened import store_widened
 from coder_core.runs.load import LoadedModel
 
 ENSEMBLE = "ensemble"
@@ -81,6 +82,7 @@ class RunRow:
     hubs_corrected: bool = False  # the scores are corrected for hubs
     folds: bool = False  # the metrics are means over five folds
     by: str = ""  # what widens the labels that the metrics count: "group", "equal texts", or both
+    split_name: str = ""  # of the split in the run's folder
 
     @property
     def name(self) -> str:
@@ -110,6 +112,11 @@ class RunRow:
         if self.split.judged is not None:
             return self.split.judged
         return Relevance.of_labels(self.split.image_of_text, self.split.n_images)
+
+    def store(self) -> None:
+        """Store the widened metrics of a plain run beside it, for the app."""
+        if self.run is not None and self.split_name and self.alpha is None and not self.hubs_corrected:
+            store_widened(self.run, self.split_name, self.by, self.metrics)
 
     def five_folds(self, ties: Ties) -> RunRow:
         """Return the row with the means over five folds of 1,000 images."""
@@ -155,7 +162,7 @@ def widened_row(row: RunRow, *, equal_texts: bool) -> RunRow | None:
 
 
 def widened_rows(rows: Sequence[RunRow], equal_texts: EqualTexts | None) -> tuple[list[RunRow], list[Fault]]:
-    """Return the rows by group and by equal texts, and a warning if many captions share their text with images of other
+    """Return and store the rows by group and by equal texts, and a warning if many captions share their text with images of other
     groups and nobody chose how to count them (`equal_texts` None): both figures are then reported."""
     samples = rows[0].split
     if samples.judged is not None:  # judges, not labels, say what is right
@@ -165,6 +172,8 @@ def widened_rows(rows: Sequence[RunRow], equal_texts: EqualTexts | None) -> tupl
     shared = equal_text_count(samples.captions, owner)
     matches = equal_texts == "match" or (equal_texts is None and shared > 0)
     wide = [wide for row in rows if (wide := widened_row(row, equal_texts=matches)) is not None]
+    for row in wide:
+        row.store()
     if equal_texts is not None or not shared:
         return wide, []
     captions = samples.captions
@@ -189,7 +198,7 @@ def evaluate_run(run: RunData, console: Console) -> RunRow:
     activity = "scoring pairs of" if loaded.config.model.by_pair else "encoding"
     with watching(console, f"{run.folder.name}: {activity} {run.split_name}") as watch:
         metrics, sources = evaluate_split(run.folder, loaded, split, run.split_name, progress=watch)
-    return RunRow(run.folder, metrics, sources, Samples.of(split))
+    return RunRow(run.folder, metrics, sources, Samples.of(split), split_name=run.split_name)
 
 
 def embedded_row(folder: Path, split_name: str) -> RunRow:
@@ -209,7 +218,7 @@ def embedded_row(folder: Path, split_name: str) -> RunRow:
     metrics = dict(analysis.metrics)
     if analysis.judged is None:
         metrics |= label_metrics(analysis, owner)
-    return RunRow(folder, metrics, analysis.sources, samples)
+    return RunRow(folder, metrics, analysis.sources, samples, split_name=split_name)
 
 
 def ensemble(rows: Sequence[RunRow], ties: Ties) -> RunRow:
