@@ -1,6 +1,6 @@
 """Functions from data to Plotly figures, without Streamlit, so that notebooks can call them too."""
 
-from app.charts.colouring import Kinds, Ramp, frequent, kinds, ramp, split_ramp
+from app.charts.colouring import Kinds, Ramp, date_ramp, frequent, kinds, ramp, split_ramp
 from app.charts.concepts import cluster_map, concept_graph, concepts_read, side_by_side, word_bars
 from app.charts.distributions import (
     density,

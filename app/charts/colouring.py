@@ -82,6 +82,14 @@ def ramp(name: str, values: np.ndarray, colours: Tone) -> Ramp:
     return Ramp(name, numbers, low, high, _spaced(steps), even, tuple(f"{tick:z.3g}" for tick in even))
 
 
+def date_ramp(name: str, dates: np.ndarray, colours: Tone) -> Ramp:
+    """Place (N,) datetime64 dates on a ramp, whose ticks are days; NaT is a missing value."""
+    days = (dates.astype("datetime64[s]") - np.datetime64(0, "s")) / np.timedelta64(1, "D")
+    of_days = ramp(name, days, colours)
+    labels = tuple(str(np.datetime64(round(tick), "D")) for tick in of_days.ticks)
+    return replace(of_days, labels=labels)
+
+
 def _spaced(steps: tuple[str, ...]) -> tuple[tuple[float, str], ...]:
     return tuple((position / (len(steps) - 1), colour) for position, colour in enumerate(steps))
 

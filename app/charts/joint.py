@@ -148,7 +148,7 @@ def _layout(maps: Sequence[Map], marks: Marks, colours: Tone) -> dict[str, Any]:
         layout["xaxis2"] = {**bare, "domain": [1 - width, 1], "anchor": "y2", "matches": "x"}
         layout["yaxis2"] = {**bare, "anchor": "x2", "matches": "y"}
     if isinstance(ramp := maps[0].colouring, Ramp):
-        heading = {"text": ramp.name, "side": "top", "font": {"size": 12, "color": colours.faint}}
+        heading = {"text": plain(ramp.name), "side": "top", "font": {"size": 12, "color": colours.faint}}
         ticks = {"tickvals": ramp.ticks, "ticktext": ramp.labels, "title": heading, "ypad": 10}
         below = {"x": 0, "xanchor": "left", "y": -0.02, "yanchor": "top", "len": 0.4, "thickness": 9}
         bar = colour_bar(colours, **ticks, **below)

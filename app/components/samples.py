@@ -15,7 +15,7 @@ from streamlit.delta_generator import DeltaGenerator
 from app.address import SLICE, bound, put
 from app.ask import Modality, Run, RunSummary, ask
 from app.choice import UNITS, Choice, neighbours
-from app.components import cards, downloads, events, links, opened, reviewing
+from app.components import cards, downloads, events, links, opened, own_columns, reviewing
 from app.components.controls import Missed, button, step_through
 from app.components.selection import matching
 from app.components.table import Column, SampleCell, Table, picking_table
@@ -24,6 +24,7 @@ Placed = tuple[int, float]  # rank and score of a card
 NO_WORDS = "No caption or file name contains all of these words."
 FEWER_WORDS = "Use fewer words, or clear the field or the slice."
 NO_COMMON_WORDS = "These captions share hardly any words, so the images that each would fit are unknown."
+OWN = "column "  # before the title of a user's column, beside columns of a table
 TABLE_PICTURE = 96
 CARD_PICTURE = 160
 
@@ -191,9 +192,16 @@ def sample_table(choice: Choice, listed: SampleList) -> np.ndarray:
 
     _enter(target, modality)
     opened.among(target, numbers)
-    table = Table(values, listed.columns, f"{target}-table", UNITS[modality], numbers, listed.height, cells)
+    own = own_columns.written(own_columns.values(run, split, modality, numbers))
+    chosen = own_columns.choose(run, split, modality, f"{target}-columns")
+    added = own[chosen].add_prefix(OWN)
+    columns = dict(listed.columns)
+    columns |= {f"{OWN}{title}": column for title, column in own_columns.table_columns(own[chosen]).items()}
+    shown = pd.concat([values, added], axis=1)
+    table = Table(shown, columns, f"{target}-table", UNITS[modality], numbers, listed.height, cells)
     order = picking_table(table, target)
     content = values.rename(columns={name: column.label for name, column in listed.columns.items()})
+    content = pd.concat([content, own.add_prefix(OWN if {*own} & {*content} else "")], axis=1)
     file_names = ask(Run.image_names, run, split)
     images = images_of(run, split, modality, numbers)
     ids: dict[str, object] = {"caption id": numbers} if modality == "text" else {}

@@ -1,9 +1,11 @@
 """The user's columns in the app: filter chips, the opened sample, values that look like markup."""
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 import coder_core
+from coder_core.export import main as export
 
 COUNT = 120
 BRANDS = np.array(["Acme", "<b>Bolt</b>", "**Kite**"])
@@ -56,3 +58,38 @@ def test_the_opened_sample_lists_its_values(root, opened):
     assert "<dt>listed</dt><dd>2026-05-15</dd>" in shown
     assert "<dt>tags</dt><dd>sale, new</dd>" in shown
     assert "<script>" not in shown
+
+
+def test_tables_show_and_sort_by_columns(root, opened):
+    app = opened(root, "retrieval", slice='brand == "Acme"')
+    [key] = [key for key in app.keys("multiselect") if key.endswith("-columns")]
+    [rows] = app.change(**{key: ["unit price", "listed"]}).rows("unit price")
+    found = {row["listed"] for row in rows}
+    assert found <= {f"2026-{1 + n % 12:02}-15" for n in range(0, COUNT, 3)}
+    assert {float(row["unit price"]) for row in rows} <= {n / 4 for n in range(0, COUNT, 3)}
+
+
+@pytest.mark.parametrize(
+    ("column", "kind"), [("brand", "legend"), ("tags", "legend"), ("unit price", "axis"), ("listed", "axis")]
+)
+def test_the_map_is_coloured_by_columns(column, kind, root, opened):
+    [figure] = [
+        figure for figure in opened(root, "joint", map="PCA", colour=column).figures() if figure["data"]
+    ]
+    names = {trace.get("name") for trace in figure["data"]}
+    if kind == "axis":
+        bar = figure["layout"]["coloraxis"]["colorbar"]
+        assert bar["title"]["text"] == column
+        assert ("2026-" in bar["ticktext"][0]) == (column == "listed")
+    elif column == "brand":
+        assert {"Acme", "&lt;b&gt;Bolt&lt;/b&gt;", "**Kite**"} <= names
+    else:
+        assert {"sale", "sale, new"} <= names
+
+
+def test_exported_vectors_have_the_columns(root, tmp_path):
+    assert export([str(root / "shop"), "--split=dev", "--to", "parquet", str(tmp_path / "vectors")]) == 0
+    table = pq.read_table(tmp_path / "vectors" / "captions.parquet").to_pylist()
+    assert [row["brand"] for row in table] == BRANDS[np.arange(COUNT) % 3].tolist()
+    assert table[4]["tags"] == ["sale", "new"]
+    assert table[4]["unit price"] == 1.0

@@ -13,9 +13,9 @@ from app import charts, questions
 from app.address import bound, set_value
 from app.ask import Run, Sample, clusters, joint_space, opened_run
 from app.choice import Choice
-from app.components import cards, downloads, map_selection, words
+from app.components import cards, downloads, map_selection, own_columns, words
 from app.components.controls import button, pick, row
-from app.components.samples import cells_of, ids_text, sample_card, show_sample
+from app.components.samples import OWN, cells_of, ids_text, sample_card, show_sample
 from app.components.table import Column, SampleCell, Table, rows_table
 from app.components.theme import tone
 
@@ -29,6 +29,8 @@ MOST_DRAWN = 20_000
 MOST_LINES = 60
 PICTURES_SHOWN = 10
 LABEL_LENGTH = 90
+NO_VALUE = "no value"
+OWN_SHOWN = 6  # of the user's columns, in the table of the selection; its download has all
 COLUMNS = ("modality", "rank", "gain", "diversity", "similarity", "hubness", "words", "cluster")
 KINDS = ("modality", "cluster")
 SHARED = ("modality", "number", "image", "text", "words", "gain")  # the same in all runs; a gain compares two
@@ -43,11 +45,30 @@ def tables_of(choice: Choice, sample: Sample | None) -> list[pd.DataFrame]:
     tables = list(choice.ask_each(joint_space.samples, sample=sample).values())
     if len(tables) == 2:
         tables = [table.assign(gain=tables[0]["rank"] - tables[1]["rank"]) for table in tables]
+    own = own_values(choice, tables[0])
+    tables = [pd.concat([table, own.set_axis(table.index)], axis=1) for table in tables]
     labels = [questions.cluster_labels(opened_run(run), choice.split) for run in choice.runs]
     rows = point_rows(choice, tables[0])
     if any(label is None for label in labels):
         return tables
     return [table.assign(cluster=label[rows]) for table, label in zip(tables, labels, strict=True)]  # type: ignore[index]
+
+
+def own_values(choice: Choice, table: pd.DataFrame) -> pd.DataFrame:
+    """Return the user's columns of a table's samples, under their titles, or "column TITLE" beside a column of that
+    name."""
+    is_image = (table["modality"] == "image").to_numpy()
+    numbers = table["number"].to_numpy()
+    of_images = own_columns.values(choice.last, choice.split, "image", numbers[is_image])
+    of_captions = own_columns.values(choice.last, choice.split, "text", numbers[~is_image])
+    own = pd.concat([of_images, of_captions], ignore_index=True)
+    taken = {title: f"{OWN}{title}" for title in own if title in (*table, *COLUMNS)}
+    return own.rename(columns=taken)
+
+
+def own_names(table: pd.DataFrame) -> list[str]:
+    """Return the names of the user's columns in a table of `tables_of`."""
+    return [name for name in table if name not in (*SHARED, *COLUMNS)]
 
 
 def point_rows(choice: Choice, table: pd.DataFrame) -> np.ndarray:
@@ -103,7 +124,9 @@ def explore(choice: Choice, planes: Planes, tables: Tables, modalities: Modaliti
     points = points_shown(tables[0], modalities)
     shown = Shown(choice, planes, [table.iloc[points] for table in tables], tables[0], points)
     both = bool(shown.images and shown.captions)
+    own = own_names(shown.tables[0])
     names = [name for name in COLUMNS if name in shown.tables[0] and (both or name != "modality")]
+    names += [name for name in own if shown.tables[0][name].notna().any()]
     with row():
         column = pick("Colour", names, "colour", 150)
         example = "words, image 12, a file"
@@ -177,8 +200,9 @@ def _pairs(shown: Shown, selected: np.ndarray, focus: int | None) -> tuple[np.nd
 
 def selection_table(shown: Shown, selected: np.ndarray) -> pd.DataFrame:
     """Return the selected samples as one table: shared columns, then every run's numbers under "column (run)"."""
-    shared = [name for name in SHARED if name in shown.tables[0]]
-    selection = shown.tables[0].iloc[selected][shared].reset_index(drop=True)
+    first = shown.tables[0]
+    shared = [*(name for name in SHARED if name in first), *own_names(first)]
+    selection = own_columns.written(first.iloc[selected][shared].reset_index(drop=True))
     for run, table, plane in zip(shown.choice.runs, shown.tables, shown.planes, strict=True):
         numbers = table.iloc[selected].drop(columns=shared).reset_index(drop=True)
         numbers["x"] = plane[selected, 0]
@@ -213,7 +237,13 @@ def _figure(shown: Shown, column: str, marks: charts.Marks) -> go.Figure:
         labels.append(f"{charts.plain(ids)}<br>{charts.plain(text[:LABEL_LENGTH])}")
     colouring: Sequence[charts.Kinds | charts.Ramp]
     values = [table[column] for table in tables]
-    if column in KINDS:
+    kind = values[0].dtype.kind
+    if column in own_names(tables[0]) and kind not in "fM":  # categories, texts and tags
+        colouring = [charts.kinds(texts.fillna(NO_VALUE), colours) for texts in values]
+    elif kind == "M":
+        dates = np.concatenate([of_run.to_numpy() for of_run in values])
+        colouring = charts.split_ramp(charts.date_ramp(column, dates, colours), len(tables))
+    elif column in KINDS:
         order: tuple[str, ...] = ("image", "caption") if column == "modality" else ()
         if column == "cluster" and len(values) == 2:  # one colour for clusters that share the most samples
             values[1] = pd.Series(clusters.matched(values[0].to_numpy(), values[1].to_numpy()))
@@ -263,6 +293,7 @@ def _table(shown: Shown, selected: np.ndarray) -> None:
         cards.empty("This area contains no point.", "Select other points, or clear the selection.")
         return
     columns = {"gain": Column("gain", DIGITS["gain"], "gain")} if "gain" in table else {}
+    columns |= own_columns.table_columns(table[own_names(shown.tables[0])[:OWN_SHOWN]])
     for run in choice.runs:
         keys = {f"{name}{_suffix(choice, run.name)}": name for name in DIGITS}
         columns |= {key: Column(key, DIGITS[name], name) for key, name in keys.items() if key in table}

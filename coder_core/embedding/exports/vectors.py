@@ -1,6 +1,7 @@
 """Export an analysed split's vectors, whose inner products are the run's scores, as Parquet tables or a faiss index."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -9,8 +10,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from coder_core.console.output import Progress
+from coder_core.data.columns import NO_COLUMNS, Column, SampleColumns
 from coder_core.evaluation.sources import mixed_embeddings
 from coder_core.files.atomic import appearing, writing
+from coder_core.runs.analysis.columns import arrow_column
+from coder_core.runs.analysis.joined import joined_columns
 from coder_core.runs.analysis.read import Analysis, open_analysis
 
 ROWS = 8_192  # in a row group of Parquet, and added to an index at a time
@@ -24,6 +28,7 @@ class Vectors(NamedTuple):
     images: np.ndarray
     texts: np.ndarray
     analysis: Analysis
+    columns: SampleColumns = NO_COLUMNS
 
 
 def read_vectors(run: Path, split: str) -> Vectors:
@@ -36,7 +41,8 @@ def read_vectors(run: Path, split: str) -> Vectors:
     if concepts is not None:
         images = mixed_embeddings(images, concepts.image_embeddings, concepts.beta)
         texts = mixed_embeddings(texts, concepts.text_embeddings, concepts.beta)
-    return Vectors(run.resolve().name, split, images, texts, analysis)
+    columns = analysis.columns.joined(joined_columns(run, analysis))
+    return Vectors(run.resolve().name, split, images, texts, analysis, columns)
 
 
 def write_parquet(vectors: Vectors, folder: Path, progress: Progress) -> None:
@@ -45,7 +51,9 @@ def write_parquet(vectors: Vectors, folder: Path, progress: Progress) -> None:
         images     id int64, name string, file string, split string, embedding fixed_size_list<float>[D]
         captions   id int64, image_id int64, caption string, name string, file string, split string, embedding
 
-    `file` is the path of the picture, "" if unknown. The folder appears when both tables are complete.
+    `file` is the path of the picture, "" if unknown. The user's columns follow: those of images in both, those of
+    captions in the second; their titles begin with "column " where they repeat one above. The folder appears when both
+    tables are complete.
     InputError: the folder exists, or the disk has no room.
     """
     analysis = vectors.analysis
@@ -59,16 +67,20 @@ def write_parquet(vectors: Vectors, folder: Path, progress: Progress) -> None:
     captions = {"id": np.arange(m), "image_id": owner, "caption": np.array(analysis.captions, dtype=object)}
     captions |= {"name": names[owner], "file": files[owner]}
     with appearing(folder, needed=vectors.images.nbytes + vectors.texts.nbytes) as unfinished:
-        _write(unfinished / "images.parquet", images, vectors.images, vectors)
+        of_images = dict(vectors.columns.images)
+        _write(unfinished / "images.parquet", images, of_images, vectors)
         progress(n, n + m)
-        _write(unfinished / "captions.parquet", captions, vectors.texts, vectors)
+        of_captions = vectors.columns.of_captions(owner)
+        _write(unfinished / "captions.parquet", captions, of_captions, vectors)
         progress(n + m, n + m)
 
 
-def _write(file: Path, columns: dict[str, np.ndarray], embeddings: np.ndarray, vectors: Vectors) -> None:
+def _write(file: Path, columns: dict[str, np.ndarray], own: Mapping[str, Column], vectors: Vectors) -> None:
+    embeddings = vectors.texts if "image_id" in columns else vectors.images
     rows = np.ascontiguousarray(embeddings, dtype=np.float32)
     arrays: dict[str, Any] = columns | {"split": np.full(len(rows), vectors.split, dtype=object)}
     arrays["embedding"] = pa.FixedSizeListArray.from_arrays(pa.array(rows.ravel()), rows.shape[1])
+    arrays |= {f"column {title}" if title in arrays else title: arrow_column(own[title]) for title in own}
     facts = {"run": vectors.run, "split": vectors.split, "model": vectors.analysis.fingerprint}
     pq.write_table(pa.table(arrays).replace_schema_metadata(facts), file, row_group_size=ROWS)
 

@@ -52,7 +52,7 @@ def _parquet(columns: Mapping[str, Column]) -> bytes:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    table = pa.table({title: _arrow(column) for title, column in columns.items()})
+    table = pa.table({title: arrow_column(column) for title, column in columns.items()})
     kinds = {title: column.kind for title, column in columns.items()}
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(sink, table.schema, store_schema=False, compression="snappy") as writer:
@@ -61,7 +61,7 @@ def _parquet(columns: Mapping[str, Column]) -> bytes:
     return cast(bytes, sink.getvalue().to_pybytes())
 
 
-def _arrow(column: Column) -> pa.Array:
+def arrow_column(column: Column) -> pa.Array:
     """Return a column as an Arrow array, without labels that no sample has."""
     import pyarrow as pa
 
