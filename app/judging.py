@@ -29,7 +29,7 @@ from app.ask import (
     retrieval,
 )
 from app.jobs import runs_root
-from app.questions import best_candidates
+from app.questions import best_candidates, drawn_for_verdicts
 from app.training import data_sets, starting
 from coder_core.api import data_quality
 from coder_core.api import reviews as api
@@ -53,6 +53,7 @@ QUEUES = {
     "wrong": "Likely wrong",
     "near": "Near misses",
     "likely": "Likely matches",
+    "estimate": "For R@1",
 }
 
 
@@ -152,8 +153,8 @@ def own_verdicts(run: RunSummary, reviewer: str) -> dict[tuple[str, str], Review
 
 
 def queue(run: RunSummary, split: str, kind: str, captions: np.ndarray | None = None) -> list[Pair]:
-    """Return (image, caption) of at most 50 pairs to judge by one of `QUEUES`, best first and each text once; only of
-    `captions` (None: all)."""
+    """Return (image, caption) of at most 50 pairs to judge by one of `QUEUES`, best first and each text once, or of at
+    most 100 that are drawn for R@1; only of `captions` (None: all)."""
     sample = ask(Run.sample, run, split)
     texts = ask(Run.captions, run, split)
     captions = np.arange(len(texts)) if captions is None else captions
@@ -169,6 +170,12 @@ def queue(run: RunSummary, split: str, kind: str, captions: np.ndarray | None = 
     if kind == "near":
         table = ask(retrieval.margins, run, split, "t2i", sample=sample)
         return api.near_miss_pairs(table[table["query"].isin(captions)], texts)
+    if kind == "estimate":
+        drawn = ask(drawn_for_verdicts, run, split, captions)
+        first: dict[tuple[int, str], Pair] = {}
+        for image, caption in zip(drawn.results.tolist(), drawn.queries.tolist(), strict=True):
+            first.setdefault((image, texts[caption]), (image, caption))
+        return list(first.values())
     likely = likely_matches(run, split, "t2i")
     if likely is None:
         return []
@@ -180,6 +187,15 @@ def reviewed_recall(run: RunSummary, split: str, captions: np.ndarray | None = N
     reviews = load(file_of(run))
     names = keyed("", ask(ReviewedSplit.of, run, split))
     return ask(api.reviewed_recall, run, split, names, keyed(reviews.fingerprint(), reviews), captions)
+
+
+def recall_by_people(run: RunSummary, split: str, captions: np.ndarray | None) -> causes.PeopleRecall:
+    """Estimate R@1 of captions (None: all) as queries under complete labels, from the current file of reviews."""
+    captions = np.arange(len(ask(Run.captions, run, split))) if captions is None else captions
+    drawn = ask(drawn_for_verdicts, run, split, captions)
+    names = ask(ReviewedSplit.of, run, split)
+    values = causes.values_of_verdicts(drawn, names, load(file_of(run)))
+    return causes.recall_with_verdicts(drawn, values)
 
 
 @dataclass(frozen=True)

@@ -150,6 +150,12 @@ def cause_fixes(
     return causes.what_would_fix(misses, averaged)
 
 
+def drawn_for_verdicts(run: Run, split: str, captions: Rows) -> causes.Drawn:
+    """Draw the first results that people should judge, for R@1 of captions (None: all) under complete labels."""
+    misses = causes.causes_of_run(run, split, causes.Question("t2i", within=captions))
+    return causes.draw_for_verdicts(misses)
+
+
 def why(run: Run, split: str, question: causes.Question, known: causes.Known, query: int) -> str:
     """Say why a run misses a query; "" for a query outside the sample of a large split."""
     evidence = causes.split_evidence(run, split)

@@ -10,7 +10,7 @@ import pandas as pd
 import streamlit as st
 
 from app import judging
-from app.ask import Run, read_each
+from app.ask import Run, causes, read_each
 from app.choice import DIRECTIONS, Choice
 from app.components import cards, downloads, reviewing
 from app.components.controls import button, choose_one, pick, row, side_by_side
@@ -68,6 +68,8 @@ def show_queue(choice: Choice) -> None:
     remaining = [pair for pair in pairs if pair not in skipped and not _is_judged(choice, pair)]
     done = len(pairs) - len(remaining)
     st.progress(done / max(len(pairs), 1), f"{done} of {len(pairs)} judged or skipped")
+    if kind == "estimate":
+        cards.note(_estimate(choice))
     given = [*judging.own_verdicts(choice.last, reviewing.reviewer()).values()]
     last = given[-1].id if given else ""
     if remaining:
@@ -82,6 +84,19 @@ def show_queue(choice: Choice) -> None:
             skip = partial(skipped.update, {remaining[0]: last})
             button("Skip", "queue-skip", "", skip, shortcut="S")
         _offer_undo(choice, skipped, given)
+
+
+def _estimate(choice: Choice) -> str:
+    """Say what R@1 is under complete labels, as far as the verdicts of the queue tell."""
+    found = judging.recall_by_people(choice.last, choice.split, choice.captions)
+    beside = f"{found.labels:.1f} by the labels, {found.guess:.1f} with the run’s guesses"
+    if not found.needed:
+        missing = causes.FEWEST_VERDICTS - found.verdicts
+        return f"R@1 of the captions: {beside}; {count(missing, 'more verdict')} for an estimate with an interval."
+    interval = f"95% [{found.low:.1f}, {found.high:.1f}]"
+    enough = f"about {count(found.needed, 'verdict')} reach ±{causes.HALF_WIDTH:g} points"
+    given = count(found.verdicts, "verdict")
+    return f"R@1 of the captions under complete labels: {found.recall:.1f}, {interval}, from {given} ({beside}; {enough})."
 
 
 def _offer_undo(choice: Choice, skipped: Skipped, given: list[judging.Review]) -> None:

@@ -13,4 +13,13 @@ from coder_core.api.causes.budget import (
 )
 from coder_core.api.causes.evidence import Evidence, WayEvidence, split_evidence
 from coder_core.api.causes.fixes import IN_WORDS, averaged_with, gain_sentence, what_would_fix
+from coder_core.api.causes.people import (
+    FEWEST_VERDICTS,
+    HALF_WIDTH,
+    Drawn,
+    PeopleRecall,
+    draw_for_verdicts,
+    recall_with_verdicts,
+    values_of_verdicts,
+)
 from coder_core.api.causes.sentences import hubs, why
