@@ -16,6 +16,7 @@ from typing import Any
 from coder_core.console.faults import Fault, InputError
 
 SMALL = 1 << 20  # bytes of a status, a manifest, a job
+BEFORE = 20  # characters shown around a damaged one
 DOCUMENT = 1 << 28  # of captions, vocabularies, histories
 MISSING_RUN = Fault("RUN", "is missing", "one or more run folders", "for example checkpoints/coder-demo")
 _KINDS = {
@@ -168,8 +169,16 @@ def parse_document(text: str | bytes) -> Any:
     content = text.decode() if isinstance(text, bytes) else text
     value = json.loads(content, object_pairs_hook=_with_unique_keys, parse_constant=_refuse_constant)
     if "\\ud" in content.lower():
-        json.dumps(value, ensure_ascii=False).encode()  # UnicodeEncodeError is a ValueError
+        _refuse_half_characters(value)
     return value
+
+
+def _refuse_half_characters(value: Any) -> None:
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        text = ascii(error.object[max(0, error.start - BEFORE) : error.end + BEFORE])
+        raise ValueError(f"half a character (a lone surrogate) in … {text} …") from None
 
 
 def _with_unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

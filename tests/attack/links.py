@@ -71,6 +71,14 @@ def digest(folder):
     return sha256.hexdigest()
 
 
+def result_files(folder):
+    """Return the SHA-256 of every plain file of results in a folder: saves, analyses and what is derived from them."""
+    parts = [folder / part for part in ("best", "state", "analysis", "derived")]
+    paths = [path for part in parts for path in sorted(part.rglob("*")) if not part.is_symlink()]
+    files = [path for path in paths if stat.S_ISREG(path.lstat().st_mode)]
+    return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
 def put(folder, place, make):
     """Replace whatever is at a place in a folder by what `make` creates; return its path."""
     path = folder / place
@@ -156,7 +164,7 @@ SUBJECTS = {
     "imported run": Subject(partial(import_run_folder, name="run", images=8), IMPORTED_PLACES, IMPORTING),
     "jobs": Subject(lambda runs: runs, JOB_PLACES, {"start": start_job, "forget": forget_job}),
 }
-READING = ("api", "forget")  # doors that need not print anything
+TRAINING = ("resume",)  # it saves epochs until it meets the place
 
 
 def surroundings(folder, subject):
@@ -173,17 +181,20 @@ def surroundings(folder, subject):
 def attack(case, folder, listener):
     """Put one kind of file at one place and try every door."""
     subject_folder = surroundings(folder, case.subject)
-    put(subject_folder, case.place, lambda path: MADE[case.kind](path, folder / OUTSIDE))
+    path = put(subject_folder, case.place, lambda path: MADE[case.kind](path, folder / OUTSIDE))
     watched = [folder / OUTSIDE, folder / "runs" / "neighbour"]
     before = [digest(path) for path in watched]
     for door, use in SUBJECTS[case.subject].doors.items():
+        results = result_files(subject_folder)
         status, text = listener.hear(lambda use=use: use(subject_folder))
         if status is None or status not in (0, *USUAL_EXITS):
             yield Finding(str(case), door, "traceback", f"{status}: {text}")
         elif [digest(path) for path in watched] != before:
             yield Finding(str(case), door, "silent", f"something changed. {text}")
-        elif status and str(subject_folder) not in text:
-            yield Finding(str(case), door, "silent", f"refused without naming the folder: {text}")
+        elif status and str(path) not in text and f"{subject_folder}: already exists" not in text:
+            yield Finding(str(case), door, "silent", f"refused without naming the place: {text}")
+        elif status and door not in TRAINING and result_files(subject_folder) != results:
+            yield Finding(str(case), door, "silent", f"refused, but changed results: {text}")
         else:
             yield Finding(str(case), door, "named" if status else "harmless", text)
 

@@ -295,6 +295,34 @@ def test_other_files_are_named_with_a_remedy(clip, tmp_path, name):
     assert remedy in message
 
 
+def scripted(state):
+    """Return a TorchScript module with these weights."""
+    root = torch.nn.Module()
+    for name, tensor in state.items():
+        *folders, last = name.split(".")
+        module = root
+        for folder in folders:
+            if not hasattr(module, folder):
+                module.add_module(folder, torch.nn.Module())
+            module = getattr(module, folder)
+        module.register_parameter(last, torch.nn.Parameter(tensor))
+    return torch.jit.script(root)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch.jit
+def test_torchscript_is_refused_and_the_named_command_makes_a_file_that_loads(clip, tuned, tmp_path):
+    archive = tmp_path / "ViT-B-32.pt"
+    weights = load_file(tuned / WEIGHTS)
+    scripted(weights).save(str(archive))
+    message = str(refusal(DualEncoder, ModelChoice(str(archive), base=str(clip))))
+    assert "is a TorchScript archive, which is a program" in message
+    assert "torch.save(torch.jit.load(FILE).state_dict(), 'weights.pt')" in message
+
+    torch.save(torch.jit.load(archive).state_dict(), tmp_path / "weights.pt")
+    loaded = DualEncoder(ModelChoice(str(tmp_path / "weights.pt"), base=str(clip))).model.state_dict()
+    assert all(torch.equal(loaded[name], tensor) for name, tensor in weights.items())
+
+
 def test_a_folder_that_only_holds_files_of_weights_names_them(tmp_path):
     logs = tmp_path / "lightning_logs" / "version_0" / "checkpoints"
     logs.mkdir(parents=True)
