@@ -260,7 +260,7 @@ def report_page(runs: Sequence[RunSummary], split: str) -> str:
     path = file_of(runs[-1])
     reviews = load(path)
     positives = [source.path for source in sources(runs[-1], split) if not source.fault]
-    parts = ["python", "-m", "coder_core.report", *(str(run.path) for run in runs)]
+    parts = ["coder-lab", "report", *(str(run.path) for run in runs)]
     parts += ["--split", split, "--out", "report.html"]
     parts += ["--reviews", str(path)] if reviews.standing else []
     parts += ["--positives", *positives] if positives else []

@@ -1,4 +1,4 @@
-"""python -m coder_core.ablate TABLE --data …: the papers' tables, on your data."""
+"""coder-lab ablate TABLE --data …: the papers' tables, on your data."""
 
 import shlex
 from pathlib import Path
@@ -15,12 +15,12 @@ from coder_core.console.faults import InputError
 from coder_core.console.output import open_console, say
 from coder_core.console.runner import asks_for_help, command
 
-USAGE = """usage: python -m coder_core.ablate TABLE --data PATH [--preset NAME] [--seeds 0 1 2] [--jobs 2] [--key VALUE]
+USAGE = """usage: coder-lab ablate TABLE --data PATH [--preset NAME] [--seeds 0 1 2] [--jobs 2] [--key VALUE]
 
-       python -m coder_core.ablate components --data f30k_precomp --preset coder-f30k-bigru --seeds 0 1 2
-       python -m coder_core.ablate objectives --data f8k_precomp --rows infonce dcl --epochs 4
-       python -m coder_core.ablate mine.toml --data f8k_precomp          your own grid: docs/training.md
-       python -m coder_core.ablate components --report                   write the tables of finished runs
+       coder-lab ablate components --data f30k_precomp --preset coder-f30k-bigru --seeds 0 1 2
+       coder-lab ablate objectives --data f8k_precomp --rows infonce dcl --epochs 4
+       coder-lab ablate mine.toml --data f8k_precomp          your own grid: docs/training.md
+       coder-lab ablate components --report                   write the tables of finished runs
 
 Every row and seed is an ordinary run below --root (checkpoints/ablation-TABLE). Give the same command again after an
 interruption: finished runs are not run again, unfinished ones continue. Results: results.md, .tex, .csv and .html there."""
@@ -37,7 +37,7 @@ def main(arguments: list[str]) -> int:
         return 0
     parsed = read_ablation(arguments)
     table = _find_table(parsed.table, trains=not parsed.report)
-    command_line = shlex.join(["python", "-m", "coder_core.ablate", *arguments])
+    command_line = shlex.join(["coder-lab", "ablate", *arguments])
 
     from coder_core.ablation.command import run_table
 

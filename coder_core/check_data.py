@@ -1,4 +1,4 @@
-"""python -m coder_core.check_data PATH: read a data set exactly as training would, describe it and name its faults.
+"""coder-lab check PATH: read a data set exactly as training would, describe it and name its faults.
 
 Prints a table of the splits, one of the captions, the memory that training needs, and every fault with its file, its
 row and how to fix it. The exit status is 1 when training or evaluation would refuse the data, otherwise 0. With --content
@@ -17,14 +17,14 @@ from coder_core.console.runner import command
 @command
 def main(arguments: list[str]) -> int:
     """Survey the data set. Return 1 if training would refuse it, 2 for flags out of range."""
-    parsed = tyro.cli(CheckDataArguments, args=arguments, prog="python -m coder_core.check_data")
+    parsed = tyro.cli(CheckDataArguments, args=arguments, prog="coder-lab check")
     if min(parsed.word_threshold, parsed.word_size, parsed.batch_size) < 1:
         print("--word-threshold, --word-size and --batch-size must be at least 1", file=sys.stderr)
         return 2
 
     if (parsed.path / "analysis").is_dir():
         if not parsed.content:
-            fix = f"python -m coder_core.check_data {parsed.path} --content"
+            fix = f"coder-lab check {parsed.path} --content"
             raise InputError.at(parsed.path, "is a run; only the content of its data can be checked", fix=fix)
         from coder_core.checking.stored_run import check_stored_run
 

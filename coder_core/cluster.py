@@ -1,4 +1,4 @@
-"""python -m coder_core.cluster RUN --split dev --clusters 50: offline k-means of a run's pairs, kept for the app."""
+"""coder-lab cluster RUN --split dev --clusters 50: offline k-means of a run's pairs, kept for the app."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,7 +29,7 @@ class ClusterArguments:
 @command
 def main(arguments: list[str]) -> int:
     """Compute the clusters of every run."""
-    parsed = tyro.cli(ClusterArguments, prog="python -m coder_core.cluster", args=arguments)
+    parsed = tyro.cli(ClusterArguments, prog="coder-lab cluster", args=arguments)
 
     from coder_core.runs.derived.compute import make_clusters
 

@@ -1,8 +1,8 @@
 """Make a run from any model: embed pictures with a pretrained model, or import existing embeddings.
 
-python -m coder_core.embed pictures DATA --model NAME_OR_FOLDER --split dev --name NAME
-python -m coder_core.embed import --images I.npy --texts T.npy --captions C.txt --name NAME
-python -m coder_core.embed import FOLDER_OF_CLIP_RETRIEVAL --name NAME
+coder-lab embed pictures DATA --model NAME_OR_FOLDER --split dev --name NAME
+coder-lab embed import --images I.npy --texts T.npy --captions C.txt --name NAME
+coder-lab embed import FOLDER_OF_CLIP_RETRIEVAL --name NAME
 """
 
 from typing import TypeVar
@@ -13,7 +13,7 @@ from coder_core.console.faults import stop_on_errors
 from coder_core.console.runner import asks_for_help, command, run_subcommand
 from coder_core.embedding.arguments import EmbedArguments, FolderArguments, PicturesArguments
 
-PROGRAM = "python -m coder_core.embed"
+PROGRAM = "coder-lab embed"
 USAGE = f"""usage: {PROGRAM} pictures DATA --model NAME_OR_FOLDER --name NAME
        {PROGRAM} import --images I.npy --texts T.npy --captions C.txt --name NAME
        {PROGRAM} import TABLE.parquet --name NAME

@@ -1,4 +1,4 @@
-"""python -m coder_core.evaluate RUN [RUN …] --split test: retrieval metrics, and the folder that the app reads."""
+"""coder-lab evaluate RUN [RUN …] --split test: retrieval metrics, and the folder that the app reads."""
 
 import tyro
 
@@ -10,7 +10,7 @@ from coder_core.evaluating.arguments import EvaluateArguments
 @command
 def main(arguments: list[str]) -> int:
     """Evaluate the runs, write their analyses, print the tables."""
-    parsed = tyro.cli(EvaluateArguments, prog="python -m coder_core.evaluate", args=arguments)
+    parsed = tyro.cli(EvaluateArguments, prog="coder-lab evaluate", args=arguments)
 
     from coder_core.evaluating.inputs import read_given
 

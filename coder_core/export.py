@@ -1,4 +1,4 @@
-"""python -m coder_core.export RUN --to faiss FILE | parquet DIR | huggingface DIR | triplets DIR: for other tools."""
+"""coder-lab export RUN --to faiss FILE | parquet DIR | huggingface DIR | triplets DIR: for other tools."""
 
 import math
 from dataclasses import fields
@@ -13,7 +13,7 @@ from coder_core.embedding.exports.arguments import ExportArguments
 from coder_core.files.atomic import existing_outputs
 
 MOST_RANKS = 1_000  # largest rank of negatives
-PROGRAM = "python -m coder_core.export"
+PROGRAM = "coder-lab export"
 USED_BY = dict.fromkeys(("form", "negatives", "ranks", "margin", "seed", "reviews"), "triplets")
 USED_BY |= {"rows": "faiss"}
 

@@ -1,4 +1,4 @@
-"""python -m coder_core.features DATA --model NAME_OR_FOLDER --grid 7 --out FOLDER: region features for training.
+"""coder-lab features DATA --model NAME_OR_FOLDER --grid 7 --out FOLDER: region features for training.
 
 Patch tokens or feature-map cells of a pretrained tower, in the precomp layout that every preset trains on.
 """
@@ -14,7 +14,7 @@ from coder_core.embedding.arguments import FeaturesArguments
 @command
 def main(arguments: list[str]) -> int:
     """Write the features of the splits."""
-    parsed = tyro.cli(FeaturesArguments, prog="python -m coder_core.features", args=arguments)
+    parsed = tyro.cli(FeaturesArguments, prog="coder-lab features", args=arguments)
     stop_on_errors([*check_folder(f"--out {parsed.out}", parsed.out), *parsed.towers.faults()])
 
     from coder_core.embedding.extraction import extract_features

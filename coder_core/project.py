@@ -1,4 +1,4 @@
-"""python -m coder_core.project RUN [RUN2] --split dev: a map of the joint space, stored beside the run for the app."""
+"""coder-lab project RUN [RUN2] --split dev: a map of the joint space, stored beside the run for the app."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,7 +32,7 @@ class ProjectArguments:
 @command
 def main(arguments: list[str]) -> int:
     """Compute the layouts."""
-    parsed = tyro.cli(ProjectArguments, prog="python -m coder_core.project", args=arguments)
+    parsed = tyro.cli(ProjectArguments, prog="coder-lab project", args=arguments)
 
     from coder_core.runs.derived.compute import make_layouts
 

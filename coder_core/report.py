@@ -1,4 +1,4 @@
-"""python -m coder_core.report RUN [RUN …] --split test --out report.html: one HTML file to share."""
+"""coder-lab report RUN [RUN …] --split test --out report.html: one HTML file to share."""
 
 import math
 import shlex
@@ -16,7 +16,7 @@ from coder_core.console.plain_files import MISSING_RUN
 from coder_core.console.runner import command
 from coder_core.files.atomic import check_new_files, writing
 
-PROGRAM = "python -m coder_core.report"
+PROGRAM = "coder-lab report"
 FAILED = 1  # exit status if a check of the gate fails; an error is 2
 
 

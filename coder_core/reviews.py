@@ -1,7 +1,7 @@
 """Merge files of reviews, or write a data set with their corrections.
 
-python -m coder_core.reviews merge A.jsonl B.jsonl --out C.jsonl
-python -m coder_core.reviews export DATA --reviews reviews.jsonl --out CLEANED
+coder-lab reviews merge A.jsonl B.jsonl --out C.jsonl
+coder-lab reviews export DATA --reviews reviews.jsonl --out CLEANED
 """
 
 from collections import Counter
@@ -17,7 +17,7 @@ from coder_core.console.plain_files import check_file, check_folder
 from coder_core.console.runner import command, run_subcommand
 from coder_core.files.atomic import write_output
 
-PROGRAM = "python -m coder_core.reviews"
+PROGRAM = "coder-lab reviews"
 USAGE = f"""usage: {PROGRAM} merge A.jsonl B.jsonl --out C.jsonl
        {PROGRAM} export DATA --reviews FILE --out CLEANED
        {PROGRAM} merge --help

@@ -1,4 +1,4 @@
-"""python -m coder_core.train [PRESET] [--key value …]: train, or continue, a run.
+"""coder-lab train [PRESET] [--key value …]: train, or continue, a run.
 
 Without arguments it trains the demo (a baseline, CODER, and a run with sample weights) on built-in pictures; it
 continues unfinished runs and leaves finished ones alone.
@@ -20,12 +20,12 @@ from coder_core.console.output import open_console, say
 from coder_core.console.runner import asks_for_help, command
 
 ROOT = Path("checkpoints")
-USAGE = """usage: python -m coder_core.train [PRESET] [--key value …]
-       python -m coder_core.train --resume checkpoints/NAME [--threads 4 …]
+USAGE = """usage: coder-lab train [PRESET] [--key value …]
+       coder-lab train --resume checkpoints/NAME [--threads 4 …]
        torchrun --nproc-per-node 8 -m coder_core.train PRESET …   (several GPUs; several machines: docs/training.md)
 """
 AFTER_PRESETS = """
-A model as it is (zero-shot) needs no training: python -m coder_core.embed pictures DATA --model NAME --name RUN
+A model as it is (zero-shot) needs no training: coder-lab embed pictures DATA --model NAME --name RUN
 Without any argument, the three demo runs are trained. All flags, with the defaults of the named preset:
 """
 
@@ -45,7 +45,7 @@ class TrainArguments:
 def read_arguments(arguments: Sequence[str], default: Config) -> TrainArguments:
     """Read flags, with a preset's configuration as defaults."""
     description = "Train an image-text retrieval model."
-    prog = "python -m coder_core.train"
+    prog = "coder-lab train"
     return parse(arguments, TrainArguments(default), prog=prog, description=description)
 
 

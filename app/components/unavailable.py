@@ -62,7 +62,7 @@ def split(summary: RunSummary, name: str) -> Problem | None:
 
 
 def _evaluate(summary: RunSummary, split: str) -> str:
-    return shlex.join(["python", "-m", "coder_core.evaluate", str(summary.path), "--split", split])
+    return shlex.join(["coder-lab", "evaluate", str(summary.path), "--split", split])
 
 
 def runs_with(choice: Choice, has: Has, *, trained: str, imported: str, fix: str, preset: str = "") -> Runs:

@@ -257,4 +257,4 @@ def show_training(choice: Choice, reviews: judging.Reviews) -> None:
             show_link("Train with these verdicts", choice, run, "reviewed")
         offer_evaluation(run, "train")
     values = shlex.join([str(run.path), "--split", choice.split, "--reviews", str(path)])
-    st.code(f"python -m coder_core.evaluate {values}", language=None, wrap_lines=True)
+    st.code(f"coder-lab evaluate {values}", language=None, wrap_lines=True)

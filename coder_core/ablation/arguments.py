@@ -18,13 +18,13 @@ DEFAULT_PRESET = "coder-flickr8k"
 
 @dataclass(frozen=True)
 class AblateArguments:
-    """Rows and seeds to run. Every other flag is a setting of the runs, as in python -m coder_core.train, and
+    """Rows and seeds to run. Every other flag is a setting of the runs, as in coder-lab train, and
     applies to every row that does not set it itself."""
 
     config: Annotated[Config, tyro.conf.arg(name="")]
     table: tyro.conf.Positional[str] = ""  # A table of the papers, or a TOML file with a grid of your own.
     preset: str = DEFAULT_PRESET
-    """The full model that the rows change (python -m coder_core.train --help lists the presets)."""
+    """The full model that the rows change (coder-lab train --help lists the presets)."""
     seeds: tuple[int, ...] = (0,)  # Each row is run once with each seed.
     rows: tuple[str, ...] = ()  # Names or numbers of the rows to run; empty: all.
     split: SplitName = "dev"  # Split to compare the rows on. Choose on dev; use test once.
@@ -64,5 +64,5 @@ def read_ablation(arguments: Sequence[str]) -> AblateArguments:
 def parse_ablation(arguments: Sequence[str], config: Config) -> AblateArguments:
     """Read flags, with these settings as defaults."""
     description = "Repeat an ablation of the paper on your data."
-    prog = "python -m coder_core.ablate"
+    prog = "coder-lab ablate"
     return parse(arguments, AblateArguments(config), prog=prog, description=description)

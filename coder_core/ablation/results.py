@@ -118,7 +118,7 @@ def _check_same_queries(table: AblationTable, runs: Mapping[str, Runs], split: s
             first_with.setdefault(checksums, folder)
     if len(first_with) > 1:
         first, second, *_ = first_with.values()
-        fix = f"evaluate both with python -m coder_core.evaluate … --split {split} on the same --data"
+        fix = f"evaluate both with coder-lab evaluate … --split {split} on the same --data"
         raise InputError.at(second, f"was evaluated on other captions than {first}, in {table.name}", fix=fix)
 
 

@@ -56,7 +56,7 @@ def prototypes(run: Run, split: str) -> Clusters | None:
 
 
 def offline_clusters(run: Run, split: str, settings: ClusterSettings) -> StoredResult[Clusters]:
-    """Return the clusters that `python -m coder_core.cluster` computed."""
+    """Return the clusters that `coder-lab cluster` computed."""
     folder = clusters_folder(run.path, split, settings, run.analysis(split))
 
     def read() -> Clusters | None:

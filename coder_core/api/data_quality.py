@@ -129,7 +129,7 @@ def unseen_images(first: Run, second: Run) -> tuple[Array, Array]:
             fact = f"was trained on different {content.removeprefix('train_')} than run {second.name}"
             raise InputError.at(f"run {first.name}", fact, "the same data", HALVES)
     for run in runs:
-        command = f"python -m coder_core.evaluate {run.path} --split {TRAIN}"
+        command = f"coder-lab evaluate {run.path} --split {TRAIN}"
         if TRAIN not in run.splits:
             raise InputError.at(f"run {run.name}", "was not evaluated on train", fix=command)
         checksum = captions_checksum(run.captions(TRAIN), run.image_of_text(TRAIN))

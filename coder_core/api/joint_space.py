@@ -21,7 +21,7 @@ from coder_core.runs.derived.compute import layout_folder, read_layout
 def stored_layout(
     run: Run, split: str, settings: LayoutSettings, reference: Run | None = None
 ) -> StoredResult[PlaneLayout]:
-    """Return the layout that `python -m coder_core.project` computed, aligned to `reference` if given. InputError: the
+    """Return the layout that `coder-lab project` computed, aligned to `reference` if given. InputError: the
     analysis of a run is missing or damaged."""
     other = reference.analysis(split) if reference else None
     folder = layout_folder(run.path, split, settings, run.analysis(split), other)

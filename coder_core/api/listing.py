@@ -122,7 +122,7 @@ def summarise(path: Path) -> RunSummary:
         kinds = {manifest.get("kind") for manifest in manifests.values()}
         imported = kinds == {tables.KIND_IMPORTED} and not (path / "config.toml").exists()
         if not kinds and (waiting := folder_names(path / tables.UNRANKED)):
-            fix = f"run python -m coder_core.evaluate {path} --split {waiting[0]}"
+            fix = f"run coder-lab evaluate {path} --split {waiting[0]}"
             raise InputError.at(path, "has imported embeddings without ranks", fix=fix)
         config, unknown = ({}, []) if imported else read_tables(path)
         status = {"state": IMPORTED} if imported else read_status(path) or {}

@@ -19,7 +19,7 @@ NOTHING_TRAINS = Fault(
     "--image-tuning and --text-tuning",
     "are both frozen, and no layer on top of the towers can be trained",
     "lora or full for one tower, --projection linear, or gpo for --image-pooling or --text-pooling",
-    "to use the model without training: python -m coder_core.embed pictures DATA --model NAME --name RUN",
+    "to use the model without training: coder-lab embed pictures DATA --model NAME --name RUN",
 )
 REVIEWED = "wrong_weight vague_weight duplicate_weight also_matches"
 CLEANED = "clean_by clean_loss clean_above clean_weigh clean_rounds clean_scorers"

@@ -52,9 +52,7 @@ def tuned_for(preset: str, loss: str) -> str:
 def find_preset(name: str) -> Config:
     """Return the configuration of a preset (InputError: there is no such preset)."""
     if name == ZERO_SHOT:
-        fix = (
-            f"python -m coder_core.embed pictures DATA --model MODEL --name {ZERO_SHOT} evaluates it as it is"
-        )
+        fix = f"coder-lab embed pictures DATA --model MODEL --name {ZERO_SHOT} evaluates it as it is"
         raise InputError.at(f"preset {name}", "is a model that is not trained", "a preset that trains", fix)
     if name not in PRESETS:
         raise InputError.at(f"preset {name[:60]!r}", "is not known", f"one of {', '.join(PRESETS)}")

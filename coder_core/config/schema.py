@@ -85,7 +85,7 @@ def with_settings(config: Config, values: Mapping[str, Any], origin: str = "") -
     """
     changes = dict[str, Any]()
     faults: list[Fault | None] = []
-    fix = "python -m coder_core.train --help lists every setting"
+    fix = "coder-lab train --help lists every setting"
     for name, value in values.items():
         option = find_setting(name)
         if option is None:

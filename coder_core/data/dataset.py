@@ -116,7 +116,7 @@ def find_features(path: str | Path) -> tuple[Path, Path]:
     if recognised := recognise(path):
         layout, why = recognised
         problem = f"contains pictures with captions ({layout.name}: {why}) but no region features"
-        fix = f"python -m coder_core.features {path} --model … --out … makes features with a pretrained model"
+        fix = f"coder-lab features {path} --model … --out … makes features with a pretrained model"
         raise InputError.at(path, problem, LAYOUTS, fix)
     raise unrecognised(path)
 

@@ -53,4 +53,4 @@ def extract_features(parsed: FeaturesArguments) -> None:
 
     pictures = splits[0].positions.folder
     more = f" --pictures {pictures}" if pictures else ""
-    say(console, f"Check and train: python -m coder_core.check_data {parsed.out}{more}")
+    say(console, f"Check and train: coder-lab check {parsed.out}{more}")

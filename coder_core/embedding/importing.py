@@ -61,7 +61,7 @@ def import_embeddings(parsed: EmbedArguments | FolderArguments) -> None:
         print_metrics(console, folder, parsed.split, f"{parsed.split} · pessimistic ties", qrels)
         return
 
-    command_line = f"python -m coder_core.evaluate {folder} --split {parsed.split}"
+    command_line = f"coder-lab evaluate {folder} --split {parsed.split}"
     pairs = f"{n * m:,} pairs take long"
     say(console, f"not ranked yet, as {pairs}. The app shows the split after {command_line}")
 

@@ -78,7 +78,9 @@ def log_split(
     split = canonical_split(split)
     stop_on_errors(name_faults(Path(run).name, "run"))
     if epoch is not None and not (isinstance(epoch, Real) and epoch >= 1 and epoch % 1 == 0):
-        raise InputError.at("epoch", f"is {epoch!r}", "a whole number from 1", "count from 1: epoch=epoch + 1")
+        raise InputError.at(
+            "epoch", f"is {epoch!r}", "a whole number from 1", "count from 1: epoch=epoch + 1"
+        )
     image_rows = _array(images)
     text_rows = _array(texts)
     log = None

@@ -25,7 +25,7 @@ def check_run(folder: Path) -> None:
     nearby = {path.name: path for path in around if holds_run(path)}
     names = get_close_matches(folder.name, nearby, RUNS_NAMED, cutoff=0)
     runs = ", ".join(map(str, _runs_in(folder)[:RUNS_NAMED] or map(nearby.get, names)))
-    fix = "python -m coder_core.train makes one, python -m coder_core.embed turns embeddings into one"
+    fix = "coder-lab train makes one, coder-lab embed turns embeddings into one"
     problem = "is not a run" if folder.is_dir() else "there is no such folder"
     raise InputError.at(folder, problem, "the folder of a run", f"name one: {runs}" if runs else fix)
 

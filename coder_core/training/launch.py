@@ -197,7 +197,7 @@ def _files(config: Config, prepared: Prepared, device: torch.device) -> dict[str
     towers = prepared.inputs.towers
     reviews = prepared.inputs.reviews
     about = {
-        "command": shlex.join(["python", "-m", "coder_core.train", *sys.argv[1:]]),
+        "command": shlex.join(["coder-lab", "train", *sys.argv[1:]]),
         "created": time.strftime("%Y-%m-%d %H:%M:%S %z"),
         "python": platform.python_version(),
         "torch": torch.__version__,
@@ -270,5 +270,5 @@ class StoppedError(StoppedBySignalError):
 
     def __init__(self, folder: Path, position: Position) -> None:
         trained = timedelta(seconds=round(position.seconds))
-        how_to_continue = f"Continue with: python -m coder_core.train --resume {folder}"
+        how_to_continue = f"Continue with: coder-lab train --resume {folder}"
         super().__init__(f"stopped at step {position.step:,} after {trained}, saved. {how_to_continue}")

@@ -342,5 +342,5 @@ def check_losses(losses: Losses, batch: Batch, step: int) -> None:
     bad = batch.image_ids[~batch.regions.flatten(1).isfinite().all(1)]
     cause = f"; the features of image {int(bad[0])} are not finite" if len(bad) else ""
     message = f"the loss term {', '.join(terms) or 'total'} is not finite ({named or 'every sample'}{cause})"
-    fix = "lower --learning-rate, or check the data with python -m coder_core.check_data"
+    fix = "lower --learning-rate, or check the data with coder-lab check"
     raise NotFiniteError.in_step(step, message, "losses", fix)

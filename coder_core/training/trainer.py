@@ -95,7 +95,7 @@ class Trainer:
                 return outcome
             except UnreadableRowsError as error:  # between two steps
                 self._save()
-                fix = f"restore the file, then python -m coder_core.train --resume {self.reporter.folder}"
+                fix = f"restore the file, then coder-lab train --resume {self.reporter.folder}"
                 saved = UnreadableRowsError([replace(fault, fix=fix) for fault in error.faults])
                 self.reporter.end("failed", self.position, message=str(saved))
                 raise saved from None

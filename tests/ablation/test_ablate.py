@@ -91,7 +91,7 @@ def test_every_row_and_seed_trains_an_ordinary_run(table):
         assert state_of(table / name) == "finished"
         values = config.objective.loss, config.memory.bank_size, config.training.seed
         assert values == (name.split("-")[0], 0, int(name[-1]))
-        assert ("coder_core.train coder-flickr8k" in about["command"]) == (name == "infonce-s0")
+        assert ("coder-lab train coder-flickr8k" in about["command"]) == (name == "infonce-s0")
     assert (table / "logs" / "infonce-s0.log").stat().st_size > 0
 
 
@@ -157,7 +157,7 @@ def test_an_interrupted_table_can_be_continued(data, tmp_path, capsys):
         assert main(command(data, root, "--epochs=4000")) == 3
     finally:
         ended.set()
-    assert "python -m coder_core.ablate objectives" in " ".join(capsys.readouterr().out.split())
+    assert "coder-lab ablate objectives" in " ".join(capsys.readouterr().out.split())
     status = read_status(root / "infonce-s0") or {}
     assert status["state"] == "stopped"
     assert status["step"] >= 10

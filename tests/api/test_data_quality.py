@@ -141,7 +141,7 @@ def test_runs_that_are_not_halves_of_one_train_split_cannot_judge_it(tmp_path):
         (first, reviewed, "half: .* different reviews than run reviews"),
         (first, unlike, "half: .* different captions than run captions"),
         (also, unlike, "also: .* a different train split"),
-        (first, open_run(without.path), "without: .*python -m coder_core.evaluate|Python -m"),
+        (first, open_run(without.path), "without: .*coder-lab evaluate|Python -m"),
     ):
         assert_refused(fact, data_quality.cross_fitted, one, second)
 

@@ -50,7 +50,7 @@ def test_the_report_is_one_file_with_all_changes(folders, tmp_path, capsys, comp
         f"{second.metrics['dev']['rsum']:.1f}<br>",
         f"{counts['fixed']:,} captions are hits only in the last run",
     )
-    for fact in (sentence, *facts, "python -m coder_core.report"):
+    for fact in (sentence, *facts, "coder-lab report"):
         assert fact in page
     sections = re.findall(r"<h2>(.*?)</h2>", page)
     assert len(sections) == len(set(sections)) == 11

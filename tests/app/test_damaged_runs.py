@@ -125,7 +125,7 @@ def test_a_file_truncated_while_the_app_runs_is_detected(opened, tmp_path):
 
 @pytest.mark.parametrize(
     ("name", "clue"),  # not evaluated, still training, and no run
-    [("new", "coder_core.evaluate"), ("going", "Train page"), ("gone", "folder of runs")],
+    [("new", "coder-lab evaluate"), ("going", "Train page"), ("gone", "folder of runs")],
 )
 def test_runs_that_cannot_be_shown_are_named(opened, tmp_path, name, clue):
     small(tmp_path, "good")

@@ -92,7 +92,7 @@ def test_without_runs_the_form_offers_the_values_of_each_preset(root, opened):
     assert app.selectbox(key="data").options == ["demo", "tiny"]
     assert "train-start" in app.keys("button")
     assert "watch" not in app.keys("selectbox")
-    assert app.code[0].value == "python -m coder_core.train demo --name=demo --data=demo"
+    assert app.code[0].value == "coder-lab train demo --name=demo --data=demo"
     assert app.value("demo-epochs") == 10
     assert "--epochs=3" in app.change(demo_epochs=3).code[0].value
     assert "f30k-bigru" not in app.selectbox(key="preset").options  # made for data other than drawn pictures
@@ -246,7 +246,7 @@ def test_verdicts_on_train_link_to_a_training_that_uses_them(root, opened):
     app = opened(root, "train", **values)
     values = [app.value(key) for key in ("data", "name", "use-reviews")]
     assert values == ["tiny", "first-reviewed", True]
-    words = shlex.split(app.code[0].value)[3:]
+    words = shlex.split(app.code[0].value)[2:]
     config = read_arguments(words[1:], find_preset(words[0])).config
     assert config.data.reviews == str(data / "reviews.jsonl")
     assert set(differences(read_config(root / "first")[0], config)) == {"data.reviews"}

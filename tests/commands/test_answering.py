@@ -2,18 +2,21 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tomllib
 from pathlib import Path
 
+from coder_core.__main__ import COMMANDS
 from coder_core.console.runner import READER_GONE
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 SCRIPTS = tomllib.loads((REPOSITORY / "pyproject.toml").read_text("utf-8"))["project"]["scripts"]
 MODULES = [target.removesuffix(":main") for target in SCRIPTS.values()]
+NAMES = {f"coder_core.{module}": name for name, module in COMMANDS.items()}
 CASES = [  # a command and its arguments, the exit status, and a part of the output
-    *((module, ["--help"], 0, f"usage: python -m {module}") for module in MODULES[1:]),
+    *((module, ["--help"], 0, f"usage: coder-lab {NAMES[module]}") for module in MODULES[1:]),
     (MODULES[0], ["--help"], 0, "usage: coder-lab COMMAND"),
     ("coder_core.train", ["flickr9k"], 1, "flickr9k"),
     ("coder_core.train", ["demo", "--learning-rat=3"], 2, "learning-rate"),
@@ -27,7 +30,7 @@ CASES = [  # a command and its arguments, the exit status, and a part of the out
     ("coder_core.embed", ["import", "--images=x"], 2, "--texts"),
     ("coder_core.embed", ["import", "--help"], 0, "--texts T.npy --captions C.txt --name NAME [-h]"),
     ("coder_core.embed", ["import", "x", "--help"], 0, "import --name NAME [-h] [OPTIONS] PATH"),
-    ("coder_core.embed", [], 2, "usage: python -m coder_core.embed pictures"),
+    ("coder_core.embed", [], 2, "usage: coder-lab embed pictures"),
 ]
 FORKS = """
 import json, os, sys
@@ -73,3 +76,12 @@ def test_help_into_a_closed_pipe_ends_without_a_traceback():
     ended = subprocess.run(command, cwd=REPOSITORY, stdout=write, stderr=subprocess.PIPE, text=True)
     os.close(write)
     assert (ended.returncode, ended.stderr) == (READER_GONE, "")
+
+
+def test_messages_name_commands_by_their_one_name():
+    """`python -m coder_core.train` and coder-train work as before, but nothing tells people to type them."""
+    folders = [REPOSITORY / "coder_core", REPOSITORY / "app"]
+    sources = [file for folder in folders for file in folder.rglob("*") if file.suffix in (".py", ".toml")]
+    assert len(sources) > 200
+    former = re.compile(r'python -m coder_core\.\w|"python", "-m", "coder_core')
+    assert not [str(file) for file in sources if former.search(file.read_text("utf-8"))]

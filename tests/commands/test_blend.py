@@ -1,4 +1,4 @@
-"""python -m coder_core.evaluate RUN --blend: tuned towers blended with the zero-shot model."""
+"""coder-lab evaluate RUN --blend: tuned towers blended with the zero-shot model."""
 
 import csv
 import io

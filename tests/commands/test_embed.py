@@ -1,4 +1,4 @@
-"""python -m coder_core.embed import: any model's embeddings become a run; errors in them are named."""
+"""coder-lab embed import: any model's embeddings become a run; errors in them are named."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""python -m coder_core.evaluate: the table, the files, the analysis folder, the ensemble, and what it refuses."""
+"""coder-lab evaluate: the table, the files, the analysis folder, the ensemble, and what it refuses."""
 
 import csv
 import json
@@ -197,7 +197,7 @@ def test_an_imported_run_is_evaluated_from_its_embeddings(tmp_path, complaint):
     assert row["t2i_5way"] > 20
     for flags, missing in ((["--split", "test"], "test"), (["--hub-correction"], "train")):
         message = complaint(main, [str(run), *flags])
-        assert f"one of dev. python -m coder_core.embed import … --split {missing} --name clip" in message
+        assert f"one of dev. coder-lab embed import … --split {missing} --name clip" in message
     assert "--data elsewhere: " in complaint(main, [str(run), "--data", "elsewhere"])
 
 

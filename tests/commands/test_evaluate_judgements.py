@@ -1,4 +1,4 @@
-"""python -m coder_core.evaluate --positives: judgements beyond the labels, from files and for COCO."""
+"""coder-lab evaluate --positives: judgements beyond the labels, from files and for COCO."""
 
 import json
 import warnings

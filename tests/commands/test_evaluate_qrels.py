@@ -1,4 +1,4 @@
-"""python -m coder_core.evaluate --qrels and --run-out: judgements and runs in TREC's formats."""
+"""coder-lab evaluate --qrels and --run-out: judgements and runs in TREC's formats."""
 
 import csv
 import html

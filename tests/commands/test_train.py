@@ -46,7 +46,7 @@ def test_help_lists_every_preset_and_flag(capsys):
         main(["--help"])
     output = plain(capsys.readouterr().out)
     flags = [f"--{name.replace('_', '-')}" for name in settings()]
-    for text in ("usage: python -m coder_core.train", "--resume", *PRESETS, *flags):
+    for text in ("usage: coder-lab train", "--resume", *PRESETS, *flags):
         assert text in output, text
 
 

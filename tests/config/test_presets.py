@@ -55,7 +55,7 @@ def test_every_preset_is_valid_and_survives_toml(name):
 
 
 def test_zero_shot_refers_to_embed_and_presets_use_the_readmes_clip():
-    assert_refused(r"python -m coder_core\.embed pictures DATA --model", find_preset, "clip-zero-shot")
+    assert_refused(r"coder-lab embed pictures DATA --model", find_preset, "clip-zero-shot")
     # The model that the README names has safetensors on its main branch, where others have pickles
     model = re.search(r"MODEL=(\S+)", (Path(__file__).parents[2] / "README.md").read_text())[1]
     for name in ("clip-lora", "clip-full", "tower-frozen"):

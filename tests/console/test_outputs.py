@@ -42,7 +42,7 @@ def test_paths_without_write_permission_are_refused(tmp_path, monkeypatch):
 
 def test_fixes_are_capitalised_and_a_new_phase_restarts_the_bar():
     shown = {"choose another name": "Choose another name", "pythons are snakes": "Pythons are snakes"}
-    shown |= {command: command for command in ("python -m coder_core.evaluate RUN", "make setup")}
+    shown |= {command: command for command in ("coder-lab evaluate RUN", "make setup")}
     for fix, text in shown.items():
         assert str(Fault("here", "is missing", fix=fix)) == f"here: is missing. {text}"
     terminal = Console(force_terminal=True, width=120, file=StringIO(), record=True)

@@ -1,4 +1,4 @@
-"""python -m coder_core.embed import FOLDER: what clip-retrieval's inference wrote."""
+"""coder-lab embed import FOLDER: what clip-retrieval's inference wrote."""
 
 import numpy as np
 import pyarrow as pa

@@ -1,4 +1,4 @@
-"""python -m coder_core.embed pictures: a pretrained dual encoder's run, equal to transformers' own, and resumable."""
+"""coder-lab embed pictures: a pretrained dual encoder's run, equal to transformers' own, and resumable."""
 
 import io
 import json
@@ -193,8 +193,8 @@ def test_sigterm_exits_with_3_and_embedding_resumes(models, pictures, whole, tmp
     [
         (evaluate, "--blend 0.0 1.0", "nothing was trained"),
         (export, "--to huggingface out", "nothing was trained"),
-        (evaluate, "--split test", "coder_core.embed pictures DATA"),
-        (export, "--to parquet out --split test", "coder_core.embed pictures DATA"),
+        (evaluate, "--split test", "coder-lab embed pictures DATA"),
+        (export, "--to parquet out --split test", "coder-lab embed pictures DATA"),
     ],
 )
 def test_what_a_zero_shot_run_lacks_is_named(command, flags, fact, whole, complaint):

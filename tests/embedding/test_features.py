@@ -1,4 +1,4 @@
-"""python -m coder_core.features: a tower's patches in the layout that training reads, resumable."""
+"""coder-lab features: a tower's patches in the layout that training reads, resumable."""
 
 import itertools
 import json

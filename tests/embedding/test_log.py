@@ -112,10 +112,16 @@ def test_half_a_character_in_a_resealed_run_is_an_error_at_its_file(name, tmp_pa
     reseal(file.parent)
     error = refusal(open_analysis(tmp_path / "run", "dev").document, name)
     assert error.faults[0].place == str(file)
-    assert "surrogate" in error.faults[0].found
+    assert "half a character (a lone surrogate) in" in error.faults[0].found
     file.write_text(written.replace('"', '"\\ud83d\\ude00', 1))  # a whole one
     reseal(file.parent)
     assert "😀" in str(open_analysis(tmp_path / "run", "dev").document(name))
+
+
+def test_epochs_counted_from_0_are_refused_with_the_remedy(tmp_path):
+    images, texts = rows()
+    error = refusal(coder_core.log_split, tmp_path / "run", "dev", images, texts, captions=CAPTIONS, epoch=0)
+    assert "a whole number from 1. Count from 1: epoch=epoch + 1" in str(error)
 
 
 @pytest.mark.parametrize(

@@ -215,7 +215,7 @@ def _offer(form: Form) -> None:
         return
     for warning in warnings:
         cards.note(in_words(str(warning)))
-    command = shlex.join(["python", "-m", "coder_core.train", *arguments])
+    command = shlex.join(["coder-lab", "train", *arguments])
     begins = tuple(f"{preset}-" for preset in starting.presets())
     asks = any(key in FIELDS or key.startswith(begins) for key in linked())  # a link starts no training
     begin = partial(_begin, form)

@@ -84,7 +84,7 @@ def found_by(run: Run, split: str, direction: Direction, candidate: int, *, k: i
 
 
 def stored_correction(run: Run, split: str) -> StoredResult[HubCorrection]:
-    """Return the ranks corrected for hubs, if `python -m coder_core.evaluate --hub-correction` stored them."""
+    """Return the ranks corrected for hubs, if `coder-lab evaluate --hub-correction` stored them."""
     analysis = run.analysis(split)
     if analysis.scores is not None:  # of a run that scores pair by pair
         return StoredResult("missing", "")

@@ -204,7 +204,7 @@ def _same_folder(path: str, data: DataSet) -> bool:
 def arguments(
     preset: str, name: str, data: DataSet, changes: Mapping[str, Any], supervision: Supervision | None = None
 ) -> tuple[tuple[str, ...], list[Fault]]:
-    """Return the arguments of `python -m coder_core.train`, and warnings about them. `changes`: option key → value.
+    """Return the arguments of `coder-lab train`, and warnings about them. `changes`: option key → value.
     InputError: training would refuse them (with its message), or a setting is not an option."""
     extra = supervision or Supervision()
     offered = {option.key: option for option in options(preset)}

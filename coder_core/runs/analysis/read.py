@@ -230,8 +230,8 @@ def how_to_add(run_folder: Path, split: str) -> str:
             if analysis.kind == tables.KIND_IMPORTED:
                 has_towers = tables.DOCUMENT_TOWERS in analysis.manifest["documents"]
                 source = "pictures DATA" if has_towers else "import"
-                return f"python -m coder_core.embed {source} … --split {split} --name {Path(run_folder).name}"
-    return f"python -m coder_core.evaluate {run_folder} --split {split}"
+                return f"coder-lab embed {source} … --split {split} --name {Path(run_folder).name}"
+    return f"coder-lab evaluate {run_folder} --split {split}"
 
 
 def check_metrics(folder: Path) -> None:

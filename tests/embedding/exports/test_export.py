@@ -1,4 +1,4 @@
-"""python -m coder_core.export: other programs read back the data and rankings of the run."""
+"""coder-lab export: other programs read back the data and rankings of the run."""
 
 import json
 from functools import partial

@@ -1,4 +1,4 @@
-"""python -m coder_core.export RUN --to huggingface DIR: plain transformers gives the tuned run's embeddings."""
+"""coder-lab export RUN --to huggingface DIR: plain transformers gives the tuned run's embeddings."""
 
 import io
 import math
@@ -68,7 +68,7 @@ def test_the_exported_folder_gives_the_same_embeddings_through_transformers(towe
     else:
         assert math.isclose(plain.logit_scale.item(), -math.log(0.05), rel_tol=1e-6)
     card = (out / "README.md").read_text(encoding="utf-8")
-    facts = f"| rsum | {analysis.metrics['rsum']:.2f} |", "coder_core.train", config.data.data
+    facts = f"| rsum | {analysis.metrics['rsum']:.2f} |", "coder-lab train", config.data.data
     assert all(fact in card for fact in facts)
 
 

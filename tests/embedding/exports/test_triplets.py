@@ -1,4 +1,4 @@
-"""python -m coder_core.export --to triplets: which negatives, in which columns, and which pairs never are negatives."""
+"""coder-lab export --to triplets: which negatives, in which columns, and which pairs never are negatives."""
 
 import json
 
@@ -138,7 +138,7 @@ def test_invalid_windows_and_existing_folders_are_refused(mined, tmp_path, compl
         (["--margin", "nan"], "--margin"),
         (["--seed", "-1"], "--seed"),
         (["--to", "triplets", str(tmp_path / "mine")], "mine"),
-        (["--split", "test"], "coder_core.evaluate"),
+        (["--split", "test"], "coder-lab evaluate"),
     ):
         assert fact in complaint(export, [str(mined[0]), "--to", "triplets", str(tmp_path / "new"), *flags])
     assert not (tmp_path / "new").exists()
