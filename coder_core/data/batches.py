@@ -55,9 +55,13 @@ class RegionRows:
         self.regions = split.regions
         self.size = split.feature_size
         self._features = FeatureRows(split.features).features  # (n, R, F)
+        self._file = split.file
 
     def gather(self, image_ids: np.ndarray, regions: np.ndarray) -> tuple[Tensor, Tensor]:
-        """Gather regions (B, k) of images (B,): (B, k, F) float32 and (B,) lengths; all-zero regions go to the end."""
+        """Gather regions (B, k) of images (B,): (B, k, F) float32 and (B,) lengths; all-zero regions go to the end.
+        UnreadableRowsError: another program has shortened the file of features."""
+        if self._file is not None:
+            self._file.check_size()
         values = self._features[np.repeat(image_ids, regions.shape[1]), regions.ravel()]
         if values.dtype != np.float16:  # PyTorch converts float16 faster
             values = values.astype(np.float32, copy=False)

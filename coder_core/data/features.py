@@ -5,6 +5,7 @@ import math
 import shutil
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Literal
@@ -24,6 +25,10 @@ LARGEST = 1e15  # training sums squares of features in float32, whose maximum is
 RIGHT_FILE = "a .npy file of float16, float32 or float64, (images, regions, size) or (images, size)"
 
 
+class UnreadableRowsError(InputError):
+    """Pictures or features that could be read before can no longer be read."""
+
+
 @dataclass(frozen=True)
 class FeatureFile:
     """A features file whose header matches its size. shape: (n, L, D) or (n, D)."""
@@ -38,6 +43,16 @@ class FeatureFile:
         """Map the whole file into memory, read-only and in its own dtype."""
         order: Literal["F", "C"] = "F" if self.fortran else "C"
         return np.memmap(self.path, self.dtype, mode="r", offset=self.offset, shape=self.shape, order=order)
+
+    def check_size(self) -> None:
+        """Raise UnreadableRowsError if the file is shorter than when it was opened: reading a mapped page that a file
+        has lost kills the process. A file that was moved or replaced stays readable."""
+        with suppress(FileNotFoundError):
+            size = self.path.stat().st_size
+            needed = self.offset + math.prod(self.shape) * self.dtype.itemsize
+            if size < needed:
+                problem = f"was shortened to {size:,} bytes while it was in use"
+                raise UnreadableRowsError.at(self.path, problem, f"{needed:,} bytes", "restore the file")
 
     @property
     def row_bytes(self) -> int:
@@ -109,10 +124,6 @@ def _coercions(path: Path, shape: tuple[int, ...], dtype: np.dtype, fortran: boo
     if len(shape) == 2:
         notes.append("one vector per image (images, size), read as one region")
     return [Fault(str(path), text, severity="note") for text in notes]
-
-
-class UnreadableRowsError(InputError):
-    """Pictures that could be read before can no longer be read."""
 
 
 class FeatureRows:

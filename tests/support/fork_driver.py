@@ -22,6 +22,7 @@ from coder_core.training.launch import StoppedError, start_run
 from tests.console.test_processes import until
 from tests.support.tiny_runs import quiet, tiny_config
 
+REFUSED = 70  # exit code of a child whose task raised an exception
 RANDOM_KILLS = 8
 SAVE_KILLS = 4
 LATEST_KILL = 0.8  # random kills come within this share of an undisturbed run's processor time
@@ -50,12 +51,12 @@ class AtOperation:
 
 
 def child(task):
-    """Fork; the child runs the task and exits with its result, None as 0, after an exception 70. Return its process id."""
+    """Fork; the child runs the task and exits with its result, None as 0, after an exception REFUSED. Return its process id."""
     sys.stdout.flush()
     pid = os.fork()
     if pid:
         return pid
-    code = 70
+    code = REFUSED
     try:
         silence = os.open(os.devnull, os.O_WRONLY)
         os.dup2(silence, 1)
@@ -169,8 +170,7 @@ def signals(data, root):
 
 
 def shrinks(data, root):
-    """Empty a features file during a save, restore it once the run has ended, and resume the run: as after a kill, because
-    the process is killed when it reads a mapped page that the file has lost."""
+    """Empty a features file during a save, restore it once the run has ended, and resume the run."""
     reports = []
     for split in ("train", "dev"):
         features = Path(data) / f"{split}_ims.npy"
