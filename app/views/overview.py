@@ -93,6 +93,7 @@ def show(choice: Choice) -> None:
     captions = choice.captions
     empty = captions is not None and not len(captions)
     metrics: Metrics = {}
+    is_log = choice.ask(Run.uncounted_queries) is not None
     if empty:
         cards.empty("This slice contains no caption.", "Change or clear the slice in the sidebar.")
     else:
@@ -102,6 +103,8 @@ def show(choice: Choice) -> None:
             numbers = {"captions": count(len(captions), "caption"), "images": images, "slice": choice.slice}
             cards.note(cards.HOW_TO_READ["numbers of a slice"].format(**numbers))
         headline(choice, metrics)
+        if is_log:  # nDCG@10 leads
+            show_judged(choice)
         if all(run.name in metrics for run in choice.runs):  # a damaged one is named above
             show_causes(choice)
         if choice.between:
@@ -111,7 +114,8 @@ def show(choice: Choice) -> None:
             show_changed(choice)
     show_table(choice)
     show_several(choice, COLUMNS, {key: METRICS[key] for key in METRICS if key != "md"})
-    show_judged(choice)
+    if not is_log:
+        show_judged(choice)
     _offer_report(choice)
     _note_origins(runs)
     if choice.between and not empty:

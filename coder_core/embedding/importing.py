@@ -57,8 +57,7 @@ def import_embeddings(parsed: EmbedArguments | FolderArguments) -> None:
     saved = f", {len(embeddings.query_texts):,} saved queries" if embeddings.query_texts else ""
     say(console, f"{n:,} images and {m:,} captions, {width:,} numbers each{saved}: {folder}")
     if metrics:
-        qrels = parsed.qrels if isinstance(parsed, EmbedArguments) else None
-        print_metrics(console, folder, parsed.split, f"{parsed.split} · pessimistic ties", qrels)
+        print_metrics(console, folder, parsed.split, f"{parsed.split} · pessimistic ties")
         return
 
     command_line = f"coder-lab evaluate {folder} --split {parsed.split}"

@@ -21,6 +21,7 @@ from coder_core.data.lines import FROM_ZERO, check_texts, count_cases, shorten
 from coder_core.data.pictures import check_pictures
 from coder_core.data.search_log import SearchLog, log_of_judgements
 from coder_core.evaluation.recall import Metrics
+from coder_core.runs.analysis.graded import GRADED_METRICS, add_judged_metrics
 from coder_core.runs.analysis.import_embeddings import import_run, metric_warnings
 from coder_core.runs.analysis.rows import embedded_row, widened_rows
 from coder_core.runs.record import HISTORY, HistoryWriter, read_history
@@ -114,7 +115,9 @@ def log_split(
     _, metrics = import_run(embeddings, path.parent, path.name, split, overwrite=True)
     if epoch is not None:
         _log_epoch(path / HISTORY, split, int(epoch), metrics)
-    _, of_texts = widened_rows([embedded_row(path, split)], None)
+    row = embedded_row(path, split)
+    add_judged_metrics([row], GRADED_METRICS, split)
+    _, of_texts = widened_rows([row], None)
     doubts = [*of_texts, *metric_warnings(embeddings, metrics)]
     for fault in embeddings.faults + doubts:
         if fault.severity == "warning":

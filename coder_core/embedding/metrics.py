@@ -8,17 +8,17 @@ from rich.console import Console
 from coder_core.console.output import print_faults
 from coder_core.console.tables import graded_table, metrics_table
 from coder_core.evaluation.metrics import metric_label
-from coder_core.runs.analysis.graded import GRADED_METRICS, add_graded_metrics
+from coder_core.runs.analysis.graded import GRADED_METRICS, OWN_JUDGEMENTS, add_judged_metrics
 from coder_core.runs.analysis.rows import embedded_row, widened_rows
 
 
-def print_metrics(console: Console, folder: Path, split: str, title: str, qrels: Path | None = None) -> None:
-    """Print a row for every way to count what is right, and a warning if nobody chose how equal texts count. `qrels`: the
-    judgements of a search log, whose graded metrics with intervals come first and are stored with the run."""
+def print_metrics(console: Console, folder: Path, split: str, title: str) -> None:
+    """Print a row for every way to count what is right, and a warning if nobody chose how equal texts count. The graded
+    metrics of a search log, with intervals, come first and are stored with the run."""
     row = embedded_row(folder, split)
-    if qrels is not None:
-        add_graded_metrics([row], qrels, GRADED_METRICS, split)
-        of_judges = f"{qrels.name} · % and 95% intervals · relevant documents last among equal scores"
+    if row.split.search_log is not None:
+        add_judged_metrics([row], GRADED_METRICS, split)
+        of_judges = f"{OWN_JUDGEMENTS} · % and 95% intervals · relevant pictures last among equal scores"
         labels = [metric_label(name) for name in GRADED_METRICS]
         console.print(graded_table({folder.name: row.metrics}, labels, of_judges))
     wide, warnings = widened_rows([row], None)

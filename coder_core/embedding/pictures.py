@@ -59,8 +59,7 @@ def embed_pictures(parsed: PicturesArguments) -> None:
     revision = f" at {str(facts['revision'])[:12]}" if facts.get("revision") else ""
     model = facts.get("model") or facts.get("tower")
     say(console, f"{folder}: embedded with {model}{revision}, prompt {facts['prompt']!r}")
-    title = f"{parsed.split} · zero-shot · pessimistic ties"
-    print_metrics(console, folder, parsed.split, title, parsed.qrels)
+    print_metrics(console, folder, parsed.split, f"{parsed.split} · zero-shot · pessimistic ties")
 
 
 def _split(parsed: PicturesArguments) -> tuple[CaptionedSplit, list[Fault]]:

@@ -22,7 +22,7 @@ from coder_core.evaluation.c_way import Protocol
 from coder_core.model.device import choose_device, use_onednn
 from coder_core.model.reader import data_folder
 from coder_core.runs.analysis.blend import best_row, blend_rows, check_tuned
-from coder_core.runs.analysis.graded import add_graded_metrics
+from coder_core.runs.analysis.graded import add_graded_metrics, add_judged_metrics
 from coder_core.runs.analysis.import_embeddings import is_imported, rank_imported
 from coder_core.runs.analysis.joined import join_columns
 from coder_core.runs.analysis.rows import (
@@ -49,6 +49,7 @@ def evaluate_runs(parsed: EvaluateArguments, given: GivenFiles, console: Console
     rows = _rows(parsed, console)
     if rows[0].split.search_log is not None:
         stop_on_errors(_needs_labels(parsed))
+        add_judged_metrics(rows, parsed.qrels_metrics, parsed.split)
     if parsed.groups is not None:
         print_faults(console, _read_groups(rows, parsed.groups))
     print_faults(console, _add_metrics(rows, parsed, given.reviews))

@@ -19,7 +19,7 @@ from coder_core.data.reviews import Reviews
 from coder_core.evaluating.arguments import EvaluateArguments
 from coder_core.evaluation.metrics import metric_label
 from coder_core.runs.analysis.blend import write_curve
-from coder_core.runs.analysis.graded import write_trec_run
+from coder_core.runs.analysis.graded import OWN_JUDGEMENTS, write_trec_run
 from coder_core.runs.analysis.rows import RunRow, write_csv, write_json, write_similarities
 
 
@@ -54,8 +54,13 @@ def print_tables(
         if parsed.ties == "pessimistic"
         else "ties: pessimistic, ensembles and folds optimistic"
     )
-    console.print(tables.metrics_table(table, f"{parsed.split} · {ties}"))
+    is_log = any(row.split.search_log is not None for row in rows)
     whole = {name: row.metrics for name, row in zip(names, rows, strict=True) if not (row.folds or row.by)}
+    labels = [metric_label(name) for name in parsed.qrels_metrics]
+    if is_log and parsed.qrels is None:  # leads
+        title = f"{OWN_JUDGEMENTS} · % and 95% intervals · relevant pictures last among equal scores"
+        console.print(tables.graded_table(whole, labels, title))
+    console.print(tables.metrics_table(table, f"{parsed.split} · {ties}"))
     if parsed.ways:
         title = f"c-way accuracy · mean of {parsed.ways_repeats} draws ± 95% · seed {parsed.ways_seed}"
         console.print(tables.choices_table(whole, parsed.ways, title))
@@ -65,7 +70,6 @@ def print_tables(
         console.print(tables.extended_table(whole, title))
     if parsed.qrels is not None:
         title = f"{parsed.qrels.name} · % and 95% intervals · relevant documents last among equal scores"
-        labels = [metric_label(name) for name in parsed.qrels_metrics]
         console.print(tables.graded_table(whole, labels, title))
     if parsed.probe:
         console.print(tables.probe_table(whole, "probes · caption above wrong caption, %"))

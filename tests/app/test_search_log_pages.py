@@ -46,6 +46,13 @@ def test_every_page_opens_with_a_search_log(shop, page, opened):
         assert any("how do I return a thing" in str(table) for table in app.tables())
 
 
+def test_overview_leads_with_ndcg_and_its_interval(shop, opened):
+    app = opened(shop, "overview", run="one", versus="two", split="log")
+    assert app.saying("Metrics of graded judgements", "30 of the search log")
+    [table] = [table for table in app.tables() if "nDCG@10" in str(table) and "[" in str(table)]
+    assert "one" in str(table)
+
+
 def test_unjudged_results_are_marked_as_such(shop, opened):
     app = opened(shop, "retrieval", run="one", split="log", query_text="3")
     cards = app.texts()  # of the query in detail

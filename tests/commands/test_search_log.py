@@ -168,6 +168,9 @@ def test_two_files_of_embeddings_become_a_split_whose_judgements_decide(log, tmp
     assert evaluate([str(tmp_path / "run"), "--split=log", f"--json={out}"]) == 0
     [metrics] = json.loads(out.read_text())["runs"].values()
     assert metrics["t2i_ndcg10"] == pytest.approx(of_counted["ndcg"], abs=1e-6)
+    assert metrics["t2i_qrels_ndcg@10"] == pytest.approx(expected["ndcg"], abs=1e-6)
+    printed = " ".join(capsys.readouterr().out.split())
+    assert printed.index("the judges of the search log") < printed.index("R@1/5/10")
     qrels = log[0] / "qrels.txt"
     assert (
         evaluate([str(tmp_path / "run"), "--split=log", f"--qrels={qrels}", f"--json={out}", "--overwrite"])

@@ -157,7 +157,7 @@ def test_corrupted_derived_results_are_read_or_named(root):
     assert harm(clusters.path / "manifest.json", lambda: attempt(lambda: read_clusters(clusters))) > 20
     (file := root / "q.txt").touch()
     ends = {f"t2i_qrels_{key}": 7.0 for key in ("queries", "ndcg@10", "ndcg@10_low", "ndcg@10_high")}
-    store_graded(run, "dev", file, GradedMetrics("queries: 7 captions", ["ndcg@10"], ends))
+    store_graded(run, "dev", str(file), "0" * 64, GradedMetrics("queries: 7 captions", ["ndcg@10"], ends))
     [folder] = (run / "derived" / "dev").glob("qrels-*")
 
     def read_tables():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,15 +11,17 @@ import numpy as np
 
 from coder_core.console.faults import Fault
 from coder_core.data.qrels import GradedPairs, Qrels, SampleIds, Way, read_qrels, sample_ids
-from coder_core.data.search_log import QueryIds
+from coder_core.data.search_log import NOTHING_RIGHT, QueryIds
 from coder_core.evaluation.bootstrap import mean_intervals
 from coder_core.evaluation.metrics import query_values
 from coder_core.evaluation.ranking import best_lists, rank
 from coder_core.evaluation.relevance import JUDGEMENT, Relation, Relevance
 from coder_core.files.atomic import writing
+from coder_core.files.sealed import file_sha256
 from coder_core.runs.analysis.rows import RunRow
 from coder_core.runs.derived.graded import GradedMetrics, store_graded
 
+OWN_JUDGEMENTS = "the judges of the search log"  # in the place of a file's name
 GRADED_METRICS = ("ndcg@10", "mrr@10", "map", "recall@100", "success@10")
 
 
@@ -45,28 +48,67 @@ def add_graded_metrics(
         unanswerable = len(ids.unanswerable) if isinstance(ids, QueryIds) else 0
         notes[qrels.fact] = Fault(str(file), qrels.fact, severity="note")
         relevance = graded_relevance(qrels, samples.n_images, len(owner))
-        ranks = rank(row.scores, relevance, best=0)
-        graded: dict[str, float] = {}
-        for way in qrels.pairs:
-            of_split = query_values(metrics, getattr(relevance, way), getattr(ranks, way))
-            queries = np.flatnonzero(~np.isnan(of_split[:, 0]))
-            drawn = queries if way == "i2t" else owner[queries]
-            drawn = drawn if samples.image_groups is None else samples.image_groups[drawn]
-            if samples.search_log is not None:  # queries are independent of each other
-                drawn = queries
-            values = of_split[queries]
-            if way == "t2i" and unanswerable:  # judged queries without a right picture count as 0
-                values = np.concatenate([values, np.zeros((unanswerable, len(names)))])
-                drawn = np.concatenate([drawn, -1 - np.arange(unanswerable)])
-            intervals = 100 * mean_intervals(values, drawn)
-            graded[f"{way}_qrels_queries"] = len(values)
-            for name, (mean, low, high) in zip(names, intervals.tolist(), strict=True):
-                key = f"{way}_qrels_{name}"
-                graded |= {key: mean, f"{key}_low": low, f"{key}_high": high}
+        graded = _with_intervals(row, relevance, list(qrels.pairs), names, unanswerable)
         row.metrics |= graded
-        if row.run is not None and row.alpha is None and not row.hubs_corrected:
-            store_graded(row.run, split_name, file, GradedMetrics(qrels.fact, names, graded))
+        if _is_plain(row):
+            assert row.run is not None
+            place = str(file.resolve())
+            metrics_of_file = GradedMetrics(qrels.fact, names, graded)
+            store_graded(row.run, split_name, place, file_sha256(file), metrics_of_file)
     return list(notes.values())
+
+
+def add_judged_metrics(rows: Sequence[RunRow], metrics: Sequence[str], split_name: str) -> None:
+    """Add the metrics by the judgements of a search log to every row, and store those of rows that are plain runs; keys
+    as for `add_graded_metrics`. Rows of captions are left as they are."""
+    names = [name.lower() for name in metrics]
+    for row in rows:
+        log = row.split.search_log
+        judged = row.split.judged
+        if log is None or judged is None:
+            continue
+        unanswerable = sum(reason == NOTHING_RIGHT for _, _, reason in log["others"])
+        graded = _with_intervals(row, judged, ["t2i"], names, unanswerable)
+        row.metrics |= graded
+        if _is_plain(row):
+            assert row.run is not None
+            pairs = (judged.t2i.queries, judged.t2i.candidates, judged.t2i.grades)
+            digest = hashlib.sha256(b"".join(np.ascontiguousarray(part).tobytes() for part in pairs))
+            fact = f"queries: {int(graded['t2i_qrels_queries']):,} of the search log"
+            store_graded(
+                row.run, split_name, OWN_JUDGEMENTS, digest.hexdigest(), GradedMetrics(fact, names, graded)
+            )
+
+
+def _is_plain(row: RunRow) -> bool:
+    return row.run is not None and row.alpha is None and not row.hubs_corrected
+
+
+def _with_intervals(
+    row: RunRow, relevance: Relevance, ways: Sequence[Way], names: Sequence[str], unanswerable: int
+) -> dict[str, float]:
+    """Return the metrics `names` of a row by a relevance, with their intervals and the numbers of queries. `unanswerable`:
+    further judged queries, without a right picture, which count as 0."""
+    samples = row.split
+    ranks = rank(row.scores, relevance, best=0)
+    graded: dict[str, float] = {}
+    for way in ways:
+        of_split = query_values(names, getattr(relevance, way), getattr(ranks, way))
+        queries = np.flatnonzero(~np.isnan(of_split[:, 0]))
+        values = of_split[queries]
+        drawn = queries if way == "i2t" else samples.image_of_text[queries]
+        drawn = drawn if samples.image_groups is None else samples.image_groups[drawn]
+        if samples.search_log is not None:  # queries are independent of each other
+            drawn = queries
+        if way == "t2i" and unanswerable:
+            values = np.concatenate([values, np.zeros((unanswerable, len(names)))])
+            drawn = np.concatenate([drawn, -1 - np.arange(unanswerable)])
+        intervals = 100 * mean_intervals(values, drawn)
+        graded[f"{way}_qrels_queries"] = len(values)
+        for name, (mean, low, high) in zip(names, intervals.tolist(), strict=True):
+            key = f"{way}_qrels_{name}"
+            graded |= {key: mean, f"{key}_low": low, f"{key}_high": high}
+    return graded
 
 
 def graded_relevance(qrels: Qrels, images: int, texts: int) -> Relevance:

@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 
 from coder_core.console.plain_files import NUMBER, check_values
 from coder_core.evaluation.metrics import metric_label
-from coder_core.files.sealed import file_sha256
 from coder_core.runs.analysis.read import Analysis, open_analysis
 from coder_core.runs.derived.store import derived_folder, list_derived, read_as, write_derived
 
@@ -32,11 +31,12 @@ class GradedMetrics(NamedTuple):
     values: Mapping[str, float]  # keys as in `add_graded_metrics`
 
 
-def store_graded(run: Path, split: str, file: Path, metrics: GradedMetrics) -> None:
-    """Store metrics by a file of qrels; they replace those by earlier contents of the file."""
-    folder = derived_folder(run, split, KIND, {"file": str(file.resolve())}, [open_analysis(run, split)])
+def store_graded(run: Path, split: str, file: str, sha256: str, metrics: GradedMetrics) -> None:
+    """Store metrics by a file of qrels, or by other judgements; they replace those by earlier contents of the file.
+    `sha256`: of the content."""
+    folder = derived_folder(run, split, KIND, {"file": file}, [open_analysis(run, split)])
     facts = {
-        "sha256": file_sha256(file),
+        "sha256": sha256,
         "fact": metrics.fact,
         "names": list(metrics.names),
         "metrics": dict(metrics.values),
