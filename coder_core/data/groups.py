@@ -150,7 +150,8 @@ def groups_of_splits(
     file: GroupFile, names: Mapping[str, Sequence[str]]
 ) -> tuple[dict[str, np.ndarray], dict[str, Fault]]:
     """Find the groups of the images of several splits, given by name → names of images. Return split → (n,) int64 and
-    split → a note, for the splits with groups. InputError: as for `ids_of_file`, or no split has groups."""
+    split → a note, for the splits with groups. InputError: as for `ids_of_file`, or none of several splits has groups: a
+    file may be about other splits than one."""
     groups: dict[str, np.ndarray] = {}
     notes: dict[str, Fault] = {}
     for split, image_names in names.items():
@@ -158,7 +159,7 @@ def groups_of_splits(
         if found is not None:
             ids, notes[split] = found
             groups[split] = group_numbers(ids)
-    if not groups:
+    if not groups and len(names) > 1:
         raise unrelated(file.path, [name for some in names.values() for name in some])
     return groups, notes
 

@@ -1,6 +1,8 @@
 """--groups and --equal-texts in training: pairs of a group or with equal texts are not negatives; a run with a bank of two
 ids per pair resumes bit for bit; groups of both train and dev are named."""
 
+import json
+import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -8,9 +10,12 @@ import pytest
 
 from coder_core.config.checks import problems
 from coder_core.console.faults import InputError
+from coder_core.evaluate import main as evaluate
+from coder_core.model.run_towers import open_towers
 from coder_core.runs.analysis.read import open_analysis
 from coder_core.training.launch import start_run
-from coder_core.training.prepare import make_objective, prepare
+from coder_core.training.prepare import Inputs, make_objective, prepare
+from tests.commands.test_groups_of_data import picture as save_picture
 from tests.support.tiny_runs import (
     assert_same_run,
     changed,
@@ -20,6 +25,7 @@ from tests.support.tiny_runs import (
     tiny_config,
     write_tiny_data,
 )
+from tests.support.tiny_towers import tower_config, write_tiny_clip
 from tests.support.trained_runs import prepared_again, stop_during, train_on
 
 IMAGES = 20
@@ -127,3 +133,51 @@ def test_partners_are_left_out_of_the_prototypes_softmax(catalogue):
         replace(config), prepare(tiny_config(catalogue, prototypes=6, equal_texts="label")), "cpu"
     )
     assert [part.partners for part in alone.parts if part.state_file == "prototypes"] == [None]
+
+
+def test_evaluate_uses_the_groups_of_the_run_without_a_flag(catalogue, tmp_path, capsys):
+    groups = tmp_path / "groups.tsv"
+    shutil.copy(catalogue / "groups.tsv", groups)
+    config = tiny_config(catalogue, groups=str(groups), epochs=1)
+    run = start_run(config, tmp_path / "run", quiet())
+
+    def evaluated(*flags):
+        out = tmp_path / "out.json"
+        assert evaluate([str(run), *flags, f"--json={out}", "--overwrite"]) == 0
+        rows = json.loads(out.read_text())["runs"]
+        return [name.removeprefix(str(run)).strip() for name in rows]
+
+    assert evaluated("--split=dev") == ["", "by group"]
+    assert evaluated("--split=train", "--equal-texts=label") == ["", "by group"]
+    capsys.readouterr()
+    groups.write_text("train0.jpg\tA\ntrain1.jpg\tA\n")
+    assert evaluated("--split=dev") == [""], "the file is about train alone"
+    groups.unlink()
+    assert evaluated("--split=dev") == [""]
+    text = " ".join(capsys.readouterr().out.split())
+    assert "the groups that the run trained with are not those of this data" in text
+    other = write_tiny_data(tmp_path / "other")
+    assert evaluated("--split=dev", f"--data={other}") == [""]
+
+
+def test_a_tower_run_on_a_catalogue_trains_by_its_group_column(tmp_path):
+    write_tiny_clip(tmp_path / "clip")
+    data = tmp_path / "data"
+    data.mkdir()
+    rows = ["filename,title,sku,split"]
+    for row in range(16):
+        save_picture(data / f"{row}.png", row)
+        rows.append(
+            f"{row}.png,thing {row // 2} seen from side {row % 2},S{row // 2},{'train' if row < 12 else 'dev'}"
+        )
+    (data / "table.csv").write_text("".join(f"{line}\n" for line in rows))
+    console = quiet()
+    config = tower_config(tmp_path, group_column="sku", epochs=1)
+    run = start_run(config, tmp_path / "run", console)
+    assert "--group-column sku: 16 of 16 images are in 8 groups" in printed(console)
+    groups = open_analysis(run, "dev").image_groups
+    assert np.array_equal(groups[:, None] == groups, np.arange(4)[:, None] // 2 == np.arange(4) // 2)
+    prepared = prepare(config, Inputs(towers=open_towers(config)))
+    ids = prepared.data.pair_ids
+    thing = prepared.data.train.image_of_text // 2
+    assert np.array_equal(ids[:, None] == ids, thing[:, None] == thing)

@@ -29,7 +29,7 @@ from coder_core.evaluation.scores import EVERY, Scores, check_scores
 from coder_core.evaluation.separation import distributions
 from coder_core.evaluation.sources import Source
 from coder_core.files.atomic import write_output
-from coder_core.model.reader import read_splits
+from coder_core.model.reader import data_folder, read_splits
 from coder_core.objectives.diversity import negative_spread
 from coder_core.runs.analysis.evaluate import evaluate_split, score
 from coder_core.runs.analysis.read import open_analysis
@@ -138,6 +138,11 @@ class RunData:
         assert self.loaded is not None
         assert self.data is not None
         settings = replace(self.loaded.config.data, pictures=self.pictures or "")
+        notes: list[Fault] = []
+        if (settings.groups or settings.group_column) and self._has_other_groups(settings.groups):
+            fact = "the groups that the run trained with are not those of this data: metrics by group are left out"
+            notes = [Fault(str(self.folder), fact, fix="name them with --groups FILE", severity="note")]
+            settings = replace(settings, groups="", group_column="")
         config = replace(self.loaded.config, data=settings)
         try:
             with watching(console) as progress:
@@ -145,8 +150,14 @@ class RunData:
         except InputError as error:  # evaluation has no such flag: it leaves pictures out if training did
             faults = [replace(fault, fix=fault.fix.replace(SKIPPING, "")) for fault in error.faults]
             raise InputError(faults) from None
-        print_faults(console, [*self.loaded.faults, *read.faults])
+        print_faults(console, [*self.loaded.faults, *read.faults, *notes])
         return self.loaded, read.splits[split_name]
+
+    def _has_other_groups(self, file: str) -> bool:
+        """True if the data is not the run's, or its file of groups no longer exists."""
+        assert self.loaded is not None
+        own_data = data_folder(self.loaded.config.data.data)
+        return self.data != own_data or (bool(file) and not Path(file).is_file())
 
 
 def widened_row(row: RunRow, *, equal_texts: bool) -> RunRow | None:
@@ -162,8 +173,8 @@ def widened_row(row: RunRow, *, equal_texts: bool) -> RunRow | None:
 
 
 def widened_rows(rows: Sequence[RunRow], equal_texts: EqualTexts | None) -> tuple[list[RunRow], list[Fault]]:
-    """Return and store the rows by group and by equal texts, and a warning if many captions share their text with images of other
-    groups and nobody chose how to count them (`equal_texts` None): both figures are then reported."""
+    """Return and store the rows by group and by equal texts, and a warning if many captions share their text with images
+    of other groups and nobody chose how to count them (`equal_texts` None): both figures are then reported."""
     samples = rows[0].split
     if samples.judged is not None:  # judges, not labels, say what is right
         return [], []
