@@ -202,3 +202,51 @@ def test_json_beside_a_picture_uses_image_folder_keys(tmp_path):
     assert read_captioned(tmp_path).splits[0].captions == ["one", "two"]
     (tmp_path / "a.json").write_text('{"words": "one"}')
     assert "'words'; expected a column caption," in str(refusal(read_captioned, tmp_path))
+
+
+ROWS = [{"image": f"{row}.jpg", "caption": f"a ring, {row}"} for row in range(4)]
+LISTS = {
+    "dataset.json": {"train": ROWS[:2], "val": ROWS[2:]},
+    "own.json": {"about": "rings", "validation": ROWS[2:], "train": ROWS[:2]},
+}
+
+
+def write_four(folder, ending="jpg"):
+    folder.mkdir(parents=True, exist_ok=True)
+    for row in range(4):
+        (folder / f"{row}.{ending}").write_bytes(draw(row))
+    return folder
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_lists_of_splits_in_one_object_are_all_read(tmp_path, name):
+    write_four(tmp_path)
+    (tmp_path / name).write_text(json.dumps(LISTS[name]))
+    captions = {split.name: split.captions for split in read_captioned(tmp_path).splits}
+    assert captions == {"train": ["a ring, 0", "a ring, 1"], "dev": ["a ring, 2", "a ring, 3"]}
+
+
+def test_a_second_list_that_is_not_read_is_a_warning(tmp_path):
+    write_four(tmp_path)
+    (tmp_path / "own.json").write_text(json.dumps({"first": ROWS[:2], "second": ROWS[2:]}))
+    [warning] = [fault for fault in read_captioned(tmp_path).faults if fault.severity == "warning"]
+    assert "1 lists of objects are not read; the first: 'second'" in warning.found
+
+
+def test_the_delimiter_is_the_one_after_the_pictures_name(tmp_path):
+    write_four(tmp_path / "Train" / "pics")
+    lines = [f"{row['image']}|{row['caption']}\n" for row in ROWS]
+    (tmp_path / "Train" / "list.txt").write_text("".join(lines))
+    [train] = read_captioned(tmp_path).splits
+    assert (train.name, train.captions) == ("train", [row["caption"] for row in ROWS])
+
+
+def test_files_whose_names_differ_in_upper_case_and_spreadsheets_are_named(tmp_path):
+    write_four(tmp_path / "a" / "images", "JPEG")
+    (tmp_path / "a" / "own.csv").write_text("image,caption\n0.jpeg,a ring\n1.jpeg,a ring too\n")
+    assert "but there is '0.JPEG'" in str(refusal(read_captioned, tmp_path / "a"))
+    write_four(tmp_path / "b")
+    (tmp_path / "b" / "own.xlsx").write_bytes(b"PK")
+    message = str(refusal(read_captioned, tmp_path / "b"))
+    assert "1 spreadsheets ('own.xlsx')" in message
+    assert "Save own.xlsx as CSV" in message

@@ -46,6 +46,7 @@ COCO_INSIDE = "annotations"  # folder of these files
 COCO_LISTS = (b'"images"', b'"annotations"')
 COCO_KEYS = (b'"image_id"', b'"file_name"')
 HEAD_BYTES = 1 << 16
+SPLIT_LISTS = re.compile(rb'\{\s*"(train|val|valid|validation|dev|test)"\s*:\s*\[')
 KARPATHY_KEYS = ("imgid", "filename", "filepath", "split", "sentences", "sentids")  # the others are columns
 COCO_IMAGE_KEYS = ("id", "file_name")
 COCO_CAPTION_KEYS = ("id", "image_id", "caption")
@@ -235,7 +236,16 @@ class _KarpathyImages(JsonValues):
 
 def _find_karpathy(path: Path) -> list[Path]:
     files = karpathy_files(path) if path.is_dir() else matching(path, ["dataset*.json"])
-    return files if len(files) == 1 else []
+    return files if len(files) == 1 and not _names_other_lists(files[0]) else []
+
+
+def _names_other_lists(file: Path) -> bool:
+    """True if a JSON file begins as an object of splits' lists or as a list: another form than Karpathy's."""
+    if not file.is_file():
+        return False
+    with file.open("rb") as content:
+        head = content.read(HEAD_BYTES).lstrip()
+    return head.startswith(b"[") or bool(SPLIT_LISTS.match(head) and b'"images"' not in head)
 
 
 def _karpathy(files: list[Path], root: Path, faults: list[Fault]) -> Iterator[Record]:

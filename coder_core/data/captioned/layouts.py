@@ -25,6 +25,7 @@ DEEPEST = 2  # folders below the data folder
 TABLES_NAMED = 3
 COLUMNS_NAMED = 12
 LONGEST_NAME = 80
+SHEETS = (".xlsx", ".xls", ".ods", ".numbers")
 PACKED_ENDINGS = (".tar.gz", ".tgz", ".zip")
 ARROW = (  # save_to_disk writes one folder per split
     'write each split as Parquet: python -c "from datasets import load_from_disk; '
@@ -105,13 +106,17 @@ def unrecognised(path: Path, problem: str = "is in no known layout") -> InputErr
     packed = of(PACKED_ENDINGS)
     texts = of(".txt")
     named = [("pictures", pictures), ("files of other picture formats", others), ("archives", packed)]
-    named += [(".txt files", texts), (".json files", of(".json"))]
+    named += [(".txt files", texts), (".json files", of(".json")), ("spreadsheets", of(SHEETS))]
     found = [f"{len(some):,} {what} ({shown(some[0])})" for what, some in named if some]
     for file, table in tables.items():
-        found.append(f"{_plain(file)} with columns {_names(table.titles)}")
+        columns = f"with columns {_names(table.titles)}" if table.titles else "without columns"
+        found.append(f"{_plain(file)} {columns}")
     if arrow := of(".arrow"):
         found.insert(0, f"{len(arrow):,} Arrow files of save_to_disk ({shown(arrow[0])})")
     layout, fix = _advice(pictures, others, packed, texts, tables)
+    if sheets := of(SHEETS):
+        layout = "table"
+        fix = f"save {_plain(sheets[0])} as CSV (UTF-8), with a column of picture names and one of captions"
     if arrow:
         layout = "parquet"
         fix = ARROW.format((folder_of(path) / arrow[0]).parent)

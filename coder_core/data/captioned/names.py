@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path, PurePosixPath
 
 import numpy as np
@@ -109,7 +110,26 @@ def find_folder(
             return likeliest, names
     tried = ", ".join(map(str, dict.fromkeys(folders)))
     problem = f"none of the folders {tried} has the pictures; the first is {shown(names[0])}"
+    if likeliest is not None and (similar := _similar_file(existing, names[0])):
+        fix = "write the names as the files have them, letter by letter"
+        raise InputError.at(path, f"{problem}, but there is {shown(similar)}", "equal names", fix)
     raise InputError.at(path, problem, "a folder that contains them", "name it with --pictures FOLDER")
+
+
+def _similar_file(folders: Sequence[Path], name: str) -> str:
+    """Return the name of a picture in the folders that differs from `name` only in upper case or its ending; ""
+    without one."""
+    if unsafe_reason(name):
+        return ""
+    inner = PurePosixPath(name)
+    for folder in folders:
+        place = folder / inner.parent
+        files = islice(os.listdir(place), MOST_PICTURES) if place.is_dir() else ()
+        for file in files:
+            same = PurePosixPath(file).stem.casefold() == inner.stem.casefold()
+            if same and file.lower().endswith(ENDINGS):
+                return file
+    return ""
 
 
 def _find_deeper(base: Path, likeliest: Path, names: list[str], faults: list[Fault]) -> list[str] | None:

@@ -23,7 +23,7 @@ from coder_core.data.captioned.names import inner_prefix
 from coder_core.data.captioned.positions import open_parquet, parquet_rows, plain_columns
 from coder_core.data.captioned.records import Layout, Record
 from coder_core.data.captioned.splits import SPLIT_NAMES, split_of_path, split_value
-from coder_core.data.lines import OTHER_MARKS, parse_json_text, read_json, shown, text_rows
+from coder_core.data.lines import OTHER_MARKS, count_cases, parse_json_text, read_json, shown, text_rows
 from coder_core.data.pictures import ENDINGS, find_file, unsafe_reason
 
 Row = dict[str, Any]  # column → value
@@ -160,7 +160,7 @@ class Table:
         """Return the column "split", or else one whose values are all names of splits."""
         if "split" in self.titles:
             return "split"
-        return next((title for title in self.titles if self._share(title, _is_split) == 1), "")
+        return next((title for title in self.titles if self._share(title, is_split) == 1), "")
 
 
 def is_picture(value: object) -> bool:
@@ -168,7 +168,7 @@ def is_picture(value: object) -> bool:
     return isinstance(value, str) and "://" not in value and value.strip().lower().endswith(ENDINGS)
 
 
-def _is_split(value: object) -> bool:
+def is_split(value: object) -> bool:
     return isinstance(value, str) and value.strip().lower() in SPLIT_NAMES
 
 
@@ -192,21 +192,38 @@ def _check_titles(titles: Sequence[str], columns: Sequence[str], where: str) -> 
 
 def _json_rows(file: Path, faults: list[Fault]) -> Iterator[tuple[str, Row]]:
     value = read_json(file, faults)
-    name = ""
-    if isinstance(value, dict):
-        name = _list_in(value)
-        value = value[name] if name else [{FILE_NAME: key, "caption": text} for key, text in value.items()]
-    if not isinstance(value, list):
+    if not isinstance(value, (dict, list)):
         raise InputError.at(file, f"is {shown(str(value))}", "a list of objects")
-    for number, item in enumerate(value):
-        where = f"{file} {name}[{number}]"
-        yield where, _checked(item, where)
+    lists = _lists_in(value) if isinstance(value, dict) else {"": value}
+    if not lists:
+        lists = {"": [{FILE_NAME: key, "caption": text} for key, text in value.items()]}
+    for name, items in lists.items():
+        for number, item in enumerate(items):
+            where = f"{file} {name}[{number}]"
+            yield where, _checked(item, where)
+    unread = [shown(key) for key, items in _lists_of_objects(value).items() if key not in lists]
+    fix = "write one list, or lists named train, val and test"
+    faults += count_cases(file, "lists of objects are not read", unread, "one list of objects", fix)
 
 
-def _list_in(value: Row) -> str:
-    """Return the key of the first list of objects in an object; "" without one."""
-    lists = (key for key, items in value.items() if isinstance(items, list) and items)
-    return next((key for key in lists if isinstance(value[key][0], dict)), "")
+def _lists_of_objects(value: Any) -> dict[str, list[Any]]:
+    """Return the lists of an object that begin with an object, by key."""
+    if not isinstance(value, dict):
+        return {}
+    lists = {key: items for key, items in value.items() if isinstance(items, list) and items}
+    return {key: items for key, items in lists.items() if isinstance(items[0], dict)}
+
+
+def _lists_in(value: Row) -> dict[str, list[Any]]:
+    """Return the lists of rows in an object: those named after splits, whose rows get this split, or else the first."""
+    lists = _lists_of_objects(value)
+    if lists and all(is_split(key) for key in lists):
+        return {key: [_in_split(item, key) for item in items] for key, items in lists.items()}
+    return dict(islice(lists.items(), 1))
+
+
+def _in_split(item: Any, split: str) -> Any:
+    return {"split": split} | item if isinstance(item, dict) else item
 
 
 def open_table(file: Path, folders: Sequence[Path] = (), *, titled: bool = False) -> Table:
@@ -220,7 +237,7 @@ def open_table(file: Path, folders: Sequence[Path] = (), *, titled: bool = False
         titles = [title for row in sample for title in row]
         return Table(file, list(dict.fromkeys(titles)), sample)
     line = text.split("\n", 1)[0]
-    delimiter = "\t" if "\t" in line else max(DELIMITERS, key=line.count)
+    delimiter = "\t" if "\t" in line else max(DELIMITERS, key=partial(_cuts, line))
     whole = text if len(text) < HEAD_BYTES else text[: text.rfind("\n") + 1]
     rows: list[list[str]] = []
     with suppress(csv.Error):
@@ -232,6 +249,11 @@ def open_table(file: Path, folders: Sequence[Path] = (), *, titled: bool = False
     titles = [str(number) for number in range(1, len(titles) + 1)] if headless else titles
     sample = [dict(zip(titles, row, strict=False)) for row in rows] if titles else []
     return Table(file, titles, sample, delimiter, headless)
+
+
+def _cuts(line: str, delimiter: str) -> tuple[bool, int]:
+    """Return whether a delimiter cuts the name of a picture out of a line, and how often it occurs there."""
+    return any(map(is_picture, line.split(delimiter))), line.count(delimiter)
 
 
 def _begins_rows(title: str, folders: Sequence[Path]) -> bool:
@@ -277,8 +299,8 @@ def _json_head(text: str, folders: Sequence[Path], *, lines: bool) -> list[Row]:
         rest = rest.lstrip(" \t\r\n:")
         values.append(_values_in(rest.removeprefix("[")) if rest.startswith("[") else None)
     content = {key: value for key, value in zip(keys, values, strict=False) if isinstance(key, str)}
-    if name := _list_in(content):
-        return [item for item in content[name] if isinstance(item, dict)][:SAMPLE_ROWS]
+    if lists := _lists_in(content):
+        return [item for items in lists.values() for item in items if isinstance(item, dict)][:SAMPLE_ROWS]
     named = [key for key in content if _begins_rows(key, folders)]
     is_mapping = named and all(isinstance(value, str | list) for value in content.values())
     return [{FILE_NAME: key, "caption": text} for key, text in content.items()] if is_mapping else []
