@@ -95,7 +95,11 @@ class Choice:
         captions = np.flatnonzero(self.mask)
         if modality == "text":
             return captions
-        return np.unique(ask(Run.image_of_text, self.slice_run or self.last, self.split)[captions])
+        run = self.slice_run or self.last
+        owner = ask(Run.image_of_text, run, self.split)[captions]
+        inside = np.zeros(ask(Run.count, run, self.split, "image"), dtype=bool)
+        inside[owner[owner >= 0]] = True
+        return np.flatnonzero(inside)
 
     def samples(self, modality: Modality) -> np.ndarray | None:
         """Return `members` of the slice; None without a slice."""
@@ -149,7 +153,7 @@ def plain_words(run: RunSummary, split: str, text: str) -> str:
 
 def usual_slices(run: RunSummary, split: str) -> list[str]:
     """List the expressions that the slice field offers as completions."""
-    return [entry.expression for entry in slices.usual_slices(_columns(run, split)[1])]
+    return ask(questions.usual_expressions, run, split, keyed(*_columns(run, split)))
 
 
 def slice_table(runs: Sequence[RunSummary], split: str, direction: Direction, at: int) -> pd.DataFrame:

@@ -291,6 +291,11 @@ def slice_mask(run: Run, split: str, expression: str, columns: slices.Columns) -
     return slices.search(expression, columns)
 
 
+def usual_expressions(run: Run, split: str, columns: slices.Columns) -> list[str]:
+    """Return the expressions of the usual slices."""
+    return [entry.expression for entry in slices.usual_slices(columns)]
+
+
 def column_values(run: Run, split: str, name: str, columns: slices.Columns) -> slices.Values:
     """Return the values of the user's column, over the captions."""
     return slices.values_of(columns.own[name])

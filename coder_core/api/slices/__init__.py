@@ -11,6 +11,7 @@ from coder_core.api.slices.filters import (
     with_filter,
     written_limit,
 )
+from coder_core.api.slices.own_columns import own_names
 from coder_core.api.slices.table import (
     LEAST_QUERIES,
     Queries,

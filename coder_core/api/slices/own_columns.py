@@ -2,6 +2,7 @@
 
 import json
 import keyword
+import operator
 import re
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping
@@ -33,6 +34,16 @@ MOST_VALUES = 50  # of a column, and …
 MOST_SLICES = 400  # … of all columns, with a slice
 FEW_NUMBERS = 10  # different numbers, such as stars, that have a slice each
 DATE = re.compile(r"\d{4}(-\d{2}(-\d{2}([T ]\d{2}:\d{2}(:\d{2})?)?)?)?")
+
+
+FLIPPED: dict[Callable[[Any, Any], Any], Callable[[Any, Any], Any]] = {
+    operator.lt: operator.gt,
+    operator.le: operator.ge,
+    operator.gt: operator.lt,
+    operator.ge: operator.le,
+    operator.eq: operator.eq,
+    operator.ne: operator.ne,
+}
 
 
 def _month(dates: np.ndarray) -> np.ndarray:
@@ -112,21 +123,27 @@ def parse_date(text: str) -> np.datetime64 | None:
 
 
 def compare_dates(compare: Callable[[Any, Any], Any], left: Any, right: Any) -> np.ndarray:
-    """Compare dates with a date that may be less precise: of 2026-05-31, with their days."""
-    constant = next((side for side in (left, right) if isinstance(side, np.datetime64)), None)
-    unit = "us" if constant is None else np.datetime_data(constant.dtype)[0]
-    sides = [
-        side if isinstance(side, np.datetime64) else side.astype(f"datetime64[{unit}]")
-        for side in (left, right)
-    ]
-    return np.asarray(compare(*sides))
+    """Compare dates, or dates with one that may be less precise: 2026-05-31 is the whole day."""
+    if isinstance(left, np.datetime64):
+        return compare_dates(FLIPPED[compare], right, left)
+    if not isinstance(right, np.datetime64):
+        return np.asarray(compare(left, right))
+    start = right.astype("datetime64[us]")
+    end = (right + 1).astype("datetime64[us]")  # of the day, month or year
+    is_from = left >= (end if compare is operator.gt else start)
+    is_before = left < (start if compare is operator.lt else end)
+    if compare in (operator.ge, operator.gt):
+        return np.asarray(is_from)
+    if compare in (operator.le, operator.lt):
+        return np.asarray(is_before)
+    inside = is_from & is_before
+    return np.asarray(inside if compare is operator.eq else ~inside)
 
 
 def part_of_dates(part: str, dates: np.ndarray) -> np.ndarray:
     """Return (m,) float64: a part of every date, such as its month; NaN without a date."""
-    numbers = np.full(len(dates), np.nan)
-    present = ~np.isnat(dates)
-    numbers[present] = PARTS_OF_DATES[part](dates[present])
+    numbers = PARTS_OF_DATES[part](dates).astype(np.float64)
+    numbers[np.isnat(dates)] = np.nan
     return numbers
 
 

@@ -1,0 +1,135 @@
+"""python -m benchmarks.columns [ROWS]: server time of a filter by the user's columns, on a split of a million captions.
+
+The embeddings and ranks are drawn at random, because filters do not depend on them. Prints milliseconds, the median of
+five: of every filter, and of what the sidebar computes beside it.
+"""
+
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from app import choice
+from coder_core.api import Run, open_run, slices
+from coder_core.data.columns import Column, SampleColumns
+from coder_core.runs.analysis.write import write_analysis
+
+ROWS = 1_000_000
+TRIES = 5
+FILTERS = (
+    "price > 20",
+    'brand == "brand 7"',
+    'brand in ("brand 7", "brand 8", "brand 9") and 20 <= price <= 40',
+    '"tag 3" in tags',
+    'month(listed) == 6 and listed >= "2024"',
+    '"thing 77" in name',
+    'price > 20 and brand == "brand 7" and "tag 3" in tags and listed >= "2024"',
+)
+
+
+def write_split(folder: Path, rows: int) -> None:
+    """Write a run with as many images and captions, and five columns."""
+    rng = np.random.default_rng(0)
+    columns = {
+        "price": Column("number", rng.lognormal(3, 1, rows)),
+        "brand": Column(
+            "category", rng.integers(-1, 500, rows).astype(np.int32), [f"brand {n}" for n in range(500)]
+        ),
+        "tags": Column(
+            "tags",
+            rng.integers(0, 50, 2 * rows).astype(np.int32),
+            [f"tag {n}" for n in range(50)],
+            2 * np.arange(rows + 1),
+        ),
+        "listed": Column(
+            "date", np.datetime64("2020-01-01", "us") + rng.integers(0, 2000, rows).astype("m8[D]")
+        ),
+        "name": Column(
+            "text", np.arange(rows, dtype=np.int32), [f"the thing {n} of a shop" for n in range(rows)]
+        ),
+    }
+    vectors = rng.normal(size=(rows, 2)).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    arrays = {
+        "image_embeddings": vectors,
+        "text_embeddings": vectors,
+        "image_of_text": np.arange(rows),
+        "image_ranks": rng.integers(0, 9, rows),
+        "text_ranks": rng.integers(0, 9, rows),
+        "image_best": rng.integers(0, rows, (rows, 1)).astype(np.int32),
+        "text_best": rng.integers(0, rows, (rows, 1)).astype(np.int32),
+    }
+    write_analysis(
+        folder,
+        "dev",
+        captions=[f"thing {n % 1000}" for n in range(rows)],
+        image_names=[f"{n}.jpg" for n in range(rows)],
+        metrics={"rsum": 1.0},
+        fingerprint="random",
+        kind="embeddings",
+        columns=SampleColumns(columns),
+        **arrays,
+    )
+
+
+def milliseconds(action: Callable[[], object]) -> float:
+    """Return the median time of an action."""
+    times = []
+    for _ in range(TRIES):
+        start = time.perf_counter()
+        action()
+        times.append(1000 * (time.perf_counter() - start))
+    return statistics.median(times)
+
+
+def main(rows: int) -> None:
+    """Measure all filters, and print a line for each."""
+    with tempfile.TemporaryDirectory() as folder:
+        run_folder = Path(folder) / "run"
+        run_folder.mkdir()
+        write_split(run_folder, rows)
+        run = open_run(run_folder)
+        start = time.perf_counter()
+        own = slices.own_names(run.columns("dev").of_captions(run.image_of_text("dev")))
+        print(f"reading the columns, once: {time.perf_counter() - start:.1f} s")
+        columns = slices.Columns(rows, own=own)
+        for expression in FILTERS:
+            print(
+                f"{milliseconds(lambda text=expression: slices.search(text, columns)):6.0f} ms  {expression}"
+            )
+        for name, column in own.items():
+            print(
+                f"{milliseconds(lambda one=column: slices.values_of(one)):6.0f} ms  values offered for {name}"
+            )
+        through_the_app(Path(folder))
+
+
+def through_the_app(root: Path) -> None:
+    """Measure a filter that the app has not seen, as its sidebar applies it: captions, images, recall."""
+    os.environ["CODER_CHECKPOINTS"] = str(root)
+    summary = open_run(root / "run").summary
+    start = time.perf_counter()
+    choice.columns_of_slices(summary, "dev")
+    choice.usual_slices(summary, "dev")
+    print(f"reading captions and columns in the app, once: {time.perf_counter() - start:.1f} s")
+    limits = iter(range(20, 20 + TRIES))
+
+    def apply() -> None:
+        expression = f'price > {next(limits)} and brand == "brand 7"'
+        choice.usual_slices(summary, "dev")
+        mask = choice.slice_mask(summary, "dev", expression)
+        chosen = choice.Choice(summary, None, "dev", slice=expression, mask=mask)
+        chosen.members("image")
+        hits = chosen.ask(Run.ranks)["t2i"][chosen.members("text")] < 1
+        hits.mean()
+
+    print(f"{milliseconds(apply):6.0f} ms  a new filter in the sidebar")
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else ROWS)
