@@ -8,13 +8,20 @@ from itertools import cycle, pairwise
 import numpy as np
 import pytest
 import streamlit as st
-import tomli_w
 
 from coder_core.api import InputError, list_runs, open_run
 from coder_core.files.sealed import render_manifest
-from coder_core.runs.record import seal_line, write_status
+from coder_core.runs.record import run_key, seal_line, write_status
 from tests.support.pages import PAGES
-from tests.support.run_folders import cut, flip, reseal, synthetic, write_embeddings, write_run
+from tests.support.run_folders import (
+    cut,
+    flip,
+    reseal,
+    synthetic,
+    write_document,
+    write_embeddings,
+    write_run,
+)
 
 VALUES = (True, "![x](y)", [[["x"]]], {"a": {}})
 
@@ -46,18 +53,17 @@ def spoilt(tmp_path_factory):
         for depth in (0, 1):
             config, manifest = small(root, f"config-{depth}-{number}", f"manifest-{depth}-{number}", images=4)
             changed = spoil(tomllib.loads((config / "config.toml").read_text()), value, depth)
-            (config / "config.toml").write_text(tomli_w.dumps(changed))
-            reseal(config)
+            write_document(config / "config.toml", changed)
             file = manifest / "analysis" / "dev" / "manifest.json"
             changed = json.loads(file.read_text())
             changed |= {"metrics": spoil({"metrics": changed["metrics"]}, value, depth)["metrics"]}
-            file.write_bytes(render_manifest(changed))
+            write_document(file, changed)
         status, history = small(root, f"status-{number}", f"history-{number}", images=4)
         values = dict.fromkeys(("state", "pid", "step", "steps", "message"), value)
-        (status / "status.json").write_text(seal_line(values))
+        write_document(status / "status.json", values)
         with (history / "history.jsonl").open("a") as lines:
             record = dict.fromkeys(("epoch", "step", "rsum", "metrics"), value)
-            lines.write(seal_line({"event": "epoch"} | record) + "\n")
+            lines.write(seal_line({"event": "epoch"} | record, run_key(history)) + "\n")
     return root
 
 

@@ -16,7 +16,6 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-import tomli_w
 from safetensors.torch import load_file, save
 
 from app.components.words import curves, latest, steps_done
@@ -26,7 +25,6 @@ from coder_core.api.retrieval import graded_tables
 from coder_core.api.training import sample_weights
 from coder_core.api.training.start import DataSet, teacher_runs
 from coder_core.console.faults import InputError
-from coder_core.files.sealed import render_manifest
 from coder_core.geometry.settings import ClusterSettings, LayoutSettings
 from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.derived.compute import clusters_folder, layout_folder, read_clusters, read_layout
@@ -34,7 +32,7 @@ from coder_core.runs.derived.graded import GradedMetrics, read_graded, store_gra
 from coder_core.runs.load import load_model
 from coder_core.runs.record import run_key
 from tests.runs.conftest import NOBODY, in_a_child
-from tests.support.run_folders import FINISHED_RUNS, overwritten, reseal, write_run
+from tests.support.run_folders import FINISHED_RUNS, overwritten, reseal, write_document, write_run
 
 DATA = f"--data={FINISHED_RUNS / 'data'}"
 VALUES = [None, True, math.inf, 10**400, -1, "", [], {}, [[["x"]]]]
@@ -92,16 +90,6 @@ def use(root, name):
             attempt(partial(part, "dev"))
 
 
-def write(file, document):
-    """Write a document to a file as an attacker would, with matching checksums."""
-    if file.name == "manifest.json":
-        file.write_bytes(render_manifest(document))
-        return
-    file.write_text(tomli_w.dumps(document) if file.suffix == ".toml" else json.dumps(document) + "\n")
-    if file.name not in ("status.json", "history.jsonl"):
-        reseal(file.parent)
-
-
 def harm(file, use):
     """Write every variant of a file that can be written, call `use` after each, and return their number."""
     before = {path: path.read_bytes() for path in file.parent.iterdir() if path.is_file()}
@@ -114,10 +102,10 @@ def harm(file, use):
     for text in texts:
         document = tomllib.loads(text) if file.suffix == ".toml" else json.loads(text)
         if isinstance(document, dict):
-            document.pop("crc", None)  # a line without one is accepted
+            document.pop("crc", None)  # `write_document` adds it
         for variant in [*values, *variants(document, itertools.cycle(values))]:
             try:
-                write(file, variant)
+                write_document(file, variant)
             except (TypeError, ValueError, AttributeError):  # TOML has no null, a manifest no infinity
                 continue
             count += 1

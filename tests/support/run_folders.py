@@ -290,6 +290,17 @@ def reseal(folder):
         path.write_text("".join(f"{seal_line(record, run_key(folder))}\n" for record in records))
 
 
+def write_document(file, document):
+    """Write the document of a file of a run as an attacker would, with every checksum that its readers compare."""
+    if file.name == "manifest.json":
+        file.write_bytes(render_manifest(document))
+    elif file.name in ("status.json", "history.jsonl"):
+        file.write_text(seal_line(document, run_key(file.parent)) + "\n")
+    else:
+        file.write_text(tomli_w.dumps(document) if file.suffix == ".toml" else json.dumps(document) + "\n")
+        reseal(file.parent)
+
+
 def configure(run, **tables):
     """Change values of a run's configuration, by table, and seal it again; return the folder."""
     document = tomllib.loads((run / "config.toml").read_text())
