@@ -22,7 +22,7 @@ def show_several(choice: Choice, columns: Mapping[str, Column], labels: Mapping[
         facts.append(f"{shared.texts:,} captions have a text that another image has too")
     if not facts:
         return
-    stored, faults = read_each(choice.runs, lambda run: retrieval.widened_metrics(opened_run(run), split))
+    stored, faults = read_each(choice.runs, lambda run: retrieval.several_metrics(opened_run(run), split))
     cards.faults(faults)
     how = cards.HOW_TO_READ["several right answers"].format(facts=" and ".join(facts))
     cards.heading("Several right answers", how)

@@ -149,14 +149,14 @@ def test_the_app_reads_both_figures_and_why_a_result_is_right(tmp_path):
     log_catalogue(tmp_path / "run", groups=[row // 2 for row in range(2 * PRODUCTS)])
     run = open_run(tmp_path / "run")
     assert retrieval.shared_answers(run, "dev") == (PRODUCTS, 0), "equal titles are of one group"
-    stored = retrieval.widened_metrics(run, "dev")
+    stored = retrieval.several_metrics(run, "dev")
     assert {by: (of["i2t_r1"], of["t2i_r1"]) for by, of in stored.items()} == {"group": (100.0, 100.0)}
     assert retrieval.also_right(run, "dev", "t2i", 4) == {5: "same group"}
     assert retrieval.also_right(run, "dev", "i2t", 5) == {4: "same group"}
     log_catalogue(tmp_path / "plain")
     plain = open_run(tmp_path / "plain")
     assert retrieval.shared_answers(plain, "dev") == (0, 2 * PRODUCTS)
-    assert list(retrieval.widened_metrics(plain, "dev")) == ["equal texts"]
+    assert list(retrieval.several_metrics(plain, "dev")) == ["equal texts"]
     assert retrieval.also_right(plain, "dev", "t2i", 4) == {5: "same text"}
     log_catalogue(tmp_path / "plain")  # another analysis of the same embeddings keeps what was stored
-    assert list(retrieval.widened_metrics(open_run(tmp_path / "plain"), "dev")) == ["equal texts"]
+    assert list(retrieval.several_metrics(open_run(tmp_path / "plain"), "dev")) == ["equal texts"]

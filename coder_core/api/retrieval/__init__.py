@@ -37,6 +37,6 @@ from coder_core.api.retrieval.results import (
     stored_correction,
     text_vectors,
 )
-from coder_core.api.retrieval.several import SharedAnswers, also_right, shared_answers, widened_metrics
+from coder_core.api.retrieval.several import SharedAnswers, also_right, several_metrics, shared_answers
 from coder_core.data.judgements import Judgements, OtherSplitError
 from coder_core.runs.derived.hub_correction import HubCorrection

@@ -35,7 +35,7 @@ def shared_answers(run: Run, split: str) -> SharedAnswers:
     return SharedAnswers(groups, shared if shared > MANY * analysis.n_texts else 0)
 
 
-def widened_metrics(run: Run, split: str) -> dict[str, dict[str, float]]:
+def several_metrics(run: Run, split: str) -> dict[str, dict[str, float]]:
     """Return "group", "equal texts" or both → the metrics that `evaluate` stored. InputError: a result is damaged."""
     return read_widened(run.path, split, run.analysis(split))
 

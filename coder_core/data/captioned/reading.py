@@ -187,13 +187,12 @@ def read_captioned(
     else:
         folder, images.names = find_folder(path, root, folders, images.names, faults)
         positions = Files(folder, images.names)
-    group_ids = _group_ids(images, reading, where, faults)
-    dealt = _assign_splits(images, group_ids, where, root, reading, faults)
+    _name_groups(images, reading, where, faults)
+    dealt = _assign_splits(images, where, root, reading, faults)
     source = {"layout": layout.name, **captions}
     if positions.folder:
         source["pictures"] = str(positions.folder)
-    groups = None if group_ids is None else group_numbers(group_ids)
-    splits = _splits(images, groups, positions, source, where, faults)
+    splits = _splits(images, positions, source, where, faults)
 
     present = list[CaptionedSplit]()
     for split in splits:
@@ -211,34 +210,25 @@ def read_captioned(
     return CaptionedData(path, layout.name, present, faults, dealt)
 
 
-def _group_ids(
-    images: _Images, reading: ReadingArguments, where: str, faults: list[Fault]
-) -> list[str] | None:
-    """Return the id of every image's group, "" without one: by a column or a file, or as the layout says; None without
-    groups."""
+def _name_groups(images: _Images, reading: ReadingArguments, where: str, faults: list[Fault]) -> None:
+    """Give every image the id of its group by a column or a file, if one is named, in place of what the layout says; add a
+    note."""
     if reading.group_column:
         owner = np.array(images.owners, np.int64)
         columns, _ = images.columns.typed(owner, len(images.names), where)
-        ids, note = ids_of_column(columns, reading.group_column, where)
+        images.groups, note = ids_of_column(columns, reading.group_column, where)
+        faults.append(note)
     elif reading.groups:
         file = open_groups(Path(reading.groups))
         found = ids_of_file(file, images.names)
         if found is None:
             raise unrelated(file.path, images.names)
-        ids, note = found
-    else:
-        return images.groups if any(images.groups) else None
-    faults.append(note)
-    return ids
+        images.groups, note = found
+        faults.append(note)
 
 
 def _splits(
-    images: _Images,
-    groups: np.ndarray | None,
-    positions: Positions,
-    source: dict[str, str],
-    where: str,
-    faults: list[Fault],
+    images: _Images, positions: Positions, source: dict[str, str], where: str, faults: list[Fault]
 ) -> list[CaptionedSplit]:
     """Return the splits that the images name, train first; add notes on their columns."""
     image_of_text = np.array(images.owners, np.int64)
@@ -254,7 +244,7 @@ def _splits(
         source=source,
         caption_ids=id_array(images.caption_ids),
         columns=columns,
-        image_groups=groups,
+        image_groups=group_numbers(images.groups) if any(images.groups) else None,
     )
     split_of_image = np.array(images.splits)
     in_order = sorted({*images.splits} - {""}, key=lambda name: (FIRST.get(name, 3), name))
@@ -378,12 +368,7 @@ def _repeated_captions(images: _Images, where: str) -> list[Fault]:
 
 
 def _assign_splits(
-    images: _Images,
-    group_ids: list[str] | None,
-    where: str,
-    root: Path,
-    reading: ReadingArguments,
-    faults: list[Fault],
+    images: _Images, where: str, root: Path, reading: ReadingArguments, faults: list[Fault]
 ) -> bool:
     """Give a split to every image whose record names none: the split that its folder stands for, or else one dealt by a
     hash of its group or of its name, with a note. The hash adds a warning if names in the data folder stand for splits.
@@ -400,7 +385,7 @@ def _assign_splits(
             continue
         split = split_in(*(parent.name for parent in PurePosixPath(name).parents))
         dealt += not split
-        split = sys.intern(split or dealt_split(name, reading, group_ids[image] if group_ids else ""))
+        split = sys.intern(split or dealt_split(name, reading, images.groups[image]))
         other = named.get((split, composed(name)))
         images.splits[image] = split if other is None else ""
         if other is not None:
@@ -411,7 +396,7 @@ def _assign_splits(
         return False
 
     shares = f"{reading.test_share:.0%} as test and {reading.dev_share:.0%} as dev"
-    hashed = "name" if group_ids is None else "group"
+    hashed = "group" if any(images.groups) else "name"
     fact = f"has no splits: a hash of each picture's {hashed} assigns {shares} (seed {reading.split_seed})"
     flags = "change it with --dev-share, --test-share and --split-seed"
     mentioned = _names_of_splits(root, images.names)
