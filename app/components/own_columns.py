@@ -30,7 +30,7 @@ def values(run: RunSummary, split: str, modality: Modality, numbers: np.ndarray)
 
 def written(frame: pd.DataFrame) -> pd.DataFrame:
     """Return a table with dates as texts, days without a time."""
-    dates = [name for name in frame if frame[name].dtype.kind == "M"]
+    dates = [str(name) for name in frame if frame[name].dtype.kind == "M"]
     return frame.assign(**{name: _written_dates(frame[name]) for name in dates})
 
 
@@ -41,7 +41,7 @@ def _written_dates(dates: pd.Series) -> pd.Series:
 
 def table_columns(frame: pd.DataFrame) -> dict[str, Column]:
     """Return the table columns of these values."""
-    is_number = {title: frame[title].dtype.kind == "f" for title in frame}
+    is_number = {str(title): frame[title].dtype.kind == "f" for title in frame}
     return {title: Column(title, NUMBERS if number else "") for title, number in is_number.items()}
 
 

@@ -54,7 +54,7 @@ def draw(choice: Choice, expression: str) -> None:
 
 def _shown(columns: Columns, active: Mapping[str, slices.Filter]) -> list[str]:
     """Return the columns with a chip: those that filter, the first others, and the one chosen from the list."""
-    chosen = st.session_state.get(MORE)
+    chosen = str(st.session_state.get(MORE) or "")
     order = sorted(columns.own, key=lambda name: columns.own[name].kind == "text")
     others = [name for name in order if name not in active][: max(0, CHIPS - len(active))]
     last = [chosen] if chosen in columns.own and chosen not in (*active, *others) else []

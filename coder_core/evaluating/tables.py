@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from rich.console import Console
 
@@ -102,7 +103,7 @@ def print_by_columns(runs: Sequence[Run], parsed: EvaluateArguments, console: Co
     print_faults(console, count_cases("--by", fact, left_out, severity="note"))
 
 
-def _interval(row: Mapping[str, float], run: int) -> str:
+def _interval(row: Mapping[Any, Any], run: int) -> str:
     low, high = row[f"low_{run}"], row[f"high_{run}"]
     return f"{row[f'recall_{run}']:.1f} [{low:.1f}, {high:.1f}]"
 

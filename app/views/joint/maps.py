@@ -68,7 +68,7 @@ def own_values(choice: Choice, table: pd.DataFrame) -> pd.DataFrame:
 
 def own_names(table: pd.DataFrame) -> list[str]:
     """Return the names of the user's columns in a table of `tables_of`."""
-    return [name for name in table if name not in (*SHARED, *COLUMNS)]
+    return [str(name) for name in table if name not in (*SHARED, *COLUMNS)]
 
 
 def point_rows(choice: Choice, table: pd.DataFrame) -> np.ndarray:
