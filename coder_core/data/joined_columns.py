@@ -85,7 +85,8 @@ def read_table_columns(
     for side, of_side in row_of.items():
         if of_side:
             owner = np.arange(len(image_names)) if side == "image" else image_of_text
-            columns_of_side, notes = _typed(of_side, counts[side], key, owner, len(image_names), str(file))
+            raw = _raw_columns(of_side, counts[side], key)
+            columns_of_side, notes = raw.typed(owner, len(image_names), str(file))
             columns = columns.joined(columns_of_side)
             faults += notes
     faults += unread_columns(table.unread, file)
@@ -116,11 +117,10 @@ def _key_column(rows: Sequence[Row], samples: _Samples) -> str:
     return ""
 
 
-def _typed(
-    row_of: Mapping[int, Row], count: int, key: str, owner: np.ndarray, images: int, where: str
-) -> tuple[SampleColumns, list[Fault]]:
-    """Return the typed columns of samples, of which some have a row."""
+def _raw_columns(row_of: Mapping[int, Row], count: int, key: str) -> RawColumns:
+    """Return the columns of `count` samples, of which some have a row; without the column `key`, which names them."""
     raw = RawColumns()
     for sample in range(count):
-        raw.add({title: value for title, value in row_of.get(sample, {}).items() if title != key})
-    return raw.typed(owner, images, where)
+        row = row_of.get(sample, {})
+        raw.add({title: value for title, value in row.items() if title != key})
+    return raw
