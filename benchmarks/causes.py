@@ -1,6 +1,7 @@
 """Known causes of misses, injected into Flickr8k's dev split, and the causes that the error budget finds.
 
     python -m benchmarks.causes RUN FOLDER [SEED …]
+    python -m benchmarks.causes --fit RUN FOLDER
     python -m benchmarks.causes --seeds RUN RUN
     python -m benchmarks.causes --verdicts RUN
 
@@ -10,6 +11,10 @@ that share their five captions (each caption keeps the label of one view: the ot
 and 50 get a copy under another name that takes over two of their captions. Of the other captions, 500 are exchanged
 between images and 500 are replaced by vague ones. The tables have the misses at R@1 that these changes explain, over all
 seeds: rows are the truth, columns the cause that was found, in percent of the row.
+
+With --fit: the weights by which captions, and pictures, tell a match without a label. By captions: the verdicts on pairs
+without a label in docs/flickr8k_dev_reviews.jsonl, and 300 random pairs, which do not match. By pictures: captions with
+the other view of their picture in the split as seed 0 changes it, and, as mismatches, 500 first results of misses.
 
 With --verdicts RUN: R@1 of captions under complete labels, estimated from 100 verdicts by each of 200 simulated reviewers
 whose draws differ. The truth of every first result is known, because it is drawn: from the run's own guesses, or from three
@@ -27,16 +32,22 @@ from pathlib import Path
 import numpy as np
 from rich.console import Console
 from rich.table import Table
+from sklearn.linear_model import LogisticRegression
 
 from coder_core.api import Run, causes, open_run
 from coder_core.api.causes.budget import COPY, UNLABELLED, VAGUE, WRONG
+from coder_core.api.causes.evidence import PairEvidence
+from coder_core.api.reviews import ReviewedSplit
 from coder_core.api.sides import DIRECTIONS, Direction
 from coder_core.data.augmentation import cut
 from coder_core.data.dataset import read_split
 from coder_core.data.embeddings import Embeddings
+from coder_core.data.reviews import read_reviews
 from coder_core.runs.analysis.import_embeddings import import_run
 
 SPLIT = "dev"
+REVIEWS = Path(__file__).resolve().parents[1] / "docs" / "flickr8k_dev_reviews.jsonl"
+RANDOM = 300
 TWINS = 100  # images cut into two views
 COPIES = 50
 MOVED_CAPTIONS = 500
@@ -103,6 +114,13 @@ def change(
     return Changed(label, shows, twin, copy, vague, texts, names, of_images)
 
 
+def changed_split(run: Run, seed: int) -> Changed:
+    """Change the split that a run was evaluated on."""
+    regions = np.asarray(read_split(Path(run.config["data"]["data"]), SPLIT).features)
+    names = list(run.image_names(SPLIT))
+    return change(regions, list(run.captions(SPLIT)), run.image_of_text(SPLIT), names, seed)
+
+
 def save_pictures(run: Run, changed: Changed, folder: Path) -> None:
     """Save the pictures of a changed split: views as crops, copies at a lower quality."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -153,16 +171,12 @@ def truth_of(changed: Changed, direction: Direction, queries: np.ndarray, first:
     return truth
 
 
-def confusion(run: Run, folder: Path, seeds: Sequence[int]) -> dict[str, np.ndarray]:
+def confusion(run: Run, folder: Path, seeds: Sequence[int]) -> dict[Direction, np.ndarray]:
     """Return direction → (causes + 1, causes) counts of misses: the truth, `UNTOUCHED` last, and the cause found."""
-    split = read_split(Path(run.config["data"]["data"]), SPLIT)
-    counts = {
-        direction: np.zeros((len(causes.CAUSES) + 1, len(causes.CAUSES)), int) for direction in DIRECTIONS
-    }
+    shape = len(causes.CAUSES) + 1, len(causes.CAUSES)
+    counts: dict[Direction, np.ndarray] = {direction: np.zeros(shape, int) for direction in DIRECTIONS}
     for seed in seeds:
-        names = list(run.image_names(SPLIT))
-        captions = list(run.captions(SPLIT))
-        changed = change(np.asarray(split.features), captions, run.image_of_text(SPLIT), names, seed)
+        changed = changed_split(run, seed)
         embedded = embed(run, changed, folder)
         for direction in DIRECTIONS:
             misses = causes.causes_of_run(embedded, SPLIT, causes.Question(direction))
@@ -171,11 +185,12 @@ def confusion(run: Run, folder: Path, seeds: Sequence[int]) -> dict[str, np.ndar
     return counts
 
 
-def print_confusion(counts: dict[str, np.ndarray]) -> None:
+def print_confusion(counts: dict[Direction, np.ndarray]) -> None:
     """Print a table per direction and for both, and the mean recall of the injected causes."""
     console = Console(width=170)
-    both = {**{DIRECTIONS[way]: of_way for way, of_way in counts.items()}, "both": sum(counts.values())}
-    for title, table in both.items():
+    tables = {DIRECTIONS[direction]: table for direction, table in counts.items()}
+    tables["both"] = np.sum(list(counts.values()), axis=0)
+    for title, table in tables.items():
         shown = Table("truth", "misses", *causes.CAUSES, title=title)
         recalls = []
         for row, cause in enumerate((*causes.CAUSES, "untouched")):
@@ -192,13 +207,43 @@ def print_confusion(counts: dict[str, np.ndarray]) -> None:
 
 def print_noise(first: Run, second: Run) -> None:
     """Print the noise of margins between two runs, for both directions and K of 1, 5 and 10."""
-    evidence = [causes.split_evidence(run, SPLIT) for run in (first, second)]
+    evidence = causes.split_evidence(first, SPLIT)
+    other = causes.split_evidence(second, SPLIT)
     for direction in DIRECTIONS:
-        ways = [of_run.way(direction) for of_run in evidence]
+        way = evidence.way(direction)
         for at in (1, 5, 10):
-            deviation = float(np.std(ways[0].match_scores - ways[0].scores[:, at - 1]))
-            noise = causes.seed_noise(*ways, at)
+            deviation = float(np.std(way.match_scores - way.scores[:, at - 1]))
+            noise = causes.seed_noise(way, other.way(direction), at)
             print(f"{direction} R@{at}: {noise:.4f}, {noise / deviation:.2f} standard deviations")
+
+
+def print_fit(run: Run, folder: Path) -> None:
+    """Print weights and offsets of two logistic regressions on `FEATURES`."""
+    random = np.random.default_rng(1)
+    pairs = PairEvidence(run, SPLIT)
+    reviews = read_reviews(REVIEWS)
+    known = causes.Known.of(run, SPLIT, ReviewedSplit.of(run, SPLIT), reviews)
+    texts = random.integers(0, len(pairs.owner), RANDOM)
+    images = random.integers(0, pairs.images, RANDOM)
+    foreign = pairs.owner[texts] != images
+    judged = np.concatenate([known.people, known.refused, np.stack([texts, images], 1)[foreign]])
+    is_match = np.arange(len(judged)) < len(known.people)
+    print(f"{len(known.people)} verdicts for a match, {len(known.refused)} against one")
+    _print_weights("captions", pairs.features(*judged.T)[:, :2], is_match)
+    changed = changed_split(run, 0)
+    embedded = embed(run, changed, folder)
+    views = np.flatnonzero((changed.twin[changed.owner] >= 0) & (changed.shows == changed.owner))
+    matches = PairEvidence(embedded, SPLIT).features(views, changed.twin[changed.owner[views]])
+    misses = causes.causes_of_run(run, SPLIT, causes.Question("t2i"))
+    wrong = random.permutation(misses.way.features[misses.missed, 0])[:500]
+    is_match = np.arange(len(matches) + len(wrong)) < len(matches)
+    _print_weights("pictures", np.concatenate([matches, wrong])[:, 2:3], is_match)
+
+
+def _print_weights(name: str, features: np.ndarray, is_match: np.ndarray) -> None:
+    fitted = LogisticRegression().fit(features, is_match)
+    weights = ", ".join(f"{weight:.2f}" for weight in fitted.coef_[0])
+    print(f"by {name}: weights {weights}, offset {fitted.intercept_[0]:.2f}, from {len(features):,} pairs")
 
 
 DISTORTIONS = {
@@ -238,10 +283,11 @@ def print_verdicts(run: Run) -> None:
                 drawn = causes.draw_for_verdicts(misses, seed=1000 + reviewer)
                 verdicts = np.array([of_query[query] for query in drawn.queries.tolist()], float)
                 found.append(causes.recall_with_verdicts(drawn, verdicts))
+            matching = 100 * is_match[misses.missed].mean()
+            estimate = np.mean([one.recall for one in found])
             covered = 100 * np.mean([one.low <= truth <= one.high for one in found])
-            numbers = (100 * is_match[misses.missed].mean(), found[0].labels, truth)
-            numbers += (np.mean([one.recall for one in found]), covered)
-            numbers += (np.mean([(one.high - one.low) / 2 for one in found]),)
+            half = np.mean([(one.high - one.low) / 2 for one in found])
+            numbers = (matching, found[0].labels, truth, estimate, covered, half)
             needed = f"{np.median([one.needed for one in found]):.0f}"
             table.add_row(
                 f"{DIRECTIONS[direction]}, {name}", *(f"{number:.1f}" for number in numbers), needed
@@ -256,6 +302,9 @@ def main(arguments: Sequence[str]) -> int:
         return 2
     if arguments[0] == "--seeds":
         print_noise(*(open_run(name) for name in arguments[1:3]))
+        return 0
+    if arguments[0] == "--fit":
+        print_fit(open_run(arguments[1]), Path(arguments[2]))
         return 0
     if arguments[0] == "--verdicts":
         print_verdicts(open_run(arguments[1]))

@@ -85,7 +85,7 @@ def split_evidence(run: Run, split: str) -> Evidence:
 
 def compute_evidence(run: Run, split: str) -> Evidence:
     """Compute the evidence on a split; of a split too large to compute whole, on a sample of its queries."""
-    pairs = _Pairs(run, split)
+    pairs = PairEvidence(run, split)
     ways = {direction: _way(run, split, direction, pairs) for direction in DIRECTIONS}
     fits = other_images_with_words(run.captions(split), run.image_of_text(split))
     return Evidence(wrong_probability(run, split), fits, ways["i2t"], ways["t2i"])
@@ -121,7 +121,7 @@ def other_images_with_words(captions: Any, image_of_text: Array) -> Array:
     return counts
 
 
-class _Pairs:
+class PairEvidence:
     """Likeness of captions and images of a split that are not labelled as a pair."""
 
     def __init__(self, run: Run, split: str) -> None:
@@ -197,7 +197,7 @@ class _Pairs:
         return np.array([numbers.setdefault(key, len(numbers)) for key in keys], np.int64)
 
 
-def _way(run: Run, split: str, direction: Direction, pairs: _Pairs) -> WayEvidence:
+def _way(run: Run, split: str, direction: Direction, pairs: PairEvidence) -> WayEvidence:
     sides = run.sides(split, QUERIES[direction])
     all_ranks = run.ranks(split)[direction]
     sample = run.query_sample(split)
@@ -239,7 +239,7 @@ def _match_scores(run: Run, split: str, direction: Direction, queries: Array) ->
     return best[queries]
 
 
-def _copies(pairs: _Pairs, images: Array, of_results: Array, equal_texts: Array) -> Array:
+def _copies(pairs: PairEvidence, images: Array, of_results: Array, equal_texts: Array) -> Array:
     """Return (q, k) int8: `PICTURE` where the picture of a result is a near-duplicate of the query's, else `TEXT` where the
     texts are equal, else 0."""
     first = np.repeat(images, of_results.shape[1])
