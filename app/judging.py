@@ -171,6 +171,8 @@ def queue(run: RunSummary, split: str, kind: str, captions: np.ndarray | None = 
         table = ask(retrieval.margins, run, split, "t2i", sample=sample)
         return api.near_miss_pairs(table[table["query"].isin(captions)], texts)
     if kind == "estimate":
+        if not ask(causes.has_causes, run, split):
+            return []
         drawn = ask(drawn_for_verdicts, run, split, captions)
         first: dict[tuple[int, str], Pair] = {}
         for image, caption in zip(drawn.results.tolist(), drawn.queries.tolist(), strict=True):

@@ -35,7 +35,7 @@ from rich.table import Table
 from sklearn.linear_model import LogisticRegression
 
 from coder_core.api import Run, causes, open_run
-from coder_core.api.causes.budget import COPY, UNLABELLED, VAGUE, WRONG
+from coder_core.api.causes.budget import COPY, UNLABELLED, VAGUE, WRONG, match_probability
 from coder_core.api.causes.evidence import PairEvidence
 from coder_core.api.reviews import ReviewedSplit
 from coder_core.api.sides import DIRECTIONS, Direction
@@ -228,7 +228,11 @@ def print_fit(run: Run, folder: Path) -> None:
     foreign = pairs.owner[texts] != images
     judged = np.concatenate([known.people, known.refused, np.stack([texts, images], 1)[foreign]])
     is_match = np.arange(len(judged)) < len(known.people)
-    print(f"{len(known.people)} verdicts for a match, {len(known.refused)} against one")
+    accepted, refused = (
+        match_probability(pairs.features(*rows.T)) >= 0.5 for rows in (known.people, known.refused)
+    )
+    print(f"verdicts for a match: {accepted.sum()} of {len(accepted)} are probable by the present weights")
+    print(f"verdicts against one: {refused.sum()} of {len(refused)}")
     _print_weights("captions", pairs.features(*judged.T)[:, :2], is_match)
     changed = changed_split(run, 0)
     embedded = embed(run, changed, folder)

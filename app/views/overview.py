@@ -105,7 +105,8 @@ def show(choice: Choice) -> None:
         headline(choice, metrics)
         if is_log:  # nDCG@10 leads
             show_judged(choice)
-        if all(run.name in metrics for run in choice.runs):  # a damaged one is named above
+        intact = all(run.name in metrics for run in choice.runs)  # a damaged one is named above
+        if intact and choice.ask(causes.has_causes):
             show_causes(choice)
         if choice.between:
             recalls = {key: label for label, key, _ in HEADLINE if not key.endswith("medr")}

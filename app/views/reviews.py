@@ -68,7 +68,7 @@ def show_queue(choice: Choice) -> None:
     remaining = [pair for pair in pairs if pair not in skipped and not _is_judged(choice, pair)]
     done = len(pairs) - len(remaining)
     st.progress(done / max(len(pairs), 1), f"{done} of {len(pairs)} judged or skipped")
-    if kind == "estimate":
+    if kind == "estimate" and choice.ask(causes.has_causes):
         cards.note(_estimate(choice))
     given = [*judging.own_verdicts(choice.last, reviewing.reviewer()).values()]
     last = given[-1].id if given else ""

@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 
+from coder_core.api import causes, open_run
 from coder_core.embedding.log import log_split
 from tests.support.pages import PAGES
+from tests.support.precomp_folders import assert_refused
 from tests.support.run_folders import unit
 
 IMAGES = 40
@@ -82,3 +84,14 @@ def test_overview_has_both_figures_of_a_catalogue_and_retrieval_says_why_a_resul
     assert "group" in str(table)
     app = opened(tmp_path / "runs", "retrieval", run="shop", query_text="4")
     assert "same group" in app.texts()
+
+
+def test_a_search_log_has_no_error_budget(shop, opened):
+    [folder] = [path for path in shop.iterdir() if path.is_dir()]
+    run = open_run(folder)
+    split = run.splits[0]
+    assert not causes.has_causes(run, split)
+    assert_refused("is a search log", causes.split_evidence, run, split)
+    app = opened(shop, "overview", split=split)
+    assert not app.rows("misses fixed")
+    assert "cause" not in opened(shop, "retrieval", split=split).keys("selectbox")

@@ -283,7 +283,9 @@ class CauseOfRun:
 
 
 def choose_cause(shown: Queries) -> CauseOfRun | None:
-    """Let the user choose a cause of misses, and the run that misses; None for all queries."""
+    """Let the user choose a cause of misses, and the run that misses; None for all queries, also of a search log."""
+    if not shown.choice.ask(causes.has_causes):
+        return None
     cause = pick("Cause of the miss", [ANY_CAUSE, *causes.CAUSES], "cause", 200, help=cards.tip("cause"))
     if cause == ANY_CAUSE:
         return None

@@ -123,7 +123,7 @@ def one_query(shown: failures.Queries, number: int, source: judging.Source | Non
     ranks = {name: int(of_run[QUERIES[modality]][number]) for name, of_run in all_ranks}
     notes = {name: "match at rank " + ("–" if rank < 0 else f"{rank + 1:,}") for name, rank in ranks.items()}
     for run in choice.runs:
-        if ranks[run.name] >= shown.at:
+        if ranks[run.name] >= shown.at and choice.ask(causes.has_causes):
             notes[run.name] += f" · {_why(shown, run, number)}"
     switch("Mark likely unlabelled matches", "guess", "likely")
 

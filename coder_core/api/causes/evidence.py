@@ -70,8 +70,17 @@ class Evidence:
         return self.i2t if direction == "i2t" else self.t2i
 
 
+def has_causes(run: Run, split: str) -> bool:
+    """True if labels decide what is right in a split; False for a search log, where judgements do."""
+    return run.analysis(split).judged is None
+
+
 def split_evidence(run: Run, split: str) -> Evidence:
-    """Return the evidence on a split: the stored one, or else compute and store it, unless the run's folder is read-only."""
+    """Return the evidence on a split: the stored one, or else compute and store it, unless the run's folder is read-only.
+    InputError: the split is a search log."""
+    if not has_causes(run, split):
+        fact = "is a search log: people's judgements decide what is right there, and labels have no fault"
+        raise InputError.at(f"split {split!r} of run {run.name}", fact, "a split with labels")
     folder = derived_folder(run.path, split, KIND, {"method": VERSION}, [run.analysis(split)])
     with suppress(InputError):  # damaged: computed again, and replaced
         stored = read_as(folder, _build)

@@ -22,9 +22,12 @@ fault were fixed, and the share of its misses that it would fix."""
 
 def section_on_misses(
     runs: Sequence[Run], split: str, reviews: Reviews | None, positives: Sequence[str | Path]
-) -> tuple[Section, str]:
-    """Return the section, and the sentence that says which fixes gain most for captions as queries of the last run."""
+) -> list[tuple[Section, str]]:
+    """Return the section, and the sentence that says which fixes gain most for captions as queries of the last run; []
+    for a search log."""
     last = runs[-1]
+    if not causes.has_causes(last, split):
+        return []
     sources = [judged.run_judgements(last, split, source) for source in positives]
     pairs = [rows for source in sources for rows in (source.of_texts, source.of_images)]
     reviewed = ReviewedSplit.of(last, split)
@@ -52,7 +55,7 @@ def section_on_misses(
         blocks.append(("table", _fix_table(fixes)))
         blocks.append(("sentences", [sentences[direction]]))
     text = CAUSES.format(last=last.name)
-    return Section("Why queries miss", text, blocks), f"{last.name}: {sentences['t2i']}"
+    return [(Section("Why queries miss", text, blocks), f"{last.name}: {sentences['t2i']}")]
 
 
 def _fix_table(fixes: pd.DataFrame) -> pd.DataFrame:

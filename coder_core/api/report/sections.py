@@ -79,7 +79,7 @@ def gather(runs: Sequence[Run], split: str, supplements: Supplements | None = No
     changes = comparison.compare(first, last, split) if several else None
     gains = [comparison.gain_in_words(first, run, split) for run in runs[1:]]
     slices = _slices(runs, split, extra.by)
-    of_misses, fixes = section_on_misses(runs, split, extra.reviews, extra.positives)
+    of_misses = section_on_misses(runs, split, extra.reviews, extra.positives)
     sections = [
         *([] if extra.gate is None else [Section("Gate", RULE, [("table", extra.gate.table())])]),
         Section("Data", "", [("facts", _data(last, split))]),
@@ -87,7 +87,7 @@ def gather(runs: Sequence[Run], split: str, supplements: Supplements | None = No
         *(_judged(runs, split, source) for source in extra.positives),
         *_graded(runs, split),
         *([] if changes is None else [Section("What changed", MOVED, _moved(first, last, split, changes))]),
-        of_misses,
+        *(section for section, _ in of_misses),
         Section("Typical failures", FAILURES, list(_failures(last, split, changes))),
         Section(
             "Slices",
@@ -112,7 +112,7 @@ def gather(runs: Sequence[Run], split: str, supplements: Supplements | None = No
     return Report(
         question=extra.question or (compared if several else f"Where does {last.name} fail?"),
         title=f"{names} on {split}",
-        short=[*sentences, *gains, *_short(changes, slices, last.name), fixes],
+        short=[*sentences, *gains, *_short(changes, slices, last.name), *(fixes for _, fixes in of_misses)],
         sections=sections,
         versions=f"Python {platform.python_version()}, NumPy {np.__version__}",
     )
