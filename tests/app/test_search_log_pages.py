@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from coder_core.api import causes, open_run
+from coder_core.api import causes, list_runs, open_run
 from coder_core.embedding.log import log_split
 from tests.support.pages import PAGES
 from tests.support.precomp_folders import assert_refused
@@ -87,11 +87,10 @@ def test_overview_has_both_figures_of_a_catalogue_and_retrieval_says_why_a_resul
 
 
 def test_a_search_log_has_no_error_budget(shop, opened):
-    [folder] = [path for path in shop.iterdir() if path.is_dir()]
-    run = open_run(folder)
+    run = open_run(list_runs(shop)[0].path)
     split = run.splits[0]
     assert not causes.has_causes(run, split)
     assert_refused("is a search log", causes.split_evidence, run, split)
-    app = opened(shop, "overview", split=split)
+    app = opened(shop, "overview", run=[run.name], split=split)
     assert not app.rows("misses fixed")
-    assert "cause" not in opened(shop, "retrieval", split=split).keys("selectbox")
+    assert "cause" not in opened(shop, "retrieval", run=[run.name], split=split).keys("selectbox")
