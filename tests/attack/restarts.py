@@ -18,7 +18,8 @@ import psutil
 import pytest
 
 from app import jobs, training
-from coder_core import ablate, embed, train
+from coder_core import ablate, embed, reviews, train
+from coder_core.data.reviews import Review, append_review
 from coder_core.runs.record import read_status
 from coder_core.training.launch import start_run
 from tests.attack.campaign import USUAL_EXITS, Finding, draw_again, try_all
@@ -66,6 +67,16 @@ def embedded(root, base):
     return embed_small(base / "pictures", base / "tower", root)
 
 
+def merged(root, base):
+    files = [str(base / f"{name}.jsonl") for name in ("anna", "ben")]
+    return reviews.main(["merge", *files, f"--out={root / 'merged.jsonl'}"])
+
+
+def lines_of(file):
+    """Return the lines of a file, for comparison, in the form of the readers of runs."""
+    return [file.read_text().splitlines()]
+
+
 def tabulated(root, base):
     return ablate.main(["objectives", f"--data={base / 'data'}", f"--root={root}", *FLAGS])
 
@@ -101,6 +112,7 @@ COMMANDS = {  # name → function, its runs, reader of the results to compare, s
     "weights": (partial(trained, weighted), ["run"], written_by_resume, 4),
     "import": (imported, ["run"], partial(written_by_evaluate, split="train"), 4),
     "pictures": (embedded, ["run"], partial(written_by_evaluate, split="train"), 2),
+    "reviews": (merged, ["merged.jsonl"], lines_of, 1),
     "table": (tabulated, ["infonce-s0", "dcl-s0"], written_by_resume, 1),
     "app": (trained_by_the_app, ["run"], written_by_resume, 1),
 }
@@ -119,6 +131,10 @@ def prepare(folder):
     rng = np.random.default_rng(0)
     for name, count in (("images", 20), ("texts", 40)):
         np.save(folder / f"{name}.npy", rng.normal(size=(count, 8)).astype(np.float32))
+    for name in ("anna", "ben"):
+        for row in range(200):
+            verdict = Review(f"{row}.jpg", f"caption {row}", "label-right", name)
+            append_review(folder / f"{name}.jsonl", verdict)
     if "pictures" in COMMANDS:
         LAYOUTS["parquet"](folder / "pictures")
         write_tiny_clip(folder / "tower")

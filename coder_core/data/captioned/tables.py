@@ -192,11 +192,13 @@ def _check_titles(titles: Sequence[str], columns: Sequence[str], where: str) -> 
 
 def _json_rows(file: Path, faults: list[Fault]) -> Iterator[tuple[str, Row]]:
     value = read_json(file, faults)
-    if not isinstance(value, (dict, list)):
+    if isinstance(value, dict):
+        mapping = [{FILE_NAME: key, "caption": text} for key, text in value.items()]
+        lists = _lists_in(value) or {"": mapping}
+    elif isinstance(value, list):
+        lists = {"": value}
+    else:
         raise InputError.at(file, f"is {shown(str(value))}", "a list of objects")
-    lists = _lists_in(value) if isinstance(value, dict) else {"": value}
-    if not lists:
-        lists = {"": [{FILE_NAME: key, "caption": text} for key, text in value.items()]}
     for name, items in lists.items():
         for number, item in enumerate(items):
             where = f"{file} {name}[{number}]"
