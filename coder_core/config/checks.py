@@ -214,9 +214,8 @@ def _loss(config: Config) -> Iterator[Fault]:
 def _groups(config: Config) -> Iterator[Fault]:
     if config.data.groups:
         yield from group_faults(config.data)
-    flag, value = ("--groups", config.data.groups)
-    if config.data.group_column:
-        flag, value = ("--group-column", config.data.group_column)
+    flag = "--group-column" if config.data.group_column else "--groups"
+    value = config.data.group_column or config.data.groups
     if value and config.objective.same_image_negatives:
         rule = f"{value} cannot be used with --same-image-negatives: pairs of a group are not negatives"
         yield conflict(flag, rule, "leave one of the two out")

@@ -177,11 +177,18 @@ class Display:
         self.steps = steps
         self.per_epoch = per_epoch
         self.live = console.is_terminal and not quiet
-        titles = (TextColumn("[bold]{task.fields[name]}"), TextColumn("epoch {task.fields[epoch]}"))
-        done = (BarColumn(bar_width=24), bar.MofNCompleteColumn())
-        times = (bar.TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(compact=True))
-        facts = TextColumn("{task.fields[facts]}")
-        self.progress = Bars(*titles, *done, *times, facts, console=console, disable=not self.live)
+        self.progress = Bars(
+            TextColumn("[bold]{task.fields[name]}"),
+            TextColumn("epoch {task.fields[epoch]}"),
+            BarColumn(bar_width=24),
+            bar.MofNCompleteColumn(),
+            bar.TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(compact=True),
+            TextColumn("{task.fields[facts]}"),
+            console=console,
+            disable=not self.live,
+        )
         self.task = self.progress.add_task("train", total=steps, name=name, epoch=1, facts="", start=False)
         self._last_line = time.monotonic()
 
