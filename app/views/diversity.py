@@ -10,7 +10,7 @@ import pandas as pd
 import streamlit as st
 
 from app import charts
-from app.address import put
+from app.address import bound, put
 from app.ask import LossSettings, Modality, Run, RunSummary, ask, diversity, retrieval
 from app.choice import OTHER, UNITS, Choice
 from app.components import cards, downloads, loss_values, opened, samples
@@ -21,9 +21,10 @@ from app.components.selection import recall_by_tenth
 from app.components.table import Column, columns_of, plain_table
 from app.components.theme import tone
 from app.components.words import number
+from app.components.workplace import list_and_detail
 
 NEAREST = 10
-MOST_ACROSS = 3  # most runs beside each other
+MOST_ACROSS = 2  # most runs beside each other
 RECALL_AT = 10
 RHO = "+.2f"  # format of a correlation
 NORMAL_95 = 1.96  # half the width of a 95% interval, in standard errors
@@ -38,14 +39,16 @@ CANDIDATES = {"split": "Whole split", "batch": "A batch", "bank": "A bank"}
 NUMBERS = {"percentile": ".1f", "diversity": ".4f", "SD": ".4f", "entropy": ".4f", "rank": ",d"}
 ANCHOR = columns_of("anchor")
 FIGURES = {"similarities": "Similarities to the negatives", "weights": "Weights of the nearest negatives"}
-FIRST_CAPTIONS = 5
+FIRST = 5  # negatives shown at first
 Settings = dict[str, Any]  # arguments of Run.diversity
 Tables = Mapping[str, pd.DataFrame]
 Changes = pd.DataFrame | None  # between two runs
 
 
 def show(choice: Choice) -> None:
-    settings, loss = choose_settings(choice)
+    controls = row()
+    with controls:
+        settings, loss = choose_settings(choice)
     modality: Modality = settings["modality"]
     last = choice.last
     samples.note_sample(last, choice.split, "as anchors")
@@ -67,6 +70,34 @@ def show(choice: Choice) -> None:
     tables = {name: table[inside].reset_index(drop=True) for name, table in tables.items()}
     changes = None if changes is None else changes[inside].reset_index(drop=True)
     cards.answer(answer(choice, tables[last.name], unit))
+    by = "second"
+    if changes is not None:
+        orders = {
+            "second": f"Most ambiguous in {last.name}",
+            "first": f"Most ambiguous in {choice.first.name}",
+            "fell": "More ambiguous than before",
+            "rose": "Less ambiguous than before",
+        }
+        with controls:
+            by = st.selectbox(
+                "Rank by",
+                list(orders),
+                format_func=orders.__getitem__,
+                width=280,
+                help=cards.tip("change"),
+                **bound("ranked"),
+            )
+
+    def draw_list() -> np.ndarray:
+        return ranked_anchors(choice, tables, changes, modality, by)
+
+    def draw_detail(order: np.ndarray) -> None:
+        if opened.among(target, order):
+            cards.heading("One anchor in detail", detail=True)
+            number = samples.step_samples(choice, modality, target, order)
+            show_anchor(choice, number, settings, loss)
+
+    list_and_detail(choice, draw_list, draw_detail)
     distributions(tables, unit)
     with st.expander("Both measures" if changes is None else "Both measures, and both runs"):
         parts = st.columns(2, gap="large")
@@ -75,11 +106,6 @@ def show(choice: Choice) -> None:
         if changes is not None:
             with parts[1]:
                 percentile_changes(choice, changes, unit)
-    order = ranked_anchors(choice, tables, changes, modality)
-    if opened.among(target, order):
-        cards.heading("One anchor in detail", detail=True)
-        number = samples.step_samples(choice, modality, target, order)
-        show_anchor(choice, number, settings, loss)
 
 
 def by_ambiguity(table: pd.DataFrame) -> pd.DataFrame:
@@ -133,28 +159,27 @@ def choose_settings(choice: Choice) -> tuple[Settings, LossSettings]:
     """Draw the controls: anchors and, under Advanced, measure, candidates, μ, γ, ε and τ; return their values."""
     last = choice.last
     settings: Settings = {}
-    with row():
-        settings["modality"] = choose_one("Anchors", MODALITIES, "anchors", cards.tip("anchor"))
-        with advanced():
-            spread = f"{cards.tip('SD')} {cards.tip('entropy')}"
-            settings["function"] = choose_one("Measure", SPREADS, "measure", spread)
-            settings["candidates"] = choose_one("Candidates", CANDIDATES, "over", cards.tip("candidates"))
-            if settings["candidates"] == "batch":
-                size = last.config.get("training", {}).get("batch_size", 128)
-                settings["batch_size"] = whole_number("Batch size", (2, 8192), size, "batch", 130)
-            elif settings["candidates"] == "bank":
-                size = last.config.get("memory", {}).get("bank_size", 0) or diversity.BANK_SIZE
-                settings["bank_size"] = whole_number("Bank size", (1, 1 << 20), size, "bank", 130)
-            if settings["candidates"] != "split":
-                settings["seed"] = whole_number("Seed", (0, 9999), 0, "anchor-seed", 110)
-            loss = loss_values.choose_loss(choice)
-            tau = loss_values.Slider("τ of entropy", "tau", "entropy temperature", 0.01, 1.0, 0.01)
-            settings["temperature"] = tau.draw(loss.entropy_temperature)
-            choose_one("Histogram of", MEASURES, "shown", cards.tip("raw"))
-            measure = SPREADS[settings["function"]]
-            over = CANDIDATES[settings["candidates"]]
-            values = loss_values.in_words(choice, loss)
-            cards.note(f"Measure: {measure.lower()}. Candidates: {over.lower()}. {values}")
+    settings["modality"] = choose_one("Anchors", MODALITIES, "anchors", cards.tip("anchor"))
+    with advanced():
+        spread = f"{cards.tip('SD')} {cards.tip('entropy')}"
+        settings["function"] = choose_one("Measure", SPREADS, "measure", spread)
+        settings["candidates"] = choose_one("Candidates", CANDIDATES, "over", cards.tip("candidates"))
+        if settings["candidates"] == "batch":
+            size = last.config.get("training", {}).get("batch_size", 128)
+            settings["batch_size"] = whole_number("Batch size", (2, 8192), size, "batch", 130)
+        elif settings["candidates"] == "bank":
+            size = last.config.get("memory", {}).get("bank_size", 0) or diversity.BANK_SIZE
+            settings["bank_size"] = whole_number("Bank size", (1, 1 << 20), size, "bank", 130)
+        if settings["candidates"] != "split":
+            settings["seed"] = whole_number("Seed", (0, 9999), 0, "anchor-seed", 110)
+        loss = loss_values.choose_loss(choice)
+        tau = loss_values.Slider("τ of entropy", "tau", "entropy temperature", 0.01, 1.0, 0.01)
+        settings["temperature"] = tau.draw(loss.entropy_temperature)
+        choose_one("Histogram of", MEASURES, "shown", cards.tip("raw"))
+        measure = SPREADS[settings["function"]]
+        over = CANDIDATES[settings["candidates"]]
+        values = loss_values.in_words(choice, loss)
+        cards.note(f"Measure: {measure.lower()}. Candidates: {over.lower()}. {values}")
     return settings, loss
 
 
@@ -232,16 +257,14 @@ def percentile_changes(choice: Choice, changes: pd.DataFrame, unit: str) -> None
     downloads.chart(figure, "changes", "percentiles in both runs")
 
 
-def ranked_anchors(choice: Choice, tables: Tables, changes: Changes, modality: Modality) -> np.ndarray:
-    """Draw the ranked table; return the order of all anchors in it."""
+def ranked_anchors(
+    choice: Choice, tables: Tables, changes: Changes, modality: Modality, by: str
+) -> np.ndarray:
+    """Draw the table, ranked `by` one of `orders_of`; return the order of all anchors in it."""
     first = choice.first.name
     last = choice.last.name
     unit = UNITS[modality]
-    orders = {"second": f"Most ambiguous in {last}", "first": f"Most ambiguous in {first}"}
-    orders |= {"fell": "More ambiguous than before", "rose": "Less ambiguous than before"}
-    cards.heading(f"The most ambiguous {unit}")
     with row():
-        by = choose_one("Rank by", orders, "ranked", cards.tip("change")) if changes is not None else "second"
         words = samples.search_words("anchor-words")
         count_fits = modality == "text" and switch("Plausible images", "fits", "fits")
     anchors = tables[last]["anchor"].to_numpy()
@@ -262,7 +285,7 @@ def ranked_anchors(choice: Choice, tables: Tables, changes: Changes, modality: M
         words,
         target=TARGETS[modality],
         file=f"diversity-{choice.split}-{unit}",
-        height=300,
+        height=560,
     )
     return samples.sample_table(choice, ranked)
 
@@ -297,7 +320,7 @@ def _numbers(choice: Choice, tables: Tables, changes: Changes) -> tuple[pd.DataF
 
 
 def show_anchor(choice: Choice, number: int, settings: Settings, loss: LossSettings) -> None:
-    """Draw an anchor in every chosen run, side by side, more than three runs in two rows, with the sliders' loss."""
+    """Draw an anchor in every chosen run, two beside each other, with the sliders' loss."""
     modality = settings["modality"]
     spread = SYMBOLS[settings["function"]]
     runs = choice.runs
@@ -307,12 +330,9 @@ def show_anchor(choice: Choice, number: int, settings: Settings, loss: LossSetti
     anchors = {run.name: ask(Run.anchor, run, number, **of_anchor) for run in runs}
     rows = [{name: getattr(anchor, name) for name in list(ANCHOR)[1:]} for anchor in anchors.values()]
     columns = ANCHOR | {"spread": Column(spread, ".4f", spread)}
-    left, right = st.columns(2, gap="large")
-    with left:
-        plain_table(pd.DataFrame(rows).assign(run=list(anchors)), columns, "anchor", "runs")
-    with right:
-        shown = choose_one("Figure", FIGURES, "anchor-figure")
-    across = len(runs) if len(runs) <= MOST_ACROSS else (len(runs) + 1) // 2
+    plain_table(pd.DataFrame(rows).assign(run=list(anchors)), columns, "anchor", "runs")
+    shown = choose_one("Figure", FIGURES, "anchor-figure")
+    across = min(len(runs), MOST_ACROSS)
     columns_of_runs = [c for _ in range(0, len(runs), across) for c in st.columns(across, gap="small")]
     values = {name: (anchor.similarities, anchor.positives) for name, anchor in anchors.items()}
     if shown == "similarities":
@@ -342,10 +362,9 @@ def _nearest(choice: Choice, run: RunSummary, anchor: diversity.Anchor, number: 
         review = review_menu(choice, anchor.modality, number, candidate)
         items.append(replace(card, notes=(f"{before} → {after} %",), review=review))
     cards.note("Nearest negatives: rank, similarity, share of the loss without → with diversity.")
-    cards.results(items[: None if other == "image" else FIRST_CAPTIONS])
-    if other == "text":
-        with st.expander("More negatives"):
-            cards.results(items[FIRST_CAPTIONS:])
+    cards.results(items[:FIRST])
+    with st.expander("More negatives"):
+        cards.results(items[FIRST:])
 
 
 def _percent(share: float) -> str:

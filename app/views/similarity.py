@@ -29,6 +29,7 @@ ORDERS: dict[similarity.Order, str] = {"diversity": "Diversity", "cluster": "Clu
 PAIRS = 64
 MOST_PAIRS = 4096
 CHARACTERS = 500
+UNCHANGED = 1.001  # factor of an exponent
 SHARES = (8, 3)  # of the width: the matrices, and the pair beside them
 AXES = {"i2t": ("images", "captions"), "t2i": ("captions", "images")}
 MATRICES = {"scaled": "Before and after", "change": "Difference", "share": "Negative probabilities"}
@@ -57,7 +58,7 @@ class Matrices:
 
 
 def show(choice: Choice) -> None:
-    settings = choose_settings(choice)
+    settings, kind = choose_settings(choice)
     without_sliders = settings.without_sliders()
     try:
         batch = ask(questions.matrix_batch, choice.last, without_sliders)
@@ -69,12 +70,9 @@ def show(choice: Choice) -> None:
         spread = ask(questions.matrix_spread, run, without_sliders, batch)
         scaled[run.name] = ask(questions.scaled_matrix, run, settings, batch, spread)
     shown = Matrices(choice, settings, batch, scaled)
+    cards.answer(answer(shown))
     rows = shown.last.row_step
     columns = shown.last.column_step
-    block = f" Every cell is the mean of {rows:,} × {columns:,} pairs." if rows * columns > 1 else ""
-    most = ", relative to the most diverse anchor shown; in training both come from batches of all pairs"
-    over = f" Diversity is computed over the negatives shown{most if choice.slice else ''}."
-    cards.note(f"{batch.about[0].upper()}{batch.about[1:]}.{block}{over}")
     matrices, panel = st.columns(SHARES, gap="medium")
     with panel, st.container(key="pair-panel"):
         cell = choose_pair(shown)
@@ -84,7 +82,11 @@ def show(choice: Choice) -> None:
             steps_of_runs[run.name] = steps(pair, settings.loss.function)
         show_pair(shown, cell, steps_of_runs)
     with matrices:
-        keys = draw_matrices(shown, (cell[0] // rows, cell[1] // columns))
+        keys = draw_matrices(shown, kind, (cell[0] // rows, cell[1] // columns))
+        block = f" Every cell is the mean of {rows:,} × {columns:,} pairs." if rows * columns > 1 else ""
+        most = ", relative to the most diverse anchor shown; in training both come from batches of all pairs"
+        over = f" Diversity is computed over the negatives shown{most if choice.slice else ''}."
+        cards.note(f"{batch.about[0].upper()}{batch.about[1:]}.{block}{over}")
 
     def open_pair(clicked: Cell) -> None:
         image, text = ask(questions.pair_at, choice.last, settings, batch, shown.last, clicked)
@@ -102,24 +104,26 @@ def show(choice: Choice) -> None:
     downloads.table(cells.reset_index(drop=True), f"similarity-{choice.split}")
 
 
-def choose_settings(choice: Choice) -> MatrixSettings:
-    with row("top"):
-        rows = choose_one("Anchors", MODALITIES, "scaling-anchors", cards.tip("anchor"))
-        source = choose_one("Samples", SOURCES, "batch-of", cards.tip("matrix batch"))
-        order = choose_one("Order", ORDERS, "order", cards.tip("matrix order"))
+def choose_settings(choice: Choice) -> tuple[MatrixSettings, str]:
+    """Draw the controls in one row; return the settings and the kind of matrices."""
+    kinds = MATRICES | BETWEEN if choice.second is not None else MATRICES
     size = PAIRS
     seed = 0
     chosen = ""
     with row():
-        if source != "split":
-            size = whole_number("Pairs", (2, MOST_PAIRS), PAIRS, "pairs", 100)
-        if source == "chosen":
-            example = "0-31, 77 or words"
-            field = st.text_input(
-                "Captions", max_chars=CHARACTERS, placeholder=example, width=230, **bound("chosen")
-            )
-            chosen = str(field or "")
+        rows = choose_one("Anchors", MODALITIES, "scaling-anchors", cards.tip("anchor"))
+        kind = choose_one("Matrices", kinds, "matrices")
         with advanced():
+            source = choose_one("Samples", SOURCES, "batch-of", cards.tip("matrix batch"))
+            if source == "chosen":
+                example = "0-31, 77 or words"
+                field = st.text_input(
+                    "Captions", max_chars=CHARACTERS, placeholder=example, **bound("chosen")
+                )
+                chosen = str(field or "")
+            order = choose_one("Order", ORDERS, "order", cards.tip("matrix order"))
+            if source != "split":
+                size = whole_number("Pairs", (2, MOST_PAIRS), PAIRS, "pairs", 100)
             if source in ("seed", "split"):
                 seed = whole_number("Seed", (0, 9999), 0, "draw", 90)
             loss = loss_values.choose_loss(choice, "scaling-")
@@ -129,9 +133,20 @@ def choose_settings(choice: Choice) -> MatrixSettings:
             instance = cards.HOW_TO_READ["instance branch"].format(names=joined) if names else ""
             cards.note(loss_values.in_words(choice, loss) + instance)
     loss = replace(loss, function=measure)
-    return MatrixSettings(
+    settings = MatrixSettings(
         choice.split, source, size, seed, chosen, order, QUERIES[rows], loss, choice.captions
     )
+    return settings, kind
+
+
+def answer(shown: Matrices) -> str:
+    """Say by how much scaling sharpens the logits of the most ambiguous anchor, and of the median anchor."""
+    factors = 1 / shown.last.spread.diversity.astype(np.float64)
+    anchors, _ = AXES[shown.settings.direction]
+    where = "Here" if shown.choice.second is None else f"In {shown.choice.last.name}"
+    if factors.max() < UNCHANGED:
+        return f"{where} scaling changes nothing: all {anchors} shown have nearly the same diversity"
+    return f"{where} scaling multiplies exponents by up to {factors.max():.2f}, in the median by {np.median(factors):.2f}"
 
 
 def choose_pair(shown: Matrices) -> Cell:
@@ -155,8 +170,8 @@ def choose_pair(shown: Matrices) -> Cell:
     return cell
 
 
-def draw_matrices(shown: Matrices, marked: Cell) -> list[str]:
-    """Draw the matrices of the chosen kind of every run, on one colour scale; return the keys of the charts. `marked`
+def draw_matrices(shown: Matrices, chosen: str, marked: Cell) -> list[str]:
+    """Draw the matrices of the `chosen` kind of every run, on one colour scale; return the keys of the charts. `marked`
     is the open cell."""
     scaled = shown.scaled
     settings = shown.settings
@@ -181,15 +196,14 @@ def draw_matrices(shown: Matrices, marked: Cell) -> list[str]:
         keys.append(key)
 
     alone = len(scaled) == 1
-    part = choose_one("Matrices", MATRICES if alone else MATRICES | BETWEEN, "matrices")
-    if part == "between":
+    if chosen == "between":
         (first, before), (second, after) = scaled.items()
         heading = f"S of {second} minus S of {first}"
         difference = after.similarity - before.similarity
         cards.heading(heading, "Vermilion pairs are closer in the second run.")
         draw(difference, charts.heat_scale([difference]), "ΔS", "matrix-between", heading)
         return keys
-    kinds = ("similarity", "exponent") if part == "scaled" else (part,)
+    kinds = ("similarity", "exponent") if chosen == "scaled" else (chosen,)
     places = st.columns(len(kinds), gap="medium") if alone else [st.container() for _ in kinds]
     for kind, column in zip(kinds, places, strict=True):
         heading, unit = KINDS[kind]
@@ -197,14 +211,14 @@ def draw_matrices(shown: Matrices, marked: Cell) -> list[str]:
         centre = {"similarity": settings.loss.gamma, "share": None}.get(kind, 0.0)
         scale = charts.heat_scale(list(values.values()), centre, "γ" if kind == "similarity" else "")
         with column:
-            cards.heading(heading)
             parts = [st.container()] if alone else st.columns(2, gap="medium")
-        for number, (name, container) in enumerate(zip(scaled, parts, strict=True)):
-            with container:
-                if not alone:
-                    cards.label(name)
-                alt = f"{heading.partition(':')[0]}, {name}"
-                draw(values[name], scale, unit, f"matrix-{kind}-{number}", alt)
+            for number, (name, container) in enumerate(zip(scaled, parts, strict=True)):
+                title = heading if alone else f"{heading} · {name}"
+                with container:
+                    cards.label(title)
+                    alt = f"{heading.partition(':')[0]}, {name}"
+                    draw(values[name], scale, unit, f"matrix-{kind}-{number}", alt)
+            cards.note(cards.HOW_TO_READ[heading])
     return keys
 
 

@@ -24,6 +24,7 @@ from app.components.samples import (
 from app.components.table import Column, columns_of, plain_table
 from app.components.theme import tone
 from app.components.unavailable import runs_with
+from app.components.workplace import list_and_detail
 from app.questions import Rows
 
 EXTREMES = 5
@@ -41,10 +42,26 @@ def show(choice: Choice) -> None:
     captions = choice.captions
     note_slice(choice, "text")
     tables = {run.name: ask(sample_weights.weight_table, run, choice.split, "text") for run in runs}
+    with row():
+        run = choose_run("Pairs and measures of", runs, "weights-of")
+        side = choose_one("Measured on", MODALITIES, "side", cards.tip("side"))
+    cards.answer(answer(run, tables[run.name], alone=len(runs) == 1))
+    measured = ask(sample_weights.weight_table, run, choice.split, side)
+    all_pairs(choice.alone(run), measured)
     distribution(runs, choice.split, tables, captions)
-    run = choose_run("Pairs and measures of", runs, "weights-of")
     extremes(run, choice, tables[run.name])
-    all_pairs(choice.alone(run), measures(run, choice.split, captions))
+    measures(run, choice.split, measured if captions is None else measured.iloc[captions])
+
+
+def answer(run: RunSummary, table: pd.DataFrame, *, alone: bool) -> str:
+    """Say how much of the weight the pairs that count most carry."""
+    weights = np.sort(table[WEIGHT].to_numpy())[::-1]
+    top = weights[: max(1, round(len(weights) / 10))].sum() / weights.sum()
+    of = "" if alone else f" in {run.name}"
+    return (
+        f"A tenth of the pairs carries {100 * top:.0f}% of the weight{of}; "
+        f"the highest weight is {weights[0] / weights[-1]:.1f} times the lowest"
+    )
 
 
 def distribution(runs: Runs, split: str, tables: Mapping[str, pd.DataFrame], captions: Rows) -> None:
@@ -90,12 +107,9 @@ def extremes(run: RunSummary, choice: Choice, table: pd.DataFrame) -> None:
         cards.results(items)
 
 
-def measures(run: RunSummary, split: str, captions: Rows) -> pd.DataFrame:
-    """Draw Spearman's ρ of every two measures over the pairs of `captions`, and two as a figure; return all pairs."""
+def measures(run: RunSummary, split: str, inside: pd.DataFrame) -> None:
+    """Draw Spearman's ρ of every two measures over the pairs `inside` the slice, and two as a figure."""
     cards.heading("Do the measures agree?", run=run.name)
-    side = choose_one("Measured on", MODALITIES, "side", cards.tip("side"))
-    table = ask(sample_weights.weight_table, run, split, side)
-    inside = table if captions is None else table.iloc[captions]
     correlations = sample_weights.correlations(inside)
     names = list(correlations.columns)
     left, right = st.columns([5, 4], gap="large")
@@ -112,26 +126,28 @@ def measures(run: RunSummary, split: str, captions: Rows) -> pd.DataFrame:
         y = inside[b].to_numpy()
         figure = charts.density(x, y, NAMES[a], NAMES[b], "pairs", tone())
         downloads.chart(figure, "measures-of-weights", pair)
-    return table
 
 
 def all_pairs(choice: Choice, table: pd.DataFrame) -> None:
-    cards.heading("All pairs")
-    with row():
-        by = choose_one("Order", {"high": "Highest first", "low": "Lowest first"}, "ranked-weights")
-        words = search_words("weighed-words")
-    order = np.argsort(table[WEIGHT].to_numpy() * (-1 if by == "high" else 1), kind="stable")
+    """Draw the list of all pairs beside the opened one with its measures."""
     measured = {name: column for name, column in COLUMNS.items() if name in table}
-    columns = {**measured, "rank": Column("rank", ",d", "rank")}
-    values = table.iloc[order].drop(columns=["text", "image"])
-    file = f"weights-{choice.split}"
-    listed = SampleList("text", order, values, columns, words, TARGET, file)
-    order = sample_table(choice, listed)
-    if not opened.among(TARGET, order):
-        return
-    number = step_samples(choice, "text", TARGET, order)
-    pair = table.iloc[number]
-    rank = cards.Metric("rank", f"{int(pair['rank'])}", f"of {len(set(table['image'])):,} images", "rank")
-    texts = [(column, f"{pair[name]:.4f}") for name, column in measured.items()]
-    scores = [cards.Metric(column.label, value, "", column.term) for column, value in texts]
-    cards.metrics([*scores, rank])
+
+    def draw_list() -> np.ndarray:
+        with row():
+            by = choose_one("Order", {"high": "Highest first", "low": "Lowest first"}, "ranked-weights")
+            words = search_words("weighed-words")
+        order = np.argsort(table[WEIGHT].to_numpy() * (-1 if by == "high" else 1), kind="stable")
+        columns = {**measured, "rank": Column("rank", ",d", "rank")}
+        values = table.iloc[order].drop(columns=["text", "image"])
+        listed = SampleList("text", order, values, columns, words, TARGET, f"weights-{choice.split}")
+        return sample_table(choice, listed)
+
+    def draw_detail(order: np.ndarray) -> None:
+        if not opened.among(TARGET, order):
+            return
+        number = step_samples(choice, "text", TARGET, order)
+        pair = table.iloc[number]
+        shown = {**measured, "rank": Column(f"rank of {len(set(table['image'])):,}", ",d", "rank")}
+        plain_table(pair.to_frame().T, shown, "weighed-pair", "pairs")
+
+    list_and_detail(choice, draw_list, draw_detail)

@@ -60,7 +60,7 @@ def test_extreme_pairs_follow_the_weights_and_the_slice(root, opened):
     assert app.saying(len(captions), len(weights))
     assert numbers(app.figures()[0]["data"][0]["y"]).sum() == len(captions)
     expected = correlations(weight_table(run, "dev", "text").iloc[captions])
-    agreement, _ = app.rows("CODER’s SD")
+    *_, agreement = app.rows("CODER’s SD")
     assert agreement[0]["CODER’s SD"] == f"{expected.loc[WEIGHT, CODER]:+.2f}"
     assert len(app.change(slice="image > 99").refusals()) == 1
     assert not app.figures()
