@@ -21,6 +21,9 @@ FIGURES = "figures-on-the-page"
 FORMAT = "figures"
 FORMATS = ("PNG", "SVG")
 VALUES = "values"
+_OPTIONS = (
+    "options-of-figures"  # kept for parts of a page that run alone, also if the page had no figure before
+)
 _TRUTH = {"true": True, "false": False}
 _PERCENT = re.compile(r"R@|%|recall|success|MRR|nDCG|MAP", re.IGNORECASE)
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
@@ -48,10 +51,10 @@ def offer(label: str, make: Make, name: str, kind: str, icon: str = "", **more: 
 def chart(figure: go.Figure, key: str, alt: str, **arguments: Any) -> Any:
     """Draw a figure whose camera button saves the format chosen in the sidebar; `figures` offers it as HTML."""
     st.session_state.setdefault(FIGURES, {})[alt] = figure
-    kind = str(st.session_state[FORMAT]).lower()
-    camera = {"format": kind, "filename": file_name(alt), "scale": 2}
+    kind, with_values = st.session_state[_OPTIONS]
+    camera = {"format": kind.lower(), "filename": file_name(alt), "scale": 2}
     drawn = st.plotly_chart(figure, key=key, alt=alt, config={"toImageButtonOptions": camera}, **arguments)
-    if st.session_state[VALUES]:
+    if with_values:
         rows = charts.hover_texts(figure)
         columns = {"series": Column("series")} if any(rows["series"]) else {}
         columns["value"] = Column(alt)
@@ -69,6 +72,7 @@ def begin() -> None:
     set_value(FORMAT, "" if kind == FORMATS[0] else kind)
     values = followed(VALUES, _TRUTH.get(st.query_params.get(VALUES, "")), False)
     set_value(VALUES, "true" if values else "")
+    st.session_state[_OPTIONS] = kind, values
 
 
 def figures() -> None:

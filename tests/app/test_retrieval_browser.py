@@ -150,7 +150,10 @@ def test_clicks_on_chart_cells_and_bars_open_their_queries(visit, runs):
     inside = changes[changes["rank_a"].between(2, 5) & (changes["rank_b"] == 1)]
     assert visit.number("Caption number") in inside.index
     visit.show(re.compile(rf"(of |^){len(inside)} captions$"))
-    visit.page.locator(".st-key-outcome").get_by_role("button", name="Open").click()
+    outcome = visit.page.locator(".st-key-outcome").get_by_role("button", name="Open")
+    outcome.scroll_into_view_if_needed()
+    visit.settle()
+    outcome.click()  # a list that opens while the page scrolls closes again
     visit.page.get_by_role("option", name="Broken").click()
     visit.page.get_by_label("Caption number", exact=True).wait_for(state="detached")  # no query, none is open
     visit.settle()

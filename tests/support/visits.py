@@ -154,7 +154,8 @@ class Visit:
 
     def check(self):
         """Assert that there were no errors and no requests to other hosts, and that every chart has marks."""
-        assert self.page.locator("[data-testid=stException]").count() == 0
+        exceptions = self.page.locator("[data-testid=stException]").all_inner_texts()
+        assert not exceptions, exceptions
         assert self.errors == []
         assert self.foreign == []
         for chart in self.page.locator(CHART).all():
