@@ -32,8 +32,16 @@ LONGEST_START = 120.0  # seconds until the server answers
 RUNS = "CODER_CHECKPOINTS"
 DATA = "CODER_DATA"
 # variables that hold paths, perhaps several; relative ones mean the folder in which the command starts
-PATHS = (DATA, "CODER_LOSSES", "CODER_REVIEWS", "CODER_CACHE", "CODER_DEMO", "PYTHONPATH")
-PATHS += ("HF_HOME", "HF_HUB_CACHE")
+PATHS = (
+    DATA,
+    "CODER_LOSSES",
+    "CODER_REVIEWS",
+    "CODER_CACHE",
+    "CODER_DEMO",
+    "PYTHONPATH",
+    "HF_HOME",
+    "HF_HUB_CACHE",
+)
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ LONGEST_TEXT = 10_000  # characters of a value; longer ones are cut
 MISSING = -1  # in `Column.values`, of a sample without a label
 
 
-_WITHOUT: dict[Kind, Any] = {"number": np.nan, "date": np.datetime64("NaT"), "category": -1, "text": -1}
+_WITHOUT: Mapping[Kind, Any] = {"number": np.nan, "date": np.datetime64("NaT"), "category": -1, "text": -1}
 
 
 @dataclass(frozen=True)

@@ -104,7 +104,8 @@ def print_by_columns(runs: Sequence[Run], parsed: EvaluateArguments, console: Co
 
 
 def _interval(row: Mapping[Any, Any], run: int) -> str:
-    low, high = row[f"low_{run}"], row[f"high_{run}"]
+    low = row[f"low_{run}"]
+    high = row[f"high_{run}"]
     return f"{row[f'recall_{run}']:.1f} [{low:.1f}, {high:.1f}]"
 
 

@@ -259,8 +259,9 @@ def causes_of_run(
 def seed_noise(first: WayEvidence, second: WayEvidence, at: int) -> float:
     """Return the median difference of a query's margins in two trainings that differ in the seed alone, on the same
     queries."""
-    margins = (way.match_scores - way.scores[:, at - 1] for way in (first, second))
-    return float(np.median(np.abs(np.subtract(*margins))))
+    before = first.match_scores - first.scores[:, at - 1]
+    after = second.match_scores - second.scores[:, at - 1]
+    return float(np.median(np.abs(after - before)))
 
 
 def error_budget(misses: Misses) -> pd.DataFrame:

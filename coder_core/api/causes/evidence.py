@@ -31,7 +31,8 @@ SMALLEST_SPREAD = 1e-6
 PERHAPS_COPY = 0.9  # least cosine of two pictures' embeddings for which their pixels are compared
 SURELY_COPY = 0.99  # … from which they are copies where no pixels can be read
 ARTICLES = frozenset({"a", "an", "the"})
-PICTURE, TEXT = 1, 2
+PICTURE = 1
+TEXT = 2
 """Kinds of copies: the result's picture is a near-duplicate, or the result has an equal text."""
 FEATURES = ("words", "captions", "pictures", "score")
 """Likeness of a result to a match, each in standard deviations above the mean of random pairs: largest cosine of the

@@ -42,9 +42,14 @@ def render(report: Report) -> str:
     """Render the page. Every value is escaped; the only markup is the template's own."""
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)
     template, style = (HERE.with_suffix(ending).read_text("utf-8") for ending in (".html", ".css"))
-    values: dict[str, Any] = {"report": report, "style": "\n" + style, "policy": POLICY}
-    values |= {"cell": _cell, "shade": _shade, "numeric": lambda column: str not in set(map(type, column))}
-    return environment.from_string(template).render(values)
+    return environment.from_string(template).render(
+        report=report,
+        style=f"\n{style}",
+        policy=POLICY,
+        cell=_cell,
+        shade=_shade,
+        numeric=lambda column: str not in set(map(type, column)),
+    )
 
 
 def _cell(value: Any) -> str:

@@ -39,7 +39,7 @@ import ast
 import math
 import operator
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
@@ -54,7 +54,7 @@ from coder_core.data.words import tokenise
 
 LONGEST_EXPRESSION = 500  # characters
 UNREADABLE = SyntaxError, ValueError, MemoryError, RecursionError  # what ast.parse raises
-_COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
+_COMPARISONS: dict[type[ast.cmpop], own_columns.Comparison] = {
     ast.Lt: operator.lt,
     ast.LtE: operator.le,
     ast.Gt: operator.gt,
@@ -204,7 +204,7 @@ def _comparable(nodes: Sequence[ast.expr], columns: Columns) -> list[Any]:
     return values
 
 
-def _compared(compare: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
+def _compared(compare: own_columns.Comparison, a: Any, b: Any) -> Any:
     is_of_dates = any(np.asarray(value).dtype.kind == "M" for value in (a, b))
     return own_columns.compare_dates(compare, a, b) if is_of_dates else compare(a, b)
 

@@ -34,9 +34,8 @@ MOST_VALUES = 50  # of a column, and …
 MOST_SLICES = 400  # … of all columns, with a slice
 FEW_NUMBERS = 10  # different numbers, such as stars, that have a slice each
 DATE = re.compile(r"\d{4}(-\d{2}(-\d{2}([T ]\d{2}:\d{2}(:\d{2})?)?)?)?")
-
-
-FLIPPED: dict[Callable[[Any, Any], Any], Callable[[Any, Any], Any]] = {
+Comparison = Callable[[Any, Any], Any]
+FLIPPED: dict[Comparison, Comparison] = {
     operator.lt: operator.gt,
     operator.le: operator.ge,
     operator.gt: operator.lt,
@@ -122,7 +121,7 @@ def parse_date(text: str) -> np.datetime64 | None:
         return None
 
 
-def compare_dates(compare: Callable[[Any, Any], Any], left: Any, right: Any) -> np.ndarray:
+def compare_dates(compare: Comparison, left: Any, right: Any) -> np.ndarray:
     """Compare dates, or dates with one that may be less precise: 2026-05-31 is the whole day."""
     if isinstance(left, np.datetime64):
         return compare_dates(FLIPPED[compare], right, left)
