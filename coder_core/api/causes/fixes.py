@@ -13,7 +13,7 @@ from coder_core.evaluation.bootstrap import mean_intervals
 
 NOW = "as it is"
 COMPLETE = "labels complete"
-LEFT_OUT = "wrong labels left out"
+LEFT_OUT = "no wrong labels"
 HUBS = "hubs corrected"
 AVERAGED = "both runs averaged"
 IN_WORDS = {
