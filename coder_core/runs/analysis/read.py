@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 _FIX = "evaluate the run again"
+CENTROIDS = "cluster_centroids"
 _ROWS_AT_ONCE = 1024
 LISTED_BYTES = 1 << 22  # of ranks that a listing verifies: half a million; opening an analysis verifies all
 _ROWS = {  # sample with one row → arrays whose rows are counted
@@ -302,6 +303,8 @@ def _check_contents(arrays: Mapping[str, np.ndarray], place: str) -> None:
     texts = len(arrays["image_of_text"])
     ranges = {"image_of_text": (0, images), "image_ranks": (-1, texts), "text_ranks": (0, images)}
     ranges |= {"image_best": (0, texts), "text_best": (0, images)}
+    if CENTROIDS in arrays:
+        ranges["cluster_pair_labels"] = (0, len(arrays[CENTROIDS]))
     if tables.JUDGEMENTS in arrays:
         _check_judgements(arrays[tables.JUDGEMENTS], images, texts, f"{place}/{tables.JUDGEMENTS}.npy")
     finite = {name for name in tables.TABLES if name == tables.SCORES or name.endswith("embeddings")}
