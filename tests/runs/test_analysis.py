@@ -69,7 +69,7 @@ def test_splits_are_listed_and_errors_say_how_to_make_others(run):
     (run / "analysis" / ".tmp-x").mkdir()
     assert list_splits(run) == ["test"]
     assert list_splits(run / "nowhere") == []
-    assert_refused(r"coder_core\.evaluate", open_analysis, run, "dev")
+    assert_refused(r"coder-lab evaluate", open_analysis, run, "dev")
     for split in ("../test", "", "Test", "a/b", ".tmp-1", "-x\n", "-x", "_x", "te st", "/etc", "![x](y)"):
         assert_refused("is not a split's name", open_analysis, run, split)
 
