@@ -140,9 +140,7 @@ def test_flipped_bits_in_arrays_are_named_and_unchanged_files_checked_once(whole
             damaged = bytearray(content)
             damaged[-1 if number % 2 else (len(content) + 128) // 2] ^= 4
             with overwritten(path, damaged):
-                assert_refused(
-                    rf"{path.name}: is damaged.*coder-lab evaluate", open_run(whole).ranks, "dev"
-                )
+                assert_refused(rf"{path.name}: is damaged.*coder-lab evaluate", open_run(whole).ranks, "dev")
                 assert_refused(path.name, open_analysis, whole, "dev")
                 assert_refused(path.name, _hits, {0: whole}, "dev")  # of an ablation
     for path in (whole / "analysis" / "dev").iterdir():
