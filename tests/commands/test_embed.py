@@ -85,8 +85,8 @@ def test_a_large_split_is_ranked_by_evaluate(files, runs, monkeypatch, capsys):
     monkeypatch.setattr(importing, "RANKED_PAIRS", IMAGES * IMAGES * 5 - 1)
     assert run_import(files, *with_pictures(files), *queries) == 0
     assert not (runs / "clip" / "analysis").exists()
-    assert "coder_core.evaluate" in capsys.readouterr().out
-    assert "coder_core.evaluate" in str(refusal(open_run, runs / "clip"))
+    assert "coder-lab evaluate" in capsys.readouterr().out
+    assert "coder-lab evaluate" in str(refusal(open_run, runs / "clip"))
     np.save(files / "i.npy", np.ones((IMAGES, 5)))
     np.save(files / "t.npy", np.ones((IMAGES * 5, 5)))
     assert run_import(files) == run_import(files, "--split=test") == 1  # the run exists; another dimension

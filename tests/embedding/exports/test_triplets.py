@@ -151,7 +151,7 @@ def test_an_image_without_captions_is_a_negative_but_no_anchor(tmp_path, complai
     write_embeddings(tmp_path / "run", v, v[owner], owner, captions=captions, kind="embeddings")
     flags = ["--negatives", "6", "--ranks", "1", "7"]
     command = [str(tmp_path / "run"), "--to", "triplets", str(tmp_path / "out"), *flags]
-    assert "coder_core.embed import" in complaint(export, [*command, "--split", "test"])
+    assert "coder-lab embed import" in complaint(export, [*command, "--split", "test"])
     assert export(command) == 0
     assert "--pictures" in capsys.readouterr().out
     files = (tmp_path / "out" / f"{name}.parquet" for name in ("text_to_image", "image_to_text"))
