@@ -24,7 +24,7 @@ RANK_EDGES = (1, 5, 10, 50, 100)
 RANK_LABELS = ("1", "2–5", "6–10", "11–50", "51–100", "> 100")
 LEAST_NUMBERED = 4  # percent of a bar that has room for its number
 BUDGET_HEIGHT = 46
-BUDGET_MARGINS = 78
+BUDGET_MARGINS = 122
 OCCURRENCE_EDGES = (0, 5, 10, 20, 50, 100)
 OCCURRENCE_LABELS = ("none", "1–5", "6–10", "11–20", "21–50", "51–100", "> 100")
 
@@ -76,6 +76,7 @@ def error_budgets(budgets: Mapping[str, pd.DataFrame], colours: Tone) -> go.Figu
         "entrywidth": 0,
     }
     axes: Part = {"xaxis": {"range": [0, 100], "ticksuffix": "%", "dtick": 20}, "legend": legend}
+    axes["margin"] = {"l": 8, "r": 12, "t": 76, "b": 8}  # three lines of the legend
     axes["yaxis"] = {"autorange": "reversed", "showgrid": False}
     return draw.figure(colours, traces, "", "", height=height, barmode="stack", **axes)
 

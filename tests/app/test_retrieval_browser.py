@@ -140,6 +140,18 @@ def click_bar(visit, chart, trace, position):
     visit.page.mouse.click(*point)
 
 
+def test_a_click_on_a_cause_of_the_misses_lists_its_queries(visit):
+    visit.open(f"overview?{PAIR}")
+    widest = """[...document.querySelectorAll(".st-key-budget .bars .point path")]
+      .map(part => part.getBoundingClientRect()).sort((a, b) => b.width - a.width)[0]"""
+    visit.page.locator(".st-key-budget .js-plotly-plot").scroll_into_view_if_needed()
+    visit.settle()
+    visit.page.mouse.click(*visit.page.evaluate(f"(part => [part.x + part.width / 3, part.y + 9])({widest})"))
+    visit.reach("/retrieval.*[?&]cause-of=demo")
+    [cause] = visit.query()["cause"]
+    visit.show(re.compile(f"misses with the cause “{cause}”"))
+
+
 def test_clicks_on_chart_cells_and_bars_open_their_queries(visit, runs):
     visit.open(f"retrieval?{PAIR}&query-text=7")
     second = open_run(runs / "demo")
