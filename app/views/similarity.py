@@ -16,7 +16,7 @@ from app.ask import BOTH, InputError, Run, ask, similarity
 from app.choice import QUERIES, Choice
 from app.components import cards, downloads, events, loss_values, opened, reviewing
 from app.components.controls import MODALITIES, advanced, choose_one, row, side_by_side, whole_number
-from app.components.samples import similar_button
+from app.components.samples import show_opened, similar_button
 from app.components.table import Column, plain_table
 from app.components.theme import tone
 from app.components.words import count
@@ -93,6 +93,7 @@ def show(choice: Choice) -> None:
         st.session_state.update({"pair-image": image, "pair-caption": text})
 
     events.on_cell(keys, shown.last.similarity.shape, open_pair)
+    show_opened(choice, st.container())
     cards.heading("The same pair, step by step")
     for name, rows_of_run in side_by_side(steps_of_runs.items()):
         cards.label(name)

@@ -221,7 +221,11 @@ def share_texts(captions: Sequence[str], image_of_text: Array) -> Array:
 
 
 def equal_text_count(captions: Sequence[str], image_of_text: np.ndarray) -> int:
-    """Return the number of captions whose text another image has too, if they are more than 1%; else 0."""
+    """Return the number of captions whose text another image has too, if they are more than 1%; else 0.
+
+    >>> equal_text_count(["a shoe", "a hat", "a shoe "], np.array([0, 1, 2]))
+    2
+    """
     shared = int(share_texts(captions, image_of_text).sum())
     return shared if shared > MANY * len(captions) else 0
 

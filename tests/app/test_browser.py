@@ -23,7 +23,7 @@ EVERYTHING = "area=a:-9,-9,9,-9,9,9,-9,9"
 PAIRS = {"concepts": ("concepts", "more-concepts"), "weights": ("combined", "opposite")}
 PAIRS |= {"split": ("holder", "run")}
 # page → number of sections
-SECTIONS = {"overview?": 8, "diversity?": 6, "diversity?anchors=Images&": 6, "weights?": 6, "similarity?": 5}
+SECTIONS = {"overview?": 9, "diversity?": 5, "diversity?anchors=Images&": 5, "weights?": 5, "similarity?": 3}
 SECTIONS |= {
     f"joint?map=PCA&{EVERYTHING}&focus=caption-2&": 3,
     "clusters?cluster-count=4&": 3,
