@@ -41,9 +41,9 @@ class ReportArguments:
     out: Path = Path("report.html")  # The file to write.
     question: str = ""  # Question that the report answers; empty: how the last run compares with the first.
     reviews: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
-    """Verdicts on pairs (`coder_core.reviews`): adds what was judged, and recall with and without the corrections."""
+    """Verdicts on pairs (`coder-lab reviews`): adds what was judged, and recall with and without the corrections."""
     positives: Annotated[tuple[str, ...], tyro.conf.arg(metavar="FILE|eccv|cxc …")] = ()
-    """Captions that fit other images too, as for `coder_core.evaluate`: adds R@K, mAP@R and R-Precision."""
+    """Captions that fit other images too, as for `coder-lab evaluate`: adds R@K, mAP@R and R-Precision."""
     gate: Annotated[tuple[str, ...], tyro.conf.arg(metavar="METRIC=CHANGE …")] = ()
     """Smallest allowed change of each metric, in points: rsum=-1 t2i_r1=-0.5. Metrics: rsum, and r1, r5, r10 of i2t
     and t2i."""

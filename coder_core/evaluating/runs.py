@@ -89,7 +89,7 @@ def _rows(parsed: EvaluateArguments, console: Console) -> list[RunRow]:
 
     if parsed.data and all(map(is_imported, parsed.runs)):
         problem = "is given, but these runs have only embeddings, of the captions they were made from"
-        fix = "leave it out; embed other data as another split (coder_core.embed)"
+        fix = "leave it out; embed other data as another split (coder-lab embed)"
         raise InputError.at(f"--data {parsed.data}", problem, "a trained run", fix)
     rows: list[RunRow] = []
     corrected: list[RunRow] = []

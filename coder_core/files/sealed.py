@@ -160,7 +160,10 @@ class SealedFolder:
             raise InputError.at(path, f"has dtype {dtype}", "plain numbers")
         check_header(path)
         large = self.manifest["files"][path.name]["bytes"] > MAPPED_BYTES and 0 not in shape
-        array: np.ndarray = np.load(path, mmap_mode="r" if large else None, allow_pickle=False)
+        try:
+            array: np.ndarray = np.load(path, mmap_mode="r" if large else None, allow_pickle=False)
+        except FileNotFoundError:
+            raise InputError.at(path, "is missing") from None
         if array.shape != shape or array.dtype.str != dtype:
             raise InputError.at(path, f"contains {array.dtype.str} {array.shape}", f"{dtype} {shape}")
         array.flags.writeable = False
@@ -328,7 +331,7 @@ def _remembered_sha256(path: Path) -> str:
 
 
 def _damaged(path: Path) -> Fault:
-    fix = "restore it from a copy, or write it again: an analysis with coder_core.evaluate"
+    fix = "restore it from a copy, or write it again: an analysis with coder-lab evaluate"
     return Fault(str(path), "is damaged: its contents do not match the sha256 in manifest.json", fix=fix)
 
 

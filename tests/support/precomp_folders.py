@@ -40,7 +40,8 @@ def refusal(call, *arguments, **named):
 
 def assert_refused(match, call, *arguments, **named):
     """Assert that the call raises an InputError whose message matches the pattern somewhere."""
-    assert re.search(match, str(refusal(call, *arguments, **named)))
+    text = str(refusal(call, *arguments, **named))
+    assert re.search(match, text), text
 
 
 def reason(path, split="train", **named):

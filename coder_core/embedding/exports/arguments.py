@@ -32,7 +32,7 @@ class ExportArguments:
     run: tyro.conf.Positional[Path]  # The run folder.
     to: tuple[Literal["faiss", "parquet", "huggingface", "triplets"], Path]  # Choose the export and its path.
     split: SplitName = "dev"
-    """The analysed split, whose metrics the model card reports; coder_core.evaluate analyses others."""
+    """The analysed split, whose metrics the model card reports; coder-lab evaluate analyses others."""
     rows: Literal["images", "captions"] = "images"  # Rows of a faiss index: images or captions.
     form: Literal["parquet", "jsonl", "open_clip"] = "parquet"
     """Form of triplets: Parquet or JSON lines with anchor, positive, negative_1 … (sentence-transformers), or tables
