@@ -7,7 +7,7 @@ wrong label         a reviewer called all its labels wrong, or each says somethi
 unlabelled match    one of the first K results matches by a verdict, a judgement or a group, or probably (≥ 0.5)
 copy                one of them is a near-duplicate of the match's picture, or has the same text
 hub                 with scores corrected for hubs a match is among the first K
-vague query         a reviewer called it too vague, or more other images fit all its words than K can hold
+vague query         a reviewer called it too vague, or all its words fit at least K, and at least 5, other images
 close               the margin is within what two trainings that differ in the seed typically differ by
 model error         none of these
 
@@ -236,9 +236,8 @@ def _labels(
     """Return (q,) bool twice: all labels of the query are wrong; all others are vague."""
     judged = known.verdicts
     says_little = evidence.fits >= max(question.at, FITS_MANY)
-    suspicious = (
-        np.nan_to_num(evidence.wrong) >= PROBABLE
-    ) & ~says_little  # vague words are unlike all captions
+    probably_wrong = np.nan_to_num(evidence.wrong) >= PROBABLE
+    suspicious = probably_wrong & ~says_little  # vague words are unlike all captions
     wrong = np.where(judged == "", suspicious, judged == "wrong-caption")
     vague = says_little | (judged == "too-vague")
     if question.direction == "t2i":

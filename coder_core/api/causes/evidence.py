@@ -59,9 +59,7 @@ class WayEvidence:
 class Evidence:
     """Evidence on both directions of a split with m captions."""
 
-    wrong: (
-        Array  # (m,) float64, probability that a caption belongs to another image; NaN if no run can judge it
-    )
+    wrong: Array  # (m,) float64, probability that a caption belongs to another image; NaN: no run can tell
     fits: Array  # (m,) int64, other images whose captions have all words of a caption that describe something
     i2t: WayEvidence
     t2i: WayEvidence
@@ -222,9 +220,8 @@ def _way(run: Run, split: str, direction: Direction, pairs: PairEvidence) -> Way
     flat = results.ravel()
     texts, shown = (anchors, flat) if direction == "t2i" else (flat, anchors)
     features = pairs.features(texts, shown).reshape(*results.shape, len(FEATURES))
-    copies = _copies(
-        pairs, images, sides.candidate_images[results], pairs.equal_texts(texts, shown).reshape(results.shape)
-    )
+    equal_texts = pairs.equal_texts(texts, shown).reshape(results.shape)
+    copies = _copies(pairs, images, sides.candidate_images[results], equal_texts)
     return WayEvidence(
         queries=queries,
         images=images,

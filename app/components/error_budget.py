@@ -1,0 +1,81 @@
+"""The error budget: the causes of every run's misses as bars, and what would fix those of the last run."""
+
+from dataclasses import replace
+
+import streamlit as st
+
+from app import charts, judging, questions
+from app.address import value_of
+from app.ask import RunSummary, ask, ask_all, causes
+from app.choice import QUERIES, Choice
+from app.components import cards, downloads, events, links
+from app.components.controls import FIRST, choose_one, row
+from app.components.table import Column, columns_of, plain_table
+from app.components.theme import tone
+from app.components.words import count
+
+BUDGET = "budget"
+OPENED_CAUSE = "opened-cause"
+
+
+def show_causes(choice: Choice) -> None:
+    """Draw the causes of every run's misses as one bar, and what would fix those of the last run. A click on a cause, or
+    its link, lists its queries on the Retrieval page."""
+    _open_cause(choice)
+    heading, controls = st.columns((5, 3), gap="large", vertical_alignment="bottom")
+    with controls, row(gap="small"):
+        tip = cards.tip("cause")
+        modality = choose_one("Misses of", links.DIRECTIONS, "misses-of", hidden=True)
+        at = int(choose_one("Missed by the first", FIRST, "misses-at", tip, hidden=True))
+    question = causes.Question(QUERIES[modality], at, choice.samples(modality))
+    budgets = {}
+    for run in choice.runs:
+        known = judging.known_about(run, choice.split)
+        budgets[run.name] = ask(questions.cause_shares, run, choice.split, question, known)
+    last = choice.last
+    of_last = budgets[last.name]
+    missed = int(of_last["count"].sum())
+    others = [] if choice.second is None else [choice.first]
+    known = judging.known_about(last, choice.split)
+    fixes = ask_all(questions.cause_fixes, [*others, last], choice.split, question, known)
+    with heading:
+        if not missed:
+            cards.heading(f"{last.name} misses no query among the first {at}")
+            return
+        how = cards.HOW_TO_READ["error budget"].format(missed=count(missed, "miss", "misses"), last=last.name)
+        cards.heading(causes.gain_sentence(fixes), how)
+    left, right = st.columns((5, 3), gap="large")
+    with left:
+        downloads.chart(charts.error_budgets(budgets, tone()), BUDGET, "causes of the misses")
+        found = of_last[of_last["count"] > 0]
+        named = zip(found["cause"], found["count"], strict=True)
+        addresses = [(f"{cause} {number:,}", _cause_address(choice, last, cause)) for cause, number in named]
+        st.html(cards.links_html(addresses))
+    with right:
+        fixes = fixes.assign(interval=fixes.apply("[{0[low]:.1f}, {0[high]:.1f}]".format, axis=1))
+        columns = columns_of("fixes")
+        columns["recall"] = replace(columns["recall"], label=f"R@{at}")
+        plain_table(fixes, {"fix": Column(last.name)} | columns, "fixes", "fixes")
+
+    def open_bar(bar: tuple[int, int]) -> None:
+        st.session_state[OPENED_CAUSE] = causes.CAUSES[bar[0]], choice.runs[bar[1]].name
+
+    events.on_cell([BUDGET], (len(causes.CAUSES), len(budgets)), open_bar)
+
+
+def _cause_values(cause: str, run: str) -> dict[str, str]:
+    """Return the parameters of the Retrieval page that list the queries a run misses for a cause."""
+    shown = value_of("misses-of", "text")  # the widget's value, or its label in the address
+    direction = links.DIRECTIONS["image" if shown in ("image", links.DIRECTIONS["image"]) else "text"]
+    return {"direction": direction, "at": value_of("misses-at", "1"), "cause": cause, "cause-of": run}
+
+
+def _cause_address(choice: Choice, run: RunSummary, cause: str) -> str:
+    return links.address("retrieval", choice, **_cause_values(cause, run.name))
+
+
+def _open_cause(choice: Choice) -> None:
+    """Go to the queries of the cause whose bar was clicked, if one was."""
+    clicked = st.session_state.pop(OPENED_CAUSE, None)
+    if clicked is not None:
+        links.go("retrieval", choice, **_cause_values(*clicked))
