@@ -146,8 +146,8 @@ def answer(shown: Matrices) -> str:
     anchors, _ = AXES[shown.settings.direction]
     where = "Here" if shown.choice.second is None else f"In {shown.choice.last.name}"
     if factors.max() < UNCHANGED:
-        return f"{where} scaling changes nothing: all {anchors} shown have nearly the same diversity"
-    return f"{where} scaling multiplies exponents by up to {factors.max():.2f}, in the median by {np.median(factors):.2f}"
+        return f"{where}, scaling changes nothing: all {anchors} shown have nearly the same diversity"
+    return f"{where}, scaling multiplies exponents by up to {factors.max():.2f} (median {np.median(factors):.2f})"
 
 
 def choose_pair(shown: Matrices) -> Cell:

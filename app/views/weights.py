@@ -59,8 +59,8 @@ def answer(run: RunSummary, table: pd.DataFrame, *, alone: bool) -> str:
     top = weights[: max(1, round(len(weights) / 10))].sum() / weights.sum()
     of = "" if alone else f" in {run.name}"
     return (
-        f"A tenth of the pairs carries {100 * top:.0f}% of the weight{of}; "
-        f"the highest weight is {weights[0] / weights[-1]:.1f} times the lowest"
+        f"The heaviest tenth of the pairs carries {100 * top:.0f}% of the weight{of}; "
+        f"the highest is {weights[0] / weights[-1]:.1f} times the lowest"
     )
 
 
