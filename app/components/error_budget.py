@@ -43,7 +43,7 @@ def show_causes(choice: Choice) -> None:
             cards.heading(f"{last.name} misses no query among the first {at}")
             return
         how = cards.HOW_TO_READ["error budget"].format(missed=count(missed, "miss", "misses"), last=last.name)
-        cards.heading(causes.gain_sentence(fixes), how)
+        cards.heading(causes.gain_sentence(fixes, at), how)
     left, right = st.columns((5, 3), gap="large")
     with left:
         downloads.chart(charts.error_budgets(budgets, tone()), BUDGET, "causes of the misses")

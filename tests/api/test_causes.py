@@ -210,15 +210,27 @@ def test_fixes_count_what_they_would_change(several):
         assert table.loc[fix, "low"] <= table.loc[fix, "recall"] <= table.loc[fix, "high"]
     assert table.loc[LEFT_OUT, "recall"] == pytest.approx(100 / 7)
     assert table["fixed"].tolist() == pytest.approx([0, *(100 * k / 7 for k in (3, 1, 4, 6))])
-    sentence = causes.gain_sentence(table.reset_index())
-    assert sentence == "Averaging both runs would fix 86% of the misses, hub correction 57%."
+    sentence = causes.gain_sentence(table.reset_index(), 1)
+    assert sentence == "Averaging both runs would raise R@1 by 62.5 points, complete labels by 37.5."
+
+
+def test_a_fix_that_breaks_as_much_as_it_fixes_is_no_gain(several):
+    swapped = replace(several.t2i, corrected=np.where(several.t2i.ranks == 0, 9, several.t2i.corrected))
+    swapped.corrected[several.t2i.corrected == 0] = 9
+    swapped.corrected[several.t2i.ranks.argmax()] = 0  # one hit is lost, one miss becomes a hit
+    table = causes.what_would_fix(
+        causes.find_causes(replace(several, t2i=swapped), np.arange(8), causes.Question("t2i"), noise=0.01)
+    ).set_index("fix")
+    assert table.loc[HUBS, "fixed"] > 0
+    assert table.loc[HUBS, "change"] == 0
+    assert "hub correction" not in causes.gain_sentence(table.reset_index(), 1).lower()
 
 
 def test_without_a_miss_there_is_no_share(several):
     evidence = replace(several, t2i=replace(several.t2i, ranks=np.zeros(8, int)))
     misses = causes.find_causes(evidence, np.arange(8), causes.Question("t2i"))
     assert np.isnan(causes.error_budget(misses)["share"]).all()
-    assert causes.gain_sentence(causes.what_would_fix(misses)).startswith("None of the fixes")
+    assert causes.gain_sentence(causes.what_would_fix(misses), 1).startswith("None of the fixes")
 
 
 def test_queries_of_a_slice_alone_are_counted(several):

@@ -61,7 +61,7 @@ def test_the_report_is_one_file_with_all_changes(folders, tmp_path, capsys, comp
     for cause, number in zip(causes.CAUSES, causes.error_budget(misses)["count"], strict=True):
         assert re.search(rf"{cause}.*?{number:,}", of_misses, re.DOTALL)
     averaged = causes.averaged_with(second, first, "dev", misses, "t2i")
-    sentence = causes.gain_sentence(causes.what_would_fix(misses, averaged))
+    sentence = causes.gain_sentence(causes.what_would_fix(misses, averaged), 1)
     assert sentence in of_misses
     assert f"second: {sentence}" in page
     recall = page.partition("<h2>Recall</h2>")[2].partition("<h2>")[0]

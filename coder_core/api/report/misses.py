@@ -47,7 +47,7 @@ def section_on_misses(
         if len(runs) > 1:
             averaged = causes.averaged_with(last, runs[0], split, misses, direction)
         fixes = causes.what_would_fix(misses, averaged)
-        sentences[direction] = causes.gain_sentence(fixes)
+        sentences[direction] = causes.gain_sentence(fixes, question.at)
         index = pd.Index(causes.CAUSES, name="cause")
         blocks.append(("subheading", name))
         if misses.missed.any():
