@@ -13,10 +13,11 @@ app: $(STAMP)
 
 setup: $(STAMP)
 
-$(STAMP): requirements.txt
+$(STAMP): requirements.txt pyproject.toml
 	test -d $(VENV) || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet --no-compile --requirement requirements.txt
+	$(BIN)/python -m pip install --quiet --no-deps --editable .
 	touch $(STAMP)
 
 check: $(STAMP)
