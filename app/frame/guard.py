@@ -9,10 +9,12 @@ import base64
 import hashlib
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import h11
 import streamlit
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse
@@ -105,7 +107,8 @@ class Guard:
             return message
 
         if allowed:
-            await self.app(scope, received if scope["type"] == "websocket" else receive, protected)
+            with suppress(h11.LocalProtocolError):  # the server has refused the rest of a malformed request itself
+                await self.app(scope, received if scope["type"] == "websocket" else receive, protected)
             return
         if scope["type"] == "websocket":
             await receive()

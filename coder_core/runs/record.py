@@ -207,7 +207,7 @@ def _is_measured(value: Any) -> bool:
 
 def _surviving(events: list[Event]) -> list[Event]:
     """Drop events that a resumed run repeated, and all but the last report of a step."""
-    latest: dict[Any, Event] = {}
+    latest: dict[int | tuple[str, int], Event] = {}
     for number, event in enumerate(events):
         if event.get("event") == "resume":
             step = event.get("step", 0)

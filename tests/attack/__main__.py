@@ -9,7 +9,7 @@ import torch
 
 from tests.attack.campaign import report, workplace
 
-CAMPAIGNS = ("readers", "corruptions", "kills", "restarts", "inputs", "links")
+CAMPAIGNS = ("readers", "corruptions", "kills", "restarts", "inputs", "links", "numbers", "server")
 
 
 def main():
