@@ -4,8 +4,6 @@ import csv
 import os
 import shutil
 import signal
-import subprocess
-import sys
 import threading
 from itertools import product
 
@@ -300,36 +298,3 @@ def test_a_root_that_cannot_contain_the_results_is_refused(tmp_path, complaint):
     for root, culprit in culprits.items():
         assert culprit in complaint(main, ["objectives", "--data=missing", f"--root={tmp_path / root}"])
     assert [path.name for path in (tmp_path / "runs").iterdir()] == ["results.md"]
-
-
-def test_a_grid_of_ones_own_losses_trains_and_its_report_needs_no_loss(data, tmp_path):
-    """The report is written without the file that registers the loss, as from runs of a fork or of a newer version."""
-    losses = tmp_path / "losses.py"
-    losses.write_text(
-        "from coder_core.objectives import register_loss, triplet_sum\n\n"
-        "register_loss('doubled', lambda *scores, margin: 2 * triplet_sum(*scores, margin=margin), margin='margin')\n"
-    )
-    grid = tmp_path / "mine.toml"
-    grid.write_text('[grid]\nloss = ["doubled"]\nmargin = [0.1, 0.2]\n')
-    root = tmp_path / "runs"
-    places = [f"--data={data}", f"--root={root}"]
-    arguments = [
-        "-m",
-        "coder_core.ablate",
-        str(grid),
-        *places,
-        *flags(OBJECTIVES | {"concepts": 0, "bank-size": 0}),
-    ]
-    arguments += ["--prototypes=0"]
-    with_loss = {**os.environ, "CODER_LOSSES": str(losses)}
-    subprocess.run([sys.executable, *arguments], env=with_loss, check=True, capture_output=True, timeout=240)
-    assert set(comparison_of(root)) == {"loss-doubled-margin-0.1", "loss-doubled-margin-0.2"}
-    (root / "results.csv").unlink()
-    assert main([str(grid), "--report", f"--root={root}"]) == 0
-    assert set(comparison_of(root)) == {"loss-doubled-margin-0.1", "loss-doubled-margin-0.2"}
-
-
-def comparison_of(root):
-    """Return the rows of results.csv by name."""
-    with (root / "results.csv").open(encoding="utf-8") as file:
-        return {line["row"]: line for line in csv.DictReader(file)}

@@ -25,15 +25,17 @@ from coder_core.api import data_quality, list_runs
 from coder_core.config.presets import find_preset
 from coder_core.config.schema import differences
 from coder_core.data.reviews import Review, append_review, image_keys
+from coder_core.evaluate import main as evaluate
 from coder_core.runs.load import read_config
 from coder_core.runs.record import HistoryWriter, read_status, write_status
+from coder_core.train import main as train
 from coder_core.train import read_arguments
 from coder_core.training.launch import start_run
 from tests.cleaning.test_cleaning import VALUES, left_out, write_told_data
 from tests.console.test_processes import until
 from tests.support.picture_folders import flickr8k
 from tests.support.run_folders import damage, import_run_folder, write_run
-from tests.support.tiny_runs import quiet, tiny_config, write_tiny_data
+from tests.support.tiny_runs import changed, newest_state, quiet, tiny_config, write_tiny_data
 
 
 @pytest.fixture
@@ -104,38 +106,6 @@ def test_without_runs_the_form_offers_the_values_of_each_preset(root, opened):
     app.change(data="tiny").change(preset="f30k-bigru")
     assert app.value("f30k-bigru-epochs") == 30
     assert "--epochs" not in app.code[0].value
-
-
-OWN_LOSS = """
-from coder_core.objectives import register_loss, triplet_sum
-
-def doubled(scores, positive_scores, negatives, *, margin):
-    return 2 * triplet_sum(scores, positive_scores, negatives, margin=margin)
-
-register_loss("doubled", doubled, about="a loss of one's own", margin="margin")
-"""
-CHOOSE_IT = """
-import sys
-import pytest
-from tests.app.test_train_page import fill
-from tests.support.pages import open_page
-
-with pytest.MonkeyPatch.context() as patch:
-    app = open_page(patch, sys.argv[1], "train")
-    fill(app, preset="demo-baseline", loss="doubled")
-    print(app.code[0].value)
-"""
-
-
-def test_the_form_offers_a_loss_of_ones_own(root, tmp_path):
-    """A loss is registered when a process starts, so the app starts in its own process."""
-    losses = tmp_path / "losses.py"
-    losses.write_text(OWN_LOSS)
-    command = [sys.executable, "-c", CHOOSE_IT, str(root)]
-    environment = os.environ | {"CODER_LOSSES": str(losses)}
-    app = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240, check=False)
-    assert app.returncode == 0, app.stderr
-    assert "--loss=doubled" in app.stdout
 
 
 def test_only_interrupted_runs_can_be_resumed(root, opened, monkeypatch):
@@ -363,7 +333,7 @@ def test_a_run_is_started_stopped_resumed_and_evaluated(root, opened):
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_scorers_belong_to_the_job_of_the_cleaned_run(root, opened):
-    """They are stopped with it; starting again with the same values resumes from them."""
+    """They are stopped with it; starting again with the same values continues with them, here with finished ones."""
     write_told_data(root.parent / "data" / "told", 2)
     values = {key: value for key, value in VALUES.items() if key not in ("concepts", "bank_size")}
     values |= {"clean": True, "loss": "infonce", "word_threshold": 1, "threads": 1}
@@ -383,8 +353,19 @@ def test_scorers_belong_to_the_job_of_the_cleaned_run(root, opened):
     app = opened(root, "train", watch="mine")
     assert app.saying("mine", STOPPED_EARLY)
     assert app.click("train-dismiss").value("name") == "mine"
+
+    half = read_config(root / "mine-half")[0]
+    other = replace(changed(half, other_part=True), name="mine-other-half")
+    if (root / other.name).exists():
+        shutil.rmtree(root / other.name)
+    assert train(["--resume", str(root / half.name)]) == 0
+    start_run(other, root, quiet())
+    for scorer in (half, other):
+        assert evaluate([str(root / scorer.name), "--split=train", "--device=cpu"]) == 0
+    trained = newest_state(root / "mine-half").fingerprint
     begin()
     until(lambda: not mine().alive)
+    assert newest_state(root / "mine-half").fingerprint == trained
     assert 0 < left_out(root / "mine").sum() < 75
     assert mine().run.splits == ("dev",)
 

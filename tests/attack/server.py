@@ -27,7 +27,15 @@ ESCAPED = ("Exception in ASGI application", "never retrieved", "Fatal error")
 """In the log, of an exception that nobody caught; libraries also log the ones for which they close a connection."""
 
 SECRET = "nobody outside may read this"
-PATHS = ("/", "/overview", "/start", "/_stcore/health", "/_stcore/host-config", "/_stcore/stream", "/static/x.js")
+PATHS = (
+    "/",
+    "/overview",
+    "/start",
+    "/_stcore/health",
+    "/_stcore/host-config",
+    "/_stcore/stream",
+    "/static/x.js",
+)
 METHODS = ("GET", "GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS")
 UPGRADE = (
     "Upgrade: websocket",
@@ -105,15 +113,21 @@ def two_names(drawn, port):
     drawn.shuffle(hosts)
     if drawn.random() < 0.5:
         return Request("two hosts", (request(drawn.choice(PATHS), *hosts),), True)
-    added = drawn.choice(("X-Forwarded-Host", "X-Forwarded-For", "Forwarded", "X-Original-URL", "X-Rewrite-URL"))
+    added = drawn.choice(
+        ("X-Forwarded-Host", "X-Forwarded-For", "Forwarded", "X-Original-URL", "X-Rewrite-URL")
+    )
     headers = (f"Host: {theirs}", f"{added}: {ours}")
     return Request("forwarded", (request(drawn.choice(PATHS), *headers),), True)
 
 
 def prying_path(drawn, port, secret):
     """Ask for a file outside, in one of the spellings of `..`, below one of the server's folders."""
-    up = drawn.choice(("../", "..%2f", "%2e%2e/", "%2e%2e%2f", "..%5c", "....//", "%252e%252e%252f", ".%00./"))
-    below = drawn.choice(("/", "/static/", "/media/", "/app/static/", "/component/", "/_stcore/bidi-components/"))
+    up = drawn.choice(
+        ("../", "..%2f", "%2e%2e/", "%2e%2e%2f", "..%5c", "....//", "%252e%252e%252f", ".%00./")
+    )
+    below = drawn.choice(
+        ("/", "/static/", "/media/", "/app/static/", "/component/", "/_stcore/bidi-components/")
+    )
     name = str(secret).lstrip("/")
     target = drawn.choice((below + up * drawn.randint(1, 12) + name, below + "/" + name, f"file://{secret}"))
     return Request("path", (request(target, f"Host: localhost:{port}", method=drawn.choice(METHODS)),), False)

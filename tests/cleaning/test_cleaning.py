@@ -110,12 +110,11 @@ def halves(root):
     return [root / "mine-half", root / "mine-other-half"]
 
 
-def train_scorers(config, root, kinds=("half", "other-half")):
-    names = [f"{config.name}-{kind}" for kind in kinds]
-    for scorer in scorer_runs(config, Origin.of(config, root)):
-        if scorer.name in names:
-            start_run(scorer.config, root, quiet())
-            assert evaluate([str(scorer.folder), "--split", "train", "--device", "cpu"]) == 0
+def train_scorers(config, root, ending="", count=2):
+    """Train and evaluate the first `count` scorers of a round in this process, as the command does in others."""
+    for scorer in scorer_runs(config, Origin.of(config, root), ending)[:count]:
+        start_run(scorer.config, root, quiet())
+        assert evaluate([str(scorer.folder), "--split", "train", "--device", "cpu"]) == 0
 
 
 @pytest.fixture(scope="module")
@@ -155,10 +154,12 @@ def test_cleaning_drops_most_exchanged_captions_and_few_others(copied, tmp_path)
 
 
 def test_scorers_of_a_second_round_train_on_the_pairs_that_the_first_kept(copied, tmp_path):
-    config = copied
+    config = changed(copied, clean=True)
     wrong = wrong_rows(5)
-    assert main([*command(config, tmp_path), "--clean-rounds=2"]) == 0
     first = tmp_path / "mine-cleaned.jsonl"
+    without_wrong_pairs(config, tmp_path, quiet())
+    train_scorers(changed(config, reviews=str(first)), tmp_path, "-2")
+    assert main([*command(config, tmp_path), "--clean-rounds=2"]) == 0
     captions = []
     dropped = {review.caption for review in read_reviews(first).all}  # all captions are different
     for folder in halves(tmp_path):
@@ -205,7 +206,7 @@ def test_cleaning_continues_after_one_scorer_with_one_caption_per_image(tmp_path
     people = tmp_path / "people.jsonl"
     again = command(config, tmp_path)
     append_review(people, Review("elsewhere.jpg", "a dog", "wrong-caption", "anna"))
-    train_scorers(changed(config, reviews=str(people)), tmp_path, ["half"])
+    train_scorers(changed(config, reviews=str(people)), tmp_path, count=1)
     first = newest_state(tmp_path / "mine-half").fingerprint
     assert main(again) == 1, "the other scorer would train without reviews"
     assert main([*again, f"--reviews={people}"]) == 0, "trains the other scorer in a process"
@@ -290,8 +291,8 @@ def test_commands_with_the_same_scorers_take_turns(copied, tmp_path):
 
 
 def test_the_reason_of_a_failed_scorer_is_named(scored, tmp_path, capsys):
-    assert main([*command(scored[1], tmp_path), "--batch-size=1000"]) == 1
-    assert re.search(r"mine-half: .*--batch-size: .* 1000.*mine-half\.log", capsys.readouterr().err)
+    assert main([*command(scored[1], tmp_path), "--batch-size=1000", "--clean-by=small-loss"]) == 1
+    assert re.search(r"mine-warm-up: .*--batch-size: .* 1000.*mine-warm-up\.log", capsys.readouterr().err)
 
 
 def test_copies_of_a_pair_are_left_out_only_together_and_every_file_names_its_rule(scored, tmp_path):
@@ -334,7 +335,7 @@ def test_small_loss_selection_ranks_exchanged_captions_first(scored):
     config = changed(scored[1], clean=True, clean_by="small-loss")
     [scorer] = scorer_runs(config, Origin.of(config, scored[0]))
     assert (scorer.config.training.epochs, scorer.config.data.train_part) == (2, 1.0)
-    train_scorers(config, scored[0], ["warm-up"])
+    train_scorers(config, scored[0])
     table = small_losses(open_run(scorer.folder))
     assert sorted(table["caption"]) == list(range(IMAGES * 5))
     assert (np.diff(table["score"]) <= 0).all()

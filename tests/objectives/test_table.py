@@ -1,5 +1,6 @@
 """The table of losses: every loss against its loop, as a module; a user's own loss in every command; stable imports."""
 
+import csv
 import json
 import os
 import subprocess
@@ -12,6 +13,7 @@ import torch
 from torch.autograd import gradcheck
 
 from coder_core import objectives
+from coder_core.ablate import main as ablate
 from coder_core.objectives import LOSSES, make_loss
 from coder_core.objectives.table import register_loss
 from coder_core.ops import normalise
@@ -51,8 +53,40 @@ def squared(scores, positive_scores, negatives, *, margin):
     too_near = torch.where(negatives, (scores - margin).clamp_min(0) ** 2, 0.0)
     return (1 - positive_scores) ** 2 + too_near.sum(1)
 
-register_loss("squared", squared, margin="margin")
+register_loss("squared", squared, about="a loss of one's own", margin="margin")
 """
+USE_IT = """
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from coder_core.ablate import main
+from coder_core.ablation.planning import Basis, plan
+from coder_core.ablation.rows import read_grid
+from coder_core.config.schema import settings
+from coder_core.training.launch import start_run
+from tests.app.test_train_page import fill
+from tests.support.pages import open_page
+from tests.support.tiny_runs import quiet
+
+data, grid, root = map(Path, sys.argv[1:4])
+with pytest.MonkeyPatch.context() as patch:
+    patch.setenv("CODER_DATA", str(data.parent))
+    root.mkdir()
+    app = open_page(patch, root, "train")
+    fill(app, preset="demo-baseline", loss="squared")
+    print(app.code[0].value)
+print(*settings()["loss"].choices)
+values = json.loads(sys.argv[4]) | {"data": str(data)}
+table = read_grid(grid)
+basis = Basis("demo-baseline", values, root)
+start_run(plan(table, table.rows, [0], basis)[1].config, root, quiet())
+flags = [f"--{name}={value}" for name, value in values.items()]
+raise SystemExit(main([str(grid), "--preset=demo-baseline", f"--root={root}", *flags]))
+"""
+"""Choose the loss in the form, list all losses, and train a grid of it: one run here, the other in its process."""
 
 
 def by_loops(name, images, texts, ids=IDS):
@@ -113,33 +147,46 @@ def run(*command, own, **options):
     return subprocess.run(whole, env=variables, capture_output=True, text=True, check=False, **options)
 
 
-def test_a_loss_of_a_users_file_trains_alone_and_in_a_grid_and_is_in_the_form(tmp_path):
+def test_a_loss_of_a_users_file_is_in_the_form_and_trains_in_a_grid_whose_report_needs_no_file(tmp_path):
+    """The report is written without the file that registers the loss, as from runs of a fork or of a newer version."""
     own = tmp_path / "my_losses.py"
     own.write_text(OWN)
-    data = write_tiny_data(tmp_path / "data")
-    flags = ["--data", data, "--root", tmp_path / "runs", "--epochs", "1", "--batch-size", "8"]
-    flags += ["--dimension", "8", "--word-threshold", "1", "--threads", "1", "--bank-size", "0"]
-    ran = run(
-        "-m", "coder_core.train", "demo-baseline", "--loss", "squared", "--name", "own", *flags, own=own
-    )
+    data = write_tiny_data(tmp_path / "data" / "tiny")
+    grid = tmp_path / "mine.toml"
+    grid.write_text('[grid]\nloss = ["squared"]\nmargin = [0.1, 0.3]\n')
+    root = tmp_path / "runs"
+    values = {
+        "epochs": 1,
+        "batch-size": 8,
+        "dimension": 8,
+        "word-threshold": 1,
+        "threads": 1,
+        "device": "cpu",
+    }
+    ran = run("-c", USE_IT, data, grid, root, json.dumps(values), own=own)
     assert ran.returncode == 0, ran.stderr
-    [event] = [
-        event
-        for event in read_history(tmp_path / "runs" / "own" / "history.jsonl")
-        if event["event"] == "step"
-    ]
-    assert list(event["losses"]) == ["squared"]
-    grid = tmp_path / "grid.toml"
-    grid.write_text('[grid]\nloss = ["squared", "infonce"]\n')
-    program = "from coder_core.config.schema import settings; import json, sys; "
-    program += "from coder_core.ablation.rows import read_grid; from pathlib import Path; "
-    program += "print(json.dumps([settings()['loss'].choices, len(read_grid(Path(sys.argv[1])).rows), 'torch' in sys.modules]))"
-    listed = run("-c", program, grid, own=own)
-    assert listed.returncode == 0, listed.stderr
-    choices, rows, _ = json.loads(listed.stdout)
-    assert choices == [*LOSSES, "squared"]
-    assert rows == 2
-    unknown = run("-m", "coder_core.train", "coder-demo", own=tmp_path / "none.py")
-    assert unknown.returncode == 1
-    assert "CODER_LOSSES" in unknown.stderr + unknown.stdout
-    assert "none.py" in unknown.stderr + unknown.stdout
+    assert "--loss=squared" in ran.stdout
+    assert " ".join([*LOSSES, "squared"]) in ran.stdout.splitlines()
+    names = {"loss-squared-margin-0.1", "loss-squared-margin-0.3"}
+    for name in names:
+        steps = [
+            line for line in read_history(root / f"{name}-s0" / "history.jsonl") if line["event"] == "step"
+        ]
+        assert list(steps[0]["losses"]) == ["squared"]
+    assert rows_of_results(root) == names
+    (root / "results.csv").unlink()
+    assert ablate([str(grid), "--report", f"--root={root}"]) == 0
+    assert rows_of_results(root) == names
+
+
+def rows_of_results(root):
+    """Return the names of the rows of results.csv."""
+    with (root / "results.csv").open(encoding="utf-8") as file:
+        return {line["row"] for line in csv.DictReader(file)}
+
+
+def test_a_missing_file_of_losses_is_named(tmp_path):
+    ran = run("-m", "coder_core.train", "coder-demo", own=tmp_path / "none.py")
+    assert ran.returncode == 1
+    assert "CODER_LOSSES" in ran.stderr + ran.stdout
+    assert "none.py" in ran.stderr + ran.stdout
