@@ -72,7 +72,8 @@ def answer(choice: Choice) -> str:
     values = {name: of_run["rsum"] for name, of_run in metrics.items()}
     if choice.second is None:
         [value] = values.values()
-        return f"{choice.first.name} reaches R@sum {value:.1f} of 600"
+        sampled = choice.first.sampled.get(choice.split)
+        return f"{choice.first.name} reaches R@sum {value:.1f} of 600" + (f" · {sampled}" if sampled else "")
     if choice.between:
         return answers.of_several(choice, "R@sum", values)
     ends = values[choice.first.name], values[choice.last.name]
@@ -84,6 +85,7 @@ def show(choice: Choice) -> None:
     cards.answer(answer(choice))
     cards.faults(run_faults())
     _note_unknown_settings(choice)
+    _note_sampled(choice)
     shown = [run.name for run in choice.runs]
     unevaluated = [run for run in all_runs() if run.name in choice.names and run.name not in shown]
     runs = [choice.first, *choice.between, *unevaluated, *choice.runs[1:][-1:]]
@@ -144,6 +146,16 @@ def _note_unknown_settings(choice: Choice) -> None:
             cards.note(cards.HOW_TO_READ["unknown configuration"].format(run=run.name, parts=parts))
 
 
+def _note_sampled(choice: Choice) -> None:
+    """Name the runs of whose queries only some are ranked."""
+    for run in choice.runs:
+        if sampled := run.sampled.get(choice.split):
+            command = f"coder-lab evaluate {run.path} --split {choice.split} --rank all"
+            cards.note(
+                cards.HOW_TO_READ["sampled queries"].format(run=run.name, ranked=sampled, command=command)
+            )
+
+
 def _note_origins(runs: Runs) -> None:
     """Warn that the runs differ in more than the loss, if they come from different sources."""
     origins = {run.name: listing.numbers_from(run) for run in runs}
@@ -191,7 +203,7 @@ def metrics_by_run(runs: Runs, choice: Choice) -> Metrics:
     """Return the metrics of the runs evaluated on the split: the stored ones, or those on the slice."""
     split = choice.split
     captions = choice.captions
-    evaluated = [run for run in runs if split in run.metrics]
+    evaluated = [run for run in runs if run.metrics.get(split)]
     if captions is None:
         return {run.name: run.metrics[split] for run in evaluated}
     return {run.name: ask(slices.slice_metrics, run, split, captions) for run in evaluated}

@@ -12,6 +12,7 @@ from coder_core.api.diversity import LossSettings
 from coder_core.config.schema import find_setting, read_document, to_document
 from coder_core.console.faults import Fault, InputError
 from coder_core.console.plain_files import SMALL, check_values, subfolder
+from coder_core.evaluation.sampled import describe_counts
 from coder_core.files.atomic import MOST_ENTRIES, folder_names, locate
 from coder_core.files.sealed import MANIFEST, MANIFEST_BYTES, SealedFolder, read_toml
 from coder_core.objectives.table import LOSSES
@@ -68,6 +69,8 @@ class RunSummary:
     # its arrays; any other changed byte is only found when the analysis is opened
     damaged: Mapping[str, str] = field(default_factory=dict)
     documents: frozenset[str] = frozenset()  # names of the analyses' documents
+    # split → "sampled 10,000 of 1,000,000" or "not ranked"; only of splits whose queries are not all ranked
+    sampled: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def imported(self) -> bool:
@@ -151,6 +154,7 @@ def summarise(path: Path) -> RunSummary:
         has_best=has_best,
         documents=frozenset(str(name) for manifest in manifests.values() for name in manifest["documents"]),
         samples={split: _samples(manifest) for split, manifest in intact.items()},
+        sampled={split: words for split, manifest in intact.items() if (words := _sampled(manifest))},
     )
 
 
@@ -192,6 +196,16 @@ def _samples(manifest: Mapping[str, Any]) -> SplitSamples:
     images, captions = (shape[0] for shape in shapes)
     digests = (files.get(name, {}).get("sha256", "") for name in ("captions.json", "image_of_text.npy"))
     return SplitSamples(images, captions, "-".join(digests))
+
+
+def _sampled(manifest: Mapping[str, Any]) -> str:
+    """Describe which queries of an analysis are ranked, from its manifest; "" if all are."""
+    arrays = manifest["arrays"]
+    if not all(name in arrays for name in tables.RANKED_QUERIES):
+        return ""
+    ranked = [arrays[name]["shape"][0] for name in tables.RANKED_QUERIES]
+    images, captions, _ = _samples(manifest)
+    return describe_counts(*ranked, images, captions)
 
 
 def _changed(folder: Path, manifest: Mapping[str, Any]) -> int:

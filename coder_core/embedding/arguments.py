@@ -78,6 +78,10 @@ class EmbedArguments:
     """Table with further facts, such as brand and price, joined by the column with names of pictures or ids of captions
     (docs/data.md, section 14)."""
     split: SplitName = "dev"  # Name of the split; runs are compared on splits of the same name.
+    rank: str = "auto"
+    """Queries of each direction to rank against all candidates: auto (all of a split of up to 10,000,000,000 pairs of
+    images and captions, a random 10,000 of a larger one), all, or a number; 0 ranks only the queries opened in the app."""
+    device: str = "auto"  # Where scores are computed: auto, cpu or cuda. Ranks are the same.
     root: Path = Path("checkpoints")  # Folder of the runs.
     overwrite: bool = False  # Replace the split if the run already has it.
 
@@ -105,6 +109,10 @@ class FolderArguments:
     """Table with further facts, such as brand and price, joined by the column with names of pictures or ids of captions
     (docs/data.md, section 14)."""
     split: SplitName = "dev"  # Name of the split; runs are compared on splits of the same name.
+    rank: str = "auto"
+    """Queries of each direction to rank against all candidates: auto (all of a split of up to 10,000,000,000 pairs of
+    images and captions, a random 10,000 of a larger one), all, or a number; 0 ranks only the queries opened in the app."""
+    device: str = "auto"  # Where scores are computed: auto, cpu or cuda. Ranks are the same.
     root: Path = Path("checkpoints")  # Folder of the runs.
     overwrite: bool = False  # Replace the split if the run already has it.
 
@@ -133,6 +141,9 @@ class PicturesArguments:
     """Graded judgements of pictures for these queries: TREC (query 0 picture grade) or BEIR (query-id, corpus-id, score).
     Right from grade 1. nDCG@10 leads; queries without a judgement are listed, not counted."""
     split: SplitName = "dev"  # The split to embed.
+    rank: str = "auto"
+    """Queries of each direction to rank against all candidates: auto (all of a split of up to 10,000,000,000 pairs of
+    images and captions, a random 10,000 of a larger one), all, or a number; 0 ranks only the queries opened in the app."""
     root: Path = Path("checkpoints")  # Folder of the runs.
     overwrite: bool = False  # Replace the split if the run already has it.
 

@@ -11,18 +11,19 @@ import numpy as np
 import torch
 
 from coder_core.console.faults import Fault, InputError
-from coder_core.console.output import Progress, silent
+from coder_core.console.output import Progress, named, silent
 from coder_core.data.captioned.decoding import PreparedBlock
 from coder_core.data.captioned.reading import CaptionedSplit
 from coder_core.data.embeddings import Embeddings, same_rows
 from coder_core.embedding import resumable
 from coder_core.evaluation.recall import Metrics
+from coder_core.evaluation.sampled import AS_USUAL, RankOptions
 from coder_core.files import atomic
 from coder_core.model.towers.dual_encoder import Towers
 from coder_core.ops import parallel
 from coder_core.runs.analysis.import_embeddings import check_same_model, import_folder, import_run
+from coder_core.runs.analysis.unfinished_ranks import FOLDER
 
-FOLDER = ".unfinished"  # beside the runs; runs are not looked for in it
 BROKEN = "broken-{}.json"  # of a process: image → why it could not be read
 
 
@@ -35,6 +36,7 @@ class Target:
     split: str
     overwrite: bool = False  # replace the split if the run already has it
     notes: Sequence[Fault] = ()  # on the data, stored with the run
+    ranking: RankOptions = AS_USUAL
 
 
 @dataclass(frozen=True)
@@ -97,6 +99,8 @@ def embed_split(
             target.split,
             overwrite=target.overwrite,
             towers=towers.about,
+            options=target.ranking,
+            progress=named(progress, "ranks"),
         )
     shutil.rmtree(folder, ignore_errors=True)
     with suppress(OSError):

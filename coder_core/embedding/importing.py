@@ -5,7 +5,7 @@ from pathlib import Path
 
 from coder_core.config.setting import spelt_as_flag
 from coder_core.console.faults import Fault, InputError, stop_on_errors
-from coder_core.console.output import open_console, print_faults, say
+from coder_core.console.output import open_console, print_faults, say, watching
 from coder_core.data.embeddings import (
     Embeddings,
     check_names,
@@ -22,17 +22,15 @@ from coder_core.data.search_log import read_search_log
 from coder_core.embedding.arguments import EmbedArguments, FolderArguments
 from coder_core.embedding.metrics import print_metrics
 from coder_core.embedding.tables import EmbeddingColumns, read_table
-from coder_core.runs.analysis.import_embeddings import (
-    RANKED_PAIRS,
-    import_folder,
-    import_run,
-    metric_warnings,
-)
+from coder_core.evaluation.sampled import RankOptions, parse_rank
+from coder_core.model.device import choose_device, use_onednn
+from coder_core.runs.analysis.import_embeddings import import_folder, import_run, metric_warnings
 
 
 def import_embeddings(parsed: EmbedArguments | FolderArguments) -> None:
     """Make a run from the embeddings that the flags name, and print its metrics."""
     console = open_console()
+    options = RankOptions(parse_rank(parsed.rank), str(choose_device(parsed.device)))
     # before the files are read
     import_folder(parsed.root, parsed.name, parsed.split, overwrite=parsed.overwrite)
 
@@ -41,14 +39,17 @@ def import_embeddings(parsed: EmbedArguments | FolderArguments) -> None:
         embeddings = _with_columns(embeddings, parsed.columns)
     embeddings = _with_groups(embeddings, parsed)
     print_faults(console, embeddings.faults)
-    folder, metrics = import_run(
-        embeddings,
-        parsed.root,
-        parsed.name,
-        parsed.split,
-        overwrite=parsed.overwrite,
-        most_pairs=RANKED_PAIRS,
-    )
+    use_onednn()
+    with watching(console, "ranking", rate=True) as progress:
+        folder, metrics = import_run(
+            embeddings,
+            parsed.root,
+            parsed.name,
+            parsed.split,
+            overwrite=parsed.overwrite,
+            options=options,
+            progress=progress,
+        )
     print_faults(console, metric_warnings(embeddings, metrics))
 
     n = len(embeddings.images)
@@ -60,9 +61,8 @@ def import_embeddings(parsed: EmbedArguments | FolderArguments) -> None:
         print_metrics(console, folder, parsed.split, f"{parsed.split} · pessimistic ties")
         return
 
-    command_line = f"coder-lab evaluate {folder} --split {parsed.split}"
-    pairs = f"{n * m:,} pairs take long"
-    say(console, f"not ranked yet, as {pairs}. The app shows the split after {command_line}")
+    command_line = f"coder-lab evaluate {folder} --split {parsed.split} --rank all"
+    say(console, f"not ranked, except for the queries that you open in the app. To rank all: {command_line}")
 
 
 def _with_groups(embeddings: Embeddings, parsed: EmbedArguments | FolderArguments) -> Embeddings:

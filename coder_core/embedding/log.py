@@ -21,6 +21,7 @@ from coder_core.data.lines import FROM_ZERO, check_texts, count_cases, shorten
 from coder_core.data.pictures import check_pictures
 from coder_core.data.search_log import SearchLog, log_of_judgements
 from coder_core.evaluation.recall import Metrics
+from coder_core.evaluation.sampled import RankOptions, parse_rank
 from coder_core.runs.analysis.graded import GRADED_METRICS, add_judged_metrics
 from coder_core.runs.analysis.import_embeddings import import_run, metric_warnings
 from coder_core.runs.analysis.rows import embedded_row, widened_rows
@@ -43,6 +44,7 @@ def log_split(
     columns: pd.DataFrame | Mapping[str, Sequence[Any]] | None = None,
     epoch: int | None = None,
     config: Mapping[str, Any] | None = None,
+    rank: str | int = "auto",
 ) -> Metrics:
     """Write the embeddings of a split as a run that every page of the app opens; a later call replaces the split. In
     distributed training call it on rank 0 only, with the rows of all ranks. Warnings are Python warnings.
@@ -66,6 +68,8 @@ def log_split(
         epoch: number of the epoch, from 1: its metrics become a point of the training curves, which show dev or, until
             dev is logged, the first split. A number not above the last one replaces that epoch and all later ones.
         config: settings of your training, shown with the run.
+        rank: queries of each direction to rank against all candidates: "auto" (all of a split of up to 10,000,000,000
+            pairs of images and captions, a random 10,000 of a larger one), "all", or a number.
 
     Returns:
         R@1, R@5, R@10, median rank of both directions, R@sum, …; ties count against the model.
@@ -82,6 +86,7 @@ def log_split(
         raise InputError.at(
             "epoch", f"is {epoch!r}", "a whole number from 1", "count from 1: epoch=epoch + 1"
         )
+    options = RankOptions(parse_rank(str(rank), "rank"))
     image_rows = _array(images)
     text_rows = _array(texts)
     log = None
@@ -112,7 +117,7 @@ def log_split(
     source = {"logged by": "coder_core.log_split"} | settings
     embeddings = Embeddings(v, w, texts_of_rows, owners, names, folder, source, stop_on_errors(faults))
     embeddings = replace(embeddings, image_groups=group_of_row, columns=typed, search_log=log)
-    _, metrics = import_run(embeddings, path.parent, path.name, split, overwrite=True)
+    _, metrics = import_run(embeddings, path.parent, path.name, split, overwrite=True, options=options)
     if epoch is not None:
         _log_epoch(path / HISTORY, split, int(epoch), metrics)
     row = embedded_row(path, split)

@@ -8,8 +8,9 @@ from rich.console import Console
 from coder_core.console.output import print_faults
 from coder_core.console.tables import graded_table, metrics_table
 from coder_core.evaluation.metrics import metric_label
+from coder_core.evaluation.sampled import describe
 from coder_core.runs.analysis.graded import GRADED_METRICS, OWN_JUDGEMENTS, add_judged_metrics
-from coder_core.runs.analysis.rows import embedded_row, widened_rows
+from coder_core.runs.analysis.rows import embedded_row, sample_notes, widened_rows
 
 
 def print_metrics(console: Console, folder: Path, split: str, title: str) -> None:
@@ -22,6 +23,7 @@ def print_metrics(console: Console, folder: Path, split: str, title: str) -> Non
         labels = [metric_label(name) for name in GRADED_METRICS]
         console.print(graded_table({folder.name: row.metrics}, labels, of_judges))
     wide, warnings = widened_rows([row], None)
-    print_faults(console, warnings)
+    print_faults(console, [*sample_notes([row]), *warnings])
     table = {measured.named(folder.name): measured.metrics for measured in [row, *wide]}
-    console.print(metrics_table(table, title))
+    sampled = describe(row.split.queries, row.split.n_images, len(row.split.captions))
+    console.print(metrics_table(table, f"{title} · {sampled}" if sampled else title))

@@ -14,6 +14,7 @@ from coder_core.embedding.arguments import PicturesArguments
 from coder_core.embedding.embed import Encoding, Target, embed_split
 from coder_core.embedding.metrics import print_metrics
 from coder_core.embedding.sources import decoders, model_choice, read_pictures
+from coder_core.evaluation.sampled import RankOptions, parse_rank
 from coder_core.model.device import choose_device
 from coder_core.model.towers.dual_encoder import DualEncoder, Towers
 from coder_core.model.towers.own import OwnTowers
@@ -24,6 +25,7 @@ from coder_core.runs.analysis.import_embeddings import import_folder
 def embed_pictures(parsed: PicturesArguments) -> None:
     """Embed a split as a run; rank 0 prints the faults of the data, the model and the metrics."""
     console = open_console()
+    parse_rank(parsed.rank)
     import_folder(parsed.root, parsed.name, parsed.split, overwrite=parsed.overwrite)
     flags = parsed.towers
     split, notes_of_data = _split(parsed)
@@ -45,7 +47,8 @@ def embed_pictures(parsed: PicturesArguments) -> None:
             encoding = Encoding(
                 towers, flags.batch_size, decoders(flags, device.type), flags.reading.skip_broken
             )
-            target = Target(parsed.root, parsed.name, parsed.split, parsed.overwrite, notes)
+            options = RankOptions(parse_rank(parsed.rank), str(device))
+            target = Target(parsed.root, parsed.name, parsed.split, parsed.overwrite, notes, options)
             shown_progress = progress if parallel.rank() == 0 else silent
             result = embed_split(split, encoding, target, progress=shown_progress, tell=partial(say, console))
     finally:

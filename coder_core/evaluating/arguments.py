@@ -27,7 +27,11 @@ class EvaluateArguments:
     pictures: str = ""  # Folder with the picture files; empty: the run's.
     ties: Literal["pessimistic", "optimistic"] = "pessimistic"
     """Treatment of equal scores in the ensemble and five-fold rows; the runs' own rows are always pessimistic."""
-    device: str = "auto"  # One of "auto", "cpu", "cuda".
+    rank: str = "auto"
+    """Queries of each direction to rank against all candidates: auto (all of a split of up to 10,000,000,000 pairs of
+    images and captions, a random 10,000 of a larger one), all, or a number. All of a large split takes hours; an
+    interrupted command continues when it is repeated."""
+    device: str = "auto"  # Where the model and scores are computed: auto, cpu or cuda. Ranks are the same.
     ways: tuple[int, ...] = ()
     """Also c-way accuracy: how often the match scores above c − 1 candidates of other images, for example 5 20 100."""
     ways_repeats: int = 10  # Random draws of candidates for a mean and its 95% interval.

@@ -19,6 +19,7 @@ from coder_core.evaluating.arguments import EvaluateArguments
 from coder_core.evaluating.inputs import GivenFiles
 from coder_core.evaluating.tables import print_by_columns, print_tables, write_files
 from coder_core.evaluation.c_way import Protocol
+from coder_core.evaluation.sampled import RankOptions, parse_rank
 from coder_core.model.device import choose_device, use_onednn
 from coder_core.model.reader import data_folder
 from coder_core.runs.analysis.blend import best_row, blend_rows, check_tuned
@@ -36,6 +37,7 @@ from coder_core.runs.analysis.rows import (
     ensemble,
     evaluate_run,
     hub_corrected_row,
+    sample_notes,
     widened_rows,
 )
 from coder_core.runs.load import load_model
@@ -58,6 +60,7 @@ def evaluate_runs(parsed: EvaluateArguments, given: GivenFiles, console: Console
             print_faults(console, _add_probe_accuracy(row, folder, parsed, given.probes, console))
     wide, warnings = widened_rows(rows, parsed.equal_texts)
     print_faults(console, warnings)
+    print_faults(console, sample_notes(rows))
     measured = [*rows, *wide]
     if rows[0].split.n_images >= FIVE_FOLD_IMAGES and rows[0].split.search_log is None:
         measured += [row.five_folds(parsed.ties) for row in rows]
@@ -91,6 +94,9 @@ def _rows(parsed: EvaluateArguments, console: Console) -> list[RunRow]:
         problem = "is given, but these runs have only embeddings, of the captions they were made from"
         fix = "leave it out; embed other data as another split (coder-lab embed)"
         raise InputError.at(f"--data {parsed.data}", problem, "a trained run", fix)
+    options = RankOptions(parse_rank(parsed.rank), str(choose_device(parsed.device)))
+    if options.queries == 0:
+        raise InputError.at("--rank", "is 0", "at least one query", "leave it out, or give a number")
     rows: list[RunRow] = []
     corrected: list[RunRow] = []
     for folder in parsed.runs:
@@ -98,14 +104,14 @@ def _rows(parsed: EvaluateArguments, console: Console) -> list[RunRow]:
             check_tuned(folder)
         run = _run_data(folder, parsed)
         if run.loaded is None:
-            with watching(console, f"{folder.name}: ranks") as watch:
-                rank_imported(folder, parsed.split, watch)
-            rows.append(embedded_row(folder, parsed.split))
+            with watching(console, f"{folder.name}: ranks", rate=True) as watch:
+                rank_imported(folder, parsed.split, options, watch)
+            rows.append(embedded_row(folder, parsed.split, options.device))
         elif parsed.blend:
             _, split = run.read(parsed.split, console)
             rows += blend_rows(folder, run.loaded, split, parsed.blend, console)
         else:
-            rows.append(evaluate_run(run, console))
+            rows.append(evaluate_run(run, console, options))
         if parsed.hub_correction:
             row, note = hub_corrected_row(rows[-1], run, console)
             corrected.append(row)

@@ -19,6 +19,7 @@ from coder_core.data.lines import count_cases
 from coder_core.data.reviews import Reviews
 from coder_core.evaluating.arguments import EvaluateArguments
 from coder_core.evaluation.metrics import metric_label
+from coder_core.evaluation.sampled import describe
 from coder_core.runs.analysis.blend import write_curve
 from coder_core.runs.analysis.graded import OWN_JUDGEMENTS, write_trec_run
 from coder_core.runs.analysis.rows import RunRow, write_csv, write_json, write_similarities
@@ -61,7 +62,10 @@ def print_tables(
     if is_log and parsed.qrels is None:  # leads
         title = f"{OWN_JUDGEMENTS} · % and 95% intervals · relevant pictures last among equal scores"
         console.print(tables.graded_table(whole, labels, title))
-    console.print(tables.metrics_table(table, f"{parsed.split} · {ties}"))
+    samples = rows[0].split
+    sampled = describe(samples.queries, samples.n_images, len(samples.captions))
+    title = f"{parsed.split} · {ties}" + (f" · {sampled}" if sampled else "")
+    console.print(tables.metrics_table(table, title))
     if parsed.ways:
         title = f"c-way accuracy · mean of {parsed.ways_repeats} draws ± 95% · seed {parsed.ways_seed}"
         console.print(tables.choices_table(whole, parsed.ways, title))

@@ -50,7 +50,7 @@ def count_hits(
     image_of_text: np.ndarray,
     groups: np.ndarray | None = None,
 ) -> Hits:
-    """Count hits from the ranks of images (n,) and texts (m,); 0 is first, −1 marks an image without captions.
+    """Count hits from the ranks of images (n,) and texts (m,); 0 is first, −1 marks a query that does not count.
 
     `groups` (n,) int64: images of one group are drawn together with all their captions; None draws image by image.
 
@@ -61,8 +61,11 @@ def count_hits(
     images = len(image_ranks)
     has_captions = image_ranks >= 0
     of_images = [has_captions & (image_ranks < k) for k in RECALL_AT]
-    of_captions = [np.bincount(image_of_text, weights=text_ranks < k, minlength=images) for k in RECALL_AT]
-    count = np.bincount(image_of_text, minlength=images)
+    counts = text_ranks >= 0
+    of_captions = [
+        np.bincount(image_of_text, weights=counts & (text_ranks < k), minlength=images) for k in RECALL_AT
+    ]
+    count = np.bincount(image_of_text, weights=counts, minlength=images)
     hits = np.stack([*of_images, *of_captions], 1)
     queries = np.stack([has_captions, count], 1).astype(float)
     if groups is None:

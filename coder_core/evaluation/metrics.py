@@ -183,7 +183,10 @@ def label_metrics(
     values = label_values(ranks, image_of_text)
     images = np.unique(np.asarray(image_of_text)[captions])
     if getattr(ranks, "judged", None) is not None and isinstance(captions, slice):
-        images = np.flatnonzero(np.asarray(ranks.image_ranks) >= 0)
+        images = np.arange(len(ranks.image_ranks))
+    images = images[np.asarray(ranks.image_ranks)[images] >= 0]
+    captions = np.arange(len(image_of_text))[captions]
+    captions = captions[np.asarray(ranks.text_ranks)[captions] >= 0]
     return {
         f"{way}_{name}": 100 * float(column.mean())
         for way, queries in (("i2t", images), ("t2i", captions))
@@ -211,7 +214,7 @@ def label_values(ranks: Any, image_of_text: np.ndarray) -> dict[str, np.ndarray]
         of_images = listed_values(judged.i2t, ranks.image_ranks, ranks.image_best)
         return {"i2t": of_images, "t2i": listed_values(judged.t2i, ranks.text_ranks, ranks.text_best)}
     hits = ranks.image_hits
-    of_text = np.asarray(ranks.text_ranks)
+    of_text = np.where(np.asarray(ranks.text_ranks) < 0, np.inf, ranks.text_ranks)
     of_image = np.where(np.asarray(ranks.image_ranks) < 0, np.inf, ranks.image_ranks)
     ndcg = listed_ndcg(hits, np.bincount(image_of_text, minlength=len(hits)))
     gains = np.where(of_text < LISTED, 1 / np.log2(of_text + 2), 0)

@@ -7,8 +7,9 @@ exact score than the bound is certainly above or below it. The few others are co
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -22,7 +23,11 @@ from coder_core.evaluation.scores import EVERY, Scores
 from coder_core.evaluation.sources import slices
 
 Ties = Literal["pessimistic", "optimistic"]
+Arrays = dict[str, np.ndarray]
+Keep = Callable[[str, Callable[[], Arrays]], Arrays]
+"""Returns the arrays of a name: those that an earlier call kept, or those that the function computes."""
 
+QUERIES_AT_ONCE = 1 << 14  # of a sample, against all candidates
 _BLOCK_ELEMENTS = 1 << 22  # 16 MiB of scores at once …
 _FEWEST_ROWS = 16  # … or of so many rows, below which a product is slow
 _COMPARED_ELEMENTS = 1 << 17  # scores compared at once, which fit the core's cache …
@@ -39,6 +44,11 @@ _EXACT_PAIRS = 1 << 16  # pairs scored exactly at once for lists
 _WITHOUT_SIGN = (1 << 31) - 1
 
 
+def compute(name: str, arrays: Callable[[], Arrays]) -> Arrays:
+    """Compute arrays, and keep nothing."""
+    return arrays()
+
+
 def rank(
     scores: Scores,
     relevance: Relevance,
@@ -46,11 +56,13 @@ def rank(
     ties: Ties = "pessimistic",
     best: int = 10,
     progress: Progress = silent,
+    keep: Keep = compute,
 ) -> Ranks:
     """Rank in both directions without holding the whole score matrix.
 
     Right candidates never count against a better one of the same query. A query may have any number of them; without
-    one it has rank −1, but remains a candidate.
+    one it has rank −1, but remains a candidate. If `relevance.of_queries` chose some queries, only these are ranked,
+    against all candidates; the others have rank −1 and a list of −1.
 
     >>> from coder_core.evaluation.scores import check_scores
     >>> from coder_core.evaluation.sources import ScoreMatrix
@@ -64,9 +76,19 @@ def rank(
             candidates with equal scores follow each other with the lowest grade first (optimistic: last).
         best: length of the lists of best candidates; 0 leaves them empty. Among equal scores, right candidates come last
             (optimistic: first), and otherwise lower indices come first.
+        keep: called with the name of every part of chosen queries, so that an interrupted ranking can continue.
     """
-    i2t, t2i = _counted(scores, relevance, _Asked(ties, best), progress)
-    return Ranks(i2t.ranked(), t2i.ranked())
+    asked = _Asked(ties, best)
+    if relevance.i2t.asking is None and relevance.t2i.asking is None:
+        i2t, t2i = _counted(scores, relevance, asked, progress)
+        return Ranks(i2t.ranked(), t2i.ranked())
+
+    of_images = _Chosen("i2t", scores, relevance.i2t, asked)
+    of_texts = _Chosen("t2i", scores.turned(), relevance.t2i, asked)
+    total = of_images.count + of_texts.count
+    images = of_images.ranked(keep, _part_of(progress, 0, of_images.count, total))
+    texts = of_texts.ranked(keep, _part_of(progress, of_images.count, of_texts.count, total))
+    return Ranks(images, texts)
 
 
 def first_ranks(
@@ -80,6 +102,9 @@ def first_ranks(
     >>> first_ranks(check_scores([ScoreMatrix(matrix)]), Relevance.of_labels(np.array([0, 1, 2]), images=3))
     (array([0, 1, 0]), array([1, 1, 0]))
     """
+    if relevance.i2t.asking is not None or relevance.t2i.asking is not None:
+        ranks = rank(scores, relevance, ties=ties, best=0)
+        return ranks.i2t.first, ranks.t2i.first
     i2t, t2i = _counted(scores, relevance, _Asked(ties, best=0, every_rank=False), silent)
     return i2t.first(), t2i.first()
 
@@ -105,16 +130,77 @@ def _counted(scores: Scores, relevance: Relevance, asked: _Asked, progress: Prog
     of_rows, of_columns = (relevance.t2i, relevance.i2t) if by_text else (relevance.i2t, relevance.t2i)
     rows = _Side(scores, of_rows, asked, by_row=True)
     columns = _Side(scores, of_columns, asked, by_row=False, other=rows)
+    _count_blocks(scores, (rows, columns), progress)
+    return (columns, rows) if by_text else (rows, columns)
+
+
+def _count_blocks(scores: Scores, sides: Sequence[_Side], progress: Progress) -> None:
     for block in _blocks(scores):
-        for side in (rows, columns):
+        for side in sides:
             side.hide(block)
             side.count(block)
             side.reveal(block)
-        if asked.best:
-            rows.lists.add(block)
-            columns.lists.add(block)
+        for side in sides:
+            if side.asked.best:
+                side.lists.add(block)
         progress(block.rows.stop, scores.shape[0])
-    return (columns, rows) if by_text else (rows, columns)
+
+
+@dataclass(frozen=True)
+class _Chosen:
+    """The chosen queries of one direction, some of which are ranked at a time. The candidates are the rows of a block, so
+    that every candidate is read once, and only the chosen queries need memory."""
+
+    way: str
+    scores: Scores  # queries as rows, candidates as columns
+    relation: Relation
+    asked: _Asked
+
+    @property
+    def queries(self) -> np.ndarray:
+        """(A,) int64, ascending."""
+        asking = self.relation.asking
+        return np.arange(self.relation.count) if asking is None else asking
+
+    @property
+    def count(self) -> int:
+        """Number of chosen queries."""
+        return len(self.queries)
+
+    def ranked(self, keep: Keep, progress: Progress) -> Ranked:
+        """Rank the chosen queries. `progress` counts them."""
+        relation = self.relation
+        pairs = len(relation.queries)
+        length = min(self.asked.best, self.scores.shape[1])
+        ranked = Ranked(
+            ranks=np.full(pairs, np.inf),
+            first=np.full(relation.count, -1, np.int64),
+            ties=np.zeros(relation.count, np.int64),
+            best=np.full((relation.count, length), -1, np.int32),
+            own=np.full(pairs, np.nan, np.float32),
+        )
+        for number, part in enumerate(slices(self.count, QUERIES_AT_ONCE)):
+            queries = self.queries[part]
+            reported = _part_of(progress, part.start, len(queries), self.count)
+            arrays = keep(f"{self.way}-{number}", partial(self._rank_some, queries, reported))
+            start, stop = np.searchsorted(relation.queries, [queries[0], queries[-1] + 1])
+            for name in ("ranks", "own"):
+                getattr(ranked, name)[start:stop] = arrays[name]
+            for name in ("first", "ties", "best"):
+                getattr(ranked, name)[queries] = arrays[name]
+        return ranked
+
+    def _rank_some(self, queries: np.ndarray, progress: Progress) -> Arrays:
+        some = torch.from_numpy(queries).to(self.scores.device)
+        scores = self.scores.of_rows(some).turned()
+        side = _Side(scores, self.relation.numbered(queries), self.asked, by_row=False)
+        _count_blocks(scores, (side,), progress)
+        return vars(side.ranked())
+
+
+def _part_of(progress: Progress, before: int, part: int, total: int) -> Progress:
+    """Count the queries of a part whose progress is a share, after those `before` it."""
+    return lambda done, of, phase="": progress(before + int(part * done / max(of, 1)), total, phase)
 
 
 class _Block:
@@ -500,12 +586,22 @@ class _Order:
             best[lines], best_values[lines] = self._sort(queries[lines], values[lines], candidates[lines])
         in_all = self.scores.shape[1]
         if fast.shape[1] < in_all:  # an unlisted candidate may belong into the list
-            doubtful = (fast[:, -1] >= best_values[:, -1] - slack).nonzero()[:, 0]
-            for some in doubtful.split(max(1, _EXACT_PAIRS // in_all)) if len(doubtful) else ():
-                every = torch.arange(in_all, device=fast.device).expand(len(some), -1)
-                exact = self.scores.exact(queries[some])
-                best[some], best_values[some] = self._sort(queries[some], exact, every)
+            least = best_values[:, -1] - slack
+            doubtful = (fast[:, -1] >= least).nonzero()[:, 0]
+            for some in doubtful.split(max(1, _BLOCK_ELEMENTS // in_all)) if len(doubtful) else ():
+                best[some], best_values[some] = self._of_all(queries[some], least[some])
         return best, best_values
+
+    def _of_all(self, queries: Tensor, least: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the best of all candidates of some queries, and their scores; each has enough that score `least` (Q,)."""
+        line, candidate = _true(self.scores.fast(queries) >= least[:, None])
+        counts = torch.bincount(line, minlength=len(queries))
+        turn = torch.arange(len(line), device=line.device) - (counts.cumsum(0) - counts)[line]
+        scores = torch.full((len(queries), int(counts.max())), -torch.inf, device=line.device)
+        candidates = torch.zeros_like(scores, dtype=torch.int64)
+        scores[line, turn] = self.scores.pairs(queries[line], candidate)
+        candidates[line, turn] = candidate
+        return self._sort(queries, scores, candidates)
 
     def _sort(self, queries: Tensor, scores: Tensor, candidates: Tensor) -> tuple[Tensor, Tensor]:
         """Return the best candidates of each row, best first, and their scores; `scores`, `candidates`: (rows, K).

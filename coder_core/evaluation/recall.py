@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import torch
 
 from coder_core.console.faults import Fault, InputError
 from coder_core.evaluation.metrics import LISTED, RECALL_AT, Ranked, Ranks, query_values
@@ -79,7 +80,7 @@ def ensemble_metrics(
 
 
 def metrics_of(scores: Scores, ranks: Ranks, relevance: Relevance) -> Metrics:
-    """Return the metrics that `retrieval_metrics` lists, of ranks by a relevance.
+    """Return the metrics that `retrieval_metrics` lists, of ranks by a relevance; {} if no query is ranked.
 
     >>> from coder_core.evaluation.sources import ScoreMatrix
     >>> scores = check_scores([ScoreMatrix(np.array([[0.75, 0.25], [0.5, 0.75]]))])
@@ -87,9 +88,20 @@ def metrics_of(scores: Scores, ranks: Ranks, relevance: Relevance) -> Metrics:
     >>> metrics_of(scores, rank(scores, labels), labels)["md"]
     0.375
     """
-    own = ranks.t2i.own[relevance.t2i.found]
+    if not ((ranks.i2t.first >= 0).any() and (ranks.t2i.first >= 0).any()):
+        return {}
+    own = _own_scores(scores, ranks, relevance.t2i)
     md = separation(scores.sources, own).mean_distance
     return rank_metrics(ranks, relevance) | ({} if math.isnan(md) else {"md": md})
+
+
+def _own_scores(scores: Scores, ranks: Ranks, relation: Relation) -> np.ndarray:
+    """Return the scores of all right pairs, also of queries that are not ranked."""
+    whole = relation.of_all
+    if whole is None:
+        return ranks.t2i.own[relation.found]
+    texts, images = (torch.from_numpy(rows[whole.found]) for rows in (whole.queries, whole.candidates))
+    return scores.pairs(images.to(scores.device), texts.to(scores.device)).cpu().numpy()
 
 
 def rank_metrics(ranks: Ranks, relevance: Relevance) -> Metrics:

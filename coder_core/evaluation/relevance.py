@@ -9,7 +9,7 @@ else decides whether a result is right.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -23,6 +23,14 @@ image's own, judges found it, or a reviewer did. `LABEL` … are their codes; a 
 LABEL, GROUP, TEXT, JUDGEMENT, VERDICT = range(len(SOURCES))
 MOST_PAIRS = 20_000_000  # of one source: 320 MB in both directions
 MANY = 0.01  # share of the captions from which equal texts are reported
+
+
+@dataclass(frozen=True)
+class Queries:
+    """The queries of a split that are ranked."""
+
+    images: Array  # (a,) int64, ascending
+    texts: Array  # (b,) int64, ascending
 
 
 @dataclass(frozen=True)
@@ -41,6 +49,10 @@ class Relation:
     grades: Array  # (P,) int64: relevant from 1, judged as not relevant below
     sources: Array  # (P,) int8 codes of `SOURCES`
     count: int  # number Q of queries of the split, judged or not
+    asking: Array | None = (
+        None  # (A,) int64, ascending: the queries to rank, which alone have pairs; None: all
+    )
+    of_all: Relation | None = None  # with the pairs of the other queries too, if only some are to be ranked
 
     @classmethod
     def of(
@@ -71,6 +83,25 @@ class Relation:
         sources = np.repeat(sorted(pairs), [len(pairs[source]) for source in sorted(pairs)])
         unique, first = np.unique(rows, axis=0, return_index=True)
         return cls.of(*unique.T, queries_in_all=queries_in_all, sources=sources[first])
+
+    def of_queries(self, asking: Array) -> Relation:
+        """Keep the pairs of the queries `asking` (A,), ascending, which alone are to be ranked; candidates stay.
+
+        >>> Relation.of(np.arange(3), np.arange(3), queries_in_all=3).of_queries(np.array([0, 2])).candidates
+        array([0, 2])
+        """
+        asks = np.zeros(self.count, bool)
+        asks[asking] = True
+        kept = asks[self.queries]
+        pairs = (part[kept] for part in (self.queries, self.candidates, self.grades, self.sources))
+        return Relation(*pairs, self.count, asking, self.of_all or self)
+
+    def numbered(self, queries: Array) -> Relation:
+        """Return the pairs of some queries (A,), ascending, as a relation of A queries, numbered from 0."""
+        part = self.of_queries(queries)
+        return replace(
+            part, queries=np.searchsorted(queries, part.queries), count=len(queries), asking=None, of_all=None
+        )
 
     @cached_property
     def relevant(self) -> Array:
@@ -110,6 +141,12 @@ class Relevance:
 
     i2t: Relation
     t2i: Relation
+
+    def of_queries(self, queries: Queries | None) -> Relevance:
+        """Keep the pairs of some queries, which alone are to be ranked; None: all."""
+        if queries is None:
+            return self
+        return Relevance(self.i2t.of_queries(queries.images), self.t2i.of_queries(queries.texts))
 
     @classmethod
     def of_labels(cls, image_of_text: Array, images: int) -> Relevance:

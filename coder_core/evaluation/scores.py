@@ -68,6 +68,16 @@ class Scores:
                 sources.append(ScoreMatrix(source.scores.T, source.weight))
         return replace(self, sources=sources)
 
+    def of_rows(self, rows: Tensor) -> Scores:
+        """Return the scores of some images (k,) with all captions; embeddings and scores are copied."""
+        sources: list[Source] = []
+        for source in self.sources:
+            if isinstance(source, EmbeddingPair):
+                sources.append(replace(source, image=source.image[rows]))
+            else:
+                sources.append(replace(source, scores=source.scores[_index(rows)]))
+        return replace(self, sources=sources)
+
     def fast(self, rows: Rows, columns: Rows = EVERY, out: Tensor | None = None) -> Tensor:
         """Return (h, w) float32 scores with the rounding of a matrix product; exact if a matrix is among the sources.
         `out`: (h, w) float32, may be overwritten."""
@@ -136,8 +146,10 @@ def _products_on_cpu(pair: EmbeddingPair, rows: np.ndarray, columns: np.ndarray)
     return products
 
 
-def check_scores(sources: Sequence[Source]) -> Scores:
+def check_scores(sources: Sequence[Source], device: str | torch.device | None = None) -> Scores:
     """Convert the sources to float32, and refuse those that cannot be ranked.
+
+    `device`: of all computations; None: that of the embeddings.
 
     Raises:
         InputError: NaN or infinite rows (named), shapes that do not fit.
@@ -150,7 +162,9 @@ def check_scores(sources: Sequence[Source]) -> Scores:
         raise InputError(Fault("embeddings", "none are given", "at least one pair"))
     sides = [source.image for source in sources if isinstance(source, EmbeddingPair)]
     devices = {side.device for side in sides if isinstance(side, Tensor)}
-    device = devices.pop() if len(devices) == 1 else torch.device("cpu")
+    if device is None:
+        device = devices.pop() if len(devices) == 1 else "cpu"
+    device = torch.device(device)
     checked = [_float32(source, k, device) for k, source in enumerate(sources)]
     n, m = checked[0].shape
     for k, source in enumerate(checked):

@@ -10,13 +10,26 @@ import pytest
 from coder_core.api import compare, facts, list_runs, open_run
 from coder_core.data.embeddings import ONCE_PER_IMAGE, read_embeddings
 from coder_core.embed import main
-from coder_core.embedding import importing
 from coder_core.evaluate import main as evaluate
-from coder_core.files.sealed import SealedFolder, render_manifest
+from coder_core.evaluation import ranking, sampled
+from coder_core.evaluation.sampled import RankOptions
+from coder_core.files.sealed import SealedFolder, render_manifest, write_sealed
+from coder_core.runs.analysis import evaluate as analysis_evaluate
+from coder_core.runs.analysis import unfinished_ranks
+from coder_core.runs.analysis.import_embeddings import rank_imported
 from coder_core.runs.analysis.read import open_analysis
+from coder_core.runs.analysis.rows import embedded_row
 from tests.support.picture_folders import write_lines
 from tests.support.precomp_folders import assert_refused, refusal
-from tests.support.run_folders import draw_pictures, overwritten, ranks_of, recalls, synthetic, write_run
+from tests.support.run_folders import (
+    draw_pictures,
+    overwritten,
+    ranks_of,
+    recalls,
+    reseal,
+    synthetic,
+    write_run,
+)
 
 IMAGES = 12
 
@@ -79,26 +92,99 @@ def test_imported_embeddings_become_a_run_ranked_by_cosine(files, runs, capsys):
     assert Path(analysis.picture_folder) == files / "pictures"
 
 
-def test_a_large_split_is_ranked_by_evaluate(files, runs, monkeypatch, capsys):
-    queries = [f"--queries={files}/i.npy", f"--query-texts={files}/ids.txt"]
-    assert run_import(files, *with_pictures(files), *queries, name="small") == 0
-    monkeypatch.setattr(importing, "RANKED_PAIRS", IMAGES * IMAGES * 5 - 1)
-    assert run_import(files, *with_pictures(files), *queries) == 0
-    assert not (runs / "clip" / "analysis").exists()
-    assert "coder-lab evaluate" in capsys.readouterr().out
+def assert_same_analysis(one, other):
+    assert one.metrics == other.metrics
+    assert one.arrays == other.arrays
+    for name in other.arrays:
+        assert np.array_equal(one.array(name), other.array(name)), name
+    assert one.document("images") == other.document("images")
+    assert one.manifest["fingerprint"] == other.manifest["fingerprint"]
+
+
+def test_of_a_large_split_a_sample_of_the_queries_is_ranked(files, runs, monkeypatch, capsys):
+    assert run_import(files, *with_pictures(files), name="whole") == 0
+    monkeypatch.setattr(sampled, "RANKED_PAIRS", IMAGES * IMAGES * 5 - 1)
+    monkeypatch.setattr(sampled, "SAMPLED", 7)
+    capsys.readouterr()
+    assert run_import(files, *with_pictures(files)) == 0
+    printed = capsys.readouterr().out
+    words = "sampled 7 of 12 images and 7 of 60 captions"
+    assert printed.count(words) == 2
+    assert "text→image R@1" in printed
+    large = open_analysis(runs / "clip", "dev")
+    whole = open_analysis(runs / "whole", "dev")
+    queries = large.ranked_queries
+    for side, rows in (("image", queries.images), ("text", queries.texts)):
+        for table in ("ranks", "best"):
+            of_whole = whole.array(f"{side}_{table}")
+            np.testing.assert_array_equal(large.array(f"{side}_{table}")[rows], of_whole[rows])
+    assert large.metrics["md"] == whole.metrics["md"]  # of all pairs
+    assert large.metrics["i2t_r1"] == 100 * np.mean(whole.image_ranks[queries.images] < 1)
+    for name in ("mrr", "ndcg10"):
+        assert embedded_row(runs / "clip", "dev").metrics[f"t2i_{name}"] == large.metrics[f"t2i_{name}"]
+
+    assert evaluate([str(runs / "clip")]) == 0  # keeps the sample
+    assert words in capsys.readouterr().out
+    assert evaluate([str(runs / "clip"), "--rank", "all"]) == 0
+    assert "sampled" not in capsys.readouterr().out
+    assert_same_analysis(open_analysis(runs / "clip", "dev"), whole)
+
+
+def test_sampled_queries_that_have_no_results_are_refused(files, runs):
+    assert run_import(files, "--rank=3") == 0
+    folder = runs / "clip" / "analysis" / "dev"
+    kept = np.load(folder / "image_queries.npy")
+    for changed in (kept[::-1], (kept + 1) % IMAGES):
+        np.save(folder / "image_queries.npy", np.ascontiguousarray(changed))
+        reseal(folder)
+        assert "image_queries.npy" in str(refusal(open_analysis, runs / "clip", "dev"))
+
+
+class StoppedError(Exception):
+    """A killed process."""
+
+
+def test_an_interrupted_ranking_of_all_queries_continues(files, runs, monkeypatch):
+    monkeypatch.setattr(ranking, "QUERIES_AT_ONCE", 10)
+    monkeypatch.setattr(unfinished_ranks, "QUERIES_AT_ONCE", 10)
+    assert run_import(files, *with_pictures(files), name="whole") == 0
+    assert run_import(files, *with_pictures(files), "--rank=0") == 0
+    monkeypatch.setattr(analysis_evaluate, "RANKED_PAIRS", 1)
+    done = []
+
+    def stop(now, total, phase=""):
+        done.append(now)
+        if now > 30:
+            raise StoppedError
+
+    with pytest.raises(StoppedError):
+        rank_imported(runs / "clip", "dev", RankOptions("all"), stop)
+    [unfinished] = (runs / ".unfinished").iterdir()
+    assert sorted(part.name for part in unfinished.iterdir()) == ["i2t-0", "i2t-1", "t2i-0"]
+    assert open_analysis(runs / "clip", "dev").metrics == {}
+    rank_imported(runs / "clip", "dev", RankOptions("all"), lambda now, *_: done.append(now))
+    assert done == sorted(done)  # nothing finished is ranked again, and the progress counts on
+    assert done[-1] == IMAGES * 6
+    assert not (runs / ".unfinished").exists()
+    assert_same_analysis(open_analysis(runs / "clip", "dev"), open_analysis(runs / "whole", "dev"))
+
+
+def test_a_split_that_an_earlier_version_left_unranked_is_ranked_by_evaluate(files, runs):
+    assert run_import(files, *with_pictures(files), name="whole") == 0
+    assert run_import(files, *with_pictures(files)) == 0
+    whole = open_analysis(runs / "whole", "dev")
+    images = whole.document("images")
+    samples = {"captions": whole.captions, "image_names": images["names"], "picture_folder": images["folder"]}
+    samples |= {"fingerprint": whole.fingerprint, "source": whole.manifest["source"]}
+    names = ("image_embeddings", "text_embeddings", "image_of_text")
+    parts = {f"{name}.npy": np.asarray(whole.array(name)) for name in names}
+    parts |= {"samples.json": json.dumps(samples), "imported.json": json.dumps(whole.document("imported"))}
+    shutil.rmtree(runs / "clip" / "analysis")
+    write_sealed(runs / "clip" / "unranked" / "dev", parts, about={"kind": "embeddings"})
     assert "coder-lab evaluate" in str(refusal(open_run, runs / "clip"))
-    np.save(files / "i.npy", np.ones((IMAGES, 5)))
-    np.save(files / "t.npy", np.ones((IMAGES * 5, 5)))
-    assert run_import(files) == run_import(files, "--split=test") == 1  # the run exists; another dimension
     assert evaluate([str(runs / "clip")]) == 0
     assert not list((runs / "clip" / "unranked").iterdir())
-    small, large = (open_analysis(runs / name, "dev") for name in ("small", "clip"))
-    assert large.metrics == small.metrics
-    assert large.arrays == small.arrays
-    for name in small.arrays:
-        assert np.array_equal(large.array(name), small.array(name)), name
-    assert large.document("images") == small.document("images")
-    assert large.manifest["fingerprint"] == small.manifest["fingerprint"]
+    assert_same_analysis(open_analysis(runs / "clip", "dev"), whole)
 
 
 def test_the_api_opens_an_imported_run(files, runs):

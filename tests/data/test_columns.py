@@ -17,6 +17,7 @@ from coder_core.data.captioned.reading import read_captioned
 from coder_core.data.column_values import RawColumns
 from coder_core.data.columns import SampleColumns
 from coder_core.embedding.tables import read_table
+from coder_core.evaluation.sampled import ALL, RankOptions
 from coder_core.runs.analysis.import_embeddings import import_run, rank_imported
 from coder_core.runs.analysis.read import open_analysis
 from tests.support.picture_folders import add_to_tar, draw
@@ -244,9 +245,9 @@ def test_columns_of_an_imported_table_are_stored_with_the_analysis(tmp_path):
     table = table.append_column("text_embedding", pa.array(units(ROWS, 1).tolist()))
     pq.write_table(table, tmp_path / "table.parquet")
     embeddings = read_table(tmp_path / "table.parquet")
-    for most_pairs in (None, 1):  # with one pair, the split waits for a ranking
-        folder, _ = import_run(embeddings, tmp_path, f"run-{most_pairs}", "dev", most_pairs=most_pairs)
-        rank_imported(folder, "dev")
+    for queries in (ALL, 0):  # without queries, the split waits for a ranking
+        folder, _ = import_run(embeddings, tmp_path, f"run-{queries}", "dev", options=RankOptions(queries))
+        rank_imported(folder, "dev", RankOptions(ALL))
         columns = stored(folder)
         assert [cells(columns.images[title]) for title in ITEMS[0]] == [
             [item[title] for item in ITEMS[:3]] for title in ITEMS[0]

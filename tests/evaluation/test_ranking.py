@@ -13,7 +13,8 @@ from coder_core.console.faults import InputError
 from coder_core.evaluation import ranking
 from coder_core.evaluation.ranking import first_ranks, rank
 from coder_core.evaluation.recall import ensemble_metrics
-from coder_core.evaluation.relevance import Relation, Relevance
+from coder_core.evaluation.relevance import Queries, Relation, Relevance
+from coder_core.evaluation.sampled import choose_queries
 from coder_core.evaluation.scores import check_scores
 from coder_core.evaluation.sources import EmbeddingPair, ScoreMatrix
 from tests.reference.graded import order_of
@@ -323,3 +324,50 @@ def possible_ranks(order, scores, grades, candidate, grade):
         return {np.inf}
     same = [c for c in grades if grades[c] == grade and scores[c] == scores[candidate]]
     return {order.index(c) for c in same}
+
+
+def assert_sampled(ranks, whole, relation, queries):
+    """Check one direction of a sample against the whole ranking; other queries have no result."""
+    for name in ("first", "ties", "best"):
+        np.testing.assert_array_equal(getattr(ranks, name)[queries], getattr(whole, name)[queries])
+    others = np.setdiff1d(np.arange(relation.count), queries)
+    assert set(ranks.first[others].tolist()) | set(ranks.best[others].ravel().tolist()) <= {-1}
+    pairs = np.isin(relation.queries, queries)
+    np.testing.assert_array_equal(ranks.ranks, whole.ranks[pairs])
+    np.testing.assert_array_equal(ranks.own, whole.own[pairs])
+
+
+@pytest.mark.parametrize("ties", ["pessimistic", "optimistic"])
+@pytest.mark.parametrize("at_once", [3, 1 << 14])
+def test_a_sample_of_queries_has_the_ranks_of_the_whole_ranking(monkeypatch, ties, at_once):
+    small_blocks(monkeypatch, 40)
+    monkeypatch.setattr(ranking, "QUERIES_AT_ONCE", at_once)
+    images, texts, owner = duplicated(4)
+    labels = Relevance.of_labels(owner, len(images))
+    for sources in ([EmbeddingPair(images, texts)], [ScoreMatrix(exact(images, texts))]):
+        scores = check_scores(sources)
+        whole = rank(scores, labels, ties=ties)
+        queries = Queries(np.array([0, 3, 4, 11, 19]), np.array([1, 2, 30, 59]))
+        done = []
+        sample = rank(
+            scores, labels.of_queries(queries), ties=ties, progress=lambda *of, done=done: done.append(of[:2])
+        )
+        assert_sampled(sample.i2t, whole.i2t, labels.i2t, queries.images)
+        assert_sampled(sample.t2i, whole.t2i, labels.t2i, queries.texts)
+        assert done == sorted(done)
+        assert done[-1] == (9, 9)
+
+
+def test_the_sampled_queries_are_a_fair_draw():
+    owner = np.repeat(np.arange(400), [1, 5] * 200)  # every second image has five captions
+    labels = Relevance.of_labels(owner, 401)  # the last image has none
+    assert choose_queries(labels, owner) is None
+    assert choose_queries(labels, owner, 1200) is None
+    drawn = choose_queries(labels, owner, 240)
+    assert [len(drawn.images), len(drawn.texts)] == [240, 240]
+    assert max(drawn.images) < 400
+    of_several = np.isin(owner[drawn.texts] % 2, 1).mean()
+    assert 0.75 < of_several < 0.92  # 5 captions of 6
+    assert np.bincount(owner[drawn.texts]).max() == 1  # a fifth of the captions: one of every five
+    single = choose_queries(Relevance.of_labels(np.arange(50), 50), np.arange(50), 20)
+    np.testing.assert_array_equal(single.images, single.texts)

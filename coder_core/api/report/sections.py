@@ -140,6 +140,7 @@ def _data(run: Run, split: str) -> dict[str, str]:
         "split": split,
         "images": f"{analysis.n_images:,}",
         "captions": f"{analysis.n_texts:,}",
+        **({"queries ranked": run.summary.sampled[split]} if split in run.summary.sampled else {}),
         "source": str(analysis.manifest.get("source", "")) or "not recorded",
         "captions, sha256": str(captions.get("sha256", ""))[:16],
     }
@@ -158,7 +159,7 @@ def _recalls(runs: Sequence[Run], split: str) -> list[tuple[str, Any]]:
         sums.append({"run": run.name, "origin": ORIGINS[numbers_from(run.summary)], "R@sum": total})
         for way, values in label_values(run.analysis(split), owner).items():
             asking = np.flatnonzero(ranks[way] >= 0)
-            images = asking if way == "i2t" else owner
+            images = asking if way == "i2t" else owner[asking]
             graded = map(tuple, (100 * mean_intervals(values[asking], images)).tolist())
             of_way = recalls[:3] if way == "i2t" else recalls[3:]
             numbers = dict(zip(columns, [*of_way, *graded], strict=True))

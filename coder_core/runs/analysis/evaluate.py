@@ -13,13 +13,15 @@ from coder_core.data.embeddings import Embeddings
 from coder_core.data.split import Split
 from coder_core.evaluation.ranking import rank
 from coder_core.evaluation.recall import Metrics, metrics_of
-from coder_core.evaluation.relevance import Relevance
+from coder_core.evaluation.relevance import Queries, Relevance
+from coder_core.evaluation.sampled import AS_USUAL, RANKED_PAIRS, RankOptions, choose_queries
 from coder_core.evaluation.scores import check_owners, check_scores
 from coder_core.evaluation.sources import Source
 from coder_core.model.encode import Encoded, SplitEncoding, SplitScores, score_split
 from coder_core.runs.analysis import tables
 from coder_core.runs.analysis.clusters import cluster_tables, read_prototypes
 from coder_core.runs.analysis.concept_arrays import concept_tables
+from coder_core.runs.analysis.unfinished_ranks import UnfinishedRanks
 from coder_core.runs.analysis.weights import weight_tables
 from coder_core.runs.analysis.write import write_analysis
 from coder_core.runs.load import LoadedModel
@@ -43,11 +45,18 @@ def score(loaded: LoadedModel, split: Split, *, progress: Progress = silent) -> 
 
 
 def evaluate_split(
-    folder: Path, loaded: LoadedModel, split: Split, name: str, *, progress: Progress = silent
+    folder: Path,
+    loaded: LoadedModel,
+    split: Split,
+    name: str,
+    *,
+    options: RankOptions = AS_USUAL,
+    progress: Progress = silent,
 ) -> tuple[Metrics, list[Source]]:
     """Evaluate a run on a split and write `analysis/<name>/`; return its metrics and the scores behind them."""
     sources, encoded = score(loaded, split, progress=progress)
-    metrics, ranks = ranked(sources, split.image_of_text)
+    place = UnfinishedRanks(folder, name)
+    metrics, ranks = ranked(sources, split.image_of_text, place, options, named(progress, "ranks"))
     arrays, documents = _tables(folder, loaded, split, encoded, named(progress, folder.name))
     documents |= noted_tower(split.source.get("features", ""))
     if loaded.towers is not None:
@@ -70,17 +79,31 @@ def evaluate_split(
 def ranked(
     sources: list[Source],
     image_of_text: np.ndarray,
+    place: UnfinishedRanks,
+    options: RankOptions = AS_USUAL,
     progress: Progress = silent,
     *,
     relevance: Relevance | None = None,
 ) -> tuple[Metrics, dict[str, Any]]:
-    """Rank scores; return their metrics and the arrays `tables.RANKS`. `relevance`: which results are right; None: the
-    labels."""
-    scores = check_scores(sources)
-    owner = check_owners(image_of_text, *scores.shape)
-    relevance = Relevance.of_labels(owner, scores.shape[0]) if relevance is None else relevance
-    ranks = rank(scores, relevance, best=BEST_LISTED, progress=progress)
-    return metrics_of(scores, ranks, relevance), tables.rank_tables(ranks)
+    """Rank scores, of a large split those of a sample of queries (`choose_queries`); return their metrics and the arrays
+    `tables.RANKS` and, of a sample, `tables.RANKED_QUERIES`. Metrics are {} if no query is ranked.
+
+    Args:
+        place: of finished parts of a ranking of many queries, which continues there after an interruption.
+        relevance: which results are right; None: the labels.
+    """
+    scores = check_scores(sources, options.device)
+    n, m = scores.shape
+    owner = check_owners(image_of_text, n, m)
+    relevance = Relevance.of_labels(owner, n) if relevance is None else relevance
+    queries = choose_queries(relevance, owner, options.queries)
+    in_parts = queries
+    if queries is None and n * m > RANKED_PAIRS:
+        in_parts = Queries(np.arange(n), np.arange(m))
+    chosen = relevance.of_queries(in_parts)
+    with place.opened(sources, chosen) as keep:
+        ranks = rank(scores, chosen, best=BEST_LISTED, progress=progress, keep=keep)
+    return metrics_of(scores, ranks, chosen), tables.rank_tables(ranks, queries)
 
 
 def describe_samples(samples: Split | Embeddings, n_images: int) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -47,7 +48,7 @@ def add_graded_metrics(
         qrels = read_qrels(file, ids, example)
         unanswerable = len(ids.unanswerable) if isinstance(ids, QueryIds) else 0
         notes[qrels.fact] = Fault(str(file), qrels.fact, severity="note")
-        relevance = graded_relevance(qrels, samples.n_images, len(owner))
+        relevance = graded_relevance(qrels, samples.n_images, len(owner)).of_queries(samples.queries)
         graded = _with_intervals(row, relevance, list(qrels.pairs), names, unanswerable)
         row.metrics |= graded
         if _is_plain(row):
@@ -68,7 +69,7 @@ def add_judged_metrics(rows: Sequence[RunRow], metrics: Sequence[str], split_nam
         if log is None or judged is None:
             continue
         unanswerable = sum(reason == NOTHING_RIGHT for _, _, reason in log["others"])
-        graded = _with_intervals(row, judged, ["t2i"], names, unanswerable)
+        graded = _with_intervals(row, row.labels, ["t2i"], names, unanswerable)
         row.metrics |= graded
         if _is_plain(row):
             assert row.run is not None
@@ -133,7 +134,7 @@ def write_trec_run(row: RunRow, file: Path, depth: int) -> None:
         ids = ids[0], row.split.search_log["query_ids"]
     tag = re.sub(r"\s+", "_", row.named("" if row.run is None else row.run.resolve().name))
     scores = row.scores
-    labels = row.labels
+    labels = replace(row, split=replace(row.split, queries=None)).labels
     with writing(file) as (temporary,), temporary.open("w", encoding="utf-8") as lines:
         for relation, by_image, (queries, documents) in (
             (labels.t2i, False, ids[::-1]),

@@ -1,7 +1,6 @@
 """Import embeddings of another model as a run folder that the app opens: analyses without a model."""
 
 import hashlib
-import json
 import time
 from collections.abc import Mapping
 from contextlib import nullcontext
@@ -14,20 +13,23 @@ from coder_core.config.schema import name_faults
 from coder_core.console.faults import Fault, InputError, stop_on_errors
 from coder_core.console.output import Progress, silent
 from coder_core.console.plain_files import check_folder, subfolder
-from coder_core.data.columns import NO_COLUMNS
 from coder_core.data.embeddings import ONCE_PER_IMAGE, Embeddings
 from coder_core.evaluation.recall import Metrics
 from coder_core.evaluation.relevance import relevance_of_judgements
+from coder_core.evaluation.sampled import AS_USUAL, AUTO, RankOptions, choose_queries, queries_differ
 from coder_core.evaluation.sources import EmbeddingPair
 from coder_core.files import atomic, sealed
 from coder_core.runs.analysis import tables
-from coder_core.runs.analysis.columns import column_files, read_columns
+from coder_core.runs.analysis.columns import read_columns
 from coder_core.runs.analysis.evaluate import describe_samples, ranked
+from coder_core.runs.analysis.read import Analysis, open_analysis
+from coder_core.runs.analysis.unfinished_ranks import UnfinishedRanks
 from coder_core.runs.analysis.write import write_analysis
 
-RANKED_PAIRS = 2_000_000_000  # of images and captions; with 512 numbers each, a minute or two on two cores
 MANY_TIES = 20  # percent of captions whose right image ties with another
 FEWEST_IMAGES = 20  # from which R@1 is compared with chance
+Parts = tuple[Mapping[str, np.ndarray], Mapping[str, Any], Mapping[str, Any]]
+"""Arrays, documents, and the arguments of `write_analysis` that describe the samples."""
 SAMPLES = "samples"  # document with the arguments of `write_analysis` besides arrays, documents and metrics
 
 
@@ -57,14 +59,16 @@ def import_run(
     *,
     overwrite: bool = False,
     towers: Mapping[str, Any] | None = None,
-    most_pairs: int | None = None,
+    options: RankOptions = AS_USUAL,
+    progress: Progress = silent,
 ) -> tuple[Path, Metrics]:
-    """Rank the embeddings both ways and write them atomically as a split of a new run `root/name`, or of an imported
-    run, whose other splits stay as they are. InputError: as for `import_folder`; the run's other splits have another
-    width or other towers; the disk is full or read-only (nothing is left behind then).
+    """Rank the embeddings both ways, of a large split a sample of the queries, and write them atomically as a split of
+    a new run `root/name`, or of an imported run, whose other splits stay as they are.
 
-    `towers`: description of those that made the embeddings, if they can be loaded again. `most_pairs`: largest n · m to
-    rank; a larger split has no metrics until `rank_imported`. None ranks any.
+    InputError: as for `import_folder`; the run's other splits have another width or other towers; the disk is full or
+    read-only (nothing is left behind then).
+
+    `towers`: description of those that made the embeddings, if they can be loaded again.
     """
     folder = import_folder(root, name, split, overwrite=overwrite)
     existing = folder.exists()
@@ -84,15 +88,8 @@ def import_run(
     samples |= {"fingerprint": _fingerprint(embeddings), "picture_folder": str(samples["picture_folder"])}
     arrays |= {name: samples.pop(name) for name in list(samples) if isinstance(samples[name], np.ndarray)}
     with nullcontext(folder) if existing else atomic.appearing(folder) as target:
-        if most_pairs is not None and len(embeddings.images) * len(embeddings.texts) > most_pairs:
-            files: dict[str, sealed.Content] = {f"{name}.npy": array for name, array in arrays.items()}
-            files |= column_files(samples.pop("columns", NO_COLUMNS))
-            documents[SAMPLES] = samples
-            files |= {f"{name}.json": json.dumps(document) for name, document in documents.items()}
-            about = {"kind": tables.KIND_IMPORTED}
-            sealed.write_sealed(subfolder(target, tables.UNRANKED, split), files, about=about, replace=True)
-            return folder, {}
-        metrics = _write_ranked(target, split, arrays, documents, samples)
+        parts = (arrays, documents, samples)
+        metrics = _write_ranked(target, UnfinishedRanks(folder, split), parts, options, progress)
     return folder, metrics
 
 
@@ -123,37 +120,67 @@ def metric_warnings(embeddings: Embeddings, metrics: Metrics) -> list[Fault]:
     return faults
 
 
-def rank_imported(folder: Path, split: str, progress: Progress = silent) -> None:
-    """Rank a split that was written without ranks, which makes it an analysis; do nothing if the run has none."""
-    if split not in atomic.folder_names(folder / tables.UNRANKED):
+def rank_imported(folder: Path, split: str, options: RankOptions, progress: Progress = silent) -> None:
+    """Rank an imported split with other `options` than it was; do nothing if these are "auto" and it has any ranks."""
+    unranked = split in atomic.folder_names(folder / tables.UNRANKED)  # an earlier version wrote such splits
+    if not unranked and not _ranks_others(open_analysis(folder, split), options):
         return
+    parts = _read_unranked(folder, split) if unranked else _read_ranked(open_analysis(folder, split))
+    _write_ranked(folder, UnfinishedRanks(folder, split), parts, options, progress)
+    if unranked:
+        atomic.remove(folder / tables.UNRANKED / split)
+
+
+def _ranks_others(analysis: Analysis, options: RankOptions) -> bool:
+    """True if the options name other queries than are ranked."""
+    if options.queries == AUTO and (np.asarray(analysis.text_ranks) >= 0).any():
+        return False
+    owner = np.asarray(analysis.image_of_text)
+    chosen = choose_queries(analysis.relevance, owner, options.queries)
+    return queries_differ(chosen, analysis.ranked_queries)
+
+
+def _read_unranked(folder: Path, split: str) -> Parts:
+    """Read the parts of a split that was written without ranks."""
     stored = sealed.SealedFolder(subfolder(folder, tables.UNRANKED, split))
     arrays = {name: stored.array(name) for name in stored.manifest["arrays"]}
     names = [name.removesuffix(".json") for name in stored.manifest["files"] if name.endswith(".json")]
     documents = {name: stored.document(name) for name in names}
     samples = documents.pop(SAMPLES)
     columns = read_columns(stored, len(arrays["image_embeddings"]), len(arrays["text_embeddings"]))
-    _write_ranked(folder, split, arrays, documents, samples | {"columns": columns}, progress)
+    return arrays, documents, samples | {"columns": columns}
+
+
+def _read_ranked(analysis: Analysis) -> Parts:
+    """Read the parts of an analysis besides its ranks."""
+    ranks = (*tables.RANKS, *tables.RANKED_QUERIES)
+    arrays = {name: analysis.array(name) for name in analysis.arrays if name not in ranks}
+    documents = {name: analysis.document(name) for name in analysis.manifest["documents"]}
+    images = documents.pop("images")
+    samples = {
+        "captions": documents.pop("captions"),
+        "image_names": images["names"],
+        "picture_folder": images["folder"],
+        "packed": images.get("packed"),
+        "fingerprint": analysis.fingerprint,
+        "source": analysis.manifest.get("source", ""),
+        "columns": analysis.columns,
+    }
+    return arrays, documents, samples
 
 
 def _write_ranked(
-    folder: Path,
-    split: str,
-    arrays: Mapping[str, np.ndarray],
-    documents: Mapping[str, Any],
-    samples: Mapping[str, Any],
-    progress: Progress = silent,
+    folder: Path, place: UnfinishedRanks, parts: Parts, options: RankOptions, progress: Progress
 ) -> Metrics:
-    """Rank a split and write its analysis; remove its unranked folder."""
+    """Rank the parts of a split and write its analysis into a run folder."""
+    arrays, documents, samples = parts
     pair = EmbeddingPair(arrays["image_embeddings"], arrays["text_embeddings"])
     relevance = None
     if tables.JUDGEMENTS in arrays:
         relevance = relevance_of_judgements(arrays[tables.JUDGEMENTS], *pair.shape)
-    metrics, ranks = ranked([pair], arrays["image_of_text"], progress, relevance=relevance)
+    metrics, ranks = ranked([pair], arrays["image_of_text"], place, options, progress, relevance=relevance)
     named: dict[str, Any] = {"metrics": metrics, "documents": documents, "kind": tables.KIND_IMPORTED}
-    write_analysis(folder, split, **(named | dict(samples) | dict(arrays) | ranks))
-    if split in atomic.folder_names(folder / tables.UNRANKED):
-        atomic.remove(folder / tables.UNRANKED / split)
+    write_analysis(folder, place.split, **(named | dict(samples) | dict(arrays) | ranks))
     return metrics
 
 

@@ -14,7 +14,7 @@ from coder_core.console.faults import InputError
 from coder_core.console.plain_files import NUMBER, check_values
 from coder_core.data.columns import SampleColumns
 from coder_core.data.lines import LONGEST_CAPTION_CHARACTERS
-from coder_core.evaluation.relevance import Relevance, relevance_of_judgements
+from coder_core.evaluation.relevance import Queries, Relevance, relevance_of_judgements
 from coder_core.evaluation.sources import ScoreMatrix, Source, mixture
 from coder_core.files import atomic, sealed
 from coder_core.files.sealed import MANIFEST
@@ -49,10 +49,11 @@ class Analysis(sealed.SealedFolder):
         image_of_text: (m,) int64 the image each caption belongs to.
         caption_ids: (m,) int64, numbers of the captions in their data set; None if unknown.
         image_groups: (n,) int64, equal for images that show the same thing; None without groups.
-        image_ranks: (n,) int64, 0 is first, −1 for an image without captions.
-        text_ranks: (m,) int64, 0 is first.
-        image_best: (n, k) int32 the best captions of every image, best first.
-        text_best: (m, k) int32 the best images of every caption, best first.
+        ranked_queries: the queries that are ranked; None: all.
+        image_ranks: (n,) int64, 0 is first, −1 for an image without captions, or that is not ranked.
+        text_ranks: (m,) int64, 0 is first, −1 for a caption that is not ranked.
+        image_best: (n, k) int32 the best captions of every image, best first; −1 for an image that is not ranked.
+        text_best: (m, k) int32 the best images of every caption, best first; likewise.
         scores: (n, m) float32 of a model that scores pair by pair; None if scores come from embeddings.
     """
 
@@ -79,6 +80,7 @@ class Analysis(sealed.SealedFolder):
         self.image_groups = self._arrays.get(tables.IMAGE_GROUPS)
         self.image_ranks = self._arrays["image_ranks"]
         self.text_ranks = self._arrays["text_ranks"]
+        self.ranked_queries = _ranked_queries(self._arrays, str(self.path))
         self.image_best = self._arrays["image_best"]
         self.text_best = self._arrays["text_best"]
         self.scores = self.array(tables.SCORES) if manifest["version"] == tables.VERSION_SCORED else None
@@ -127,6 +129,11 @@ class Analysis(sealed.SealedFolder):
         if tables.JUDGEMENTS not in self._arrays:
             return None
         return relevance_of_judgements(self._arrays[tables.JUDGEMENTS], self.n_images, self.n_texts)
+
+    @property
+    def relevance(self) -> Relevance:
+        """Which results are right: by the judgements of a search log, or by the labels."""
+        return self.judged or Relevance.of_labels(np.asarray(self.image_of_text), self.n_images)
 
     @cached_property
     def search_log(self) -> dict[str, Any] | None:
@@ -296,13 +303,32 @@ def _check_judgements(judgements: np.ndarray, images: int, texts: int, file: str
         raise InputError.at(f"{file} row {row}", fact, expected, _FIX)
 
 
+def _ranked_queries(arrays: Mapping[str, np.ndarray], place: str) -> Queries | None:
+    """Return the queries that are ranked; None: all. InputError: one of the tables is missing, or does not list exactly
+    the queries that have results."""
+    names = tables.RANKED_QUERIES
+    given = [name in arrays for name in names]
+    if not any(given):
+        return None
+    if not all(given):
+        missing = names[given.index(False)]
+        raise InputError.at(f"{place}/{missing}.npy", "is missing", "the queries that are ranked", _FIX)
+    for name, best in zip(names, ("image_best", "text_best"), strict=True):
+        listed = (np.asarray(arrays[best]) >= 0).any(1)
+        if not np.array_equal(arrays[name], np.flatnonzero(listed)):
+            raise InputError.at(f"{place}/{name}.npy", f"does not list the rows of {best}.npy", fix=_FIX)
+    return Queries(*(np.asarray(arrays[name]) for name in names))
+
+
 def _check_contents(arrays: Mapping[str, np.ndarray], place: str) -> None:
     """Check that ranks and numbers of samples are in range, and that embeddings and scores are finite. InputError:
     names the first file and row with another value."""
     images = len(arrays["image_ranks"])
     texts = len(arrays["image_of_text"])
-    ranges = {"image_of_text": (0, images), "image_ranks": (-1, texts), "text_ranks": (0, images)}
-    ranges |= {"image_best": (0, texts), "text_best": (0, images)}
+    lowest = -1 if "text_queries" in arrays else 0
+    ranges = {"image_of_text": (0, images), "image_ranks": (-1, texts), "text_ranks": (lowest, images)}
+    ranges |= {"image_best": (lowest, texts), "text_best": (lowest, images)}
+    ranges |= {"image_queries": (0, images), "text_queries": (0, texts)}
     if CENTROIDS in arrays:
         ranges["cluster_pair_labels"] = (0, len(arrays[CENTROIDS]))
     if tables.JUDGEMENTS in arrays:

@@ -20,11 +20,13 @@ from coder_core.data.captioned.reading import SKIPPING
 from coder_core.data.judgements import read_judgements
 from coder_core.data.reviews import Reviews, judge_split
 from coder_core.data.split import Split
+from coder_core.evaluation.bootstrap import count_hits, recall_intervals
 from coder_core.evaluation.c_way import DIRECTIONS, Protocol, c_way_accuracy, most_options, option_faults
-from coder_core.evaluation.metrics import label_metrics
-from coder_core.evaluation.ranking import Ties
-from coder_core.evaluation.recall import Metrics, ensemble_metrics, extended_metrics, five_fold
-from coder_core.evaluation.relevance import Relevance, equal_text_count, judged_relevance
+from coder_core.evaluation.metrics import RECALL_AT, label_metrics
+from coder_core.evaluation.ranking import Ties, rank
+from coder_core.evaluation.recall import Metrics, extended_metrics, five_fold, metrics_of
+from coder_core.evaluation.relevance import Queries, Relevance, equal_text_count, judged_relevance
+from coder_core.evaluation.sampled import RankOptions, choose_queries, describe
 from coder_core.evaluation.scores import EVERY, Scores, check_scores
 from coder_core.evaluation.separation import distributions
 from coder_core.evaluation.sources import Source
@@ -42,6 +44,7 @@ from coder_core.runs.load import LoadedModel
 
 ENSEMBLE = "ensemble"
 DEVIATIONS_AT_ONCE = 512  # captions
+RECALL_NAMES = (*(f"{way} R@{k}" for way in ("image→text", "text→image") for k in RECALL_AT), "R@sum")
 CHOOSING = ("dev", "val")  # splits on which values may be chosen
 
 
@@ -56,6 +59,7 @@ class Samples:
     image_groups: np.ndarray | None = None  # (n,) int64, equal for images that show the same thing, or None
     judged: Relevance | None = None  # the judgements of a search log, or None
     search_log: Mapping[str, Any] | None = None  # its ids of queries, and the others, or None
+    queries: Queries | None = None  # those that are ranked; None: all
 
     @classmethod
     def of(cls, split: Split) -> Samples:
@@ -83,6 +87,7 @@ class RunRow:
     folds: bool = False  # the metrics are means over five folds
     by: str = ""  # what widens the labels that the metrics count: "group", "equal texts", or both
     split_name: str = ""  # of the split in the run's folder
+    device: str = "cpu"  # on which scores are computed
 
     @property
     def name(self) -> str:
@@ -104,14 +109,15 @@ class RunRow:
     @cached_property
     def scores(self) -> Scores:
         """Scores of all pairs."""
-        return check_scores(self.sources)
+        return check_scores(self.sources, self.device)
 
     @property
     def labels(self) -> Relevance:
-        """The right answers by the labels, or by the judgements of a search log."""
-        if self.split.judged is not None:
-            return self.split.judged
-        return Relevance.of_labels(self.split.image_of_text, self.split.n_images)
+        """The right answers by the labels, or by the judgements of a search log, of the queries that are ranked."""
+        labels = self.split.judged
+        if labels is None:
+            labels = Relevance.of_labels(self.split.image_of_text, self.split.n_images)
+        return labels.of_queries(self.split.queries)
 
     def store(self) -> None:
         """Store the widened metrics of a plain run beside it, for the app."""
@@ -168,7 +174,9 @@ def widened_row(row: RunRow, *, equal_texts: bool) -> RunRow | None:
     if not by:
         return None
     captions = samples.captions if equal_texts else None
-    metrics = widened_metrics(row.sources, samples.image_of_text, groups=groups, captions=captions)
+    metrics = widened_metrics(
+        row.scores, samples.image_of_text, groups=groups, captions=captions, queries=samples.queries
+    )
     return replace(row, metrics=metrics, by=" and ".join(by))
 
 
@@ -190,7 +198,9 @@ def widened_rows(rows: Sequence[RunRow], equal_texts: EqualTexts | None) -> tupl
     captions = samples.captions
     matched = wide[0].metrics
     if groups is not None:
-        matched = widened_metrics(rows[0].sources, samples.image_of_text, captions=captions)
+        matched = widened_metrics(
+            rows[0].scores, samples.image_of_text, captions=captions, queries=samples.queries
+        )
     return wide, [equal_text_warning(captions, shared, rows[0].metrics, matched)]
 
 
@@ -203,16 +213,22 @@ def ending(alpha: float) -> str:
     return f" α={alpha!r}".removesuffix(".0")
 
 
-def evaluate_run(run: RunData, console: Console) -> RunRow:
+def evaluate_run(run: RunData, console: Console, options: RankOptions) -> RunRow:
     """Evaluate a trained run on its split and write its analysis folder."""
     loaded, split = run.read(run.split_name, console)
     activity = "scoring pairs of" if loaded.config.model.by_pair else "encoding"
     with watching(console, f"{run.folder.name}: {activity} {run.split_name}") as watch:
-        metrics, sources = evaluate_split(run.folder, loaded, split, run.split_name, progress=watch)
-    return RunRow(run.folder, metrics, sources, Samples.of(split), split_name=run.split_name)
+        metrics, sources = evaluate_split(
+            run.folder, loaded, split, run.split_name, options=options, progress=watch
+        )
+    labels = Relevance.of_labels(split.image_of_text, split.n_images)
+    queries = choose_queries(labels, split.image_of_text, options.queries)
+    samples = replace(Samples.of(split), queries=queries)
+    row = RunRow(run.folder, metrics, sources, samples, split_name=run.split_name, device=options.device)
+    return row
 
 
-def embedded_row(folder: Path, split_name: str) -> RunRow:
+def embedded_row(folder: Path, split_name: str, device: str = "cpu") -> RunRow:
     """Return the row of a run of another model's embeddings, from its stored analysis."""
     analysis = open_analysis(folder, split_name)
     owner = np.asarray(analysis.image_of_text)
@@ -225,11 +241,30 @@ def embedded_row(folder: Path, split_name: str) -> RunRow:
         analysis.image_groups,
         analysis.judged,
         analysis.search_log,
+        analysis.ranked_queries,
     )
     metrics = dict(analysis.metrics)
-    if analysis.judged is None:
+    if analysis.judged is None and metrics:
         metrics |= label_metrics(analysis, owner)
-    return RunRow(folder, metrics, analysis.sources, samples, split_name=split_name)
+    return RunRow(folder, metrics, analysis.sources, samples, split_name=split_name, device=device)
+
+
+def sample_notes(rows: Sequence[RunRow]) -> list[Fault]:
+    """Return a note on every run of whose queries only a sample is ranked: its size, and the recalls with 95% intervals."""
+    notes = []
+    for row in rows:
+        samples = row.split
+        if samples.queries is None or row.run is None or row.hubs_corrected or row.alpha is not None:
+            continue
+        stored = open_analysis(row.run, row.split_name)
+        hits = count_hits(stored.image_ranks, stored.text_ranks, samples.image_of_text, samples.image_groups)
+        recalls = zip(RECALL_NAMES, recall_intervals(hits).tolist(), strict=True)
+        intervals = ", ".join(
+            f"{name} {mean:.1f} [{low:.1f}, {high:.1f}]" for name, (mean, low, high) in recalls
+        )
+        fact = describe(samples.queries, samples.n_images, len(samples.captions))
+        notes.append(Fault(row.name, f"{fact}; 95% intervals: {intervals}", severity="note"))
+    return notes
 
 
 def ensemble(rows: Sequence[RunRow], ties: Ties) -> RunRow:
@@ -242,9 +277,10 @@ def ensemble(rows: Sequence[RunRow], ties: Ties) -> RunRow:
             raise InputError.at(row.name, f"was evaluated on other captions than {first.name}", fix=fix)
     every = [source for row in rows for source in row.sources]
     sources: list[Source] = [replace(source, weight=source.weight * share) for source in every]
-    owner = first.split.image_of_text
-    metrics = ensemble_metrics(sources, owner, ties=ties, relevance=first.split.judged)
-    return RunRow(None, metrics, sources, first.split)
+    row = RunRow(None, {}, sources, first.split, device=first.device)
+    ranks = rank(row.scores, row.labels, ties=ties, best=0)
+    row.metrics |= metrics_of(row.scores, ranks, row.labels)
+    return row
 
 
 def hub_corrected_row(row: RunRow, run: RunData, console: Console) -> tuple[RunRow, Fault]:
@@ -287,7 +323,7 @@ def add_extended_metrics(rows: Sequence[RunRow], source: Path) -> list[Fault]:
         owner = samples.image_of_text
         judgements = read_judgements(source, samples.image_names, owner, samples.caption_ids)
         relevance = judged_relevance(judgements.of_texts, judgements.of_images, owner, samples.n_images)
-        row.metrics |= extended_metrics(row.scores, relevance)
+        row.metrics |= extended_metrics(row.scores, relevance.of_queries(samples.queries))
         notes[judgements.fact] = Fault(judgements.source, judgements.fact, severity="note")
         if judgements.disagreement is None:
             continue
@@ -322,7 +358,7 @@ def add_reviewed_metrics(rows: Sequence[RunRow], reviews: Reviews, file: Path) -
         if reviews.verdicts and judged.elsewhere == len(reviews.verdicts):
             fact = "contains no verdict on a caption and an image of this split"
             raise InputError.at(file, fact, fix="evaluate the split it is about")
-        row.metrics |= reviewed_metrics(row.scores, judged, owner)
+        row.metrics |= reviewed_metrics(row.scores, judged, owner, split.queries)
         fact = f"labels judged wrong: {len(judged.rows('wrong-caption')):,}, other matches: {len(judged.matches):,}"
         if judged.already_labels:
             fact += f", also-matches without effect, because the pair is a label: {judged.already_labels:,}"

@@ -10,6 +10,7 @@ import numpy as np
 from coder_core.console.faults import InputError
 from coder_core.console.plain_files import subfolder
 from coder_core.evaluation.metrics import Ranks
+from coder_core.evaluation.relevance import Queries
 from coder_core.files import atomic
 from coder_core.files.sealed import MANIFEST
 
@@ -39,12 +40,14 @@ LONGEST_SPLIT = 200
 
 TABLES: dict[str, list[str]] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
 RANKS = ("image_ranks", "text_ranks", "image_best", "text_best")
+RANKED_QUERIES = ("image_queries", "text_queries")  # if only a sample is ranked
 EMBEDDINGS = ("image_embeddings", "text_embeddings")
 
 
-def rank_tables(ranks: Ranks) -> dict[str, np.ndarray]:
-    """Return the arrays `RANKS`."""
-    return {
+def rank_tables(ranks: Ranks, queries: Queries | None = None) -> dict[str, np.ndarray]:
+    """Return the arrays `RANKS` and, if only some queries are ranked, `RANKED_QUERIES`."""
+    sampled = {} if queries is None else {"image_queries": queries.images, "text_queries": queries.texts}
+    return sampled | {
         "image_ranks": ranks.i2t.first,
         "text_ranks": ranks.t2i.first,
         "image_best": ranks.i2t.best,

@@ -6,24 +6,27 @@ from typing import Literal
 import numpy as np
 
 from coder_core.console.faults import Fault
-from coder_core.evaluation.recall import Metrics, ensemble_metrics
-from coder_core.evaluation.relevance import widened
-from coder_core.evaluation.sources import Source
+from coder_core.evaluation.ranking import rank
+from coder_core.evaluation.recall import Metrics, metrics_of
+from coder_core.evaluation.relevance import Queries, widened
+from coder_core.evaluation.scores import Scores
 
 EqualTexts = Literal["match", "label"]
 
 
 def widened_metrics(
-    sources: Sequence[Source],
+    scores: Scores,
     image_of_text: np.ndarray,
     *,
     groups: np.ndarray | None = None,
     captions: Sequence[str] | None = None,
+    queries: Queries | None = None,
 ) -> Metrics:
-    """Compute the metrics of `retrieval_metrics` by groups, by equal texts (if `captions` are given), or by both."""
+    """Compute the metrics of `retrieval_metrics` by groups, by equal texts (if `captions` are given), or by both.
+    `queries`: those that are ranked; None: all."""
     owner = np.asarray(image_of_text)
-    relevance = widened(owner, sources[0].shape[0], groups=groups, captions=captions)
-    return ensemble_metrics(sources, owner, relevance=relevance)
+    relevance = widened(owner, scores.shape[0], groups=groups, captions=captions).of_queries(queries)
+    return metrics_of(scores, rank(scores, relevance, best=0), relevance)
 
 
 def equal_text_warning(captions: Sequence[str], shared: int, labels: Metrics, matched: Metrics) -> Fault:
