@@ -107,7 +107,9 @@ class Guard:
             return message
 
         if allowed:
-            with suppress(h11.LocalProtocolError):  # the server has refused the rest of a malformed request itself
+            with suppress(
+                h11.LocalProtocolError
+            ):  # the server has refused the rest of a malformed request itself
                 await self.app(scope, received if scope["type"] == "websocket" else receive, protected)
             return
         if scope["type"] == "websocket":
