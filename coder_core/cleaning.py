@@ -252,7 +252,7 @@ def _train(
 
 def _scored(scorers: Sequence[Path], config: Config) -> pd.DataFrame:
     """Return one row per pair: caption and image (rows of train), its name in reviews (`pair`), the `probability` that
-    the caption belongs to another image, and the scorer (`judge`)."""
+    the caption belongs to another image, and the `scorer`."""
     runs = [open_run(scorer) for scorer in scorers]
     if config.cleaning.clean_by == "small-loss":
         table = small_losses(runs[0])

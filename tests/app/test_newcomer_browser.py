@@ -105,14 +105,14 @@ def test_a_newcomer_gets_from_a_comparison_to_training_with_verdicts(trained, br
 
 
 def test_a_newcomer_gets_from_suspicious_pairs_to_training_without_them(browser, tmp_path):
-    """The run leaves out the pairs that the Data page counts, by the same two judges."""
+    """The run leaves out the pairs that the Data page counts, by the same two scorers."""
     root = tmp_path / "runs"
     new = tmp_path / "runs" / "mine-other-half-cleaned"
-    judges = [root / "mine-half", root / "mine-other-half"]
+    scorers = [root / "mine-half", root / "mine-other-half"]
     data = write_told_data(tmp_path / "sets" / "told", 2)
     with numerics_unchanged():
         train_scorers(tiny_config(data, "mine", **VALUES | {"epochs": 4}), root)
-    table = cross_fitted(*map(open_run, judges))
+    table = cross_fitted(*map(open_run, scorers))
     probability = error_probability(table["random"].to_numpy())
     out = sorted(table["caption"][probability >= 0.95])
     assert 0 < len(out) < (probability >= 0.5).sum(), "the threshold matters"
@@ -132,8 +132,8 @@ def test_a_newcomer_gets_from_suspicious_pairs_to_training_without_them(browser,
         visit.check()
         visit.context.close()
     assert list(open_run(new).splits) == ["dev"]
-    configs = (read_config(run)[0] for run in (judges[1], new))
+    configs = (read_config(run)[0] for run in (scorers[1], new))
     changed = {key.partition(".")[2] for key in differences(*configs)}
     assert changed == {"train_part", "other_part", "reviews", "clean", "clean_above", "clean_scorers"}
-    assert [path.parent for path in sorted(root.glob("*/config.toml"))] == [*judges, new]
+    assert [path.parent for path in sorted(root.glob("*/config.toml"))] == [*scorers, new]
     assert np.flatnonzero(left_out(new)).tolist() == out

@@ -341,12 +341,12 @@ def test_scorers_belong_to_the_job_of_the_cleaned_run(root, opened):
     def begin():
         fill(opened(root, "train"), "told", "demo-baseline", **values).click("train-start")
 
-    def judge():
+    def job_of_the_scorer():
         st.cache_data.clear()
         return {entry.name: entry.job_name for entry in training.training_runs()}.get("mine-half")
 
     begin()
-    until(lambda: judge() == training.job_name("mine"))
+    until(lambda: job_of_the_scorer() == training.job_name("mine"))
     assert not opened(root, "train").saying("mine", "mine-half")  # one job at work
     opened(root, "train", watch="mine").click("train-stop")
     until(lambda: not mine().alive)
