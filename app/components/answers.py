@@ -13,10 +13,11 @@ def better(choice: Choice, recall: str, name: str, values: tuple[float, float]) 
     gain = ask_both(retrieval.gains, choice.first, choice.last, choice.split, choice.captions)[recall]
     before, after = values
     change = gain_cell(gain.mean, gain.low, gain.high)
+    if gain.beyond_noise and gain.mean > 0:
+        return f"{last} is better: {name} {after:.1f} against {before:.1f}, {change}"
     if gain.beyond_noise:
-        winner = last if gain.mean > 0 else first
-        high, low = (after, before) if gain.mean > 0 else (before, after)
-        return f"{winner} is better: {name} {high:.1f} against {low:.1f}, {change}"
+        lead = gain_cell(-gain.mean, -gain.high, -gain.low)
+        return f"{first} is better: {name} {before:.1f} against {after:.1f}, {lead}"
     if before == after:
         return f"No difference: {name} of both runs is {after:.1f}"
     return f"No clear winner: {name} {after:.1f} of {last}, {before:.1f} of {first}, {change}"

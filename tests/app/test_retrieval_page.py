@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import shutil
 from importlib.util import find_spec
 from pathlib import Path
@@ -247,6 +248,18 @@ def test_saved_queries_of_an_imported_run_can_be_searched(roots, opened):
     [refusal] = app.refusals()  # the other run has no such query
     assert "clip" in refusal
     assert app.change(query_words="nothing").tables() == []
+
+
+def test_the_title_gives_the_lead_of_the_better_run_whichever_is_the_baseline(roots, opened):
+    titles = []
+    for runs in (["demo-baseline", "demo"], ["demo", "demo-baseline"]):
+        app = opened(roots["two"], "retrieval", run=runs[0], versus=runs[1])
+        titles.append(app.title[0].value.replace("\\", ""))
+    assert titles[0] == titles[1]
+    lead = re.fullmatch(
+        r"demo is better: text → image R@1 ([\d.]+) against ([\d.]+), \+([\d.]+) \[.+\]", titles[0]
+    )
+    assert float(lead[3]) == pytest.approx(float(lead[1]) - float(lead[2]), abs=0.11)
 
 
 def test_queries_of_one_cause_are_listed_with_the_reason(roots, opened):
