@@ -23,6 +23,7 @@ from coder_core.api import (
     heat_maps,
     joint_space,
     jpeg,
+    masked_maps,
     retrieval,
     similarity,
     slices,
@@ -181,6 +182,12 @@ def word_regions(
     """Compute the heat map of a text and an image of the split, or an uploaded picture."""
     picture = decode(image, UPLOAD) if isinstance(image, bytes) else image
     return heat_maps.heat_map(run, split, text, picture, way)
+
+
+def masked_regions(run: Run, split: str, text: str, image: int | bytes) -> masked_maps.MaskMap:
+    """Compute the heat map by masking of a text and an image of the split, or an uploaded picture."""
+    picture = decode(image, UPLOAD) if isinstance(image, bytes) else image
+    return masked_maps.mask_map(run, split, text, picture)
 
 
 def picture_of(run: Run, split: str, image: int | bytes) -> tuple[bytes, float] | None:

@@ -11,7 +11,7 @@ import streamlit as st
 
 from app import charts, questions
 from app.address import bound
-from app.ask import InputError, Modality, Run, RunSummary, ask, heat_maps
+from app.ask import InputError, Modality, Run, RunSummary, ask, heat_maps, masked_maps
 from app.choice import Choice
 from app.components import cards, downloads
 from app.components.controls import choose_one, row, side_by_side, switch
@@ -19,18 +19,28 @@ from app.components.table import Column, plain_table
 from app.components.theme import tone
 
 MOST_WORDS = 60
-LABELS = {"cosine": "Cosine", "attention": "Scorer’s attention", "tower": "Tower’s attention"}
+FAITHFUL = "faithful"
+LABELS = {
+    FAITHFUL: "The more faithful",
+    "cosine": "Cosine",
+    "masking": "Masking",
+    "attention": "Scorer’s attention",
+    "tower": "Tower’s attention",
+}
+UNITS = {"cosine": "cosine", "masking": "interaction"}
 Pair = tuple[str, int | bytes]  # a text, and the number of an image or an uploaded picture
 
 
 @dataclass(frozen=True)
 class Drawn:
-    """A run's heat map: its pair, its values, the way of measuring them, and its words, made unique."""
+    """A run's heat map: its pair, its values, the way of measuring them, its words, made unique, and how faithful the
+    ways of the run are, if that was measured."""
 
     pair: Pair
     heat: heat_maps.HeatMap
     way: heat_maps.Way
     words: list[str]
+    masked: masked_maps.MaskMap | None = None
 
     @property
     def ends(self) -> charts.Ends:
@@ -92,7 +102,7 @@ def show_heat_maps(choice: Choice, explained: Explained) -> None:
     word = _choose_word(list(maps.values()), f"{explained.page}word")
     ends = [drawn.ends for drawn in maps.values()]
     note = ""
-    if len({drawn.way for drawn in maps.values()}) == 1:  # cosines and attention have no common scale
+    if len({drawn.way for drawn in maps.values()}) == 1:  # different ways have no common scale
         ends, note = charts.common_ends(ends)
     scales = dict(zip(maps, ends, strict=True))
     for position, run in enumerate(side_by_side(choice.runs, "small")):
@@ -116,26 +126,45 @@ def _maps(
     if not labels:
         return {}
     ways = choice.ask_each(heat_maps.heat_map_ways)
-    offered = list(dict.fromkeys(way for ways_of_run in ways.values() for way in ways_of_run))
+    offered: list[str] = list(dict.fromkeys(way for ways_of_run in ways.values() for way in ways_of_run))
+    if "masking" in offered and len(offered) > 1:
+        offered.insert(0, FAITHFUL)
+    chosen = offered[0] if offered else ""
     maps = {}
     with row():
         candidate = choose_one(explained.label, {name: name for name in labels}, f"{explained.page}pair")
         if len(offered) > 1:
-            offered = [choose_one("Map", {way: LABELS[way] for way in offered}, f"{explained.page}heat-map")]
+            options = {way: LABELS[way] for way in offered}
+            chosen = choose_one(
+                "Map", options, f"{explained.page}heat-map", cards.HOW_TO_READ["faithful map"]
+            )
     for run in choice.runs:
         pair = pairs.get(run.name, {}).get(candidate)
         if pair is None:
             reasons.setdefault(run.name, "The chosen result is not among the results of this run.")
             continue
-        usual = [*ways[run.name], "cosine"][0]
-        way = offered[0] if offered and offered[0] in ways[run.name] else usual
         try:
-            text, image = pair
-            heat = ask(questions.word_regions, run, choice.split, text, image, way)
-            maps[run.name] = Drawn(pair, heat, way, numbered(heat.words))
+            maps[run.name] = _map_of(choice, run, pair, chosen, ways[run.name])
         except (InputError, OSError, ImportError) as error:
             reasons[run.name] = str(error)
     return maps
+
+
+def _map_of(
+    choice: Choice, run: RunSummary, pair: Pair, chosen: str, ways: tuple[heat_maps.Way, ...]
+) -> Drawn:
+    """Return a run's map of a pair in the `chosen` way or, if the run does not have it, in the first of its `ways`."""
+    text, image = pair
+    masked = None
+    way: heat_maps.Way = next((way for way in ways if way == chosen), [*ways, "cosine"][0])
+    if "masking" in ways and chosen in (FAITHFUL, "masking"):
+        masked = ask(questions.masked_regions, run, choice.split, text, image)
+        way = masked.better if chosen == FAITHFUL else "masking"
+    if masked is not None and way == "masking":
+        heat = masked.heat
+    else:
+        heat = ask(questions.word_regions, run, choice.split, text, image, way)
+    return Drawn(pair, heat, way, numbered(heat.words), masked)
 
 
 def numbered(words: list[str]) -> list[str]:
@@ -170,7 +199,7 @@ def _row_of(drawn: Drawn, word: str) -> int | None:
 
 
 def _unit(drawn: Drawn) -> str:
-    return "cosine" if drawn.way == "cosine" else "attention"
+    return UNITS.get(drawn.way, "attention")
 
 
 def _figure(
@@ -199,10 +228,13 @@ def _describe(drawn: Drawn, word: str) -> None:
     assert row_of_word is not None
     strongest = int(drawn.heat.strongest()[row_of_word])
     value = drawn.heat.values[row_of_word][strongest]
-    fact = (
-        f"“{drawn.words[row_of_word]}” attends most to region {strongest + 1} ({_unit(drawn)} {value:.3f})."
-    )
+    verb = "depends most on cell" if drawn.way == "masking" else "attends most to region"
+    fact = f"“{drawn.words[row_of_word]}” {verb} {strongest + 1} ({_unit(drawn)} {value:.3f})."
     cards.note(f"{fact} {cards.HOW_TO_READ.get(f'map of {drawn.way}', '')}")
+    if drawn.masked is not None:
+        areas = drawn.masked.areas
+        measured = " · ".join(f"{LABELS[way].lower()} {area:+.3f}" for way, area in areas.items())
+        cards.note(f"Faithfulness: {measured} (an order at random: 0; {drawn.masked.encoded} encodings).")
 
 
 def _values(drawn: Drawn, position: int) -> None:

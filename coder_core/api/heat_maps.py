@@ -21,11 +21,13 @@ from coder_core.data.split import Split
 from coder_core.data.words import tokenise
 from coder_core.demo.features import region_boxes
 from coder_core.demo.making import features_of, makes_features
+from coder_core.files.sealed import SealedFolder
 from coder_core.geometry.text_space import unit_rows
 from coder_core.runs.analysis.tables import IMAGE_PARTS
 
-Way = Literal["cosine", "attention", "tower"]
+Way = Literal["cosine", "masking", "attention", "tower"]
 WHOLE_CAPTION = "every word"  # the one row of a tower's own attention, which does not depend on the text
+WITH_PATCHES = ("clip", "siglip")  # types of models, see `coder_core.model.towers.regions.joint_patches`
 NO_GRID = "These towers do not record which part of the picture each of their features describes."
 PARTS_ONLY = "The run's data was moved or deleted, so it is unknown where the regions are in the picture."
 NO_FILE = "There is no boxes file next to these features, so it is unknown where the regions are."
@@ -96,15 +98,19 @@ def lay_over(values: Array, boxes: Array) -> Laid:
 def heat_map_ways(run: Run, split: str) -> tuple[Way, ...]:
     """List the kinds of heat maps that a run can show, best first, without loading a model; () if it can show none.
 
-    "cosine": of each word with each region; "attention": of the interaction scorer; "tower": a pretrained tower's own
-    attention to the patches of a picture.
+    "cosine": of each word with each region; "masking": what words and cells of the picture do to the score, of
+    `masked_maps.mask_map`; "attention": of the interaction scorer; "tower": a pretrained tower's own attention to the
+    patches of a picture.
     """
     if run.noted_towers is not None:
-        return ("cosine", "tower") if "model" in run.noted_towers else ("cosine",)
-    if run.summary.imported or not run.summary.has_best or _pools_inside(run):
+        return ("cosine", "masking", "tower") if "model" in run.noted_towers else ("cosine", "masking")
+    if run.summary.imported or not run.summary.has_best:
         return ()
+    masking: tuple[Way, ...] = ("masking",) if run.reads_pictures(split) else ()
+    if _pools(run, "image"):
+        return ("cosine", *masking, "tower") if _has_patches(run) else masking
     interaction = run.config.get("model", {}).get("scorer") == "interaction"
-    return ("attention", "cosine") if interaction else ("cosine",)
+    return ("attention", "cosine") if interaction else ("cosine", *masking)
 
 
 def load_encoders(run: Run, split: str, *, pictures: bool = False) -> None:
@@ -118,17 +124,24 @@ def load_encoders(run: Run, split: str, *, pictures: bool = False) -> None:
 def heat_map(run: Run, split: str, text: str, image: int | Image, way: Way) -> HeatMap:
     """Compute the heat map of a text's words over an image of a split, or over a new upright RGB picture.
 
-    Words and regions are compared in the joint space before they are pooled. Words of pretrained towers are
-    embedded alone, in the run's prompt: such towers were trained on whole texts, so their features before the
-    pooling have no meaning in the joint space. InputError: the run cannot do this, or lacks its regions, its
-    picture or its towers. `way`: one of `heat_map_ways`.
+    Words and regions are compared in the joint space before they are pooled. Words of towers that pool by themselves
+    are embedded alone, those of pretrained towers in the run's prompt: such towers were trained on whole texts, so
+    their features before the pooling have no meaning in the joint space. InputError: the run cannot do this, or lacks
+    its regions, its picture or its towers. `way`: one of `heat_map_ways`, except "masking".
     """
-    if way not in heat_map_ways(run, split):
+    if way not in heat_map_ways(run, split) or way == "masking":
         raise InputError.at(f"run {run.name}", _lacking(run, way))
     if run.noted_towers is not None:
         return _of_towers(run, split, text, image, way)
-    words, features = run.model.word_features(text)
     regions = _encoded_regions(run, split, image)
+    if way == "tower":
+        assert regions.attention is not None
+        return HeatMap([WHOLE_CAPTION], regions.attention[None], regions.boxes, regions.unknown)
+    if _pools(run, "text"):
+        words = text_words(text)
+        features = run.model.encode_text(words)
+    else:
+        words, features = run.model.word_features(text)
     if way == "attention":
         sharpness = float(run.model.config.model.interaction_sharpness)
         values = interaction_attention(features, regions.features, sharpness)
@@ -138,16 +151,31 @@ def heat_map(run: Run, split: str, text: str, image: int | Image, way: Way) -> H
     return HeatMap([words[row] for row in named], values[named], regions.boxes, regions.unknown)
 
 
-def _pools_inside(run: Run) -> bool:
-    model = run.config.get("model", {})
-    return "tower" in (model.get("image_pooling"), model.get("text_pooling"))
+def text_words(text: str) -> list[str]:
+    """Split a text into words. InputError: it has none."""
+    words = tokenise(text)
+    if not words:
+        raise InputError.at("the text", "contains no words", fix="enter at least one word")
+    return words
+
+
+def _pools(run: Run, side: Literal["image", "text"]) -> bool:
+    """True if a tower of the run's model pools by itself."""
+    return bool(run.config.get("model", {}).get(f"{side}_pooling") == "tower")
+
+
+def _has_patches(run: Run) -> bool:
+    """True if the image tower, which pools by itself, is a model whose patches have a place in its joint space."""
+    towers = SealedFolder(run.path).document("towers")
+    image = towers.get("image") if isinstance(towers, dict) else None
+    return isinstance(image, dict) and str(image.get("type")) in WITH_PATCHES
 
 
 def _lacking(run: Run, way: Way) -> str:
-    if heat_map_ways(run, run.splits[0]):
+    if "cosine" in heat_map_ways(run, run.splits[0]):
         return f"has no map of the kind {way!r}"
-    if _pools_inside(run):
-        return "pools inside its towers and keeps no features of single words and regions"
+    if _pools(run, "image"):
+        return "pools inside its image tower, which does not return features of single regions"
     model = "imported embeddings" if run.summary.imported else "no saved model"
     return f"has {model}, and no words and regions to compare"
 
@@ -160,9 +188,7 @@ def _of_towers(run: Run, split: str, text: str, image: int | Image, way: Way) ->
     unknown = "" if patches.boxes is not None else NO_GRID
     if way == "tower" and patches.attention is not None:
         return HeatMap([WHOLE_CAPTION], patches.attention[None], patches.boxes, unknown)
-    words = tokenise(text)
-    if not words:
-        raise InputError.at("the text", "contains no words", fix="enter at least one word")
+    words = text_words(text)
     values = cosines(run.towers.encode_texts(words)[0], patches.features)
     return HeatMap(words, values, patches.boxes, unknown)
 
@@ -174,14 +200,16 @@ class Regions:
     features: Array  # (R, F) float32
     boxes: Array | None = None
     unknown: str = ""
+    attention: Array | None = None  # (R,) of a tower that pools by itself
 
 
 def _encoded_regions(run: Run, split: str, image: int | Image) -> Regions:
     """Return regions in the joint space; those that are zero in the data are not encoded and stay zero."""
     if run.has_image_tower:
         picture = image if isinstance(image, Image) else run.open_picture(split, image)
-        features, boxes = run.model.patch_features(picture)
-        return Regions(features, boxes, "" if boxes is not None else NO_GRID)
+        patches = run.model.patches(picture)
+        unknown = "" if patches.boxes is not None else NO_GRID
+        return Regions(patches.features, patches.boxes, unknown, patches.attention)
     if isinstance(image, Image):
         regions = _picture_regions(run, split, image)
     else:

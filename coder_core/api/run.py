@@ -3,7 +3,7 @@
 Torch is loaded when the first new query is encoded.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -123,17 +123,23 @@ class Run(StoredRun):
         return not self.summary.imported and makes_features(self.analysis(split).picture_folder)
 
     def encode_picture(self, picture: Image, *, split: str) -> Array:
-        """Encode a new picture as a float32 unit row like those of `scoring`. InputError: this run's features come from
-        files; see `reads_pictures`."""
+        """Encode a new picture as a float32 unit row like those of `scoring`; InputError as for `encode_pictures`."""
+        return np.asarray(self.encode_pictures([picture], split=split)[0])
+
+    def encode_pictures(self, pictures: Sequence[Image], *, split: str) -> Array:
+        """Encode k new pictures at once as float32 unit rows like those of `scoring`. InputError: this run's features come
+        from files; see `reads_pictures`."""
         if self.noted_towers is not None:
-            return np.asarray(self.towers.encode_pictures([self.towers.prepare(picture)])[0])
+            prepared = [self.towers.prepare(picture) for picture in pictures]
+            return np.asarray(self.towers.encode_pictures(prepared))
         if self.has_image_tower:
-            return np.asarray(self.model.encode_picture(picture))
+            return np.asarray(self.model.encode_pictures(pictures))
         if self.has_region_tower(split):
-            regions = self.region_tower(split).encode_picture(picture)
+            regions = [self.region_tower(split).encode_picture(picture) for picture in pictures]
         else:
-            regions = features_of(self.analysis(split).picture_folder, picture)
-        return np.asarray(self.model.encode_images(regions[None], scoring=True)[0], dtype=np.float32)
+            folder = self.analysis(split).picture_folder
+            regions = [features_of(folder, picture) for picture in pictures]
+        return np.asarray(self.model.encode_images(np.stack(regions), scoring=True), dtype=np.float32)
 
     @property
     def has_image_tower(self) -> bool:

@@ -23,7 +23,10 @@ from coder_core.model.encode import TEXTS_AT_ONCE, ImageParts, evaluating, score
 from coder_core.model.reader import CaptionReader, make_reader
 from coder_core.model.run_towers import FILE as TOWERS
 from coder_core.model.run_towers import RunTowers, open_towers
-from coder_core.model.towers.halves import ImageHalf
+from coder_core.model.towers.halves import ImageHalf, VisionModule
+from coder_core.model.towers.pretrained import WHOLE
+from coder_core.model.towers.regions import Patches, as_array, boxes
+from coder_core.model.towers.tuning import TunedTower
 from coder_core.ops.shapes import shapes_only
 from coder_core.runs.folder import check_run
 from coder_core.runs.saves import Save, SaveStore
@@ -84,28 +87,43 @@ class LoadedModel:
         inputs = torch.from_numpy(np.require(regions, np.float32, requirements=["C", "W"]))
         return self._features(self.model.regions, inputs[None], torch.tensor([len(regions)]))
 
-    def patch_features(self, picture: Image) -> tuple[np.ndarray, np.ndarray | None]:
-        """Return the (L, D) float32 features of one upright RGB picture before pooling, and their (L, 4) boxes, or None
-        unless they form a grid. ValueError: the run has no image tower."""
-        half, pixels, lengths = self._prepare(picture)
-        return self._features(self.model.regions, pixels, lengths)[: int(lengths)], half.boxes(picture)
+    def patches(self, picture: Image) -> Patches:
+        """Encode the patches of one upright RGB picture in the joint space: its features before the model's pooling, or,
+        of a tower that pools by itself, those of `encode_patches`. ValueError: the run has no image tower. InputError:
+        its tower pools and does not define patches."""
+        half, pixels, lengths = self._prepare([picture])
+        boxes_of_half = half.boxes(picture)
+        if self.config.model.image_pooling != "tower":
+            features = self._features(self.model.regions, pixels, lengths)[: int(lengths)]
+            return Patches(features, boxes_of_half)
+        encoder = self.model.regions
+        tower = encoder.tower if isinstance(encoder, TunedTower) else None
+        if not isinstance(encoder, TunedTower) or not isinstance(tower, VisionModule):
+            fact = "pools inside its own tower, which does not return its patches"
+            raise InputError.at("the image tower", fact, "a tower of transformers, or another pooling")
+        with evaluating(self.model):
+            joint = tower.patches(pixels.to(self.device))
+            features = as_array(encoder.linear(joint.features))
+        view = WHOLE if boxes_of_half is None else boxes_of_half[0]  # the box of the one pooled feature
+        grid = boxes(tuple(view), joint.rows, joint.columns)
+        return Patches(features, grid, as_array(joint.attention))
 
     def _features(self, encoder: nn.Module, inputs: Tensor, lengths: Tensor) -> np.ndarray:
         """Compute the features of one sample before pooling."""
         with evaluating(self.model):
             return _on_cpu(encoder(inputs.to(self.device), lengths.to(self.device))[0])
 
-    def encode_picture(self, picture: Image) -> np.ndarray:
-        """Encode one upright RGB picture: (D,), or (2 · D,), as `encode_text` with `scoring`. ValueError: the run has
+    def encode_pictures(self, pictures: Sequence[Image]) -> np.ndarray:
+        """Encode k upright RGB pictures: (k, D), or (k, 2 · D), as `encode_text` with `scoring`. ValueError: the run has
         no image tower."""
-        _, pixels, lengths = self._prepare(picture)
-        return np.asarray(self._encode_images(pixels, lengths, True)[0])
+        _, pixels, lengths = self._prepare(pictures)
+        return self._encode_images(pixels, lengths, True)
 
-    def _prepare(self, picture: Image) -> tuple[ImageHalf, Tensor, Tensor]:
+    def _prepare(self, pictures: Sequence[Image]) -> tuple[ImageHalf, Tensor, Tensor]:
         if self.towers is None or self.towers.image is None:
             raise ValueError("the run has no image tower")
         half = self.towers.image
-        pixels = torch.from_numpy(half.prepare(picture))[None]
+        pixels = torch.from_numpy(np.stack([half.prepare(picture) for picture in pictures]))
         return half, pixels, half.lengths(pixels)
 
     def score_texts(self, captions: Sequence[str], parts: np.ndarray, lengths: np.ndarray) -> np.ndarray:

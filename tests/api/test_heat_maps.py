@@ -6,15 +6,20 @@ import shutil
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from coder_core.api import heat_maps, open_run
 from coder_core.api.heat_maps import cosines, heat_map, heat_map_ways
+from coder_core.api.masked_maps import mask_map, masked_picture, on_cells
 from coder_core.api.retrieval.judged import probe_run
 from coder_core.data.judgements import Probe
 from coder_core.data.pictures import read_picture
 from coder_core.demo.features import CELLS, cell_features, region_boxes, region_features
+from coder_core.evaluation.masking import draw_masks
 from coder_core.model.scoring import InteractionScorer
+from coder_core.model.towers.checkpoints import ModelChoice
 from coder_core.model.towers.dual_encoder import DualEncoder
+from coder_core.model.towers.halves import TowerChoice, load_halves
 from coder_core.model.towers.regions import boxes, encode_patches
 from coder_core.training.launch import start_run
 from tests.support.picture_folders import CAPTIONS, NAMES, SPLITS, draw
@@ -62,7 +67,8 @@ def test_cosines_scorer_attention_and_overlapping_regions_by_hand():
 def test_heat_map_of_a_trained_run_compares_words_with_regions(base, name):
     run = open_run(base / "runs" / name)
     images, boxes = (np.load(base / "features" / f"dev_{part}.npy")[0] for part in ("ims", "boxes"))
-    maps = {way: heat_map(run, "dev", CAPTION, 0, way) for way in heat_map_ways(run, "dev")}
+    ways = [way for way in heat_map_ways(run, "dev") if way != "masking"]
+    maps = {way: heat_map(run, "dev", CAPTION, 0, way) for way in ways}
     assert list(maps) == (["attention", "cosine"] if name == "words" else ["cosine"])
     for heat in maps.values():
         assert heat.words == CAPTION.replace(",", "").split()
@@ -119,7 +125,7 @@ def test_heat_maps_without_data_boxes_or_model_explain_why(base, tmp_path):
 def test_heat_maps_of_pretrained_towers_use_patches_of_the_last_layer(base):
     run = open_run(base / "runs" / "clip")
     picture = read_picture(draw(6), "6.jpg")
-    assert heat_map_ways(run, "dev") == ("cosine", "tower")
+    assert heat_map_ways(run, "dev") == ("cosine", "masking", "tower")
     heat, same = (heat_map(run, "dev", CAPTION, image, "cosine") for image in (picture, 0))
     assert heat.words == CAPTION.replace(",", "").split()
     embedded = np.stack([run.towers.encode_texts([word])[0][0] for word in heat.words])
@@ -167,6 +173,11 @@ def test_siglip_patch_features_are_its_head_applied_to_each_patch(tmp_path):
         for k in (0, 15):
             np.testing.assert_allclose(patches.features[k], vision.head(tokens[:, k : k + 1])[0], atol=1e-5)
         pooled = vision.head(tokens)[0]
+    choice = TowerChoice(ModelChoice(str(tmp_path), source="--image-tower"), pooled=True, projected=True)
+    half, _ = load_halves(choice, None)
+    with torch.inference_mode():
+        of_half = half.module.patches(torch.from_numpy(half.prepare(picture)[None])).features
+    np.testing.assert_allclose(of_half, patches.features, atol=1e-5)
     assert patches.attention.shape == (16,)
     assert patches.attention.sum() == pytest.approx(1, abs=1e-5)
     np.testing.assert_allclose(towers.encode_pictures([prepared])[0], pooled / pooled.norm(), atol=1e-5)
@@ -174,8 +185,11 @@ def test_siglip_patch_features_are_its_head_applied_to_each_patch(tmp_path):
 
 @pytest.fixture(scope="module")
 def runs(base):
-    """ "tuned": both CLIP towers with their own pooling; "pooled": mean pooling of its frozen patches and of a BiGRU."""
+    """ "tuned": both CLIP towers with their own pooling; "same": frozen ones, with an adapter that is not trained;
+    "pooled": mean pooling of its frozen patches and of a BiGRU."""
     start_run(tower_config(base, "tuned", epochs=1), base / "runs", quiet())
+    still = {"text_tuning": "lora", "image_tuning": "frozen", "learning_rate": 1e-12}
+    start_run(tower_config(base, "same", epochs=1, **still), base / "runs", quiet())
     towers = {"text_tower": "", "text_tuning": "frozen", "image_tuning": "frozen", "projection": "linear"}
     poolings = {"image_pooling": "mean", "text_pooling": "mean"}
     sizes = {"dimension": 8, "word_size": 6, "word_threshold": 1}
@@ -206,16 +220,84 @@ def test_probes_score_pictures_outside_the_split(runs, tmp_path):
 def test_heat_maps_of_a_tower_pooled_by_the_run_use_its_patches(runs):
     run = open_run(runs / "pooled")
     caption = CAPTIONS[DEV[1]][1]
-    assert heat_map_ways(run, "dev") == ("cosine",)
+    assert heat_map_ways(run, "dev") == ("cosine", "masking")
     picture = read_picture(draw(NAMES.index(DEV[1])), "new.jpg")
     heat, new = (heat_map(run, "dev", caption, image, "cosine") for image in (1, picture))
     words = run.model.word_features(caption)[1]
-    patches = run.model.patch_features(picture)[0]
+    patches = run.model.patches(picture).features
     np.testing.assert_allclose(heat.values, cosines(words, patches), atol=1e-5)
     np.testing.assert_allclose(new.values, heat.values, atol=1e-5)
     pooled = patches.mean(0) / np.linalg.norm(patches.mean(0))
     np.testing.assert_allclose(pooled, run.scoring("dev")[0][1], atol=1e-5)
     np.testing.assert_allclose(heat.boxes, boxes((1 / 6, 0, 5 / 6, 1), 4, 4), atol=1e-6)
+
+
+def test_heat_maps_of_a_tuned_clip_are_those_of_its_towers_with_tuned_weights(base, runs):
+    """The tuned towers are frozen in the run "same", so its maps are those of the zero-shot run without a prompt."""
+    run = open_run(runs / "same")
+    assert heat_map_ways(run, "dev") == ("cosine", "masking", "tower")
+    picture = read_picture(draw(6), "6.jpg")
+    towers = DualEncoder(str(base / "clip"))
+    patches = encode_patches(towers, picture)
+    heat, new = (heat_map(run, "dev", CAPTION, image, "cosine") for image in (0, picture))
+    words = towers.encode_texts(heat.words)[0]
+    assert heat.words == CAPTION.replace(",", "").split()
+    np.testing.assert_allclose(heat.values, cosines(words, patches.features), atol=1e-5)
+    np.testing.assert_allclose(new.values, heat.values, atol=1e-5)
+    np.testing.assert_allclose(heat.boxes, patches.boxes)
+    np.testing.assert_allclose(
+        heat_map(run, "dev", CAPTION, 0, "tower").values[0], patches.attention, atol=1e-6
+    )
     tuned = open_run(runs / "tuned")
-    assert heat_map_ways(tuned, "dev") == ()
-    assert_refused("pools inside its towers", heat_map, tuned, "dev", caption, 1, "cosine")
+    changed = heat_map(tuned, "dev", CAPTION, 0, "cosine")
+    assert changed.words == heat.words
+    assert np.abs(changed.values - heat.values).max() > 1e-3
+    patches = tuned.model.patches(picture).features
+    np.testing.assert_allclose(changed.values, cosines(tuned.encode_text(heat.words), patches), atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["clip", "tuned", "pooled", "plain"])
+def test_maps_by_masking_are_interactions_of_words_and_cells(base, runs, name):
+    run = open_run(runs / name)
+    caption = "a ring"
+    assert "masking" in heat_map_ways(run, "dev")
+    found = mask_map(run, "dev", caption, 0)
+    assert found.heat.words == ["a", "ring"]
+    assert found.heat.values.shape == (2, 49)
+    assert found.encoded < 200
+    picture = run.open_picture("dev", 0)
+    masks = draw_masks(49)
+    rows = run.encode_pictures([masked_picture(picture, mask) for mask in masks], split="dev").astype(float)
+    texts = run.encode_text(["", "a", "ring", "a ring"]).astype(float)
+    for word, (without, alone, other) in enumerate(((0, 1, 2), (0, 2, 1))):
+        of_word = (texts[alone] - texts[without] + texts[3] - texts[other]) / 2
+        for cell in (0, 24):
+            of_cell = rows[masks[:, cell]].mean(0) - rows[~masks[:, cell]].mean(0)
+            assert found.heat.values[word, cell] == pytest.approx(of_word @ of_cell, abs=1e-5)
+    assert set(found.areas) == {"masking", "cosine"}
+    again = mask_map(open_run(runs / name), "dev", caption, 0)
+    np.testing.assert_array_equal(again.heat.values, found.heat.values)
+    assert (again.areas, again.better) == (found.areas, found.better)
+    [folder] = (runs / name / "derived" / "dev").glob("masks-*")
+    upload = mask_map(run, "dev", caption, picture)  # not stored
+    np.testing.assert_allclose(upload.heat.values, found.heat.values, atol=1e-6)
+    assert len(list(folder.parent.glob("masks-*"))) == 1
+
+
+def test_values_on_cells_are_means_weighted_by_overlap():
+    whole = np.array([[0, 0, 1, 1]], np.float32)
+    np.testing.assert_allclose(on_cells(np.array([3.0]), whole), 3)
+    halves = np.array([[0, 0, 0.5, 1], [0.5, 0, 1, 1]], np.float32)
+    row = on_cells(np.array([1.0, 3.0]), halves)[:7]
+    np.testing.assert_allclose(row, [1, 1, 1, 2, 3, 3, 3], atol=1e-6)
+    covered = on_cells(np.array([1.0, np.nan]), halves)[:7]
+    np.testing.assert_allclose(covered, [1, 1, 1, 1, *[np.nan] * 3])
+    picture = Image.fromarray(np.arange(7 * 14 * 3, dtype=np.uint8).reshape(7, 14, 3))
+    kept = np.ones(49, bool)
+    kept[8] = False
+    shown = np.asarray(masked_picture(picture, kept))
+    pixels = np.asarray(picture)
+    assert (shown[1, 2:4] == pixels.reshape(-1, 3).mean(0).round()).all()
+    shown = shown.copy()
+    shown[1, 2:4] = pixels[1, 2:4]
+    np.testing.assert_array_equal(shown, pixels)

@@ -8,6 +8,7 @@ import pytest
 from app.components.heat_maps import LABELS
 from coder_core.api import open_run
 from coder_core.api.heat_maps import heat_map
+from coder_core.api.masked_maps import mask_map
 from coder_core.embed import main as embed
 from coder_core.features import main as features
 from tests.support.numerics import numerics_unchanged
@@ -72,7 +73,7 @@ def assert_close(figure, values, atol=1e-5):
 
 def test_selecting_a_word_highlights_its_regions(visit, heat):
     plain, scored = (open_run(heat / name) for name in ("plain", "words"))
-    visit.open("retrieval?run=plain&versus=words&query-text=3&heat=true")
+    visit.open("retrieval?run=plain&versus=words&query-text=3&heat=true&heat-map=Cosine")
     expected = [heat_map(run, "dev", CAPTION, 1, "cosine") for run in (plain, scored)]
     words = visit.page.locator(".st-key-word").get_by_role("radio")
     first = drawn(visit)
@@ -109,7 +110,7 @@ def test_hostile_texts_and_uploads_have_heat_maps(visit, heat, listener):
     port, requests = listener
     text = payloads(port)[3]
     requests.clear()
-    visit.open("retrieval?run=clip&versus=—&ask=Free+text&heat=true", charts=False)
+    visit.open("retrieval?run=clip&versus=—&ask=Free+text&heat=true&heat-map=Cosine", charts=False)
     visit.enter("Text query", text)
     drawn(visit)
     assert "onerror" in visit.page.locator(".st-key-word").get_by_role("radio").all_inner_texts()
@@ -119,8 +120,13 @@ def test_hostile_texts_and_uploads_have_heat_maps(visit, heat, listener):
     plain = open_run(heat / "plain")
     best = int(clip.search(text, split="dev")["candidate"][0])
     assert_close(drawn(visit), heat_map(clip, "dev", text, best, "tower").values[0])
+    visit.page.get_by_text(LABELS["masking"], exact=True).click()
+    visit.reach("[?&]heat-map=Masking")
+    masked = mask_map(clip, "dev", text, best)
+    visit.page.get_by_text(f"masking {masked.areas['masking']:+.3f} · cosine").wait_for()
+    assert_close(drawn(visit), masked.heat.values[masked.heat.words.index(picked(visit))])
     visit.check()
-    visit.open("retrieval?run=plain&versus=—&ask=Picture&heat=true", charts=False)
+    visit.open("retrieval?run=plain&versus=—&ask=Picture&heat=true&heat-map=Cosine", charts=False)
     name = f"{picture(port, 'new')}.jpg"
     content = draw(NAMES.index(DEV[1]))
     upload = {"name": name, "mimeType": "image/jpeg", "buffer": content}
@@ -151,7 +157,7 @@ def test_heat_map_of_an_anchor_without_boxes_is_a_bar_chart(visit, heat):
 
 
 def test_pictures_inside_tar_and_parquet_are_shown(visit, heat):
-    visit.open("retrieval?query-text=3&run=tar&versus=parquet&heat=true")
+    visit.open("retrieval?query-text=3&run=tar&versus=parquet&heat=true&heat-map=Cosine")
     for position, name in enumerate(("tar", "parquet")):
         figure = drawn(visit, position)
         known = heat_map(open_run(heat / name), "dev", CAPTION, 1, "cosine")

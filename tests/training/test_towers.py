@@ -132,8 +132,10 @@ def test_patches_of_pictures_of_any_shape_become_regions(flexible, tmp_path):
     image_tower = loaded.towers.image
     for row, (name, grid) in enumerate(zip(analysis.image_names, ((2, 8), (3, 5), (4, 4)), strict=True)):
         picture = Image.open(Path(config.data.data) / "Flicker8k_Dataset" / name).convert("RGB")
-        np.testing.assert_allclose(loaded.encode_picture(picture), analysis.image_embeddings[row], atol=1e-5)
-        features, boxes = loaded.patch_features(picture)
+        np.testing.assert_allclose(
+            loaded.encode_pictures([picture])[0], analysis.image_embeddings[row], atol=1e-5
+        )
+        features, boxes, _ = loaded.patches(picture)
         assert len(features) == len(boxes) == grid[0] * grid[1]
         np.testing.assert_allclose(boxes[-1], [1 - 1 / grid[1], 1 - 1 / grid[0], 1, 1], atol=1e-6)
         assert image_tower.lengths(torch.from_numpy(image_tower.prepare(picture))[None]) == len(features)
@@ -148,7 +150,7 @@ def test_full_tuning_lowers_the_loss_and_other_splits_can_be_evaluated(full):
     texts = loaded.encode_text(list(analysis.captions))
     np.testing.assert_allclose(texts, analysis.text_embeddings, atol=1e-5)
     picture = Image.open(io.BytesIO(draw(NAMES.index(analysis.image_names[0])))).convert("RGB")
-    np.testing.assert_allclose(loaded.encode_picture(picture), analysis.image_embeddings[0], atol=1e-5)
+    np.testing.assert_allclose(loaded.encode_pictures([picture])[0], analysis.image_embeddings[0], atol=1e-5)
     assert analysis.document("tuned").keys() == {"image", "text"}
     run = open_run(full)
     assert run.reads_pictures("test")

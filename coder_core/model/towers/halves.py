@@ -17,7 +17,14 @@ from coder_core.console.faults import Fault, InputError
 from coder_core.model.towers.checkpoints import ModelChoice
 from coder_core.model.towers.own import NAME, load_own, local_rows
 from coder_core.model.towers.pretrained import PROBE, WHOLE, Pretrained, Tokeniser, load_pretrained
-from coder_core.model.towers.regions import NORMALISED_LATE, WRAP, boxes, picture_grid
+from coder_core.model.towers.regions import (
+    NORMALISED_LATE,
+    WRAP,
+    JointPatches,
+    boxes,
+    joint_patches,
+    picture_grid,
+)
 from coder_core.ops import padding_mask
 
 PATCHWORK = {"pixel_values", "pixel_attention_mask", "spatial_shapes"}  # NaFlex inputs of a picture
@@ -135,6 +142,13 @@ class VisionModule(nn.Module):
         else:
             features = picture_grid(self.model, pixels, self.late_norm, self.where).flatten(1, 2)
         return features if self.projection is None else self.projection(features)
+
+    def patches(self, pixels: Tensor) -> JointPatches:
+        """Encode the patches of one picture, (1, 3, H, W), of a tower that pools, in the space of its vectors.
+        InputError: the model does not define them, or takes pictures of any shape."""
+        if pixels.ndim != 4:
+            raise InputError.at(self.where, "gives no fixed grid of patches", "a model of fixed size")
+        return joint_patches(self.model, self.projection, pixels, self.where)
 
 
 class Padding(NamedTuple):
@@ -301,7 +315,13 @@ def _own_image_half(choice: TowerChoice) -> ImageHalf:
     gives = "(picture), which returns arrays of the same shape"
     user, description = _load_own(choice, "image_tower", "prepare", gives)
     module = OwnModule(user.image_tower, choice.where).eval()
-    return _measured(description, module, partial(_pixels, user.prepare))
+    half = _measured(description, module, partial(_pixels, user.prepare))
+    grid = getattr(user, "grid", None)
+    if grid is None or grid[0] * grid[1] != half.local_features:
+        return half
+    view = getattr(user, "view", None)
+    seen = (lambda width, height: WHOLE) if view is None else view
+    return replace(half, boxes_of=lambda picture: boxes(seen(*picture.size), *grid))
 
 
 def _own_text_half(choice: TowerChoice) -> TextHalf:

@@ -199,7 +199,7 @@ def encode_patches(towers: DualEncoder | OwnTowers, picture: Image.Image) -> Pat
         rows, columns = towers.grid or (isqrt(len(features)),) * 2
         is_grid = rows * columns == len(features)
         view = towers.view(*picture.size)
-        return Patches(_array(features), boxes(view, rows, columns) if is_grid else None)
+        return Patches(as_array(features), boxes(view, rows, columns) if is_grid else None)
     where = str(towers.about["model"])
     vision = getattr(towers.model, "vision_model", None)
     side: Any = getattr(getattr(vision, "embeddings", None), "patch_size", None)
@@ -208,19 +208,38 @@ def encode_patches(towers: DualEncoder | OwnTowers, picture: Image.Image) -> Pat
     pixels = torch.from_numpy(inputs["pixel_values"][None]).to(towers.device)
     projection = getattr(towers.model, "visual_projection", None)
     with torch.inference_mode():
-        if hasattr(vision, "head"):
-            features, attention = _with_head(vision, pixels)
-        elif projection is not None:
-            features, attention = _with_class_token(vision, projection, pixels)
-        else:
-            raise InputError.at(where, "does not define how its patches enter the joint space", "", JOINT)
+        joint = joint_patches(vision, projection, pixels, where)
+    view = towers.preparation.view(*picture.size)
+    return Patches(
+        as_array(joint.features), boxes(view, joint.rows, joint.columns), as_array(joint.attention)
+    )
+
+
+class JointPatches(NamedTuple):
+    """The patches of a picture in the joint space, (L, D), their attention, (L,), and the L = rows × columns cells."""
+
+    features: Tensor
+    attention: Tensor
+    rows: int
+    columns: int
+
+
+def joint_patches(vision: Any, projection: nn.Module | None, pixels: Tensor, where: str) -> JointPatches:
+    """Encode the patches of (1, 3, H, W) pixels by a vision tower of CLIP, with its projection, or of SigLIP, as
+    `encode_patches` does. InputError: the model has another architecture."""
+    side = getattr(getattr(vision, "embeddings", None), "patch_size", None)
+    if hasattr(vision, "head") and side is not None:
+        features, attention = _with_head(vision, pixels)
+    elif projection is not None and side is not None:
+        features, attention = _with_class_token(vision, projection, pixels)
+    else:
+        raise InputError.at(where, "does not define how its patches enter the joint space", "", JOINT)
     rows = pixels.shape[-2] // side
     columns = pixels.shape[-1] // side
     if len(features) != rows * columns:
         problem = f"gives {len(features)} patches for {rows} × {columns} cells"
         raise InputError.at(where, problem, "one patch per cell", JOINT)
-    view = towers.preparation.view(*picture.size)
-    return Patches(_array(features), boxes(view, rows, columns), _array(attention))
+    return JointPatches(features, attention, rows, columns)
 
 
 def _with_class_token(vision: Any, projection: nn.Module, pixels: Tensor) -> tuple[Tensor, Tensor]:
@@ -252,5 +271,6 @@ def _eager(model: Any) -> Iterator[None]:
         model.set_attn_implementation(before)
 
 
-def _array(rows: Tensor) -> np.ndarray:
+def as_array(rows: Tensor) -> np.ndarray:
+    """Return a tensor as a float32 array on the CPU."""
     return np.asarray(rows.detach().float().cpu().numpy())

@@ -19,6 +19,7 @@ from coder_core.model.sentence_space import sentence_space
 from coder_core.model.towers.checkpoints import ModelChoice
 from coder_core.model.towers.dual_encoder import DualEncoder
 from coder_core.model.towers.folders import model_fingerprint
+from coder_core.model.towers.halves import TowerChoice, load_halves
 from coder_core.model.towers.own import ALLOWED, OwnTowers
 from coder_core.model.towers.pretrained import load_pretrained
 from coder_core.model.towers.tuning import TunedTower
@@ -233,6 +234,36 @@ class Wrong(Towers):
 def fails():
     raise RuntimeError("no such weights")
 """
+
+
+TO_TRAIN = """
+import numpy as np
+import torch
+
+class Cells(torch.nn.Module):
+    def forward(self, pixels):
+        return pixels.flatten(2).transpose(1, 2)
+
+class Tower:
+    image_tower = Cells()
+    grid = (2, 3)
+    def prepare(self, picture):
+        return np.asarray(picture.resize((3, 2)), dtype=np.float32).transpose(2, 0, 1)
+    def view(self, width, height):
+        return (0.25, 0.0, 0.75, 1.0)
+"""
+
+
+def test_custom_towers_to_train_know_where_their_features_are(tmp_path, monkeypatch):
+    module = "own_tower_to_train"
+    (tmp_path / f"{module}.py").write_text(TO_TRAIN)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    choice = TowerChoice(ModelChoice(f"{module}:Tower"), pooled=False, projected=False)
+    half, _ = load_halves(choice, None)
+    found = half.boxes(Image.new("RGB", (8, 4)))
+    assert half.local_features == len(found) == 6
+    np.testing.assert_allclose(found[0], [0.25, 0, 0.25 + 0.5 / 3, 0.5], atol=1e-6)
+    sys.modules.pop(module)
 
 
 def test_custom_towers_are_mean_pooled_and_invalid_ones_refused(tmp_path, monkeypatch):
