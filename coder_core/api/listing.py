@@ -203,9 +203,9 @@ def _sampled(manifest: Mapping[str, Any]) -> str:
     arrays = manifest["arrays"]
     if not all(name in arrays for name in tables.RANKED_QUERIES):
         return ""
-    ranked = [arrays[name]["shape"][0] for name in tables.RANKED_QUERIES]
+    ranked_images, ranked_captions = (arrays[name]["shape"][0] for name in tables.RANKED_QUERIES)
     images, captions, _ = _samples(manifest)
-    return describe_counts(*ranked, images, captions)
+    return describe_counts(ranked_images, ranked_captions, images, captions)
 
 
 def _changed(folder: Path, manifest: Mapping[str, Any]) -> int:

@@ -93,8 +93,15 @@ class Relation:
         asks = np.zeros(self.count, bool)
         asks[asking] = True
         kept = asks[self.queries]
-        pairs = (part[kept] for part in (self.queries, self.candidates, self.grades, self.sources))
-        return Relation(*pairs, self.count, asking, self.of_all or self)
+        return Relation(
+            self.queries[kept],
+            self.candidates[kept],
+            self.grades[kept],
+            self.sources[kept],
+            self.count,
+            asking,
+            self.of_all or self,
+        )
 
     def numbered(self, queries: Array) -> Relation:
         """Return the pairs of some queries (A,), ascending, as a relation of A queries, numbered from 0."""
