@@ -107,9 +107,8 @@ class Guard:
             return message
 
         if allowed:
-            with suppress(
-                h11.LocalProtocolError
-            ):  # the server has refused the rest of a malformed request itself
+            # the server itself has refused the rest of a malformed request
+            with suppress(h11.LocalProtocolError):
                 await self.app(scope, received if scope["type"] == "websocket" else receive, protected)
             return
         if scope["type"] == "websocket":
