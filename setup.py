@@ -30,6 +30,6 @@ setup(
     package_data={
         "coder_core": ["py.typed", "**/*.toml", "**/*.txt", "**/*.html", "**/*.css"],
         "coder_lab": [".streamlit/config.toml"],
-        "coder_lab.app": ["**/*.toml", "**/*.css", "**/*.js", "**/*.svg", "**/*.png"],
+        "coder_lab.app": ["**/*.toml", "**/*.css", "**/*.js", "**/*.svg", "**/*.png", "**/*.txt"],
     },
 )

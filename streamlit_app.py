@@ -11,11 +11,13 @@ from streamlit.runtime.scriptrunner import get_script_run_ctx
 from streamlit.starlette import App
 
 from app.frame.guard import Guard
+from app.frame.map_routes import ROUTES
 from app.frame.server import Addresses, prepare
 from coder_core.console.runner import tune_environment
 
 tune_environment()  # before torch loads
-app = App(Path(__file__).name, lifespan=prepare, middleware=[Middleware(Guard), Middleware(Addresses)])
+GUARDS = [Middleware(Guard), Middleware(Addresses)]
+app = App(Path(__file__).name, lifespan=prepare, routes=ROUTES, middleware=GUARDS)
 
 
 def draw() -> None:

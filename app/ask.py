@@ -109,7 +109,7 @@ _SLOW: dict[str, tuple[Callable[..., Any], ...]] = {
     "Comparing the captions with one another …": (retrieval.count_fitting_images, retrieval.text_vectors),
     "Loading the model …": (heat_maps.load_encoders,),
     "Encoding the picture with parts of it masked …": (questions.masked_regions,),
-    "Measuring every sample …": (joint_space.samples,),
+    "Measuring every sample …": (joint_space.quantity, joint_space.searched_texts, joint_space.area_labels),
     "Counting similarities …": (joint_space.score_distributions,),
     "Computing the PCA map …": (questions.principal_maps,),
     "Looking at the similarities …": (similarity.values_from_similarities,),

@@ -13,7 +13,6 @@ from coder_core.api import (
     InputError,
     LossSettings,
     Run,
-    Sample,
     causes,
     clusters,
     concept_attention,
@@ -116,15 +115,12 @@ def why_not_cross_fitted(first: Run, second: Run) -> str:
 
 
 def principal_maps(
-    runs: Sequence[Run], split: str, sample: Sample | None, modalities: joint_space.Modalities
+    runs: Sequence[Run], split: str, modalities: joint_space.Modalities
 ) -> list[joint_space.PlaneLayout]:
     """Compute the PCA map of every run, aligned to the first."""
-    first = joint_space.principal_layout(runs[0], split, sample=sample, modalities=modalities)
-    layouts = [first]
-    for run in runs[1:]:
-        aligned = joint_space.principal_layout(run, split, first, sample=sample, modalities=modalities)
-        layouts.append(aligned)
-    return layouts
+    first = joint_space.principal_layout(runs[0], split, modalities=modalities)
+    others = [joint_space.principal_layout(run, split, first, modalities=modalities) for run in runs[1:]]
+    return [first, *others]
 
 
 def answers(runs: Sequence[Run], split: str, direction: Direction, at: int, queries: Rows) -> np.ndarray:

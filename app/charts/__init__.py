@@ -1,6 +1,6 @@
 """Functions from data to Plotly figures, without Streamlit, so that notebooks can call them too."""
 
-from app.charts.colouring import Kinds, Ramp, date_ramp, frequent, kinds, ramp, split_ramp
+from app.charts.colouring import Kinds, Ramp, date_ramp, frequent, kinds, on_ramp, ramp, split_ramp
 from app.charts.concepts import cluster_map, concept_graph, concepts_read, side_by_side, word_bars
 from app.charts.distributions import (
     density,
@@ -12,7 +12,7 @@ from app.charts.distributions import (
     similarity_histograms,
 )
 from app.charts.figure import DARK, LIGHT, Ends, Tone, common_ends, plain, run_colour, tone
-from app.charts.joint import Map, Marks, joint_map
+from app.charts.joint import Map, Marks, joint_map, share_bars
 from app.charts.matrices import HeatScale, heat_map, heat_scale, region_bars, regions_over_picture
 from app.charts.runs import (
     OCCURRENCE_LABELS,

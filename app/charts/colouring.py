@@ -1,11 +1,13 @@
 """Colours of points by a column: a ramp for numbers, few colours for kinds; safe for colour-blind readers."""
 
+from bisect import bisect
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
 
-from app.charts.figure import DARK, ROOM, ROUNDING, Tone
+from app.charts.figure import DARK, ROOM, ROUNDING, Tone, mixed
 
 # Viridis, without the end that would be invisible on the background
 _RAMP_LIGHT = ("#440154", "#3E4C8A", "#24868E", "#35B779", "#A8DB34")
@@ -97,3 +99,18 @@ def _spaced(steps: tuple[str, ...]) -> tuple[tuple[float, str], ...]:
 def split_ramp(joined: Ramp, parts: int) -> tuple[Ramp, ...]:
     """Split a ramp over the numbers of several runs by run, so that they share one scale."""
     return tuple(replace(joined, values=values) for values in np.split(joined.values, parts))
+
+
+def on_ramp(scale: Sequence[tuple[float, str]], steps: int) -> list[str]:
+    """Return `steps` colours evenly spaced on a ramp of pairs of share and colour.
+
+    >>> on_ramp([(0.0, "#000000"), (0.5, "#101010"), (1.0, "#202020")], 3)
+    ['#000000', '#101010', '#202020']
+    """
+    shares = [share for share, _ in scale]
+    colours = []
+    for share in np.linspace(0, 1, steps).tolist():
+        right = min(max(bisect(shares, share), 1), len(scale) - 1)
+        (start, first), (end, second) = scale[right - 1], scale[right]
+        colours.append(mixed(first, second, (share - start) / (end - start)))
+    return colours

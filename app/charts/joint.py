@@ -9,10 +9,12 @@ import numpy as np
 import plotly.graph_objects as go
 
 from app.charts.colouring import Kinds, Ramp
-from app.charts.figure import Part, Tone, cells, colour_bar, figure, middles, plain, points, rings
+from app.charts.figure import Part, Tone, bar, cells, colour_bar, figure, middles, plain, points, rings
 
 # letters that fit above one of two maps on a phone
 MAP_HEIGHT = 520
+SHARES_HEIGHT = 210
+BINS = 20
 NAME_LINE = 24
 GROUND_CELLS = 120
 DIM = 0.10
@@ -161,3 +163,25 @@ def _name(lines: Sequence[str], x: float, colours: Tone) -> dict[str, Any]:
     above = {"xref": "paper", "yref": "paper", "x": x, "y": 1, "xanchor": "left", "yanchor": "bottom"}
     look: Part = {"showarrow": False, "align": "left", "font": {"size": 14, "color": colours.ink}}
     return {"text": f"<b>{'<br>'.join(map(plain, lines))}</b>", **look, **above}
+
+
+def share_bars(colouring: Kinds | Ramp, selected: np.ndarray, name: str, colours: Tone) -> go.Figure:
+    """Draw the shares (%) of kinds, or of twenty steps of a ramp, among all points and among the `selected` ones, which
+    are called `name`."""
+    layout: dict[str, Any] = {}
+    if isinstance(colouring, Kinds):
+        x: Any = [plain(kind) for kind in colouring.names]
+        counts = [np.bincount(colouring.codes[rows], minlength=len(x)) for rows in (slice(None), selected)]
+    else:
+        edges = np.linspace(colouring.low, colouring.high, BINS + 1)
+        x = middles(edges)
+        values = np.clip(colouring.values, colouring.low, colouring.high)
+        counts = [np.histogram(values[rows], edges)[0] for rows in (slice(None), selected)]
+        layout["xaxis"] = {"tickvals": colouring.ticks, "ticktext": colouring.labels}
+    shares = [100 * count / max(int(count.sum()), 1) for count in counts]
+    looks = (("all", colours.faint), (name, colours.runs[1]))
+    bars = [
+        bar(x, share, label, colour, "%{y:.1f} %")
+        for share, (label, colour) in zip(shares, looks, strict=True)
+    ]
+    return figure(colours, bars, "", "share (%)", height=SHARES_HEIGHT, barmode="group", **layout)

@@ -29,14 +29,19 @@ _PERCENT = re.compile(r"R@|%|recall|success|MRR|nDCG|MAP", re.IGNORECASE)
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
 
-def table(frame: pd.DataFrame, name: str, *, paper: bool = False) -> None:
-    """Draw a control that offers a whole table as CSV, as Parquet and, for a paper, as LaTeX."""
+def table(frame: pd.DataFrame | Callable[[], pd.DataFrame], name: str, *, paper: bool = False) -> None:
+    """Draw a control that offers a whole table as CSV, as Parquet and, for a paper, as LaTeX. `frame`: the table, or
+    what makes it when a file is requested."""
+
+    def made() -> pd.DataFrame:
+        return frame if isinstance(frame, pd.DataFrame) else frame()
+
     kinds: dict[str, tuple[Make, str, str]] = {
-        "CSV": (partial(csv, frame), "csv", "text/csv"),
-        "Parquet": (partial(frame.to_parquet, index=False), "parquet", "application/vnd.apache.parquet"),
+        "CSV": (lambda: csv(made()), "csv", "text/csv"),
+        "Parquet": (lambda: made().to_parquet(index=False), "parquet", "application/vnd.apache.parquet"),
     }
     if paper:
-        kinds["LaTeX"] = (partial(latex, frame), "tex", "text/plain")
+        kinds["LaTeX"] = (lambda: latex(made()), "tex", "text/plain")
     with st.popover("Download table", icon=":material/download:"):
         for label, (make, ending, kind) in kinds.items():
             offer(label, make, f"{name}.{ending}", kind, key=f"{name}-{ending}", width="stretch")

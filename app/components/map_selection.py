@@ -11,18 +11,18 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from app.components import opened
-from app.components.selection import matching, selected_points
+from app.components.events import is_index
+from app.components.selection import selected_points
 
 MOST_CORNERS = 120
 MOST_AREAS = 8
 MOST_CLICKED = 200
+MOST_REPORTED = 20_000  # corners of a lasso
 MAPS = "ab"
 _AREA = re.compile(r"[ab]:-?\d{1,7}(\.\d{1,5})?(,-?\d{1,7}(\.\d{1,5})?){5,}")
 _CLICKED = re.compile(r"p:\d{1,9}(,\d{1,9})*")
-_NUMBERED = re.compile(r"(?:(image|caption)\s*)?#?(\d{1,9})")
 
 
 @dataclass(frozen=True)
@@ -81,6 +81,19 @@ def from_chart(state: Mapping[str, Any] | None) -> Selection:
     return Selection(areas) if areas else Selection((), tuple(selected_points(state))[:MOST_CLICKED])
 
 
+def from_lasso(number: object, corners: object, maps: int) -> Selection:
+    """Convert the corners of a lasso, as the browser reports them, on one of the maps; anything else selects nothing."""
+    if not is_index(number, maps) or not isinstance(corners, list) or len(corners) > MOST_REPORTED:
+        return Selection()
+    pairs = [corner for corner in corners if isinstance(corner, list) and len(corner) == 2]
+    if not all(isinstance(value, (int, float)) for pair in pairs for value in pair):
+        return Selection()
+    x = [float(pair[0]) for pair in pairs]
+    y = [float(pair[1]) for pair in pairs]
+    area = _area({"xref": "x2" if number else "x"}, x, y)
+    return Selection((area,) if area else ())
+
+
 def _area(shape: Mapping[str, Any], x: Sequence[Any], y: Sequence[Any]) -> Area | None:
     if len(x) != len(y) or len(x) < 3:
         return None
@@ -96,19 +109,24 @@ def _area(shape: Mapping[str, Any], x: Sequence[Any], y: Sequence[Any]) -> Area 
 
 
 def inside(plane: np.ndarray, corners: Sequence[tuple[float, float]]) -> np.ndarray:
-    """Return (N,) bool: points of (N, 2) inside a polygon, by the even-odd rule."""
+    """Return (N,) bool: points of (N, 2) inside a polygon, by the even-odd rule. Points are sorted by height, so that
+    each edge is compared only with those between the heights of its ends."""
     polygon = np.asarray(corners, dtype=np.float64)
     low = polygon.min(0)
     high = polygon.max(0)
     mask = np.zeros(len(plane), dtype=bool)
     near = np.flatnonzero(((plane >= low) & (plane <= high)).all(1))
+    near = near[np.argsort(plane[near, 1], kind="stable")]
     x, y = np.asarray(plane[near], dtype=np.float64).T
     odd = np.zeros(len(near), dtype=bool)
     for (x1, y1), (x2, y2) in zip(polygon, np.roll(polygon, -1, axis=0), strict=True):
         if y1 == y2:
             continue
-        crosses = (y1 > y) != (y2 > y)
-        odd ^= crosses & (x < (x2 - x1) * (y - y1) / (y2 - y1) + x1)
+        first, last = np.searchsorted(
+            y, sorted((y1, y2))
+        )  # the lower end belongs to the edge, the upper one does not
+        between = slice(first, last)
+        odd[between] ^= x[between] < (x2 - x1) * (y[between] - y1) / (y2 - y1) + x1
     mask[near] = odd
     return mask
 
@@ -134,26 +152,6 @@ def focus_point(text: str | None, images: int, captions: int) -> int | None:
 def focus_name(point: int, images: int) -> str:
     """Name a point "image-3" or "caption-7"."""
     return opened.name_of(*(("image", point) if point < images else ("text", point - images)))
-
-
-def matching_points(table: pd.DataFrame, image_names: Sequence[str], query: str) -> np.ndarray:
-    """Return the samples that match a search, as ascending rows of the table. "image 12", "caption 7" and "12" are
-    numbers of samples. Other text matches an image by its file name (`image_names`: of all images of the split), and a
-    caption with its image, if the caption contains every word; only images and captions in the table count."""
-    words = query.strip()
-    query = words.casefold()
-    if not query:
-        return np.zeros(0, dtype=np.int64)
-    modality = table["modality"].to_numpy()
-    image = table["image"].to_numpy()
-    if numbered := _NUMBERED.fullmatch(query):
-        of_kind = numbered[1] is None or modality == numbered[1]
-        return np.flatnonzero(of_kind & (table["number"].to_numpy() == int(numbered[2])))
-    holds = np.zeros(len(table), dtype=bool)
-    holds[matching(table["text"].tolist(), words)] = True
-    named = np.array([query in image_names[number].casefold() for number in image.tolist()], dtype=bool)
-    owners = np.isin(image, image[holds & (modality == "caption")])
-    return np.flatnonzero(np.where(modality == "caption", holds, holds | owners | named))
 
 
 def pairs_of(points: np.ndarray, owner: np.ndarray, images: int, most: int) -> tuple[np.ndarray, int]:

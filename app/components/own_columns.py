@@ -28,6 +28,19 @@ def values(run: RunSummary, split: str, modality: Modality, numbers: np.ndarray)
     return pd.DataFrame(parts, index=range(len(numbers)))
 
 
+def of_points(run: RunSummary, split: str, title: str, images: np.ndarray, captions: np.ndarray) -> pd.Series:
+    """Return one of the user's columns for images and then for captions; images lack the columns of captions."""
+    columns = ask(Run.columns, run, split)
+    if title in columns.images:
+        owner = ask(Run.image_of_text, run, split)[captions]
+        column = columns.images[title]
+        parts = [column.take(images).series(), column.take(owner).series()]
+    else:
+        of_captions = columns.captions[title].take(captions).series()
+        parts = [of_captions.iloc[:0].reindex(range(len(images))), of_captions]
+    return pd.concat(parts, ignore_index=True)
+
+
 def written(frame: pd.DataFrame) -> pd.DataFrame:
     """Return a table with dates as texts, days without a time."""
     dates = [str(name) for name in frame if frame[name].dtype.kind == "M"]

@@ -290,3 +290,18 @@ def _panel(choice: Choice, modality: Modality, number: int) -> None:
         similar_button(choice, modality, number, "sample")
         if opened.current() != opened.state().own:
             button("Close", "close-sample", "close", partial(opened.show, None), type="tertiary")
+
+
+def describe(run: RunSummary, split: str, modality: Modality, number: int) -> dict[str, str] | None:
+    """Return ids, text and picture (data URL, "" for none) of a sample; None if the split has no such sample."""
+    if number >= ask(Run.count, run, split, modality):
+        return None
+    numbers = np.array([number])
+    image = int(images_of(run, split, modality, numbers)[0])
+    ids = ids_text(modality, number, image, ask(Run.image_names, run, split)[image])
+    [text] = texts_of(run, split, modality, numbers)
+    return {
+        "ids": ids,
+        "text": text,
+        "picture": cards.data_url(ask(Run.picture, run, split, image, CARD_PICTURE)),
+    }

@@ -85,7 +85,7 @@ export default function ({ data, parentElement, setTriggerValue }) {
       if (opens) listen(line, index, body, open)
       body.append(line)
     })
-    const table = make("table", { role: opens && "grid", "aria-label": label, class: !opens && "plain" }, make("thead", {}, head), body)
+    const table = make("table", { role: opens && "grid", "aria-label": label, class: [!opens && "plain", data.narrow && "narrow"].filter(Boolean).join(" ") || null }, make("thead", {}, head), body)
     const turn = (name, step, possible) =>
       button(name, () => setTriggerValue("page", page + step), { disabled: !possible, "data-focus": name })
     const hint = opens ? "Click a row to open it." : ""

@@ -67,7 +67,7 @@ class Table:
     """Rows of a frame and their columns. `key`: of the component; `label` names the rows in the plural; `ids`: what a
     row opens (None: its position). Above `height` in pixels, rows scroll. `samples` makes their first cells; `address`
     returns the page of the app that a row leads to. `best`: columns whose largest number is bold; `colours`: name of a
-    run in the first column → the colour of its dot."""
+    run in the first column → the colour of its dot. `narrow`: for a table beside something wide."""
 
     frame: pd.DataFrame
     columns: Columns
@@ -79,6 +79,7 @@ class Table:
     address: Callable[[int], str] | None = None
     best: Sequence[str] = ()
     colours: Mapping[str, str] = field(default_factory=dict)
+    narrow: bool = False
 
 
 def picking_table(table: Table, target: str) -> np.ndarray:
@@ -139,6 +140,7 @@ def rows_table(
         "pages": pages,
         "range": _range(page, len(ids), table.label),
         "height": table.height,
+        "narrow": table.narrow,
     }
     component = st.components.v2.component(NAME, js=script, css=style)
     component(key=key, on_row_change=report, on_page_change=report, on_sort_change=report, data=content)

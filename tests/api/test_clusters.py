@@ -149,19 +149,32 @@ def test_a_stored_map_is_missing_then_present_then_damaged(a):
     assert "plane.npy" in stored_layout(b, "dev", settings, a).fault
 
 
-def test_rows_of_a_sampled_split_equal_those_of_the_whole(a):
+def test_a_sample_of_points_has_images_with_all_their_captions(a):
     owner = a.image_of_text("dev")
     sample = draw_sample(14, owner, points=36, scores=100)
     assert (len(sample.images), len(sample.texts)) == (6, 30)
-    whole = joint_space.samples(a, "dev")
-    part = joint_space.samples(a, "dev", sample=sample)
-    rows = np.concatenate([sample.images, 14 + sample.texts])
-    for column in ("modality", "number", "image", "text", "rank", "similarity", "words"):
-        assert part[column].tolist() == whole[column].to_numpy()[rows].tolist(), column
-    best = a.best("dev", "t2i")[sample.texts]
-    assert part["hubness"][:6].tolist() == [int((best == image).sum()) for image in sample.images]
-    v, w = (np.asarray(x, dtype=np.float64) for x in a.embeddings("dev"))
-    gap = np.linalg.norm(v[sample.images].mean(0) - w[sample.texts].mean(0))
-    assert joint_space.modality_gap(a, "dev", sample=sample) == pytest.approx(gap, abs=1e-6)
-    assert principal_layout(a, "dev", sample=sample).plane.shape == (36, 2)
+    assert set(owner[sample.texts]) == set(sample.images)
     assert draw_sample(14, owner, scores=14 * 70) is None
+
+
+def test_nearest_points_are_those_of_the_full_matrix(a):
+    rows = np.concatenate(a.embeddings("dev"))
+    for point in (3, 14 + 5):
+        near, cosines = joint_space.nearest_points(a, "dev", point, 9)
+        expected = rows @ rows[point]
+        expected[point] = -np.inf
+        np.testing.assert_allclose(cosines, np.sort(expected)[:-10:-1], atol=1e-6)
+        np.testing.assert_allclose(expected[near], cosines, atol=1e-6)
+    assert len(joint_space.nearest_points(a, "dev", 0, 500)[0]) == 14 + 70 - 1
+
+
+def test_labels_are_the_words_of_the_captions_around_them(tmp_path):
+    captions = [f"a {'dog' if image < 7 else 'ship'} number {k}" for image in range(14) for k in range(5)]
+    run = open_run(write_run(tmp_path, "a", images=14, pictures=False, captions=captions))
+    sides = np.repeat([-5.0, 5.0], 7)
+    plane = np.stack([np.concatenate([sides, np.repeat(sides, 5)]), np.zeros(84)], axis=1)
+    plane += 0.1 * np.random.default_rng(0).normal(size=plane.shape)
+    for first, places in ((0, plane), (14, plane[14:])):
+        labels = joint_space.area_labels(run, "dev", places, first)
+        assert {"dog", "ship"} == {label.words[0] for label in labels}
+        assert all((label.x < 0) == (label.words[0] == "dog") for label in labels)

@@ -17,7 +17,8 @@ from coder_core.runs.derived.compute import make_layouts
 from tests.app.conftest import write_pair
 from tests.app.test_jobs import until_over
 from tests.console.test_processes import WAIT
-from tests.support.pages import numbers
+from app.components.space_map.component import NO_WEBGL
+from tests.support.pages import column, numbers
 from tests.support.run_folders import flip
 
 EVERYTHING = "a:-9,-9,9,-9,9,9,-9,9"
@@ -33,7 +34,7 @@ def test_a_map_is_computed_only_on_request_and_pca_shown_meanwhile(tmp_path, ope
     root = write_pair(tmp_path / "runs")
     app = opened(root, "joint")
     assert len(app.labels("Compute")) == 1
-    assert app.figures()
+    assert app.maps()
     assert not (root / ".work").exists()
     assert app.saying(120, 2, 10)  # points, runs, seconds
     assert not app.change(map="pca").labels("Compute")
@@ -45,8 +46,11 @@ def test_every_colour_with_everything_selected(root, opened):
     assert app.saying(120, 120, 20, 100)
     assert app.saying("Caption 7", "image 1")
     assert app.saying(60, 100)  # lines, pairs
-    lines = [trace for trace in app.figures()[0]["data"] if trace["mode"] == "lines"]
-    assert [len(numbers(trace["x"])) for trace in lines] == [3 * 60] * 2
+    [shown] = app.maps()
+    assert len(shown["lines"]) == 60
+    assert all(image < 20 <= caption for image, caption in shown["lines"])
+    assert shown["focus"] == 27
+    assert column(shown["lit"], np.uint32).tolist() == [*range(120)]
     gaps = [f"{modality_gap(open_run(root / name), 'dev'):.3f}" for name in ("demo-baseline", "demo")]
     assert [metric.value for metric in app.metric] == gaps
     [table] = app.tables()
@@ -55,19 +59,48 @@ def test_every_colour_with_everything_selected(root, opened):
     assert {"rank (demo)", "rank (demo-baseline)"} <= set(names)
     assert len([name for name in names if "gain" in name]) == 1
     columns = ("words", "modality", "rank", "gain", "diversity", "similarity", "hubness")
+    changed = [app.change(colour=column).maps()[0] for column in columns]
+    assert len({json.dumps([each["legend"], each["maps"]]) for each in changed}) == len(columns)
+    assert len({each["maps"][0]["plane"] for each in changed}) == 1  # the browser fetches places once
+    by_rank = changed[2]
+    ranks = open_run(root / "demo").ranks("dev")
+    ranks = np.concatenate([ranks["i2t"], ranks["t2i"]])
+    codes = column(by_rank["maps"][1]["codes"], np.uint8)
+    assert (np.diff(codes[np.argsort(ranks)].astype(int)) >= 0).all()
+    assert codes[ranks.argmin()] < codes[ranks.argmax()]
+
+
+def test_a_browser_without_webgl_gets_a_sentence_and_the_plain_map(root, opened):
+    app = opened(root, "joint", map="PCA", area=EVERYTHING, focus="caption-7", colour="words")
+    app.app.session_state[NO_WEBGL] = "this browser has no WebGL"
+    app.again()
+    assert not app.maps()
+    assert app.saying("without WebGL", "this browser has no WebGL")
+    lines = [trace for trace in app.figures()[0]["data"] if trace["mode"] == "lines"]
+    assert [len(numbers(trace["x"])) for trace in lines] == [3 * 60] * 2
+    columns = ("words", "modality", "rank", "gain", "diversity", "similarity", "hubness")
     changed = [app.change(colour=column).figures()[0] for column in columns]
     figures = {json.dumps(figure, ensure_ascii=False) for figure in changed}
     assert len(figures) == len(columns)
     assert all("caption 7 · image 1 · 1.png<br>scene 1, told in way 2" in figure for figure in figures)
+    assert app.change(find="<b>unicorn</b>").saying("“<b>unicorn</b>”")
 
 
-def test_an_empty_area_and_a_single_run(root, opened):
-    app = opened(root, "joint", area="a:50,50,60,50,60,60", versus="—")
-    assert not app.tables()
-    app.change(slice="image == 3")
-    app.query_params["area"] = EVERYTHING
-    assert app.again().saying(6, 120, 1, 5)
-    assert "gain" not in app.selectbox(key="colour").options
+def test_arrows_lead_between_the_maps_and_neighbours_surround_the_open_sample(root, opened):
+    app = opened(root, "joint", map="PCA", focus="caption-7", arrows="true")
+    [shown] = app.maps()
+    arrows = column(shown["arrows"]["column"], np.uint32).reshape(-1, 2)
+    ranks = [open_run(root / name).ranks("dev") for name in ("demo-baseline", "demo")]
+    before, after = (np.concatenate([of_run["i2t"], of_run["t2i"]]) for of_run in ranks)
+    gains = (before - after)[arrows[:, 0]]
+    assert sorted(arrows[:, 0]) == [*range(120)]
+    assert arrows[:, 1][gains.argmax()] > arrows[:, 1][gains.argmin()]
+    v, w = open_run(root / "demo").embeddings("dev")
+    cosines = np.concatenate([v, w]) @ w[7]
+    cosines[27] = -1
+    assert shown["near"] == np.argsort(-cosines, kind="stable")[: len(shown["near"])].tolist()
+    [table] = app.tables()
+    assert [row["cells"][0] for row in table["rows"][:3]] == [f"{value:.3f}" for value in np.sort(cosines)[:-4:-1]]
 
 
 @pytest.mark.parametrize(
@@ -97,7 +130,9 @@ def test_a_single_match_is_opened_and_an_unmatched_text_is_quoted(root, opened):
     app = opened(root, "joint", map="PCA", find="caption 7")
     assert app.saying("“caption 7”", 1)
     assert app.saying("Caption 7", "image 1")
-    assert app.change(find="<b>unicorn</b>").saying("“<b>unicorn</b>”")
+    app.query_params["find"] = "<b>unicorn</b>"
+    assert app.again().saying("“<b>unicorn</b>”")
+    assert "<b>unicorn</b>" in app.maps()[0]["note"]
 
 
 def test_a_stored_map_is_shown_and_a_damaged_one_is_named(root, opened):
@@ -131,15 +166,16 @@ def test_background_commands_finish_or_are_cancelled(root, monkeypatch):
     assert jobs.how_it_ended("layout-wait") == ""
 
 
-def test_a_large_split_is_sampled(root, opened, monkeypatch):
-    drawn = draw_sample(20, open_run(root / "demo").image_of_text("dev"), points=60, scores=100)
+def test_diversity_of_a_large_split_is_known_for_a_sample_and_everything_is_drawn(
+    tmp_path, opened, monkeypatch
+):
+    root = write_pair(tmp_path / "runs")
+    run = open_run(root / "demo")
+    drawn = draw_sample(20, run.image_of_text("dev"), points=60, scores=100)
     monkeypatch.setattr(Run, "points_sample", lambda self, split, **_: drawn)
-    inside = int(drawn.images[-1])
-    outside = int(np.setdiff1d(np.arange(20), drawn.images)[0])
-    app = opened(root, "joint", map="PCA", area=EVERYTHING, focus=f"image-{inside}", draw="3")
-    assert app.saying(60, 120, 10, 20)
-    assert app.saying(60, 60, 10, 50)
-    assert app.saying(f"Image {inside}")
-    app.query_params["focus"] = f"image-{outside}"
-    assert app.again().saying("is not on the map")
-    assert app.change(everything=True).saying(120, 120, 20, 100)
+    app = opened(root, "joint", map="PCA", area=EVERYTHING, colour="diversity")
+    assert app.saying(120, 120, 20, 100)
+    [shown] = app.maps()
+    known = np.flatnonzero(column(shown["maps"][1]["codes"], np.uint8) < len(shown["palette"]) - 1)
+    assert known.tolist() == [*drawn.images, *(20 + drawn.texts)]
+    assert "none" in shown["legend"]["title"]

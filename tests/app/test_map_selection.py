@@ -2,7 +2,9 @@
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
+from app.ask import joint_space
 from app.components import map_selection, selection
 from app.components.map_selection import Area, Selection
 
@@ -81,16 +83,23 @@ def test_focus_is_a_sample_of_the_split():
 
 
 def test_samples_are_found_by_number_file_and_words():
-    queries = {"image 1": [1], "caption 1": [4], "Caption #1": [4], "1": [1, 4], "99": []}
+    queries = {"image 1": [1], "caption 1": [4], "Caption #1": [4], "1": [1, 4], "99": [], "image 99": []}
     queries |= {"red STAR": [0, 3], "star": [0, 1, 3, 4], "1007.JPG": [2], "star ring": []}
-    queries |= {"": [], "  ": [], "(": [], ".*": []}
-    text = ["a red star", "", "a box", "a red star", "one blue star", "a box"]
-    modality = ["image"] * 3 + ["caption"] * 3
-    rows = [0, 1, 2, 0, 1, 2]
-    table = pd.DataFrame({"modality": modality, "number": rows, "image": rows, "text": text})
-    names = ["a/1005.jpg", "1006.jpg", "1007.jpg"]
-    found = {query: map_selection.matching_points(table, names, query).tolist() for query in queries}
-    assert found == queries
+    queries |= {"": [], "  ": [], "(": [], ".*": [], "BLUE": [1, 4], "ß": [2], "SS": [2]}
+    names = pa.array(["a/1005.jpg", "1006.jpg", "1007.jpg, strasse"])
+    texts = joint_space.SearchedTexts(pa.array(["a red star", "one blue star", "a box"]), names, np.arange(3))
+    assert {query: texts.points(query).tolist() for query in queries} == queries
+
+
+def test_a_lasso_that_the_browser_reports_is_checked():
+    corners = [[0.0, 0.0], [2.00004, 0.0], [2, 2.0]]
+    triangle = Area(1, ((0.0, 0.0), (2.0, 0.0), (2.0, 2.0)))
+    assert map_selection.from_lasso(1, corners, 2) == Selection((triangle,))
+    wrong = ([], [[0, 0]] * 2, "corners", None, [[0, 0], [1, "x"], [2, 2]], [[0, 0], [1, float("nan")], [2, 2]], [[1]])
+    for value in (*wrong, [[0.0, 0.0]] * 30_000):
+        assert map_selection.from_lasso(0, value, 2) == Selection(), value
+    for number in (2, -1, True, None, "0", 0.0):
+        assert map_selection.from_lasso(number, corners, 2) == Selection()
 
 
 def test_pairs_of_images_and_captions_are_listed_up_to_a_limit():

@@ -11,6 +11,8 @@ from pathlib import Path
 import numpy as np
 from streamlit.testing.v1 import AppTest
 
+from app.components.space_map.columns import published
+from app.components.space_map.component import NAME as MAP
 from app.components.table import NAME
 from app.frame import PAGES as ENTRIES
 
@@ -109,6 +111,11 @@ class Page:
         parts = (part.proto for part in self.app.get("bidi_component"))
         return [json.loads(part.json) for part in parts if part.component_name == NAME]
 
+    def maps(self):
+        """Return the data of the page's maps of the joint space; `column` reads the columns that they name."""
+        parts = (part.proto for part in self.app.get("bidi_component"))
+        return [json.loads(part.json) for part in parts if part.component_name == MAP]
+
     def rows(self, column):
         """Return the rows, column → text, of every table that has this column."""
         tables = [([c["label"] for c in table["columns"]], table["rows"]) for table in self.tables()]
@@ -130,3 +137,8 @@ def open_page(monkeypatch, root, page, **query):
 def numbers(values):
     """Unpack the values of a Plotly trace."""
     return np.frombuffer(base64.b64decode(values["bdata"]), values["dtype"])
+
+
+def column(key, kind):
+    """Return a column that a map names, as an array of this kind; None for no column."""
+    return None if key is None else np.frombuffer(published(key), kind)

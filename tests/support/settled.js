@@ -52,7 +52,7 @@
       (animation) => animation.playState === "running" && animation.effect.getComputedTiming().endTime < Infinity
     )
     const drawn = document.querySelector("[data-testid=stApp][data-test-script-state=notRunning]")
-    if (state.asked || state.running || moving || !drawn || document.querySelector("[data-testid=stSkeleton]")) changed()
+    if (state.asked || state.running || moving || !drawn || document.querySelector("[data-testid=stSkeleton], .cl-map[data-state=drawing]")) changed()
     if (!state.waits) {
       state.waits = true
       requestAnimationFrame(() => Object.assign(state, { waits: false, frames: state.frames + 1 }))

@@ -1,282 +1,301 @@
-"""The maps of the Joint space page with one shared selection, its table and pictures, and one sample."""
+"""The maps of the Joint space page with one shared selection; beside them the opened sample and a list of samples."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pandas as pd
-import plotly.graph_objects as go
 import streamlit as st
 
-from app import charts, questions
+from app import charts, judging
 from app.address import bound, set_value
-from app.ask import Run, Sample, clusters, joint_space, opened_run
+from app.ask import Run, ask, joint_space, keyed
 from app.choice import Choice
-from app.components import cards, downloads, map_selection, own_columns, words
-from app.components.controls import button, pick, row
-from app.components.samples import OWN, cells_of, ids_text, sample_card, show_sample
-from app.components.table import Column, SampleCell, Table, rows_table
+from app.components import cards, downloads, map_selection, opened, own_columns, reviewing, samples
+from app.components.controls import button, pick, row, switch
+from app.components.events import is_index
+from app.components.map_search import points_of_split
+from app.components.samples import cells_of, show_sample
+from app.components.space_map.columns import publish
+from app.components.space_map.component import NO_WEBGL, Arrows, Panel, SpaceMap, space_map
+from app.components.table import ENLARGED, Column, SampleCell, Table, rows_table
 from app.components.theme import tone
+from app.views.joint import plain
+from app.views.joint.colouring import Colouring, codes, colouring, legend, palette
+from app.views.joint.layouts import choose_map
+from app.views.joint.points import AREA, FIND, FOCUS, SHARED, Shown
 
-AREA = "area"
-FOCUS = "focus"
-CHART = "joint-map"
+MAP = "space-map"
 TABLE = "joint-table"
+NEAREST = "joint-nearest"
+SHARES = "joint-shares"
 QUERY_LENGTH = 200
 MOST_MATCHES = 2_000
-MOST_DRAWN = 20_000
 MOST_LINES = 60
-PICTURES_SHOWN = 10
-LABEL_LENGTH = 90
-NO_VALUE = "no value"
-OWN_SHOWN = 6  # of the user's columns, in the table of the selection; its download has all
-COLUMNS = ("modality", "rank", "gain", "diversity", "similarity", "hubness", "words", "cluster")
-KINDS = ("modality", "cluster")
-SHARED = ("modality", "number", "image", "text", "words", "gain")  # the same in all runs; a gain compares two
-DIGITS = {"rank": ",d", "gain": "+,d", "diversity": ".3f", "similarity": ".3f", "hubness": ",d"}
-Planes = Sequence[np.ndarray]
-Tables = Sequence[pd.DataFrame]
-Modalities = joint_space.Modalities
-
-
-def tables_of(choice: Choice, sample: Sample | None) -> list[pd.DataFrame]:
-    """Return a table of all samples, or of a random sample, for every run; for two runs also the gain in rank."""
-    tables = list(choice.ask_each(joint_space.samples, sample=sample).values())
-    if len(tables) == 2:
-        tables = [table.assign(gain=tables[0]["rank"] - tables[1]["rank"]) for table in tables]
-    own = own_values(choice, tables[0])
-    tables = [pd.concat([table, own.set_axis(table.index)], axis=1) for table in tables]
-    labels = [questions.cluster_labels(opened_run(run), choice.split) for run in choice.runs]
-    rows = point_rows(choice, tables[0])
-    if any(label is None for label in labels):
-        return tables
-    return [table.assign(cluster=label[rows]) for table, label in zip(tables, labels, strict=True)]  # type: ignore[index]
-
-
-def own_values(choice: Choice, table: pd.DataFrame) -> pd.DataFrame:
-    """Return the user's columns of a table's samples, under their titles, or "column TITLE" beside a column of that
-    name."""
-    is_image = (table["modality"] == "image").to_numpy()
-    numbers = table["number"].to_numpy()
-    of_images = own_columns.values(choice.last, choice.split, "image", numbers[is_image])
-    of_captions = own_columns.values(choice.last, choice.split, "text", numbers[~is_image])
-    own = pd.concat([of_images, of_captions], ignore_index=True)
-    taken = {title: f"{OWN}{title}" for title in own if title in (*table, *COLUMNS)}
-    return own.rename(columns=taken)
-
-
-def own_names(table: pd.DataFrame) -> list[str]:
-    """Return the names of the user's columns in a table of `tables_of`."""
-    return [str(name) for name in table if name not in (*SHARED, *COLUMNS)]
-
-
-def point_rows(choice: Choice, table: pd.DataFrame) -> np.ndarray:
-    """Return the rows of a table's samples among all points of the split, images first; ascending."""
-    images = choice.ask(Run.count, "image")
-    return np.asarray(table["number"].to_numpy() + np.where(table["modality"] == "image", 0, images))
-
-
-def points_shown(table: pd.DataFrame, modalities: Modalities) -> np.ndarray:
-    if modalities in ("both", "centred"):
-        return np.arange(len(table))
-    return np.flatnonzero((table["modality"] == "image") == (modalities == "images"))
+MOST_ARROWS = 3_000
+NEIGHBOURS = 12
+DIGITS = {
+    "rank": ",d",
+    "gain": "+,d",
+    "diversity": ".3f",
+    "similarity": ".3f",
+    "hubness": ",d",
+    "words": ",d",
+}
+IN_LIST = ("rank", "gain")  # columns of the list beside the map, besides that of the colours
+NONE = -1  # of a list's rows is open
+WIDTHS = (2, 1)  # of the map and the list
 
 
 @dataclass(frozen=True)
-class Shown:
-    """Contents of the maps: (N, 2) planes of every run; the same N samples of every run, images first; the first run's
-    samples of both modalities, and the rows of the N in them."""
+class Lit:
+    """What a person has singled out. `selection`: areas and clicked points; `base`: the selected points inside the
+    slice, None for all; `points`: those of them that match `query`, None for all; `matches`: all that match."""
 
-    choice: Choice
-    planes: Planes
-    tables: Tables
-    whole: pd.DataFrame
-    points: np.ndarray
+    selection: map_selection.Selection
+    query: str
+    base: np.ndarray | None
+    points: np.ndarray | None
+    matches: np.ndarray
 
-    @cached_property
-    def images(self) -> int:
-        return int((self.tables[0]["modality"] == "image").sum())
 
-    @property
-    def captions(self) -> int:
-        return len(self.points) - self.images
+@dataclass(frozen=True)
+class View:
+    """What the map and the list show: points, the column that colours them and their colours, what is lit, and the open
+    sample's number among all points of the split."""
 
-    @cached_property
-    def rows(self) -> np.ndarray:
-        """Numbers of the points among all points of the split."""
-        return point_rows(self.choice, self.tables[0])
-
-    @property
-    def of_split(self) -> tuple[int, int]:
-        return self.choice.ask(Run.count, "image"), self.choice.ask(Run.count, "text")
-
-    def counted(self, points: np.ndarray) -> list[str]:
-        images = int((points < self.images).sum())
-        parts = ((images, self.images, "image"), (len(points) - images, self.captions, "caption"))
-        return [words.count(number, name) for number, of_map, name in parts if of_map]
+    shown: Shown
+    column: str
+    coloured: Colouring
+    lit: Lit
+    focus: int | None
 
 
 @st.fragment
-def explore(choice: Choice, planes: Planes, tables: Tables, modalities: Modalities, remark: str) -> None:
-    """Draw the maps of the points of `modalities`, with the `remark` on how they were made; `tables` are every run's
-    samples of both modalities. Only this part of the page reruns after a lasso."""
-    points = points_shown(tables[0], modalities)
-    shown = Shown(choice, planes, [table.iloc[points] for table in tables], tables[0], points)
-    both = bool(shown.images and shown.captions)
-    own = own_names(shown.tables[0])
-    names = [name for name in COLUMNS if name in shown.tables[0] and (both or name != "modality")]
-    names += [name for name in own if shown.tables[0][name].notna().any()]
+def explore(choice: Choice) -> None:
+    """Draw the choice of a map, the map, and beside it the opened sample and a list. Only this part of the page reruns
+    after a click; a verdict and an enlarged picture need the whole page, which then runs again."""
+    if opened.state().drawn:  # only this part runs
+        if ENLARGED in st.session_state or reviewing.is_new():
+            st.rerun()
+        judging.begin()
+        opened.begin_fragment()
+    has_webgl = NO_WEBGL not in st.session_state
     with row():
-        column = pick("Colour", names, "colour", 150)
-        example = "words, image 12, a file"
-        help_text = cards.tip("find")
-        limit = QUERY_LENGTH
-        query = st.text_input(
-            "Find on the map",
-            max_chars=limit,
-            placeholder=example,
-            help=help_text,
-            width=210,
-            **bound("find"),
-        )
-        label = "Lines between images and their captions"
-        help_text = cards.tip("pair lines")
-        lines = both and st.toggle(label, True, help=help_text, **bound("lines"))
-        selection = map_selection.from_text(st.query_params.get(AREA))
-        button("Clear selection", "clear-selection", "deselect", _clear, disabled=not selection)
-    query = (query or "").strip()
-    selected, matches = _selected(shown, selection, query)
-    opened = map_selection.focus_point(st.query_params.get(FOCUS), *shown.of_split)
-    if opened is None and len(matches) == 1 and query:
-        opened = int(shown.rows[matches[0]])
-    focus = None if opened is None else next(iter(np.flatnonzero(shown.rows == opened).tolist()), None)
-    pairs, total = _pairs(shown, selected, focus) if both else (np.zeros((0, 2), dtype=np.int64), 0)
-    if query:
-        cards.note(_matched(shown, query, matches))
-    _summary(shown, selected, total if lines else 0, remark)
-    areas = tuple((area.map, area.corners) for area in selection.areas)
-    mask = np.isin(np.arange(len(points)), selected) if selection else None
-    marks = charts.Marks(mask, pairs if lines else None, focus, areas, matches[:MOST_MATCHES])
-    alt = f"joint space of {' and '.join(run.name for run in choice.runs)}, coloured by {column}"
-    figure = _figure(shown, column, marks)
-    modes = ("points", "box", "lasso")
-    downloads.chart(figure, CHART, alt, on_select=_select, selection_mode=modes, theme=None)
-    if selection:
-        _table(shown, selected)
-        _pictures(shown, selected)
-    if opened is not None:
-        if focus is None:
-            cards.note("The open sample is not on the map: it was not drawn, or its modality is hidden.")
-        images = shown.of_split[0]
-        if opened < images:
-            show_sample(choice, "image", opened, FOCUS)
+        chosen = choose_map(choice)
+        shown = chosen.shown
+        column = pick("Colour", shown.columns(), "colour", 130)
+        query = _query(has_webgl)
+        lines = shown.both and st.toggle("Pair lines", True, help=cards.tip("pair lines"), **bound("lines"))
+        arrows = len(shown.planes) == 2 and has_webgl and switch("Arrows", "arrows", "arrows")
+        if not has_webgl:
+            selected = bool(map_selection.from_text(st.query_params.get(AREA)))
+            button("Clear selection", "clear-selection", "deselect", _clear, disabled=not selected)
+    lit = _lit(shown, query)
+    view = View(shown, column, colouring(shown, column), lit, _focus(shown, lit))
+    left, right = st.columns(WIDTHS, gap="small")
+    with left:
+        remarks = [_summary(view, lines, has_webgl)]
+        if has_webgl:
+            remarks.append(_draw(view, lines=lines, arrows=arrows))
         else:
-            show_sample(choice, "text", opened - images, FOCUS)
+            reason = st.session_state[NO_WEBGL]
+            cards.note(f"The map is drawn without WebGL, because {reason}. {plain.note(shown)}")
+            _draw_plain(view, lines=lines)
+        if chosen.offer is not None:
+            chosen.offer()
+        cards.note(" ".join(part for part in [*remarks, chosen.remark] if part))
+    with right, st.container(key="joint-beside", gap="small"):
+        panel = st.container()
+        _beside(view)
+        samples.show_opened(choice, panel)
 
 
-def _selected(shown: Shown, selection: map_selection.Selection, query: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return the points selected on the maps, and those to mark for the search or the slice."""
+def _query(has_webgl: bool) -> str:
+    """Return the search, for which the map has a field of its own."""
+    if has_webgl:
+        return str(st.query_params.get(FIND, ""))[:QUERY_LENGTH].strip()
+    tip = cards.tip("find")
+    example = "words, image 12, a file"
+    text = st.text_input(
+        "Find on the map", max_chars=QUERY_LENGTH, placeholder=example, help=tip, width=210, **bound(FIND)
+    )
+    return (text or "").strip()
+
+
+def _lit(shown: Shown, query: str) -> Lit:
     choice = shown.choice
-    selected = map_selection.points_in(selection, shown.planes)
-    marked = map_selection.matching_points(shown.whole, choice.ask(Run.image_names), query)
+    selection = map_selection.from_text(st.query_params.get(AREA))
+    inside = np.ones(len(shown), dtype=bool)
+    if selection:
+        inside = np.zeros(len(shown), dtype=bool)
+        inside[map_selection.points_in(selection, shown.planes)] = True
     if choice.slice:
-        members = np.concatenate([choice.members("image"), choice.members("text") + shown.of_split[0]])
-        selected = selected[np.isin(shown.rows[selected], members)]
-        if not query:
-            marked = np.flatnonzero(np.isin(point_rows(choice, shown.whole), members))
-            cards.note("Samples of the slice are highlighted; selections include only these.")
-    return selected, np.flatnonzero(np.isin(shown.points, marked))
+        images, captions = shown.of_split
+        members = np.zeros(images + captions, dtype=bool)
+        members[choice.members("image")] = True
+        members[images + choice.members("text")] = True
+        inside &= members[shown.first : shown.first + len(shown)]
+    base = np.flatnonzero(inside) if selection or choice.slice else None
+    if not query:
+        return Lit(selection, query, base, base, np.zeros(0, dtype=np.int64))
+    matches = points_of_split(choice.last, choice.split, query) - shown.first
+    matches = matches[(matches >= 0) & (matches < len(shown))]
+    return Lit(selection, query, base, matches[inside[matches]], matches)
 
 
-def _pairs(shown: Shown, selected: np.ndarray, focus: int | None) -> tuple[np.ndarray, int]:
+def _focus(shown: Shown, lit: Lit) -> int | None:
+    """Return the open sample's number among all points of the split: that of the address, or a search's only match."""
+    focus = map_selection.focus_point(st.query_params.get(FOCUS), *shown.of_split)
+    if focus is None and len(lit.matches) == 1:
+        return int(lit.matches[0]) + shown.first
+    return focus
+
+
+def _nearest(shown: Shown, focus: int | None) -> tuple[np.ndarray, np.ndarray]:
+    """Return the neighbours of the open sample in the joint space of the last run, and their cosines."""
+    if focus is None:
+        return np.zeros(0, dtype=np.int64), np.zeros(0)
+    choice = shown.choice
+    return ask(joint_space.nearest_points, choice.last, choice.split, focus, NEIGHBOURS)
+
+
+def _pairs(shown: Shown, lit: Lit, focus: int | None) -> tuple[np.ndarray, int]:
     """Return the pairs of the selected points and of the open one, at most `MOST_LINES`, and their total number."""
-    numbers = shown.tables[0]["number"].to_numpy()
-    image = shown.tables[0]["image"].to_numpy()
-    owner = np.searchsorted(numbers[: shown.images], image[shown.images :])  # positions among the images
-    with_lines = np.union1d(selected, [] if focus is None else [focus]).astype(np.int64)
-    return map_selection.pairs_of(with_lines, owner, shown.images, MOST_LINES)
+    points = [] if lit.base is None or not lit.selection else lit.base
+    place = shown.point(focus)
+    with_lines = np.union1d(points, [] if place is None else [place]).astype(np.int64)
+    if not shown.both or not len(with_lines):
+        return np.zeros((0, 2), dtype=np.int64), 0
+    return map_selection.pairs_of(with_lines, shown.choice.ask(Run.image_of_text), shown.images, MOST_LINES)
 
 
-def selection_table(shown: Shown, selected: np.ndarray) -> pd.DataFrame:
-    """Return the selected samples as one table: shared columns, then every run's numbers under "column (run)"."""
-    first = shown.tables[0]
-    shared = [*(name for name in SHARED if name in first), *own_names(first)]
-    selection = own_columns.written(first.iloc[selected][shared].reset_index(drop=True))
-    for run, table, plane in zip(shown.choice.runs, shown.tables, shown.planes, strict=True):
-        numbers = table.iloc[selected].drop(columns=shared).reset_index(drop=True)
-        numbers["x"] = plane[selected, 0]
-        numbers["y"] = plane[selected, 1]
-        selection = selection.join(numbers.add_suffix(_suffix(shown.choice, run.name)))
-    return selection
-
-
-def _suffix(choice: Choice, name: str) -> str:
-    return f" ({name})" if len(choice.runs) > 1 else ""
-
-
-def _matched(shown: Shown, query: str, matches: np.ndarray) -> str:
-    """Describe the number of samples that a search found on the map."""
-    if not len(matches):
-        return f"Nothing on the map matches “{query}”: no number, file name, or caption with all these words."
-    parts = [part for part in shown.counted(matches) if not part.startswith("0 ")]
-    limit = f" Only the first {MOST_MATCHES:,} have a ring." if len(matches) > MOST_MATCHES else ""
-    return f"“{query}” matches {' and '.join(parts)}, marked by rings.{limit}"
-
-
-def _figure(shown: Shown, column: str, marks: charts.Marks) -> go.Figure:
-    planes = shown.planes
-    tables = shown.tables
+def _draw(view: View, *, lines: bool, arrows: bool) -> str:
+    """Draw the map; return a remark about its arrows."""
+    shown = view.shown
+    lit = view.lit
+    focus = view.focus
+    choice = shown.choice
     colours = tone()
-    plotted = joint_space.draw_points(shown.images, shown.captions, MOST_DRAWN)
-    samples = tables[0].iloc[plotted][["modality", "number", "image", "text"]]
-    labels = []
-    names = shown.choice.ask(Run.image_names)
-    for kind, number, image, text in samples.itertuples(index=False):
-        ids = ids_text("image" if kind == "image" else "text", number, image, names[image])
-        labels.append(f"{charts.plain(ids)}<br>{charts.plain(text[:LABEL_LENGTH])}")
-    colouring: Sequence[charts.Kinds | charts.Ramp]
-    values = [table[column] for table in tables]
-    kind = values[0].dtype.kind
-    if column in own_names(tables[0]) and kind not in "fM":  # categories, texts and tags
-        colouring = [charts.kinds(texts.fillna(NO_VALUE), colours) for texts in values]
-    elif kind == "M":
-        dates = np.concatenate([of_run.to_numpy() for of_run in values])
-        colouring = charts.split_ramp(charts.date_ramp(column, dates, colours), len(tables))
-    elif column in KINDS:
-        order: tuple[str, ...] = ("image", "caption") if column == "modality" else ()
-        if column == "cluster" and len(values) == 2:  # one colour for clusters that share the most samples
-            values[1] = pd.Series(clusters.matched(values[0].to_numpy(), values[1].to_numpy()))
-            order = charts.frequent(values[0])
-        colouring = [charts.kinds(kinds, colours, order) for kinds in values]
-    else:
-        numbers = np.concatenate([numbers.to_numpy(dtype=float) for numbers in values])
-        colouring = charts.split_ramp(charts.ramp(column, numbers, colours), len(tables))
-    runs = [run.name for run in shown.choice.runs]
-    maps = [charts.Map(*parts) for parts in zip(runs, planes, colouring, strict=True)]
-    return charts.joint_map(maps, shown.images, plotted, labels, marks, colours)
+    near, _ = _nearest(shown, focus)
+    place = shown.point(focus)
+    on_map = near - shown.first
+    on_map = on_map[(on_map >= 0) & (on_map < len(shown))]
+    drawn, remark = _arrows(shown, lit) if arrows else (None, "")
+    panels = []
+    for run, plane, of_run in zip(choice.runs, shown.planes, view.coloured, strict=True):
+        labels = ask(joint_space.area_labels, run, choice.split, keyed(publish(plane), plane), shown.first)
+        places = [(", ".join(label.words), label.x, label.y) for label in labels]
+        alt = f"Map of {' and '.join(shown.counted(np.arange(len(shown))))} of {run.name}, coloured by {view.column}. "
+        alt += "The list beside it has the same samples."
+        panels.append(Panel(run.name, alt, plane, codes(of_run), places))
+    content = SpaceMap(
+        run=choice.last.name,
+        split=choice.split,
+        first=shown.first,
+        images_of_split=shown.of_split[0],
+        images=shown.images,
+        panels=panels,
+        palette=palette(view.coloured[0], colours),
+        legend=legend(view.coloured[-1]),
+        lit=lit.points,
+        base=lit.base,
+        query=lit.query,
+        note=_matched(shown, lit) if lit.query else "",
+        areas=[{"map": area.map, "corners": area.corners} for area in lit.selection.areas],
+        clicked=bool(lit.selection.clicked),
+        focus=place,
+        near=on_map.tolist(),
+        lines=_pairs(shown, lit, focus)[0].tolist() if lines else (),
+        arrows=drawn,
+    )
+
+    def handle(value: Mapping[str, Any]) -> None:
+        _handle(shown, value)
+
+    with st.container(key="joint-map"):
+        space_map(content, MAP, colours, handle)
+    return remark
 
 
-def _summary(shown: Shown, selected: np.ndarray, pairs: int, remark: str) -> None:
+def _handle(shown: Shown, value: Mapping[str, Any]) -> None:
+    """Put what a person did on the map into the address."""
+    kind = value.get("kind")
+    if kind == "area":
+        area = map_selection.from_lasso(value.get("map"), value.get("corners"), len(shown.planes))
+        set_value(AREA, map_selection.to_text(area))
+    elif kind == "open" and is_index(value.get("point"), len(shown)):
+        set_value(FOCUS, map_selection.focus_name(value["point"] + shown.first, shown.of_split[0]))
+    elif kind == "find":
+        set_value(FIND, str(value.get("text") or "")[:QUERY_LENGTH].strip())
+    elif kind == "clear":
+        _clear()
+
+
+def _arrows(shown: Shown, lit: Lit) -> tuple[Arrows, str]:
+    """Return the arrows of the lit points whose rank changes most, and a remark about them."""
+    points = np.arange(len(shown)) if lit.points is None else lit.points
+    gains = shown.values(shown.choice.last, "gain").to_numpy()[points]
+    known = np.isfinite(gains)
+    points = points[known]
+    gains = gains[known]
+    total = len(points)
+    if total > MOST_ARROWS:
+        largest = np.argpartition(-np.abs(gains), MOST_ARROWS)[:MOST_ARROWS]
+        points = points[largest]
+        gains = gains[largest]
+    first, last = (run.name for run in shown.choice.runs)
+    of = (
+        f"the {len(points):,} of {total:,} samples whose rank changes most"
+        if total > len(points)
+        else f"{total:,} samples"
+    )
+    remark = (
+        f"Arrows lead from the place in {first} to that in {last}, for {of}, coloured by the gain in rank."
+    )
+    ramp = charts.ramp("gain", gains, tone())
+    return Arrows(points, codes(ramp), palette(ramp, tone())), remark
+
+
+def _draw_plain(view: View, *, lines: bool) -> None:
+    shown = view.shown
+    lit = view.lit
+    areas = tuple((area.map, area.corners) for area in lit.selection.areas)
+    mask = np.isin(np.arange(len(shown)), lit.base) if lit.selection else None
+    marked = lit.matches if lit.query or not shown.choice.slice else lit.base
+    pairs = _pairs(shown, lit, view.focus)[0] if lines else None
+    matches = marked[:MOST_MATCHES]
+    marks = charts.Marks(mask, pairs, shown.point(view.focus), areas, matches)
+    alt = f"joint space of {' and '.join(run.name for run in shown.choice.runs)}, coloured by {view.column}"
+    plain.draw(shown, view.coloured, marks, alt, AREA)
+
+
+def _matched(shown: Shown, lit: Lit) -> str:
+    """Describe the number of samples that a search found on the map."""
+    if not len(lit.matches):
+        return f"Nothing on the map matches “{lit.query}”: no number, file name, or caption with all these words."
+    parts = [part for part in shown.counted(lit.matches) if not part.startswith("0 ")]
+    return f"“{lit.query}” matches {' and '.join(parts)}."
+
+
+def _summary(view: View, lines: bool, has_webgl: bool) -> str:
+    """Describe the search, the slice and pair lines, and how to select points of a map without WebGL."""
+    shown = view.shown
+    lit = view.lit
     parts = []
-    total = len(shown.points)
-    if total > MOST_DRAWN:
-        drawn = f"{MOST_DRAWN:,} of {total:,} points are plotted, chosen at random"
-        shade = "the shade behind them shows the density of all points, and selections apply to all points"
-        parts.append(f"{drawn}; {shade}.")
-    if len(selected):
-        parts.append(f"{len(selected):,} of {total:,} selected: {', '.join(shown.counted(selected))}.")
-        if pairs > MOST_LINES:
-            parts.append(f"Lines connect {MOST_LINES} of their {pairs:,} pairs.")
-    else:
-        kind = "Diamonds are images, dots captions." if shown.images and shown.captions else ""
-        parts += [kind, "Select points by lasso or box, or switch to Pan and click."]
-    cards.note(" ".join(part for part in [*parts, remark] if part))
-
-
-def _select() -> None:
-    """Put a lasso, a box or clicked points into the URL."""
-    set_value(AREA, map_selection.to_text(map_selection.from_chart(st.session_state.get(CHART))))
+    if lit.query:
+        parts.append(_matched(shown, lit))
+    if shown.choice.slice:
+        parts.append("Samples of the slice are highlighted; selections include only these.")
+    pairs = _pairs(shown, lit, None)[1]
+    if lines and pairs > MOST_LINES:
+        parts.append(f"Lines connect {MOST_LINES} of their {pairs:,} pairs.")
+    if not lit.selection and not has_webgl:
+        parts.append(
+            "Diamonds are images, dots captions. Select points by lasso or box, or switch to Pan and click."
+        )
+    return " ".join(parts)
 
 
 def _clear() -> None:
@@ -284,43 +303,119 @@ def _clear() -> None:
     set_value(FOCUS, "")
 
 
-def _table(shown: Shown, selected: np.ndarray) -> None:
+def _beside(view: View) -> None:
+    """Draw the neighbours of the open sample, or the list of the lit samples, else of all."""
+    shown = view.shown
+    lit = view.lit
+    focus = view.focus
     choice = shown.choice
-    (images, captions) = shown.of_split
-    table = selection_table(shown, selected)
-    cards.heading("Selected samples")
-    if not len(table):
-        cards.empty("This area contains no point.", "Select other points, or clear the selection.")
+    images = shown.of_split[0]
+    if focus is not None:
+        if shown.point(focus) is None:
+            cards.note("The open sample is not on the map: its modality is hidden.")
+        if focus < images:
+            show_sample(choice, "image", focus, FOCUS)
+        else:
+            show_sample(choice, "text", focus - images, FOCUS)
+        if lit.points is None:
+            _list_nearest(shown, focus)
+            return
+    points = np.arange(len(shown)) if lit.points is None else lit.points
+    total = f"{len(shown):,}"
+    if lit.points is None:
+        cards.label(f"All {total} samples")
+    elif not len(points):
+        cards.empty(
+            "This area contains no point." if not lit.query else _matched(shown, lit),
+            "Select other points, or clear the selection.",
+        )
         return
-    columns = {"gain": Column("gain", DIGITS["gain"], "gain")} if "gain" in table else {}
-    columns |= own_columns.table_columns(table[own_names(shown.tables[0])[:OWN_SHOWN]])
-    for run in choice.runs:
-        keys = {f"{name}{_suffix(choice, run.name)}": name for name in DIGITS}
-        columns |= {key: Column(key, DIGITS[name], name) for key, name in keys.items() if key in table}
-
-    def cells(rows: np.ndarray) -> list[SampleCell]:
-        page = table.iloc[rows][["modality", "number", "image", "text"]]
-        page = page.assign(modality=page["modality"].replace("caption", "text"))
-        return cells_of(choice.last, choice.split, page.itertuples(index=False))
-
-    def pick(point: int) -> None:
-        set_value(FOCUS, map_selection.focus_name(point, images))
-
-    focus = map_selection.focus_point(st.query_params.get(FOCUS), images, captions)
-    ids = shown.rows[selected]
-    listed = Table(table, columns, TABLE, "samples", ids, height=360, samples=cells)
-    rows_table(listed, focus, pick)
-    downloads.table(table, f"selection-{choice.split}")
+    else:
+        how = "selected" if lit.selection else "found" if lit.query else "in the slice"
+        cards.label(f"{len(points):,} of {total} {how}: {', '.join(shown.counted(points))}.")
+    _list(view, points)
+    if lit.points is not None:
+        figure = charts.share_bars(view.coloured[-1], points, "selected", tone())
+        downloads.chart(figure, SHARES, f"{view.column} of the selected samples and of all", theme=None)
 
 
-def _pictures(shown: Shown, selected: np.ndarray) -> None:
+def _cells(shown: Shown, points: np.ndarray) -> list[SampleCell]:
+    kinds = np.where(points < shown.images, "image", "text").tolist()
+    rows = zip(
+        kinds, shown.numbers(points).tolist(), shown.owners(points).tolist(), shown.texts(points), strict=True
+    )
+    return cells_of(shown.choice.last, shown.choice.split, rows)  # type: ignore[arg-type]
+
+
+def _open(shown: Shown, of_split: int) -> None:
+    set_value(FOCUS, map_selection.focus_name(of_split, shown.of_split[0]))
+
+
+def _list(view: View, points: np.ndarray) -> None:
+    """List points, with ranks in every run and the values of the column that colours them."""
+    shown = view.shown
     choice = shown.choice
-    table = shown.tables[-1]
-    images = pd.unique(table["image"].to_numpy()[selected])
-    if not len(images):
-        return
-    some = f"{min(len(images), PICTURES_SHOWN)} of {words.count(len(images), 'picture')}"
-    cards.heading("Their pictures", some=some)
-    best = table.groupby("image")["similarity"].max()  # of an image, and of its captions, to their best match
-    rows = images[:PICTURES_SHOWN].tolist()
-    cards.results([sample_card(choice, choice.last, ("image", row), (row, float(best[row]))) for row in rows])
+    frame: dict[str, Any] = {}
+    columns = {}
+    names = [name for name in dict.fromkeys([*IN_LIST, view.column]) if name in shown.columns()]
+    for name in names:
+        shared = name in (*SHARED, *shown.own())
+        for run in [choice.last] if shared else choice.runs:
+            key = name if shared else f"{name}{_suffix(choice, run.name)}"
+            frame[key] = shown.values(run, name).iloc[points].to_numpy()
+            columns[key] = Column(key, DIGITS.get(name, ""), name)
+    if own := [name for name in names if name in shown.own()]:
+        values = own_columns.written(pd.DataFrame({name: frame[name] for name in own}))
+        frame |= {name: values[name].to_numpy() for name in own}
+        columns |= own_columns.table_columns(values)
+    table = pd.DataFrame(frame, index=range(len(points)))
+    ids = points + shown.first
+    listed = Table(
+        table, columns, TABLE, "samples", ids, 420, lambda rows: _cells(shown, points[rows]), narrow=True
+    )
+    rows_table(listed, NONE if view.focus is None else view.focus, lambda point: _open(shown, point))
+    downloads.table(lambda: selection_table(shown, points), f"selection-{choice.split}")
+
+
+def _list_nearest(shown: Shown, focus: int) -> None:
+    """List the nearest neighbours of the open sample in the joint space, which the map may have separated."""
+    choice = shown.choice
+    near, cosines = _nearest(shown, focus)
+    whole = Shown(choice, shown.planes, "both")
+    table = pd.DataFrame({"cosine": cosines})
+    cards.label(f"Nearest in the joint space of {choice.last.name}, by cosine")
+    columns = {"cosine": Column("cosine", ".3f", "similarity")}
+    listed = Table(
+        table, columns, NEAREST, "samples", near, 420, lambda rows: _cells(whole, near[rows]), narrow=True
+    )
+    rows_table(listed, focus, lambda point: _open(shown, point))
+
+
+def selection_table(shown: Shown, points: np.ndarray) -> pd.DataFrame:
+    """Return points as one table: shared columns, then every run's numbers under "column (run)"."""
+    choice = shown.choice
+    kinds = np.where(points < shown.images, "image", "caption")
+    columns: dict[str, Any] = {
+        "modality": kinds,
+        "number": shown.numbers(points),
+        "image": shown.owners(points),
+    }
+    columns["text"] = shown.texts(points)
+    known = [name for name in shown.columns() if name != "modality"]
+    shared = [name for name in known if name in SHARED]
+    own = [*shown.own()]
+    columns |= {name: shown.values(choice.last, name).iloc[points].to_numpy() for name in [*shared, *own]}
+    table = own_columns.written(pd.DataFrame(columns))
+    for run, plane in zip(choice.runs, shown.planes, strict=True):
+        of_run = {
+            name: shown.values(run, name).iloc[points].to_numpy()
+            for name in known
+            if name not in (*shared, *own)
+        }
+        numbers = pd.DataFrame(of_run | {"x": plane[points, 0], "y": plane[points, 1]})
+        table = table.join(numbers.add_suffix(_suffix(choice, run.name)))
+    return table
+
+
+def _suffix(choice: Choice, name: str) -> str:
+    return f" ({name})" if len(choice.runs) > 1 else ""

@@ -1,0 +1,1 @@
+export { default as createScatterplot, createRenderer } from "regl-scatterplot"

@@ -1,0 +1,53 @@
+"""The map as a Plotly figure, for browsers without WebGL: at most 20,000 of its points are plotted."""
+
+import numpy as np
+import streamlit as st
+
+from app import charts
+from app.address import set_value
+from app.ask import Run, joint_space
+from app.components import downloads, map_selection
+from app.components.samples import ids_text
+from app.components.theme import tone
+from app.views.joint.colouring import Colouring
+from app.views.joint.points import Shown
+
+CHART = "joint-map"
+MOST_DRAWN = 20_000
+LABEL_LENGTH = 90
+
+
+def draw(shown: Shown, colouring: Colouring, marks: charts.Marks, alt: str, area: str) -> None:
+    """Draw the map; a lasso, a box or clicked points go into the parameter `area` of the address."""
+
+    def select() -> None:
+        selection = map_selection.from_chart(st.session_state.get(CHART))
+        set_value(area, map_selection.to_text(selection))
+
+    colours = tone()
+    plotted = joint_space.draw_points(shown.images, shown.captions, MOST_DRAWN)
+    runs = [run.name for run in shown.choice.runs]
+    maps = [charts.Map(*parts) for parts in zip(runs, shown.planes, colouring, strict=True)]
+    figure = charts.joint_map(maps, shown.images, plotted, _labels(shown, plotted), marks, colours)
+    modes = ("points", "box", "lasso")
+    downloads.chart(figure, CHART, alt, on_select=select, selection_mode=modes, theme=None)
+
+
+def note(shown: Shown) -> str:
+    """State how many of the points are plotted; "" for all."""
+    if len(shown) <= MOST_DRAWN:
+        return ""
+    drawn = f"{MOST_DRAWN:,} of {len(shown):,} points are plotted, chosen at random"
+    return (
+        f"{drawn}; the shade behind them shows the density of all points, and selections apply to all points."
+    )
+
+
+def _labels(shown: Shown, plotted: np.ndarray) -> list[str]:
+    names = shown.choice.ask(Run.image_names)
+    columns = (shown.numbers(plotted).tolist(), shown.owners(plotted).tolist(), shown.texts(plotted))
+    labels = []
+    for point, number, image, text in zip(plotted.tolist(), *columns, strict=True):
+        ids = ids_text("image" if point < shown.images else "text", number, image, names[image])
+        labels.append(f"{charts.plain(ids)}<br>{charts.plain(text[:LABEL_LENGTH])}")
+    return labels
