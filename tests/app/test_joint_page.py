@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from app import jobs
+from app.components.space_map.component import NO_WEBGL
 from coder_core.api import Run, open_run
 from coder_core.api.joint_space import modality_gap
 from coder_core.api.sampling import draw_sample
@@ -17,7 +18,6 @@ from coder_core.runs.derived.compute import make_layouts
 from tests.app.conftest import write_pair
 from tests.app.test_jobs import until_over
 from tests.console.test_processes import WAIT
-from app.components.space_map.component import NO_WEBGL
 from tests.support.pages import column, numbers
 from tests.support.run_folders import flip
 
@@ -100,7 +100,9 @@ def test_arrows_lead_between_the_maps_and_neighbours_surround_the_open_sample(ro
     cosines[27] = -1
     assert shown["near"] == np.argsort(-cosines, kind="stable")[: len(shown["near"])].tolist()
     [table] = app.tables()
-    assert [row["cells"][0] for row in table["rows"][:3]] == [f"{value:.3f}" for value in np.sort(cosines)[:-4:-1]]
+    assert [row["cells"][0] for row in table["rows"][:3]] == [
+        f"{value:.3f}" for value in np.sort(cosines)[:-4:-1]
+    ]
 
 
 @pytest.mark.parametrize(

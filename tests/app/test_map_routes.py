@@ -82,7 +82,11 @@ def test_samples_and_searches_answer_only_for_existing_names(get, root):
     assert described["text"] == run.captions("dev")[7]
     assert described["ids"].startswith("caption 7 · image 1")
     status, _, content = get("/map/find", **named, query="scene 1, way 2")
-    captions = [20 + row for row, text in enumerate(run.captions("dev")) if all(w in text for w in ("scene", "1,", "way", "2"))]
+    captions = [
+        20 + row
+        for row, text in enumerate(run.captions("dev"))
+        if all(w in text for w in ("scene", "1,", "way", "2"))
+    ]
     images = sorted({int(run.image_of_text("dev")[row - 20]) for row in captions})
     assert np.frombuffer(content, np.uint32).tolist() == images + captions
     for sample in ("caption-100", "image-20", "image--1", "image-1/..", "", "../caption-1"):

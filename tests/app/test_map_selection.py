@@ -95,7 +95,15 @@ def test_a_lasso_that_the_browser_reports_is_checked():
     corners = [[0.0, 0.0], [2.00004, 0.0], [2, 2.0]]
     triangle = Area(1, ((0.0, 0.0), (2.0, 0.0), (2.0, 2.0)))
     assert map_selection.from_lasso(1, corners, 2) == Selection((triangle,))
-    wrong = ([], [[0, 0]] * 2, "corners", None, [[0, 0], [1, "x"], [2, 2]], [[0, 0], [1, float("nan")], [2, 2]], [[1]])
+    wrong = (
+        [],
+        [[0, 0]] * 2,
+        "corners",
+        None,
+        [[0, 0], [1, "x"], [2, 2]],
+        [[0, 0], [1, float("nan")], [2, 2]],
+        [[1]],
+    )
     for value in (*wrong, [[0.0, 0.0]] * 30_000):
         assert map_selection.from_lasso(0, value, 2) == Selection(), value
     for number in (2, -1, True, None, "0", 0.0):
