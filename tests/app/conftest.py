@@ -29,9 +29,7 @@ from tests.support.visits import SIZE, Visit, payloads, picture
 CHROMIUM = Path(os.environ.get("CHROMIUM") or shutil.which("chromium-headless-shell") or "/usr/bin/chromium")
 SOFTWARE_WEBGL = "use-gl=angle use-angle=swiftshader enable-unsafe-swiftshader"
 SWITCHES = "headless no-sandbox disable-quic no-first-run disable-background-networking"
-FLAGS = [
-    f"--{name}" for name in f"{SWITCHES} {SOFTWARE_WEBGL} disable-component-update disable-sync".split()
-]
+FLAGS = [f"--{name}" for name in f"{SWITCHES} {SOFTWARE_WEBGL} disable-component-update disable-sync".split()]
 IMAGES = 60
 HOSTILE = 4  # images with five captions each, so that every payload occurs once
 
