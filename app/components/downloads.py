@@ -69,6 +69,11 @@ def chart(figure: go.Figure, key: str, alt: str, **arguments: Any) -> Any:
     return drawn
 
 
+def offer_figure(make: Callable[[], go.Figure], alt: str) -> None:
+    """Offer as HTML a figure that the page does not draw with Plotly; it is made when the file is requested."""
+    st.session_state.setdefault(FIGURES, {})[alt] = make
+
+
 def begin() -> None:
     """Forget the figures of the last script run, and keep the options for figures in the address on every page."""
     st.session_state[FIGURES] = {}
@@ -82,7 +87,7 @@ def begin() -> None:
 
 def figures() -> None:
     """Draw, in the sidebar after the page, options for values of figures, the camera's format, and HTML files."""
-    shown: dict[str, go.Figure] = st.session_state.get(FIGURES, {})
+    shown: dict[str, go.Figure | Callable[[], go.Figure]] = st.session_state.get(FIGURES, {})
     if not shown:
         return
     st.sidebar.toggle("Values below figures", key=VALUES, help=cards.tip("values"))
@@ -133,8 +138,10 @@ def file_name(text: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-") or "figure"
 
 
-def html_page(figure: go.Figure, paper: str) -> bytes:
-    """Write one HTML file that includes Plotly and needs nothing else. `paper` is the background colour."""
-    opaque = go.Figure(figure).update_layout(paper_bgcolor=paper, plot_bgcolor=paper, height=None)
+def html_page(figure: go.Figure | Callable[[], go.Figure], paper: str) -> bytes:
+    """Write one HTML file that includes Plotly and needs nothing else. `figure`: a figure, or what makes it; `paper` is
+    the background colour."""
+    made = figure if isinstance(figure, go.Figure) else figure()
+    opaque = go.Figure(made).update_layout(paper_bgcolor=paper, plot_bgcolor=paper, height=None)
     options = {"displaylogo": False, "toImageButtonOptions": {"format": "svg"}}
     return str(opaque.to_html(include_plotlyjs=True, full_html=True, config=options)).encode()

@@ -83,7 +83,7 @@ def test_a_link_opens_its_runs_if_they_are_comparable(root, page, opened):
 
 @pytest.mark.parametrize("page", [*ABOUT_SCORES, "joint", "slices"])
 def test_every_figure_can_be_shown_as_a_table(roots, page, opened):
-    app = opened(roots["two"], page, values="true", map="PCA")
+    app = opened(roots["two"], page, values="true", map="PCA", area="a:-9,-9,9,-9,9,9,-9,9")
     assert app.value("values")
     figures = {chart.proto.alt for chart in app.get("plotly_chart")}
     values = [table for table in app.tables() if table["label"] == "values"]

@@ -29,6 +29,7 @@ const ICONS = {
   Pan: "M12 3v18M3 12h18M9 6l3-3 3 3M9 18l3 3 3-3M6 9l-3 3 3 3M18 9l3 3-3 3",
   "Zoom in": "M12 5v14M5 12h14",
   "Zoom out": "M5 12h14",
+  "Save as PNG": "M12 3v12M7 10l5 5 5-5M4 20h16",
   "Show everything": "M4 9V4h5M20 9V4h-5M4 15v5h5M20 15v5h-5",
 }
 
@@ -247,7 +248,7 @@ class Space {
       return this.buttons[name]
     }
     const modes = [button("Lasso", () => this.use("lasso")), button("Pan", () => this.use("panZoom"))]
-    const zooms = [button("Zoom in", () => this.zoom(1 / 1.5)), button("Zoom out", () => this.zoom(1.5)), button("Show everything", () => this.whole())]
+    const zooms = [button("Zoom in", () => this.zoom(1 / 1.5)), button("Zoom out", () => this.zoom(1.5)), button("Show everything", () => this.whole()), button("Save as PNG", () => this.save())]
     this.clear = make("button", { type: "button", class: "cl-map-clear" }, "Clear selection")
     this.clear.addEventListener("click", () => this.act({ kind: "clear" }))
     const group = (label, ...children) => make("div", { class: "cl-map-group", role: "group", "aria-label": label }, ...children)
@@ -406,6 +407,26 @@ class Space {
     else if (event.key === "Escape") this.act({ kind: "clear" })
     else return
     event.preventDefault()
+  }
+
+  // One picture of all maps as they are seen, on the page's background
+  save() {
+    const canvas = make("canvas")
+    const parts = this.panels.map(({ points, marks, name }) => [points, marks, name.textContent])
+    const [[{ width, height }]] = parts
+    const title = 28 * devicePixelRatio
+    canvas.width = width * parts.length
+    canvas.height = height + title
+    const pen = canvas.getContext("2d")
+    pen.fillStyle = this.data.paper
+    pen.fillRect(0, 0, canvas.width, canvas.height)
+    pen.fillStyle = this.data.ink
+    pen.font = `600 ${14 * devicePixelRatio}px 'Source Sans', sans-serif`
+    parts.forEach(([points, marks, name], number) => {
+      pen.fillText(name, number * width + title / 3, 0.7 * title)
+      for (const layer of [points, marks]) pen.drawImage(layer, number * width, title, width, height)
+    })
+    make("a", { href: canvas.toDataURL("image/png"), download: "joint-space.png" }).click()
   }
 
   use(mode) {

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -99,10 +100,12 @@ def explore(choice: Choice) -> None:
         remarks = [_summary(view, lines, has_webgl)]
         if has_webgl:
             remarks.append(_draw(view, lines=lines, arrows=arrows))
+            make = partial(plain.figure, shown, view.coloured, _marks(view, lines), tone())
+            downloads.offer_figure(make, _alt(view))
         else:
             reason = st.session_state[NO_WEBGL]
             cards.note(f"The map is drawn without WebGL, because {reason}. {plain.note(shown)}")
-            _draw_plain(view, lines=lines)
+            plain.draw(shown, view.coloured, _marks(view, lines), _alt(view), AREA)
         if chosen.offer is not None:
             chosen.offer()
         cards.note(" ".join(part for part in [*remarks, chosen.remark] if part))
@@ -258,17 +261,19 @@ def _arrows(shown: Shown, lit: Lit) -> tuple[Arrows, str]:
     return Arrows(points, codes(ramp), palette(ramp, tone())), remark
 
 
-def _draw_plain(view: View, *, lines: bool) -> None:
+def _marks(view: View, lines: bool) -> charts.Marks:
+    """Return what the Plotly figure of the map marks."""
     shown = view.shown
     lit = view.lit
     areas = tuple((area.map, area.corners) for area in lit.selection.areas)
     mask = np.isin(np.arange(len(shown)), lit.base) if lit.selection else None
-    marked = lit.matches if lit.query or not shown.choice.slice else lit.base
+    marked = lit.matches if lit.query or lit.base is None or not shown.choice.slice else lit.base
     pairs = _pairs(shown, lit, view.focus)[0] if lines else None
-    matches = marked[:MOST_MATCHES]
-    marks = charts.Marks(mask, pairs, shown.point(view.focus), areas, matches)
-    alt = f"joint space of {' and '.join(run.name for run in shown.choice.runs)}, coloured by {view.column}"
-    plain.draw(shown, view.coloured, marks, alt, AREA)
+    return charts.Marks(mask, pairs, shown.point(view.focus), areas, marked[:MOST_MATCHES])
+
+
+def _alt(view: View) -> str:
+    return f"joint space of {' and '.join(run.name for run in view.shown.choice.runs)}, coloured by {view.column}"
 
 
 def _matched(shown: Shown, lit: Lit) -> str:

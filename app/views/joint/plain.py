@@ -1,6 +1,7 @@
 """The map as a Plotly figure, for browsers without WebGL: at most 20,000 of its points are plotted."""
 
 import numpy as np
+import plotly.graph_objects as go
 import streamlit as st
 
 from app import charts
@@ -24,13 +25,17 @@ def draw(shown: Shown, colouring: Colouring, marks: charts.Marks, alt: str, area
         selection = map_selection.from_chart(st.session_state.get(CHART))
         set_value(area, map_selection.to_text(selection))
 
-    colours = tone()
+    modes = ("points", "box", "lasso")
+    drawn = figure(shown, colouring, marks, tone())
+    downloads.chart(drawn, CHART, alt, on_select=select, selection_mode=modes, theme=None)
+
+
+def figure(shown: Shown, colouring: Colouring, marks: charts.Marks, colours: charts.Tone) -> go.Figure:
+    """Return the map with its marks as a figure."""
     plotted = joint_space.draw_points(shown.images, shown.captions, MOST_DRAWN)
     runs = [run.name for run in shown.choice.runs]
     maps = [charts.Map(*parts) for parts in zip(runs, shown.planes, colouring, strict=True)]
-    figure = charts.joint_map(maps, shown.images, plotted, _labels(shown, plotted), marks, colours)
-    modes = ("points", "box", "lasso")
-    downloads.chart(figure, CHART, alt, on_select=select, selection_mode=modes, theme=None)
+    return charts.joint_map(maps, shown.images, plotted, _labels(shown, plotted), marks, colours)
 
 
 def note(shown: Shown) -> str:
