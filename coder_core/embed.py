@@ -3,6 +3,7 @@
 coder-lab embed pictures DATA --model NAME_OR_FOLDER --split dev --name NAME
 coder-lab embed import --images I.npy --texts T.npy --captions C.txt --name NAME
 coder-lab embed import FOLDER_OF_CLIP_RETRIEVAL --name NAME
+coder-lab embed import --run TREC_RUN --like RUN --split SPLIT --name NAME
 """
 
 from typing import TypeVar
@@ -11,17 +12,20 @@ import tyro
 
 from coder_core.console.faults import stop_on_errors
 from coder_core.console.runner import asks_for_help, command, run_subcommand
-from coder_core.embedding.arguments import EmbedArguments, FolderArguments, PicturesArguments
+from coder_core.embedding.arguments import EmbedArguments, FolderArguments, ListsArguments, PicturesArguments
 
 PROGRAM = "coder-lab embed"
 USAGE = f"""usage: {PROGRAM} pictures DATA --model NAME_OR_FOLDER --name NAME
        {PROGRAM} import --images I.npy --texts T.npy --captions C.txt --name NAME
        {PROGRAM} import TABLE.parquet --name NAME
        {PROGRAM} import FOLDER_OF_CLIP_RETRIEVAL --name NAME
+       {PROGRAM} import --run TREC_RUN --like RUN --split SPLIT --name NAME
        {PROGRAM} pictures --help
        {PROGRAM} import --help
-       {PROGRAM} import TABLE.parquet --help"""
+       {PROGRAM} import TABLE.parquet --help
+       {PROGRAM} import --run --help"""
 FILES = ("--images", "--texts", "--captions")
+RUN_FILE = "--run"
 Arguments = TypeVar("Arguments")
 
 
@@ -40,6 +44,13 @@ def _parse(kind: type[Arguments], name: str, arguments: list[str], required: str
 
 
 def _import(arguments: list[str]) -> int:
+    if any(word.split("=")[0] == RUN_FILE for word in arguments):
+        lists = _parse(ListsArguments, "import", arguments, "--run FILE --like RUN --split SPLIT --name NAME")
+
+        from coder_core.embedding.importing import import_run_file
+
+        import_run_file(lists)
+        return 0
     of_files = any(word.startswith(FILES) for word in arguments) or arguments[:1] in ([], ["--help"], ["-h"])
     kind: type[EmbedArguments | FolderArguments] = EmbedArguments if of_files else FolderArguments
     required = "--images I.npy --texts T.npy --captions C.txt --name NAME" if of_files else "--name NAME"

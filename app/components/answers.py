@@ -1,8 +1,21 @@
 """Titles of pages: what a page finds, in one sentence with its numbers."""
 
+from collections.abc import Mapping
+
+import numpy as np
+
 from app.ask import Modality, Run, ask_both, retrieval
 from app.choice import DIRECTIONS, QUERIES, Choice
 from app.components.words import gain_cell, listed
+
+
+def main_recall(metrics: Mapping[str, Mapping[str, float]]) -> tuple[str, str]:
+    """Return the key and the name of the recall by which all of these runs can be compared: R@sum or, where one of them
+    answers only one direction, R@1 of that direction."""
+    names = {"rsum": "R@sum", **{f"{way}_r1": f"{label} R@1" for way, label in DIRECTIONS.items()}}
+    shared = (key for key in names if all(key in of_run for of_run in metrics.values()))
+    key = next(shared, "rsum")
+    return key, names[key]
 
 
 def better(choice: Choice, recall: str, name: str, values: tuple[float, float]) -> str:
@@ -10,7 +23,10 @@ def better(choice: Choice, recall: str, name: str, values: tuple[float, float]) 
     difference may be noise. `values`: of the first and the last run."""
     first = choice.first.name
     last = choice.last.name
-    gain = ask_both(retrieval.gains, choice.first, choice.last, choice.split, choice.captions)[recall]
+    gains = ask_both(retrieval.gains, choice.first, choice.last, choice.split, choice.captions)
+    if recall not in gains:
+        return f"{first} and {last} have no query of this direction in common"
+    gain = gains[recall]
     before, after = values
     change = gain_cell(gain.mean, gain.low, gain.high)
     if gain.beyond_noise and gain.mean > 0:
@@ -57,6 +73,8 @@ def retrieves(choice: Choice, modality: Modality, at: int) -> str:
     direction = QUERIES[modality]
     name = f"{DIRECTIONS[direction]} R@{at}"
     values = recall_at(choice, modality, at)
+    if choice.second is None and np.isnan(values[choice.first.name]):
+        return f"{choice.first.name} answers no query {DIRECTIONS[direction]}"
     if choice.second is None:
         missed = 100 - values[choice.first.name]
         return (

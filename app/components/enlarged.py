@@ -6,7 +6,7 @@ from typing import Any
 
 import streamlit as st
 
-from app.ask import Run, ask
+from app.ask import Run, ask, retrieval
 from app.choice import Choice
 from app.components import cards, events, reviewing
 from app.components.table import ENLARGED
@@ -58,12 +58,14 @@ def captions_html(choice: Choice, image: int) -> str:
     columns = []
     for run in choice.runs:
         ranks = ask(Run.ranks, run, split)
-        scores = ask(Run.similarity, run, [image], numbers, split=split)[0]
+        has_scores = ask(Run.lists, run, split) is None
+        scores = ask(Run.similarity, run, [image], numbers, split=split)[0] if has_scores else None
         name = html.escape(run.name)
         heads += f"<th scope=col>rank in {name}</th><th scope=col>similarity in {name}</th>"
         positions = [int(ranks["i2t"][image]), *ranks["t2i"][numbers].tolist()]
-        columns.append([f"{rank + 1:,}" for rank in positions])
-        columns.append([f"{score:.4f}" for score in (scores.max(), *scores)])
+        columns.append([retrieval.place_in_words(rank) for rank in positions])
+        of_pairs = ["–"] * len(positions) if scores is None else [f"{s:.4f}" for s in (scores.max(), *scores)]
+        columns.append(of_pairs)
     names = ["the image, by its best caption"]
     for caption in numbers.tolist():
         text = cards.opening_html(captions[caption], "text", caption)

@@ -18,6 +18,11 @@ BUDGET = "budget"
 OPENED_CAUSE = "opened-cause"
 
 
+def have_causes(choice: Choice) -> bool:
+    """True if the causes of the misses of all chosen runs can be found."""
+    return all(ask(causes.has_causes, run, choice.split) for run in choice.runs)
+
+
 def show_causes(choice: Choice) -> None:
     """Draw the causes of every run's misses as one bar, and what would fix those of the last run. A click on a cause, or
     its link, lists its queries on the Retrieval page."""

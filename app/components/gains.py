@@ -29,7 +29,8 @@ def show_gains(choice: Choice, recalls: Mapping[str, str], more: Texts | None = 
     changes = [ask_both(retrieval.gains, first, run, split, captions) for run in compared]
     table: dict[str, Sequence[str]] = {"run": [run.name for run in choice.runs], **(more or {})}
     for recall in recalls:
-        gains = [change[recall] for change in changes]
-        table[recall] = ["–", *(gain_cell(gain.mean, gain.low, gain.high) for gain in gains)]
+        gains = [change.get(recall) for change in changes]
+        cells = ["–" if gain is None else gain_cell(gain.mean, gain.low, gain.high) for gain in gains]
+        table[recall] = ["–", *cells]
     columns = {name: Column(recalls.get(name, name), right=name != "run") for name in table}
     plain_table(pd.DataFrame(table), columns, f"gains-{'-'.join(recalls)}", "runs")

@@ -13,7 +13,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from app.address import SLICE, bound, put
-from app.ask import Modality, Run, RunSummary, ask
+from app.ask import Modality, Run, RunSummary, ask, retrieval
 from app.choice import UNITS, Choice, neighbours
 from app.components import cards, downloads, events, links, opened, own_columns, reviewing
 from app.components.controls import Missed, button, step_through
@@ -276,8 +276,11 @@ def _panel(choice: Choice, modality: Modality, number: int) -> None:
     more = ""
     title += f" · {file}" if file != f"image {image}" else ""
     for label, (way, row) in ways.items():
-        ranks = {name: int(of_run[way][row]) + 1 for name, of_run in choice.ask_each(Run.ranks).items()}
-        runs = " · ".join(f"{html.escape(name)} <b>{rank or '–'}</b>" for name, rank in ranks.items())
+        ranks = {
+            name: retrieval.place_in_words(int(of[way][row]))
+            for name, of in choice.ask_each(Run.ranks).items()
+        }
+        runs = " · ".join(f"{html.escape(name)} <b>{rank}</b>" for name, rank in ranks.items())
         more += f'<div class="cl-rank">Rank, {label}: {runs}</div>'
     values = choice.ask(Run.columns)
     of_caption = {} if modality == "image" else values.of_caption(number)

@@ -5,6 +5,7 @@ screens, and takes 1.5 MB of scripts. This one is an HTML table that `table.js` 
 Values from the browser are checked before use.
 """
 
+import math
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -25,6 +26,7 @@ from app.components.opened import View
 PAGE = 50
 HERE = Path(__file__)
 NAME = "coder-table"
+NOT_LISTED = "not in the list"
 SORTS = {None: "descending", "descending": "ascending", "ascending": None}  # order → next after a click
 ENLARGED = "enlarged-image"  # session key of the image to enlarge next
 
@@ -205,4 +207,6 @@ def _cell(value: Any, column: Column) -> str:
         return "–"
     if not column.digits:
         return str(value)
+    if value in (math.inf, -math.inf):  # of ranks and gains: not in another system's list
+        return f"{'+' if value > 0 else '−'}∞" if column.digits.startswith("+") else NOT_LISTED
     return f"{int(value) if column.digits.endswith('d') else value:{column.digits}}{column.suffix}"

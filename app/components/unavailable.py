@@ -107,12 +107,23 @@ def _offer_another(choice: Choice, has: Has) -> None:
 
 def embedded(choice: Choice) -> Choice | None:
     """Return the runs with one embedding per sample, after naming those without; None if no run has them."""
-    without = [run for run in choice.runs if ask(Run.scores, run, choice.split) is not None]
+    of_lists = [run for run in choice.runs if ask(Run.lists, run, choice.split) is not None]
+    of_pairs = [run for run in choice.runs if ask(Run.scores, run, choice.split) is not None]
+    without = of_lists + of_pairs
     if not without:
         return choice
-    names = listed([run.name for run in without])
-    verb = "scores" if len(without) == 1 else "score"
-    fact = f"{names} {verb} every image with every caption as a pair, so a sample has no single embedding."
+    facts = []
+    if of_pairs:
+        verb = "scores" if len(of_pairs) == 1 else "score"
+        names = listed([run.name for run in of_pairs])
+        facts.append(
+            f"{names} {verb} every image with every caption as a pair, so a sample has no single embedding."
+        )
+    if of_lists:
+        verb = "has" if len(of_lists) == 1 else "have"
+        names = listed([run.name for run in of_lists])
+        facts.append(f"{names} {verb} only the lists of another system, without embeddings.")
+    fact = " ".join(facts)
     matches = [run for run in choice.runs if run not in without]
     if not matches:
         cards.empty(fact, cards.HOW_TO_READ["without embeddings"])

@@ -16,7 +16,6 @@ from app.ask import (
     ask,
     ask_all,
     ask_both,
-    causes,
     comparable,
     curves_of,
     joint_space,
@@ -30,7 +29,7 @@ from app.ask import (
 from app.choice import DIRECTIONS, QUERIES, Choice
 from app.components import answers, cards, downloads, links
 from app.components.controls import choose_one, pick, side_by_side
-from app.components.error_budget import show_causes
+from app.components.error_budget import have_causes, show_causes
 from app.components.gains import show_gains
 from app.components.run_names import run_colour
 from app.components.samples import cells_of
@@ -69,16 +68,18 @@ def answer(choice: Choice) -> str:
     metrics = metrics_by_run(choice.runs, choice)
     if any(run.name not in metrics for run in choice.runs):  # damaged, and named below
         return ""
-    values = {name: of_run["rsum"] for name, of_run in metrics.items()}
+    recall, name = answers.main_recall(metrics)
+    values = {run: of_run.get(recall, float("nan")) for run, of_run in metrics.items()}
     if choice.second is None:
         [value] = values.values()
         sampled = choice.first.sampled.get(choice.split)
-        return f"{choice.first.name} reaches R@sum {value:.1f} of 600" + (f" · {sampled}" if sampled else "")
+        reached = f"{choice.first.name} reaches {name} {value:.1f} of {600 if recall == 'rsum' else 100}"
+        return reached + (f" · {sampled}" if sampled else "")
     if choice.between:
-        return answers.of_several(choice, "R@sum", values)
+        return answers.of_several(choice, name, values)
     ends = values[choice.first.name], values[choice.last.name]
     fixed, broken = answers.changed(choice)
-    return f"{answers.better(choice, 'rsum', 'R@sum', ends)} · {fixed:,} fixed, {broken:,} broken"
+    return f"{answers.better(choice, recall, name, ends)} · {fixed:,} fixed, {broken:,} broken"
 
 
 def show(choice: Choice) -> None:
@@ -105,7 +106,7 @@ def show(choice: Choice) -> None:
         if is_log:  # nDCG@10 leads
             show_judged(choice)
         intact = all(run.name in metrics for run in choice.runs)  # a damaged one is named above
-        if intact and choice.ask(causes.has_causes):
+        if intact and have_causes(choice):
             show_causes(choice)
         if choice.between:
             recalls = {key: label for label, key, _ in HEADLINE if not key.endswith("medr")}
@@ -218,17 +219,23 @@ def headline(choice: Choice, metrics: Metrics) -> None:
     items = []
     for label, key, term in HEADLINE:
         before, after = (metrics[run.name].get(key, float("nan")) for run in (choice.first, choice.last))
+        if np.isnan(before) and np.isnan(after):  # another system's lists may be of one direction
+            continue
         digits = 0 if key.endswith("medr") else 1
-        note = f"vs {before:.{digits}f}" if changes else ""
+        note = f"vs {_shown(before, digits)}" if changes else ""
         if key in changes:
             note += f" · 95% [{changes[key].low:+.1f}, {changes[key].high:+.1f}]"
-        value = f"{after:.{digits}f}"
+        value = _shown(after, digits)
         item = cards.Metric(label, value, note, term)
         if key in changes:
             delta = f"{after - before:+.1f}" if after != before else "0"
             item = replace(item, delta=delta, colour="normal" if changes[key].beyond_noise else "off")
         items.append(item)
     cards.metrics(items)
+
+
+def _shown(value: float, digits: int) -> str:
+    return "–" if np.isnan(value) else f"{value:.{digits}f}"
 
 
 def show_recall(runs: Runs, choice: Choice, metrics: Metrics) -> None:
@@ -381,7 +388,7 @@ def show_hits(runs: Runs, choice: Choice) -> None:
 
 def show_separation(runs: Runs, split: str) -> None:
     """Draw the separation of pairs for the runs evaluated on the split, and name damaged ones."""
-    evaluated = [run for run in runs if split in run.splits]
+    evaluated = [run for run in runs if split in run.splits and ask(Run.lists, run, split) is None]
     counted, faults = read_each(evaluated, lambda run: ask(joint_space.score_distributions, run, split))
     cards.faults(faults)
     if not counted:

@@ -30,6 +30,7 @@ ORIGINS = {
     "tuned towers": "pretrained towers that training changed",
     "zero-shot": "a pretrained model as it is: nothing was trained",
     "imported": "embeddings that another program computed",
+    "lists": "lists of another system, from a run file: there are no embeddings",
 }
 
 
@@ -282,6 +283,8 @@ def numbers_from(run: RunSummary) -> str:
     if run.fault:
         return ""
     if run.imported:
+        if tables.DOCUMENT_LISTS in run.documents:
+            return "lists"
         return "zero-shot" if tables.DOCUMENT_TOWERS in run.documents else IMPORTED
     towers = run.config.get("towers", {})
     sides = [side for side in ("image", "text") if towers.get(f"{side}_tower")]
@@ -304,7 +307,7 @@ def facts(run: RunSummary) -> dict[str, Any]:
         source = str(origin.get("files", {}).get("captions", ""))
         noted = origin
         loss = IMPORTED
-        dimension = origin.get("dimension")
+        dimension = origin.get("dimension") or None
     return {
         "from": numbers_from(run),
         "loss": loss,

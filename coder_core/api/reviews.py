@@ -32,6 +32,7 @@ from coder_core.data.reviews import (
     read_reviews,
 )
 from coder_core.evaluation.bootstrap import Hits, recall_differences
+from coder_core.evaluation.lists import NO_CANDIDATE
 from coder_core.evaluation.metrics import RECALL_AT, listed_ndcg
 from coder_core.runs.analysis.reviewed import reviewed_relevance
 
@@ -168,7 +169,7 @@ def _reviewed_results(
     values: list[Array] = []
     for positives in (labels, pairs):
         keys = np.unique(positives @ (width, 1))
-        hits = np.isin(query[:, None] * width + best, keys)
+        hits = np.isin(query[:, None] * width + best, keys) & (best != NO_CANDIDATE)
         first = np.where(hits.any(1), hits.argmax(1), np.inf)
         ndcg = listed_ndcg(hits, np.bincount(keys // width, minlength=len(query)))
         values += [*(first < k for k in RECALL_AT), 1 / (first + 1), ndcg]

@@ -45,6 +45,8 @@ class Run(StoredRun):
         if isinstance(query, str):
             scores = self._score_text(query, split)
             match = np.zeros(len(scores), dtype=bool)
+        elif isinstance(query, int | np.integer) and self.lists(split) is not None:
+            return self._listed(int(query), split, modality, top)
         elif isinstance(query, int | np.integer):
             s = self.sides(split, modality)
             check_number(int(query), len(s.anchors), modality)
@@ -60,6 +62,16 @@ class Run(StoredRun):
         best = best[np.lexsort((match[best], -scores[best]))[:top]]
         frame = pd.DataFrame({"place": np.arange(1, top + 1), "candidate": best})
         return frame.assign(score=scores[best], match=match[best])
+
+    def _listed(self, query: int, split: str, modality: Modality, top: int) -> pd.DataFrame:
+        """Return the first candidates of a query in another system's list, as `search` does."""
+        check_number(query, self.count(split, modality), modality)
+        direction: Direction = "i2t" if modality == "image" else "t2i"
+        lists = (self.lists(split) or {})[direction]
+        candidates, scores = (column[:top] for column in lists.of_query(query))
+        match = self.matches(split, direction, np.array(query), candidates)
+        frame = pd.DataFrame({"place": np.arange(1, len(candidates) + 1), "candidate": candidates})
+        return frame.assign(score=scores, match=match)
 
     def _score_text(self, text: str, split: str) -> Array:
         """Return (n,) scores of a free text or a saved query with every image."""

@@ -1,7 +1,7 @@
 """Stored contents of an evaluated run: history, embeddings, ranks, diversity, and results that a command stored beside
 it. Returns NumPy arrays and DataFrames, without torch."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, Literal, TypeVar
 
@@ -18,6 +18,8 @@ from coder_core.api.sides import Array, Direction, Modality, Sides, first_captio
 from coder_core.console.faults import Fault, InputError, collect
 from coder_core.data.columns import NO_COLUMNS, SampleColumns
 from coder_core.data.pictures import jpeg, open_picture, read_picture
+from coder_core.data.qrels import Way
+from coder_core.evaluation.lists import NO_CANDIDATE, Lists
 from coder_core.evaluation.sources import mixed_embeddings
 from coder_core.ops.diversity_scaling import squash
 from coder_core.runs.analysis.joined import joined_columns
@@ -136,6 +138,14 @@ class StoredRun:
         """Return the (n, m) scores of a model that scores pair by pair; None if scores follow from embeddings."""
         return self.analysis(split).scores
 
+    def lists(self, split: str) -> Mapping[Way, Lists] | None:
+        """Return the lists of another system by direction; None for a run of embeddings or scores."""
+        return self.analysis(split).lists
+
+    def without_embeddings(self, split: str) -> str:
+        """Return why the samples of a split have no embeddings, in words; "" if they have."""
+        return self.analysis(split).without_embeddings
+
     def compared(self, split: str, sample: Sample | None = None) -> SplitPart:
         """Return images and captions of a sample (None: all), with their rows in the split: as in `embeddings`, or as
         scores for a run without embeddings. The copy is cached."""
@@ -231,12 +241,14 @@ class StoredRun:
             return None
 
     def ranks(self, split: str) -> dict[str, Array]:
-        """Return "i2t" (n,) and "t2i" (m,): rank of the best true match, 0 is first, ties count against it."""
+        """Return "i2t" (n,) and "t2i" (m,): rank of the best true match, 0 is first, ties count against it; −1 for a sample
+        that is not a query, `UNLISTED` if another system's list does not contain it."""
         analysis = self.analysis(split)
         return {"i2t": np.asarray(analysis.image_ranks), "t2i": np.asarray(analysis.text_ranks)}
 
     def best(self, split: str, direction: Direction) -> Array:
-        """Return (Q, K) the (at most ten) best candidates of every query, best first."""
+        """Return (Q, K) the (at most ten) best candidates of every query, best first; −1 after the end of another system's
+        list."""
         analysis = self.analysis(split)
         return np.asarray(analysis.text_best if direction == "t2i" else analysis.image_best)
 
@@ -249,7 +261,7 @@ class StoredRun:
             return relation.contains(*np.broadcast_arrays(queries, candidates))
         owner = self.image_of_text(split)
         match = owner[queries] == candidates if direction == "t2i" else owner[candidates] == queries
-        return np.asarray(match)
+        return np.asarray(match & (np.asarray(candidates) != NO_CANDIDATE))
 
     def grades(self, split: str, direction: Direction, query: int) -> dict[int, int] | None:
         """Return candidate → grade of the candidates of a query that judges of a search log have seen; None for a split of

@@ -94,11 +94,16 @@ def metrics_table(rows: Mapping[str, Metrics], title: str) -> FittingTable:
     for name, metrics in rows.items():
         cells = [name]
         for way in DIRECTIONS:
-            middle = f"{metrics[f'{way}_medr']:.0f} · {metrics[f'{way}_meanr']:.1f}"
+            middle = f"{_number(metrics, f'{way}_medr', 0)} · {_number(metrics, f'{way}_meanr', 1)}"
             cells += [_cell(metrics, RECALLS, way), _cell(metrics, GRADED, way), middle]
-        cells += [_cell(metrics, ["rsum"]), f"{metrics['md']:.3f}" if "md" in metrics else "–"]
-        table.add_row(*cells, f"{metrics['i2t_ties']:.1f} · {metrics['t2i_ties']:.1f}")
+        cells += [_cell(metrics, ["rsum"]), _number(metrics, "md", 3)]
+        table.add_row(*cells, " · ".join(_number(metrics, f"{way}_ties", 1) for way in DIRECTIONS))
     return table
+
+
+def _number(metrics: Metrics, name: str, digits: int) -> str:
+    """Return a metric with some digits; a dash without it, as for another system's lists."""
+    return f"{metrics[name]:.{digits}f}" if name in metrics else "–"
 
 
 def choices_table(rows: Mapping[str, Metrics], options: Sequence[int], title: str) -> FittingTable:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 from urllib.parse import quote, unquote
@@ -71,6 +72,7 @@ class SampleIds:
 
     find_query = find
     find_document = find
+    uncounted: AbstractSet[str] = frozenset()
 
     def image(self, name: str) -> int | None:
         """Return the row of an image by its name, with more or fewer of its folders; None and −1 as for `find`."""
@@ -96,7 +98,9 @@ class SampleIds:
 
 
 class Ids(Protocol):
-    """Finds the samples of a split by the ids in a file of judgements; results as for `SampleIds.find`."""
+    """Finds the samples of a split by the ids in a file of judgements or in a run file; results as for `SampleIds.find`."""
+
+    uncounted: AbstractSet[str]  # ids of queries that the split knows but does not count
 
     def find_query(self, name: str) -> tuple[Side, int] | None: ...
     def find_document(self, name: str) -> tuple[Side, int] | None: ...

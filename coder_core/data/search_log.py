@@ -69,6 +69,7 @@ class QueryIds:
 
     Attributes:
         unanswerable: ids without a right picture that `find_query` was asked for.
+        uncounted: ids of all queries that are listed, not counted.
     """
 
     def __init__(self, image_names: Sequence[str], document: Any) -> None:
@@ -76,6 +77,7 @@ class QueryIds:
         self._queries = {name: row for row, name in enumerate(document["query_ids"])}
         self._nothing_right = {name for name, _, reason in document["others"] if reason == NOTHING_RIGHT}
         self.unanswerable: set[str] = set()
+        self.uncounted = {name for name, _, _ in document["others"]}
 
     def find_query(self, name: str) -> tuple[Side, int] | None:
         """Return the row of a query; None if the split does not count it."""

@@ -118,6 +118,25 @@ class FolderArguments:
 
 
 @dataclass(frozen=True)
+class ListsArguments:
+    """Open the results of another system, such as a reranker, beside a run: lists, ranks, metrics, fixed and broken
+    queries, without embeddings.
+
+    The lists are a TREC run file: lines of query Q0 document rank score tag, ids as evaluate --run-out writes them (y.jpg,
+    x.jpg#2, or the ids of a search log). Pictures, captions, groups, columns and judgements are those of the run named by
+    --like. A right answer that a list does not contain is a miss at any K and has no rank.
+    """
+
+    run: Annotated[Path, tyro.conf.arg(metavar="FILE")]  # The run file.
+    like: Annotated[Path, tyro.conf.arg(metavar="RUN")]
+    """Run folder with the same split, for example checkpoints/clip; evaluate it on the split first."""
+    split: SplitName  # The split that the lists are about.
+    name: str  # Name of a new run, or of a run of the same system to which to add the split.
+    root: Path = Path("checkpoints")  # Folder of the runs.
+    overwrite: bool = False  # Replace the split if the run already has it.
+
+
+@dataclass(frozen=True)
 class PicturesArguments:
     """Embed pictures and captions with a pretrained dual encoder (CLIP, SigLIP, SigLIP 2) as a run for the app.
 

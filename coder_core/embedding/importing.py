@@ -19,12 +19,13 @@ from coder_core.data.groups import group_numbers, ids_of_column, read_groups
 from coder_core.data.joined_columns import read_table_columns
 from coder_core.data.lines import read_lines
 from coder_core.data.search_log import read_search_log
-from coder_core.embedding.arguments import EmbedArguments, FolderArguments
+from coder_core.embedding.arguments import EmbedArguments, FolderArguments, ListsArguments
 from coder_core.embedding.metrics import print_metrics
 from coder_core.embedding.tables import EmbeddingColumns, read_table
 from coder_core.evaluation.sampled import RankOptions, parse_rank
 from coder_core.model.device import choose_device, use_onednn
 from coder_core.runs.analysis.import_embeddings import import_folder, import_run, metric_warnings
+from coder_core.runs.analysis.import_lists import import_lists
 
 
 def import_embeddings(parsed: EmbedArguments | FolderArguments) -> None:
@@ -63,6 +64,17 @@ def import_embeddings(parsed: EmbedArguments | FolderArguments) -> None:
 
     command_line = f"coder-lab evaluate {folder} --split {parsed.split} --rank all"
     say(console, f"not ranked, except for the queries that you open in the app. To rank all: {command_line}")
+
+
+def import_run_file(parsed: ListsArguments) -> None:
+    """Make a run from the lists of another system, and print its metrics."""
+    console = open_console()
+    folder, _, faults = import_lists(
+        parsed.run, parsed.like, parsed.root, parsed.name, parsed.split, overwrite=parsed.overwrite
+    )
+    print_faults(console, faults)
+    say(console, f"lists of {parsed.run}: {folder}")
+    print_metrics(console, folder, parsed.split, f"{parsed.split} · pessimistic ties")
 
 
 def _with_groups(embeddings: Embeddings, parsed: EmbedArguments | FolderArguments) -> Embeddings:

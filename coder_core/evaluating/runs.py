@@ -49,6 +49,7 @@ def evaluate_runs(parsed: EvaluateArguments, given: GivenFiles, console: Console
     """Evaluate the runs, write their analyses and the files that flags name, print the tables."""
     use_onednn()
     rows = _rows(parsed, console)
+    stop_on_errors(_needs_scores(rows, parsed))
     if rows[0].split.search_log is not None:
         stop_on_errors(_needs_labels(parsed))
         add_judged_metrics(rows, parsed.qrels_metrics, parsed.split)
@@ -63,7 +64,7 @@ def evaluate_runs(parsed: EvaluateArguments, given: GivenFiles, console: Console
     print_faults(console, sample_notes(rows))
     measured = [*rows, *wide]
     if rows[0].split.n_images >= FIVE_FOLD_IMAGES and rows[0].split.search_log is None:
-        measured += [row.five_folds(parsed.ties) for row in rows]
+        measured += [row.five_folds(parsed.ties) for row in rows if row.lists is None]
     write_files(rows, measured, parsed, given.reviews)
     best = best_row(rows) if len(parsed.blend) > 1 and parsed.split in CHOOSING else None
     print_tables(measured, best.alpha if best else None, parsed, console)
@@ -85,6 +86,21 @@ def _needs_labels(parsed: EvaluateArguments) -> list[Fault]:
     }
     fact = f"needs captions of pictures, but split {parsed.split} is a search log, whose queries belong to no picture"
     return [Fault(flag, fact, fix="leave it out") for flag, value in given.items() if value]
+
+
+def _needs_scores(rows: Sequence[RunRow], parsed: EvaluateArguments) -> list[Fault]:
+    """Return an error for every flag that needs scores of all pairs, if a run has only the lists of another system."""
+    given = {
+        "--ways": parsed.ways,
+        "--similarities": parsed.similarities,
+        "--run-out": parsed.run_out,
+        "--probe": parsed.probe,
+    }
+    listed = [row.name for row in rows if row.lists is not None]
+    if not listed:
+        return []
+    fact = f"needs scores of all pairs, but {listed[0]} has only the lists of another system"
+    return [Fault(flag, fact, fix="leave it out, or that run") for flag, value in given.items() if value]
 
 
 def _rows(parsed: EvaluateArguments, console: Console) -> list[RunRow]:
@@ -112,12 +128,16 @@ def _rows(parsed: EvaluateArguments, console: Console) -> list[RunRow]:
             rows += blend_rows(folder, run.loaded, split, parsed.blend, console)
         else:
             rows.append(evaluate_run(run, console, options))
+        if parsed.hub_correction and rows[-1].lists is not None:
+            problem = f"needs embeddings, but {folder} has only lists"
+            raise InputError.at("--hub-correction", problem, fix="leave it out")
         if parsed.hub_correction:
             row, note = hub_corrected_row(rows[-1], run, console)
             corrected.append(row)
             print_faults(console, [note])
-    if len(rows) > 1 and not parsed.blend:
-        rows.append(ensemble(rows, parsed.ties))
+    scored = [row for row in rows if row.lists is None]
+    if len(scored) > 1 and not parsed.blend:
+        rows.append(ensemble(scored, parsed.ties))
     return [*rows, *corrected]
 
 

@@ -112,7 +112,8 @@ def difference(row: Sequence[Hits], reference: Sequence[Hits], *, draws: int = D
 
 
 def recall_differences(row: Hits, reference: Hits) -> dict[str, Difference]:
-    """Compare the six recalls and R@sum of two runs, with 95% intervals; keys are RECALLS. ValueError as for `difference`.
+    """Compare the six recalls and R@sum of two runs, with 95% intervals; keys are RECALLS, without those of a direction
+    that has no query. ValueError as for `difference`.
 
     >>> ranks, owner = np.array([0, 7, 2, 0]), np.arange(4)
     >>> better, worse = (count_hits(np.minimum(ranks, most), ranks, owner) for most in (2, 9))
@@ -134,7 +135,14 @@ def recall_differences(row: Hits, reference: Hits) -> dict[str, Difference]:
     of_images = np.concatenate([mine, theirs, row.queries], 1)
     values = _measured_and_ends(of_images, change)
     by_name = zip(RECALLS, values.tolist(), strict=True)
-    return {name: Difference(mean, low, high, seeds=False) for name, (mean, low, high) in by_name}
+    asked = row.queries.any(0)
+    silent = tuple(way for way, has_queries in zip(("i2t", "t2i"), asked, strict=True) if not has_queries)
+    silent = (*silent, "rsum") if len(silent) == 1 else silent
+    return {
+        name: Difference(mean, low, high, seeds=False)
+        for name, (mean, low, high) in by_name
+        if not name.startswith(silent)
+    }
 
 
 def recall_intervals(run: Hits) -> np.ndarray:

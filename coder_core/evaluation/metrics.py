@@ -21,6 +21,8 @@ from coder_core.evaluation.sources import TILE_ELEMENTS, Array, slices
 
 RECALL_AT = (1, 5, 10)
 LISTED = 10  # number of results that count for nDCG@10
+UNLISTED = int(np.iinfo(np.int32).max)
+"""First rank of a query whose right candidates are all missing in another system's list: a miss at any K."""
 METRICS = "ndcg@k, mrr@k, map, map@r, r-precision, recall@k, success@k"
 _LABELS = {
     "ndcg": "nDCG",
@@ -40,9 +42,10 @@ class Ranked:
     # (P,) float64, rank of every relevant pair of the relation among all candidates; inf for any other pair, and for a
     # candidate outside the split
     ranks: Array
-    first: Array  # (Q,) int64, rank of the best relevant candidate; −1 for a query without one
+    # (Q,) int64, rank of the best relevant candidate; −1 for a query without one, `UNLISTED` if no list contains one
+    first: Array
     ties: Array  # (Q,) int64, candidates that are not relevant and score exactly like the best relevant one
-    best: Array  # (Q, k) int32, the best candidates, best first
+    best: Array  # (Q, k) int32, the best candidates, best first; −1 after the end of another system's list
     own: Array  # (P,) float32, exact score of every relevant pair; NaN for any other
 
 
@@ -172,7 +175,7 @@ def label_metrics(
     ranks: Any, image_of_text: np.ndarray, captions: np.ndarray | slice = slice(None)
 ) -> dict[str, float]:
     """Return MRR and nDCG@10 in percent with the labels as grades, over `captions` and their images: i2t_mrr,
-    i2t_ndcg10, t2i_mrr, t2i_ndcg10.
+    i2t_ndcg10, t2i_mrr, t2i_ndcg10. A direction in which another system listed nothing has none.
 
     >>> from types import SimpleNamespace
     >>> best = np.array([0, 0])  # both images list caption 0 first, both captions image 0
@@ -187,11 +190,12 @@ def label_metrics(
     images = images[np.asarray(ranks.image_ranks)[images] >= 0]
     captions = np.arange(len(image_of_text))[captions]
     captions = captions[np.asarray(ranks.text_ranks)[captions] >= 0]
-    return {
-        f"{way}_{name}": 100 * float(column.mean())
-        for way, queries in (("i2t", images), ("t2i", captions))
-        for name, column in zip(("mrr", "ndcg10"), values[way][queries].T, strict=True)
-    }
+    metrics = {}
+    for way, queries in (("i2t", images), ("t2i", captions)):
+        if len(queries):
+            mrr, ndcg = values[way][queries].mean(0).tolist()
+            metrics |= {f"{way}_mrr": 100 * mrr, f"{way}_ndcg10": 100 * ndcg}
+    return metrics
 
 
 def label_values(ranks: Any, image_of_text: np.ndarray) -> dict[str, np.ndarray]:
@@ -214,11 +218,39 @@ def label_values(ranks: Any, image_of_text: np.ndarray) -> dict[str, np.ndarray]
         of_images = listed_values(judged.i2t, ranks.image_ranks, ranks.image_best)
         return {"i2t": of_images, "t2i": listed_values(judged.t2i, ranks.text_ranks, ranks.text_best)}
     hits = ranks.image_hits
-    of_text = np.where(np.asarray(ranks.text_ranks) < 0, np.inf, ranks.text_ranks)
-    of_image = np.where(np.asarray(ranks.image_ranks) < 0, np.inf, ranks.image_ranks)
+    of_text = _found(ranks.text_ranks)
+    of_image = _found(ranks.image_ranks)
     ndcg = listed_ndcg(hits, np.bincount(image_of_text, minlength=len(hits)))
     gains = np.where(of_text < LISTED, 1 / np.log2(of_text + 2), 0)
     return {"i2t": np.stack([1 / (of_image + 1), ndcg], 1), "t2i": np.stack([1 / (of_text + 1), gains], 1)}
+
+
+def places(ranks: np.ndarray) -> Array:
+    """Return ranks counted from 1, for readers; ∞ where another system's list contains no right answer.
+
+    >>> places(np.array([0, -1])), places(np.array([0, UNLISTED]))
+    (array([1, 0]), array([ 1., inf]))
+    """
+    first = np.asarray(ranks)
+    missing = first == UNLISTED
+    return np.where(missing, np.inf, first + 1) if missing.any() else first + 1
+
+
+def place_in_words(rank: int) -> str:
+    """Return a rank, from 0, as readers see it: "–" for a sample that is not a query.
+
+    >>> place_in_words(1233), place_in_words(-1), place_in_words(UNLISTED)
+    ('1,234', '–', 'not in the list')
+    """
+    if rank == UNLISTED:
+        return "not in the list"
+    return "–" if rank < 0 else f"{rank + 1:,}"
+
+
+def _found(ranks: np.ndarray) -> Array:
+    """Return (Q,) ranks as float64; ∞ for a query without a right candidate in its list."""
+    first = np.asarray(ranks)
+    return np.where((first < 0) | (first == UNLISTED), np.inf, first)
 
 
 def listed_values(relation: Relation, first: np.ndarray, best: np.ndarray) -> np.ndarray:
@@ -238,8 +270,7 @@ def listed_values(relation: Relation, first: np.ndarray, best: np.ndarray) -> np
     gains = np.where(row >= 0, relation.grades[row], 0)
     ideal = _Judged(relation, np.full(len(relation.queries), np.inf)).ideal(listed)
     ndcg = np.divide(gains @ _discounts(listed), ideal, out=np.zeros(queries), where=ideal > 0)
-    reciprocal = np.where(np.asarray(first) < 0, 0.0, 1 / (np.maximum(first, 0) + 1))
-    return np.stack([reciprocal, ndcg], 1)
+    return np.stack([1 / (_found(first) + 1), ndcg], 1)
 
 
 def listed_ndcg(hits: np.ndarray, counts: np.ndarray) -> np.ndarray:

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from coder_core.console.faults import Fault, InputError
-from coder_core.evaluation.metrics import LISTED, RECALL_AT, Ranked, Ranks, query_values
+from coder_core.evaluation.metrics import LISTED, RECALL_AT, UNLISTED, Ranked, Ranks, query_values
 from coder_core.evaluation.ranking import Ties, rank
 from coder_core.evaluation.relevance import Relation, Relevance
 from coder_core.evaluation.scores import Scores, check_owners, check_scores
@@ -106,7 +106,7 @@ def _own_scores(scores: Scores, ranks: Ranks, relation: Relation) -> np.ndarray:
 
 def rank_metrics(ranks: Ranks, relevance: Relevance) -> Metrics:
     """Return the metrics of `metrics_of` that need only ranks: all except MD. Queries without a right answer do not
-    count.
+    count. A direction without a query that counts has no metrics.
 
     >>> from coder_core.evaluation.sources import ScoreMatrix
     >>> scores = check_scores([ScoreMatrix(np.array([[0.75, 0.25], [0.8, 0.75]]))])
@@ -118,6 +118,7 @@ def rank_metrics(ranks: Ranks, relevance: Relevance) -> Metrics:
         "i2t": (ranks.i2t, relevance.i2t),
         "t2i": (ranks.t2i, relevance.t2i),
     }
+    ways = {way: pair for way, pair in ways.items() if (pair[0].first >= 0).any()}
     metrics = query_metrics(ranks.i2t.first, ranks.t2i.first)
     for way, (ranked, _) in ways.items():
         tied = ranked.ties[ranked.first >= 0] > 0
@@ -139,17 +140,16 @@ EXTENDED = {
 """Names, in a run's metrics, of the measures by judgements beyond the labels."""
 
 
-def extended_values(scores: Scores, relevance: Relevance) -> dict[str, np.ndarray]:
-    """Return "i2t" (n, 7) and "t2i" (m, 7): the measures `EXTENDED` of every query, from 0 to 1; NaN for one without a
-    judgement.
+def extended_values(ranks: Ranks, relevance: Relevance) -> dict[str, np.ndarray]:
+    """Return "i2t" (n, 7) and "t2i" (m, 7): the measures `EXTENDED` of every query, from 0 to 1, of ranks by a relevance;
+    NaN for a query without a judgement.
 
     >>> from coder_core.evaluation.sources import ScoreMatrix
     >>> scores = check_scores([ScoreMatrix(np.array([[0.9, 0.1, 0.5], [0.2, 0.8, 0.6]]))])
     >>> relevance = Relevance.of_pairs({0: np.array([[0, 0], [1, 1], [2, 0]])}, images=2, texts=3)
-    >>> extended_values(scores, relevance)["t2i"][:, 0].tolist()  # mAP@R of three captions
+    >>> extended_values(rank(scores, relevance), relevance)["t2i"][:, 0].tolist()  # mAP@R of three captions
     [1.0, 1.0, 0.0]
     """
-    ranks = rank(scores, relevance, best=0)
     measures = list(EXTENDED.values())
     return {
         "i2t": query_values(measures, relevance.i2t, ranks.i2t),
@@ -157,19 +157,20 @@ def extended_values(scores: Scores, relevance: Relevance) -> dict[str, np.ndarra
     }
 
 
-def extended_metrics(scores: Scores, relevance: Relevance) -> Metrics:
+def extended_metrics(ranks: Ranks, relevance: Relevance) -> Metrics:
     """Return the means of `EXTENDED` over the judged queries in percent: i2t_map_at_r, i2t_r_precision, i2t_extended_r1,
     …_r5, …_r10, …_mrr, …_ndcg10; same for t2i. A direction without a judged query has none.
 
     >>> from coder_core.evaluation.sources import ScoreMatrix
     >>> scores = check_scores([ScoreMatrix(np.array([[0.9, 0.1, 0.5], [0.2, 0.8, 0.6]]))])
     >>> pairs = np.array([[0, 0], [1, 1], [2, 1], [2, 0]])  # caption 2 fits both images
-    >>> metrics = extended_metrics(scores, Relevance.of_pairs({0: pairs}, images=2, texts=3))
+    >>> relevance = Relevance.of_pairs({0: pairs}, images=2, texts=3)
+    >>> metrics = extended_metrics(rank(scores, relevance), relevance)
     >>> metrics["i2t_map_at_r"], metrics["t2i_r_precision"]
     (100.0, 100.0)
     """
     metrics: Metrics = {}
-    for way, values in extended_values(scores, relevance).items():
+    for way, values in extended_values(ranks, relevance).items():
         judged = values[~np.isnan(values[:, 0])]
         if len(judged):
             means = 100 * judged.mean(0)
@@ -178,15 +179,20 @@ def extended_metrics(scores: Scores, relevance: Relevance) -> Metrics:
 
 
 def query_metrics(image_ranks: np.ndarray, text_ranks: np.ndarray) -> Metrics:
-    """Compute R@K, MedR, MeanR and R@sum of at least one query in each direction; rank −1 is a query without a right
-    answer.
+    """Compute R@K, MedR, MeanR and R@sum; rank −1 is a query without a right answer. A direction without a query has no
+    metrics, and R@sum needs both. MeanR exists if a right answer of every query is listed, MedR if that of half of them is.
 
     >>> query_metrics(np.array([0, 6, -1]), np.array([2]))["rsum"]
     400.0
+    >>> query_metrics(np.array([-1]), np.array([0, 2, UNLISTED]))
+    {'t2i_r1': 33.333333333333336, 't2i_r5': 66.66666666666667, 't2i_r10': 66.66666666666667, 't2i_medr': 3.0}
     """
-    return _with_rsum(
-        _one_way("i2t", image_ranks[image_ranks >= 0]) | _one_way("t2i", text_ranks[text_ranks >= 0])
-    )
+    ways = {"i2t": image_ranks[image_ranks >= 0], "t2i": text_ranks[text_ranks >= 0]}
+    asked = {way: ranks for way, ranks in ways.items() if len(ranks)}
+    metrics: Metrics = {}
+    for way, ranks in asked.items():
+        metrics |= _one_way(way, ranks)
+    return _with_rsum(metrics) if len(asked) == len(ways) else metrics
 
 
 def five_fold(
@@ -249,6 +255,9 @@ def _with_rsum(metrics: Metrics) -> Metrics:
 
 def _one_way(way: str, ranks: np.ndarray) -> Metrics:
     metrics = {f"{way}_r{k}": 100.0 * float(np.sum(ranks < k)) / len(ranks) for k in RECALL_AT}
-    metrics[f"{way}_medr"] = float(np.floor(np.median(ranks)) + 1)
-    metrics[f"{way}_meanr"] = float(np.mean(ranks) + 1)
+    middle = np.sort(ranks)[len(ranks) // 2]
+    if middle < UNLISTED:
+        metrics[f"{way}_medr"] = float(np.floor(np.median(ranks)) + 1)
+    if ranks.max() < UNLISTED:
+        metrics[f"{way}_meanr"] = float(np.mean(ranks) + 1)
     return metrics

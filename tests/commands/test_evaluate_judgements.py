@@ -16,6 +16,7 @@ from coder_core.data.dataset import read_split
 from coder_core.data.embeddings import read_embeddings
 from coder_core.data.judgements import COCO_JUDGEMENTS, coco_judgements
 from coder_core.evaluate import main
+from coder_core.evaluation.ranking import rank
 from coder_core.evaluation.recall import extended_metrics
 from coder_core.evaluation.relevance import judged_relevance
 from coder_core.evaluation.scores import check_scores
@@ -44,7 +45,7 @@ def test_metrics_with_positives_beyond_the_labels(runs, tmp_path, capsys, compla
     scored = check_scores([EmbeddingPair(analysis.image_embeddings, analysis.text_embeddings)])
     relevance = judged_relevance(pairs, pairs, owner, analysis.n_images)
     row = rows[str(runs[0])]
-    for name, value in extended_metrics(scored, relevance).items():
+    for name, value in extended_metrics(rank(scored, relevance), relevance).items():
         assert row[name] == pytest.approx(value)
         assert name in rows["ensemble"]
     assert all(f"{row[f'{way}_extended_mrr']:.1f}/" in text for way in ("i2t", "t2i"))

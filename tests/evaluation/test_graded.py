@@ -142,12 +142,14 @@ def test_ranking_only_the_labels_perfectly_leaves_map_at_r_low():
     everything = np.stack(np.meshgrid(np.arange(20), np.arange(4)), -1).reshape(-1, 2)
     labels = np.stack([np.arange(20), np.arange(20)], 1)
     relevance = Relevance.of_pairs({LABEL: np.concatenate([labels, everything])}, images=20, texts=20)
-    metrics = extended_metrics(check_scores([ScoreMatrix(np.eye(20, dtype=np.float32))]), relevance)
+    scored = check_scores([ScoreMatrix(np.eye(20, dtype=np.float32))])
+    metrics = extended_metrics(rank(scored, relevance), relevance)
     assert metrics["t2i_extended_r1"] == 100
     assert metrics["t2i_map_at_r"] < 60
     elsewhere = np.stack([np.arange(12), (np.arange(12) + 1) % 12], 1)  # all scores equal: none is found
     relevance = Relevance.of_pairs({LABEL: elsewhere}, images=12, texts=12)
-    metrics = extended_metrics(check_scores([ScoreMatrix(np.zeros((12, 12), np.float32))]), relevance)
+    scored = check_scores([ScoreMatrix(np.zeros((12, 12), np.float32))])
+    metrics = extended_metrics(rank(scored, relevance), relevance)
     assert metrics["i2t_extended_mrr"] == pytest.approx(100 / 12)  # the last place
     assert set(metrics.values()) == {0.0, metrics["i2t_extended_mrr"]}
 
@@ -174,4 +176,4 @@ def test_extended_metrics_match_loops_and_ties_count_against_positives(seed):
     pairs = set(map(tuple, positives.tolist()))
     expected = by_loops(scores, pairs, "i2t") | by_loops(scores, pairs, "t2i")
     relevance = Relevance.of_pairs({LABEL: positives}, n, m)
-    assert extended_metrics(scored, relevance) == pytest.approx(expected)
+    assert extended_metrics(rank(scored, relevance), relevance) == pytest.approx(expected)

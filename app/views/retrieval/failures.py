@@ -15,6 +15,7 @@ from app.ask import Direction, Modality, Run, RunSummary, ask, ask_both, causes,
 from app.choice import DIRECTIONS, QUERIES, UNITS, Choice
 from app.components import cards, downloads, events
 from app.components.controls import choose_one, more_filters, pick, row, switch
+from app.components.error_budget import have_causes
 from app.components.gains import show_gains
 from app.components.samples import SampleList, of_run, sample_table, search_words
 from app.components.selection import by_outcome
@@ -145,7 +146,9 @@ def ranks_of_runs(shown: Queries) -> Section:
     """Queries by the ranks of their true matches, in one run or in more than two."""
     choice = shown.choice
     several = choice.second is not None
-    ranks = {name: ranks[shown.direction] + 1 for name, ranks in choice.ask_each(Run.ranks).items()}
+    ranks = {
+        name: retrieval.places(ranks[shown.direction]) for name, ranks in choice.ask_each(Run.ranks).items()
+    }
     names = list(ranks)
     table = pd.DataFrame(ranks).rename_axis("query").reset_index()
     table = table[(table[names[-1]] > 0) & choice.inside(shown.modality, table["query"])]
@@ -284,7 +287,7 @@ class CauseOfRun:
 
 def choose_cause(shown: Queries) -> CauseOfRun | None:
     """Let the user choose a cause of misses, and the run that misses; None for all queries, also of a search log."""
-    if not shown.choice.ask(causes.has_causes):
+    if not have_causes(shown.choice):
         return None
     cause = pick("Cause of the miss", [ANY_CAUSE, *causes.CAUSES], "cause", 200, help=cards.tip("cause"))
     if cause == ANY_CAUSE:
@@ -377,7 +380,8 @@ def unlabelled_matches(shown: Queries, source: judging.Source) -> Section:
     last = choice.last
     queries = np.flatnonzero(judged_right(source, shown))
     queries = queries[choice.inside(shown.modality, queries)]
-    ranks = {name: ranks[shown.direction][queries] + 1 for name, ranks in choice.ask_each(Run.ranks).items()}
+    all_ranks = choice.ask_each(Run.ranks).items()
+    ranks = {name: retrieval.places(of_run[shown.direction][queries]) for name, of_run in all_ranks}
     table = pd.DataFrame({"query": queries, **ranks})
     table = table.iloc[np.argsort(-table[last.name].to_numpy(), kind="stable")]
 

@@ -121,9 +121,14 @@ def one_query(shown: failures.Queries, number: int, source: judging.Source | Non
     cards.heading("One query in detail", detail=True, frames=frames)
     all_ranks = choice.ask_each(Run.ranks).items()
     ranks = {name: int(of_run[QUERIES[modality]][number]) for name, of_run in all_ranks}
-    notes = {name: "match at rank " + ("–" if rank < 0 else f"{rank + 1:,}") for name, rank in ranks.items()}
+    notes = {
+        name: "match not in the list"
+        if rank == retrieval.UNLISTED
+        else f"match at rank {retrieval.place_in_words(rank)}"
+        for name, rank in ranks.items()
+    }
     for run in choice.runs:
-        if ranks[run.name] >= shown.at and choice.ask(causes.has_causes):
+        if ranks[run.name] >= shown.at and ask(causes.has_causes, run, choice.split):
             notes[run.name] += f" · {_why(shown, run, number)}"
     switch("Mark likely unlabelled matches", "guess", "likely")
 

@@ -70,13 +70,17 @@ class Evidence:
 
 
 def has_causes(run: Run, split: str) -> bool:
-    """True if labels decide what is right in a split; False for a search log, where judgements do."""
-    return run.analysis(split).judged is None
+    """True if labels decide what is right in a split, and all pairs have scores; False for a search log, where judgements
+    decide, and for the lists of another system."""
+    return run.analysis(split).judged is None and run.lists(split) is None
 
 
 def split_evidence(run: Run, split: str) -> Evidence:
     """Return the evidence on a split: the stored one, or else compute and store it, unless the run's folder is read-only.
     InputError: the split is a search log."""
+    if run.lists(split) is not None:
+        fact = "has only the lists of another system, without scores of all pairs"
+        raise InputError.at(f"split {split!r} of run {run.name}", fact, "a run with embeddings or scores")
     if not has_causes(run, split):
         fact = "is a search log: people's judgements decide what is right there, and labels have no fault"
         raise InputError.at(f"split {split!r} of run {run.name}", fact, "a split with labels")

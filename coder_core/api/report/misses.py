@@ -24,9 +24,9 @@ def section_on_misses(
     runs: Sequence[Run], split: str, reviews: Reviews | None, positives: Sequence[str | Path]
 ) -> list[tuple[Section, str]]:
     """Return the section, and the sentence that says which fixes gain most for captions as queries of the last run; []
-    for a search log."""
+    for a search log, and beside the lists of another system."""
     last = runs[-1]
-    if not causes.has_causes(last, split):
+    if not all(causes.has_causes(run, split) for run in runs):
         return []
     sources = [judged.run_judgements(last, split, source) for source in positives]
     pairs = [rows for source in sources for rows in (source.of_texts, source.of_images)]

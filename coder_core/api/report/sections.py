@@ -156,9 +156,13 @@ def _recalls(runs: Sequence[Run], split: str) -> list[tuple[str, Any]]:
         ranks = run.ranks(split)
         owner = run.image_of_text(split)
         *recalls, total = map(tuple, recall_intervals(count_hits(ranks["i2t"], ranks["t2i"], owner)).tolist())
-        sums.append({"run": run.name, "origin": ORIGINS[numbers_from(run.summary)], "R@sum": total})
+        both = all((ranks[way] >= 0).any() for way in DIRECTIONS)
+        of_sum = total if both else None  # another system's lists may be of one direction
+        sums.append({"run": run.name, "origin": ORIGINS[numbers_from(run.summary)], "R@sum": of_sum})
         for way, values in label_values(run.analysis(split), owner).items():
             asking = np.flatnonzero(ranks[way] >= 0)
+            if not len(asking):
+                continue
             images = asking if way == "i2t" else owner[asking]
             graded = map(tuple, (100 * mean_intervals(values[asking], images)).tolist())
             of_way = recalls[:3] if way == "i2t" else recalls[3:]
@@ -199,6 +203,8 @@ def _moved(first: Run, last: Run, split: str, changes: pd.DataFrame) -> list[tup
     tables = []
     for direction, name in DIRECTIONS.items():
         moved = changes[changes["direction"] == direction]
+        if moved.empty:  # one run has no lists of this direction
+            continue
         counts = np.zeros((len(LABELS), len(LABELS)), np.int64)
         np.add.at(counts, tuple(np.searchsorted(BANDS, moved[rank]) for rank in ("rank_a", "rank_b")), 1)
         outcomes = moved["outcome"].value_counts()
@@ -209,7 +215,13 @@ def _moved(first: Run, last: Run, split: str, changes: pd.DataFrame) -> list[tup
 
 
 def _failures(run: Run, split: str, changes: pd.DataFrame | None) -> Iterator[tuple[str, Any]]:
-    """Yield headings and examples of every kind of failure."""
+    """Yield headings and examples of every kind of failure; a sentence for the lists of another system."""
+    if run.lists(split) is not None:
+        yield (
+            "sentences",
+            [f"{run.name} {run.without_embeddings(split)}: its failures are on the Retrieval page."],
+        )
+        return
     captions = run.captions(split)
     owner = run.image_of_text(split)
     names = run.image_names(split)
@@ -288,7 +300,7 @@ def _clusters(run: Run, split: str) -> list[Section]:
 
 
 def _ambiguity(run: Run, split: str) -> list[Section]:
-    if run.sample(split) is not None:
+    if run.sample(split) is not None or run.lists(split) is not None:
         return []
     diversity = run.diversity(split, epsilon=run.loss.epsilon)
     values = diversity["diversity"].to_numpy()

@@ -39,4 +39,5 @@ from coder_core.api.retrieval.results import (
 )
 from coder_core.api.retrieval.several import SharedAnswers, also_right, several_metrics, shared_answers
 from coder_core.data.judgements import Judgements, OtherSplitError
+from coder_core.evaluation.metrics import UNLISTED, place_in_words, places
 from coder_core.runs.derived.hub_correction import HubCorrection

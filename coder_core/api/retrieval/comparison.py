@@ -10,6 +10,7 @@ from coder_core.api.run import Run
 from coder_core.api.sides import DIRECTIONS, Array
 from coder_core.console.faults import InputError
 from coder_core.evaluation.bootstrap import Difference, count_hits, recall_differences
+from coder_core.evaluation.metrics import places
 
 Ranks = Mapping[str, Array]
 OUTCOMES = ("fixed", "broken", "both wrong", "both right")
@@ -31,9 +32,10 @@ SWITCHES: dict[str, tuple[str, ...]] = {
 
 
 def compare(run_a: Run, run_b: Run, split: str, *, at: int = 1) -> pd.DataFrame:
-    """Compare the ranks of every query in two runs. Return direction ("i2t", "t2i"), query, rank_a, rank_b (from 1),
-    change (> 0: run_b is better), outcome (fixed, broken, both wrong, both right). InputError: the runs were evaluated
-    on different samples. `at`: a query is a hit if a true match is among its first `at` results."""
+    """Compare the ranks of every query in two runs. Return direction ("i2t", "t2i"), query, rank_a, rank_b (from 1; ∞ where
+    another system's list contains no true match), change (> 0: run_b is better), outcome (fixed, broken, both wrong, both
+    right). InputError: the runs were evaluated on different samples. `at`: a query is a hit if a true match is among its
+    first `at` results."""
     _check_same_samples(run_a, run_b, split)
     return rank_changes(run_a.ranks(split), run_b.ranks(split), at)
 
@@ -71,7 +73,17 @@ def rank_changes(ranks_a: Ranks, ranks_b: Ranks, at: int = 1) -> pd.DataFrame:
         query = np.flatnonzero((a >= 0) & (b >= 0))
         a = a[query]
         b = b[query]
-        columns = {"direction": direction, "query": query, "rank_a": a + 1, "rank_b": b + 1, "change": a - b}
+        rank_a = places(a)
+        rank_b = places(b)
+        with np.errstate(invalid="ignore"):  # ∞ − ∞: in neither list
+            change = rank_a - rank_b
+        columns = {
+            "direction": direction,
+            "query": query,
+            "rank_a": rank_a,
+            "rank_b": rank_b,
+            "change": change,
+        }
         parts.append(pd.DataFrame({**columns, "outcome": outcomes(a, b, at)}))
     return pd.concat(parts, ignore_index=True)
 
@@ -131,7 +143,8 @@ def _shown(value: Any) -> str:
 def gains(first: Run, last: Run, split: str, captions: Array | None = None) -> dict[str, Difference]:
     """Compute every recall and R@sum of one run minus those of another, with 95% intervals; keys as in the metrics.
 
-    Only `captions` (numbers; None: all) and their images count as queries. InputError: the runs were evaluated on
+    Only `captions` (numbers; None: all) and their images count as queries, if both runs answer them; a direction without
+    queries has no gains. InputError: the runs were evaluated on
     different samples.
     """
     _check_same_samples(first, last, split)
@@ -145,8 +158,12 @@ def rank_gains(
     rows = np.arange(len(image_of_text)) if captions is None else np.asarray(captions)
     owner = np.asarray(image_of_text)[rows]
     images = np.isin(np.arange(len(before["i2t"])), owner)
+    images &= (np.asarray(before["i2t"]) >= 0) & (np.asarray(after["i2t"]) >= 0)
+    texts = (np.asarray(before["t2i"])[rows] >= 0) & (np.asarray(after["t2i"])[rows] >= 0)
     row, reference = (
-        count_hits(np.where(images, ranks["i2t"], -1), np.asarray(ranks["t2i"])[rows], owner)
+        count_hits(
+            np.where(images, ranks["i2t"], -1), np.where(texts, np.asarray(ranks["t2i"])[rows], -1), owner
+        )
         for ranks in (after, before)
     )
     return recall_differences(row, reference)
@@ -155,10 +172,11 @@ def rank_gains(
 def gain_in_words(
     first: Run, last: Run, split: str, recall: str = "rsum", captions: Array | None = None
 ) -> str:
-    """Describe the gain of a run over another in a recall ("t2i_r1", …) or R@sum, with its 95% interval and whether it is
-    significant; `captions` and errors as for `gains`."""
-    gain = gains(first, last, split, captions)[recall]
-    return describe_gain(recall, gain, last.name, first.name)
+    """Describe the gain of a run over another in a recall ("t2i_r1", …) or R@sum, or, if one of them only answers one
+    direction, in its R@1, with its 95% interval and whether it is significant; `captions` and errors as for `gains`."""
+    changes = gains(first, last, split, captions)
+    measured = recall if recall in changes else next(iter(changes))
+    return describe_gain(measured, changes[measured], last.name, first.name)
 
 
 def describe_gain(recall: str, gain: Difference, row: str, reference: str) -> str:

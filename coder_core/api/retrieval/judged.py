@@ -27,6 +27,7 @@ from coder_core.data.judgements import (
 )
 from coder_core.data.lines import shown
 from coder_core.data.pictures import open_picture
+from coder_core.evaluation.lists import NO_CANDIDATE, rank_lists
 from coder_core.evaluation.metrics import RECALL_AT, label_values
 from coder_core.evaluation.relevance import judged_relevance
 from coder_core.runs.derived.graded import GradedEvaluation, read_graded
@@ -61,7 +62,7 @@ def judged_results(run: Run, split: str, direction: Direction, judgements: Judge
     query = np.arange(len(best))[:, None]
     pairs = judgements.of_texts if direction == "t2i" else judgements.of_images[:, ::-1]
     width = max(run.count(split, "image"), run.count(split, "text"))
-    judged = np.isin(query * width + best, pairs[:, 0] * width + pairs[:, 1])
+    judged = np.isin(query * width + best, pairs[:, 0] * width + pairs[:, 1]) & (best != NO_CANDIDATE)
     return np.asarray(judged & ~run.matches(split, direction, query, best))
 
 
@@ -70,6 +71,7 @@ def judged_values(run: Run, split: str, judgements: Judgements) -> pd.DataFrame:
     query with a positive: direction ("i2t", "t2i"), query, and from 0 to 1 map_at_r, r_precision, judged_1, judged_5,
     judged_10 (any positive among the first K), judged_mrr, judged_ndcg10, labels_1, labels_5, labels_10 (a labelled
     one), labels_mrr and labels_ndcg10. Among exactly equal scores positives come last."""
+    from coder_core.evaluation.ranking import rank
     from coder_core.evaluation.recall import extended_values
     from coder_core.evaluation.scores import check_scores
 
@@ -77,7 +79,12 @@ def judged_values(run: Run, split: str, judgements: Judgements) -> pd.DataFrame:
     ranks = run.ranks(split)
     images = run.count(split, "image")
     relevance = judged_relevance(judgements.of_texts, judgements.of_images, owner, images)
-    judged = extended_values(check_scores(run.analysis(split).sources), relevance)
+    lists = run.lists(split)
+    if lists is None:
+        of_relevance = rank(check_scores(run.analysis(split).sources), relevance, best=0)
+    else:
+        of_relevance = rank_lists(lists["i2t"], lists["t2i"], relevance)
+    judged = extended_values(of_relevance, relevance)
     tables = []
     by_labels = label_values(run.analysis(split), owner)
     for direction, values in judged.items():

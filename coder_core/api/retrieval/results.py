@@ -20,6 +20,7 @@ from coder_core.api.sides import QUERIES, TILE_ELEMENTS, Array, Direction, slice
 from coder_core.api.stored_run import StoredResult, read_stored
 from coder_core.console.faults import InputError
 from coder_core.data.content.report import TINY_SIDE, tiny_image
+from coder_core.evaluation.lists import NO_CANDIDATE
 from coder_core.geometry import captions as geometry
 from coder_core.geometry.text_space import TfidfSpace
 from coder_core.runs.derived.hub_correction import HubCorrection, correction_folder, read_correction
@@ -55,7 +56,7 @@ def occurrences(
     query = query if queries is None else np.intersect1d(query, queries)
     best = best[query]
     match = run.matches(split, direction, query[:, None], best)
-    count = np.bincount(best.ravel(), minlength=candidates)
+    count = np.bincount(best[best != NO_CANDIDATE], minlength=candidates)
     right = np.bincount(best[match], minlength=candidates)
     return pd.DataFrame(
         {"candidate": np.arange(candidates), "count": count, "right": right, "wrong": count - right}
@@ -248,6 +249,7 @@ def likely_matches(
             )
         for column in range(best.shape[1]):
             likeness[rows, column] = geometry.largest_cosine(encoded, of_query, of_result[:, column])
+        likeness[rows] = np.where(results == NO_CANDIDATE, -1, likeness[rows])
         match[rows] = run.matches(split, direction, rows[:, None], results)
     return LikelyMatches(likeness, match, run.ranks(split)[direction], queries)
 

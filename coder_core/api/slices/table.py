@@ -21,7 +21,7 @@ from coder_core.api.slices.expressions import LONGEST_EXPRESSION, Columns, selec
 from coder_core.api.slices.own_columns import MOST_SLICES, own_names, suggested
 from coder_core.console.faults import InputError
 from coder_core.data.words import tokenise
-from coder_core.evaluation.metrics import label_metrics, label_values
+from coder_core.evaluation.metrics import label_metrics, label_values, places
 from coder_core.evaluation.recall import HALVES_SEED, Metrics, query_metrics
 from coder_core.model.concepts.choosing import STOP_WORDS
 
@@ -55,17 +55,17 @@ def slice_columns(run: Run, split: str, *, tags: Mapping[int, Sequence[str]] | N
     numbers = {
         "length": np.array([len(words) for words in tokens]),
         "image": owner,
-        "rank": run.ranks(split)["t2i"] + 1,
+        "rank": places(run.ranks(split)["t2i"]),
         **{kind: np.array([_count(words, kind) for words in tokens]) for kind in KINDS},
     }
-    if run.sample(split) is None:
+    if run.sample(split) is None and run.lists(split) is None:
         order = np.argsort(run.diversity(split)["diversity"].to_numpy(), kind="stable")
         numbers["tenth"] = np.empty(len(captions), np.int64)
         numbers["tenth"][order] = np.arange(len(captions)) * TENTHS // len(captions) + 1
     if (clusters := prototypes(run, split)) is not None:
         numbers["cluster"] = clusters.pairs
     sets: dict[str, Mapping[str, Array]] = {"words": _rows(tokens)}
-    if run.scores(split) is None:
+    if not run.without_embeddings(split):
         images, texts = (np.asarray(vectors) for vectors in run.scoring(split))
         sets["neighbours"] = _Neighbours(texts, NEIGHBOURS, np.arange(len(texts)))
         sets["image_neighbours"] = _Neighbours(images, IMAGE_NEIGHBOURS, owner)

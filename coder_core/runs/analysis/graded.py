@@ -15,7 +15,7 @@ from coder_core.data.qrels import GradedPairs, Qrels, SampleIds, Way, read_qrels
 from coder_core.data.search_log import NOTHING_RIGHT, QueryIds
 from coder_core.evaluation.bootstrap import mean_intervals
 from coder_core.evaluation.metrics import query_values
-from coder_core.evaluation.ranking import best_lists, rank
+from coder_core.evaluation.ranking import best_lists
 from coder_core.evaluation.relevance import JUDGEMENT, Relation, Relevance
 from coder_core.files.atomic import writing
 from coder_core.files.sealed import file_sha256
@@ -91,9 +91,9 @@ def _with_intervals(
     """Return the metrics `names` of a row by a relevance, with their intervals and the numbers of queries. `unanswerable`:
     further judged queries, without a right picture, which count as 0."""
     samples = row.split
-    ranks = rank(row.scores, relevance, best=0)
+    ranks = row.ranks(relevance)
     graded: dict[str, float] = {}
-    for way in ways:
+    for way in filter(row.answers, ways):
         of_split = query_values(names, getattr(relevance, way), getattr(ranks, way))
         queries = np.flatnonzero(~np.isnan(of_split[:, 0]))
         values = of_split[queries]

@@ -213,14 +213,24 @@ def check_same_model(folder: Path, split: str, size: int, towers: Mapping[str, A
         if other == split:
             continue
         content = sealed.SealedFolder(path)
-        other_size = content.manifest["arrays"]["image_embeddings"]["shape"][1]
         where = f"split {other} of {folder}"
+        if "image_embeddings" not in content.manifest["arrays"]:
+            raise InputError.at(where, "has the lists of another system", "embeddings", fix)
+        other_size = content.manifest["arrays"]["image_embeddings"]["shape"][1]
         if other_size != size:
             raise InputError.at(where, f"has {other_size} numbers per sample", f"{size}", fix)
         has_towers = f"{tables.DOCUMENT_TOWERS}.json" in content.manifest["files"]
         other_towers = _identity(content.document(tables.DOCUMENT_TOWERS) if has_towers else None)
         if other_towers != _identity(towers):
             raise InputError.at(where, f"was made by {other_towers}", _identity(towers), fix)
+
+
+def check_has_lists(folder: Path) -> None:
+    """Raise InputError if a split of an imported run has embeddings instead of lists of another system."""
+    for split, path in _split_folders(folder).items():
+        if "text_lists" not in sealed.SealedFolder(path).manifest["arrays"]:
+            fix = "splits of one run come from one system: choose another name"
+            raise InputError.at(f"split {split} of {folder}", "has embeddings", "lists of a run file", fix)
 
 
 def _identity(towers: Mapping[str, Any] | None) -> str:

@@ -14,6 +14,9 @@ from coder_core.console.faults import InputError
 from coder_core.console.plain_files import NUMBER, check_values
 from coder_core.data.columns import SampleColumns
 from coder_core.data.lines import LONGEST_CAPTION_CHARACTERS
+from coder_core.data.qrels import Way
+from coder_core.evaluation.lists import NO_CANDIDATE, Lists
+from coder_core.evaluation.metrics import UNLISTED
 from coder_core.evaluation.relevance import Queries, Relevance, relevance_of_judgements
 from coder_core.evaluation.sources import ScoreMatrix, Source, mixture
 from coder_core.files import atomic, sealed
@@ -35,6 +38,7 @@ _ROWS = {  # sample with one row → arrays whose rows are counted
     "image": ("scores", "image_embeddings", "image_ranks", "image_best"),
     "caption": ("text_embeddings", "image_of_text", "text_ranks", "text_best"),
 }
+_LIST_SCORES = ("image_list_scores", "text_list_scores")
 _KINDS = {"kind": str, "split": str, "fingerprint": str, "metrics": dict, "arrays": dict, "documents": list}
 
 
@@ -50,9 +54,11 @@ class Analysis(sealed.SealedFolder):
         caption_ids: (m,) int64, numbers of the captions in their data set; None if unknown.
         image_groups: (n,) int64, equal for images that show the same thing; None without groups.
         ranked_queries: the queries that are ranked; None: all.
-        image_ranks: (n,) int64, 0 is first, −1 for an image without captions, or that is not ranked.
-        text_ranks: (m,) int64, 0 is first, −1 for a caption that is not ranked.
-        image_best: (n, k) int32 the best captions of every image, best first; −1 for an image that is not ranked.
+        image_ranks: (n,) int64, 0 is first, −1 for an image without captions, or that is not ranked, `UNLISTED` if another
+            system's list contains none of them.
+        text_ranks: (m,) int64, 0 is first, −1 for a caption that is not ranked, `UNLISTED` likewise.
+        image_best: (n, k) int32 the best captions of every image, best first; −1 for an image that is not ranked, and after
+            the end of another system's list.
         text_best: (m, k) int32 the best images of every caption, best first; likewise.
         scores: (n, m) float32 of a model that scores pair by pair; None if scores come from embeddings.
     """
@@ -70,6 +76,7 @@ class Analysis(sealed.SealedFolder):
         self._arrays = {name: super(Analysis, self).array(name) for name in manifest["arrays"]}
         tables.check_tables(self._arrays, tables.required_tables(manifest["version"]), str(self.path))
         _check_contents(self._arrays, str(self.path))
+        self._lists = _lists(self._arrays) if manifest["version"] == tables.VERSION_LISTED else None
         self.kind = str(manifest["kind"])
         self.split = str(manifest["split"])
         self.fingerprint = str(manifest["fingerprint"])
@@ -104,10 +111,22 @@ class Analysis(sealed.SealedFolder):
         return self._embeddings("text_embeddings")
 
     def _embeddings(self, name: str) -> np.ndarray:
-        if self.scores is not None:
-            reason = "was written by a model that scores pair by pair: its samples have no single embedding"
-            raise InputError.at(self.path, reason, "a run with one embedding of every image and caption")
+        if self.without_embeddings:
+            fact = f"{self.without_embeddings}: its samples have no embeddings"
+            raise InputError.at(self.path, fact, "a run with one embedding of every image and caption")
         return self.array(name)
+
+    @property
+    def without_embeddings(self) -> str:
+        """Why the samples have no embeddings, in words; "" if they have."""
+        if self._lists is not None:
+            return "has only the lists of another system"
+        return "" if self.scores is None else "scores pair by pair"
+
+    @property
+    def lists(self) -> dict[Way, Lists] | None:
+        """The lists of another system; None for runs of embeddings and of scores."""
+        return self._lists
 
     @cached_property
     def concepts(self) -> ConceptTables | None:
@@ -154,11 +173,13 @@ class Analysis(sealed.SealedFolder):
     @property
     def image_hits(self) -> np.ndarray:
         """(n, k) bool, True where one of an image's best captions is its own."""
-        return np.asarray(self.image_of_text[self.image_best] == np.arange(self.n_images)[:, None])
+        own = self.image_of_text[self.image_best] == np.arange(self.n_images)[:, None]
+        return np.asarray(own & (self.image_best != NO_CANDIDATE))
 
     @property
     def sources(self) -> list[Source]:
-        """Scores by which the split was ranked: its matrix, or the mixture of its embeddings."""
+        """Scores by which the split was ranked: its matrix, or the mixture of its embeddings. InputError: it has only
+        lists."""
         if self.scores is not None:
             return [ScoreMatrix(self.scores)]
         if (concepts := self.concepts) is None:
@@ -214,6 +235,15 @@ class Analysis(sealed.SealedFolder):
     def picture_folder(self) -> str:
         """Folder of the pictures; "" if unknown."""
         return str(self._images["folder"])
+
+
+def _lists(arrays: Mapping[str, np.ndarray]) -> dict[Way, Lists]:
+    """Return the lists of both directions."""
+    images = len(arrays["image_lists"])
+    texts = len(arrays["text_lists"])
+    i2t = Lists(arrays["image_lists"], arrays["image_list_scores"], texts)
+    t2i = Lists(arrays["text_lists"], arrays["text_list_scores"], images)
+    return {"i2t": i2t, "t2i": t2i}
 
 
 def open_analysis(run_folder: Path, split: str, *, verify: bool = False) -> Analysis:
@@ -326,21 +356,31 @@ def _check_contents(arrays: Mapping[str, np.ndarray], place: str) -> None:
     images = len(arrays["image_ranks"])
     texts = len(arrays["image_of_text"])
     lowest = -1 if "text_queries" in arrays else 0
-    ranges = {"image_of_text": (0, images), "image_ranks": (-1, texts), "text_ranks": (lowest, images)}
+    ranges: dict[str, tuple[float, float]] = {
+        "image_of_text": (0, images),
+        "image_ranks": (-1, texts),
+        "text_ranks": (lowest, images),
+    }
     ranges |= {"image_best": (lowest, texts), "text_best": (lowest, images)}
     ranges |= {"image_queries": (0, images), "text_queries": (0, texts)}
+    if tables.LISTS[0] in arrays:
+        ranges |= {"image_ranks": (-1, UNLISTED + 1), "text_ranks": (-1, UNLISTED + 1)}
+        ranges |= dict.fromkeys(("image_best", "image_lists"), (NO_CANDIDATE, texts))
+        ranges |= dict.fromkeys(("text_best", "text_lists"), (NO_CANDIDATE, images))
     if CENTROIDS in arrays:
         ranges["cluster_pair_labels"] = (0, len(arrays[CENTROIDS]))
     if tables.JUDGEMENTS in arrays:
         _check_judgements(arrays[tables.JUDGEMENTS], images, texts, f"{place}/{tables.JUDGEMENTS}.npy")
     finite = {name for name in tables.TABLES if name == tables.SCORES or name.endswith("embeddings")}
+    ranges |= dict.fromkeys(_LIST_SCORES, (-np.inf, np.inf))
     for name in sorted(arrays.keys() & (finite | ranges.keys())):
         low, stop = ranges.get(name, (0, 0))
         for start in range(0, len(arrays[name]), _ROWS_AT_ONCE):
             part = arrays[name][start : start + _ROWS_AT_ONCE]
-            wrong = ~np.isfinite(part) if name in finite else (part < low) | (part >= stop)
+            wrong = ~np.isfinite(part) if name in finite else ~((part >= low) & (part < stop))
             if wrong.any():
                 row = start + int(np.argwhere(wrong)[0, 0])
                 where = f"{place}/{name}.npy row {row}"
-                expected = "finite numbers" if name in finite else f"{low} to {stop - 1}"
+                counts = name not in finite and name not in _LIST_SCORES
+                expected = f"{low} to {stop - 1}" if counts else "finite numbers"
                 raise InputError.at(where, f"contains {part[wrong][0]}", expected, _FIX)

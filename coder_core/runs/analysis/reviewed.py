@@ -3,9 +3,9 @@
 import numpy as np
 
 from coder_core.data.reviews import JudgedSplit
+from coder_core.evaluation.metrics import Ranks
 from coder_core.evaluation.recall import Metrics, extended_metrics
-from coder_core.evaluation.relevance import LABEL, VERDICT, Queries, Relevance, label_pairs
-from coder_core.evaluation.scores import Scores
+from coder_core.evaluation.relevance import LABEL, VERDICT, Relevance, label_pairs
 
 
 def reviewed_relevance(judged: JudgedSplit, image_of_text: np.ndarray, images: int) -> Relevance:
@@ -15,12 +15,9 @@ def reviewed_relevance(judged: JudgedSplit, image_of_text: np.ndarray, images: i
     return Relevance.of_pairs({LABEL: labels, VERDICT: judged.matches}, images, len(image_of_text))
 
 
-def reviewed_metrics(
-    scores: Scores, judged: JudgedSplit, image_of_text: np.ndarray, queries: Queries | None = None
-) -> Metrics:
-    """Compute i2t_reviewed_r1, r5, r10, mrr, ndcg10 and the same for t2i, in percent: R@K counts queries with any
-    positive among the first K. A query whose only label is wrong is left out; it remains a candidate for others.
-    `queries`: those that are ranked; None: all."""
-    relevance = reviewed_relevance(judged, image_of_text, scores.shape[0])
-    metrics = extended_metrics(scores, relevance.of_queries(queries))
+def reviewed_metrics(ranks: Ranks, relevance: Relevance) -> Metrics:
+    """Compute i2t_reviewed_r1, r5, r10, mrr, ndcg10 and the same for t2i, in percent, of ranks by `reviewed_relevance`: R@K
+    counts queries with any positive among the first K. A query whose only label is wrong is left out; it remains a
+    candidate for others."""
+    metrics = extended_metrics(ranks, relevance)
     return {name.replace("extended", "reviewed"): metrics[name] for name in metrics if "extended" in name}

@@ -18,14 +18,22 @@ from coder_core.console.faults import Fault, InputError
 from coder_core.console.output import print_faults, watching
 from coder_core.data.captioned.reading import SKIPPING
 from coder_core.data.judgements import read_judgements
+from coder_core.data.qrels import WAYS, Way
 from coder_core.data.reviews import Reviews, judge_split
 from coder_core.data.split import Split
 from coder_core.evaluation.bootstrap import count_hits, recall_intervals
 from coder_core.evaluation.c_way import DIRECTIONS, Protocol, c_way_accuracy, most_options, option_faults
-from coder_core.evaluation.metrics import RECALL_AT, label_metrics
+from coder_core.evaluation.lists import Lists, rank_lists
+from coder_core.evaluation.metrics import RECALL_AT, Ranks, label_metrics
 from coder_core.evaluation.ranking import Ties, rank
-from coder_core.evaluation.recall import Metrics, extended_metrics, five_fold, metrics_of
-from coder_core.evaluation.relevance import Queries, Relevance, equal_text_count, judged_relevance
+from coder_core.evaluation.recall import Metrics, extended_metrics, five_fold, metrics_of, rank_metrics
+from coder_core.evaluation.relevance import (
+    Queries,
+    Relevance,
+    equal_text_count,
+    judged_relevance,
+    widened,
+)
 from coder_core.evaluation.sampled import RankOptions, choose_queries, describe
 from coder_core.evaluation.scores import EVERY, Scores, check_scores
 from coder_core.evaluation.separation import distributions
@@ -35,9 +43,9 @@ from coder_core.model.reader import data_folder, read_splits
 from coder_core.objectives.diversity import negative_spread
 from coder_core.runs.analysis.evaluate import evaluate_split, score
 from coder_core.runs.analysis.read import open_analysis
-from coder_core.runs.analysis.reviewed import reviewed_metrics
+from coder_core.runs.analysis.reviewed import reviewed_metrics, reviewed_relevance
 from coder_core.runs.analysis.tables import IMAGE_GROUPS, list_splits
-from coder_core.runs.analysis.widened import EqualTexts, equal_text_warning, widened_metrics
+from coder_core.runs.analysis.widened import EqualTexts, equal_text_warning
 from coder_core.runs.derived.correct_hubs import correct_hubs
 from coder_core.runs.derived.widened import store_widened
 from coder_core.runs.load import LoadedModel
@@ -85,6 +93,7 @@ class RunRow:
     alpha: float | None = None  # share of the tuned weights in a blend of towers
     hubs_corrected: bool = False  # the scores are corrected for hubs
     folds: bool = False  # the metrics are means over five folds
+    lists: Mapping[Way, Lists] | None = None  # of another system, in place of scores
     by: str = ""  # what widens the labels that the metrics count: "group", "equal texts", or both
     split_name: str = ""  # of the split in the run's folder
     device: str = "cpu"  # on which scores are computed
@@ -108,8 +117,33 @@ class RunRow:
 
     @cached_property
     def scores(self) -> Scores:
-        """Scores of all pairs."""
+        """Scores of all pairs. InputError: the run has only lists."""
+        if self.lists is not None:
+            raise InputError.at(self.name, "has only the lists of another system", "scores of all pairs")
         return check_scores(self.sources, self.device)
+
+    def ranks(self, relevance: Relevance) -> Ranks:
+        """Rank the scores of all pairs, or the lists of another system, by a relevance."""
+        if self.lists is not None:
+            return rank_lists(self.lists["i2t"], self.lists["t2i"], relevance)
+        return rank(self.scores, relevance, best=0)
+
+    def answers(self, way: Way) -> bool:
+        """True unless the row has only lists, and none of this direction."""
+        return self.lists is None or self.lists[way].exist
+
+    def answered(self, metrics: Metrics) -> Metrics:
+        """Return the metrics without those of a direction that has no lists."""
+        silent_ways = tuple(f"{way}_" for way in WAYS.values() if not self.answers(way))
+        return {name: value for name, value in metrics.items() if not name.startswith(silent_ways)}
+
+    def metrics_by(self, relevance: Relevance) -> Metrics:
+        """Return the metrics of `retrieval_metrics` by a relevance, of the queries that are ranked; without MD for lists."""
+        asked = relevance.of_queries(self.split.queries)
+        ranks = self.ranks(asked)
+        if self.lists is not None:
+            return rank_metrics(ranks, asked)
+        return metrics_of(self.scores, ranks, asked)
 
     @property
     def labels(self) -> Relevance:
@@ -174,8 +208,8 @@ def widened_row(row: RunRow, *, equal_texts: bool) -> RunRow | None:
     if not by:
         return None
     captions = samples.captions if equal_texts else None
-    metrics = widened_metrics(
-        row.scores, samples.image_of_text, groups=groups, captions=captions, queries=samples.queries
+    metrics = row.metrics_by(
+        widened(samples.image_of_text, samples.n_images, groups=groups, captions=captions)
     )
     return replace(row, metrics=metrics, by=" and ".join(by))
 
@@ -198,9 +232,7 @@ def widened_rows(rows: Sequence[RunRow], equal_texts: EqualTexts | None) -> tupl
     captions = samples.captions
     matched = wide[0].metrics
     if groups is not None:
-        matched = widened_metrics(
-            rows[0].scores, samples.image_of_text, captions=captions, queries=samples.queries
-        )
+        matched = rows[0].metrics_by(widened(samples.image_of_text, samples.n_images, captions=captions))
     return wide, [equal_text_warning(captions, shared, rows[0].metrics, matched)]
 
 
@@ -229,7 +261,7 @@ def evaluate_run(run: RunData, console: Console, options: RankOptions) -> RunRow
 
 
 def embedded_row(folder: Path, split_name: str, device: str = "cpu") -> RunRow:
-    """Return the row of a run of another model's embeddings, from its stored analysis."""
+    """Return the row of a run of another model's embeddings, or of another system's lists, from its stored analysis."""
     analysis = open_analysis(folder, split_name)
     owner = np.asarray(analysis.image_of_text)
     ids = analysis.caption_ids
@@ -246,7 +278,9 @@ def embedded_row(folder: Path, split_name: str, device: str = "cpu") -> RunRow:
     metrics = dict(analysis.metrics)
     if analysis.judged is None and metrics:
         metrics |= label_metrics(analysis, owner)
-    return RunRow(folder, metrics, analysis.sources, samples, split_name=split_name, device=device)
+    sources = [] if analysis.lists is not None else analysis.sources
+    row = RunRow(folder, metrics, sources, samples, split_name=split_name, device=device)
+    return replace(row, lists=analysis.lists)
 
 
 def sample_notes(rows: Sequence[RunRow]) -> list[Fault]:
@@ -323,9 +357,10 @@ def add_extended_metrics(rows: Sequence[RunRow], source: Path) -> list[Fault]:
         owner = samples.image_of_text
         judgements = read_judgements(source, samples.image_names, owner, samples.caption_ids)
         relevance = judged_relevance(judgements.of_texts, judgements.of_images, owner, samples.n_images)
-        row.metrics |= extended_metrics(row.scores, relevance.of_queries(samples.queries))
+        relevance = relevance.of_queries(samples.queries)
+        row.metrics |= row.answered(extended_metrics(row.ranks(relevance), relevance))
         notes[judgements.fact] = Fault(judgements.source, judgements.fact, severity="note")
-        if judgements.disagreement is None:
+        if judgements.disagreement is None or row.lists is not None:
             continue
         judged = np.flatnonzero(np.isfinite(judgements.disagreement))
         disagreement = pd.Series(judgements.disagreement[judged])
@@ -358,7 +393,8 @@ def add_reviewed_metrics(rows: Sequence[RunRow], reviews: Reviews, file: Path) -
         if reviews.verdicts and judged.elsewhere == len(reviews.verdicts):
             fact = "contains no verdict on a caption and an image of this split"
             raise InputError.at(file, fact, fix="evaluate the split it is about")
-        row.metrics |= reviewed_metrics(row.scores, judged, owner, split.queries)
+        relevance = reviewed_relevance(judged, owner, split.n_images).of_queries(split.queries)
+        row.metrics |= row.answered(reviewed_metrics(row.ranks(relevance), relevance))
         fact = f"labels judged wrong: {len(judged.rows('wrong-caption')):,}, other matches: {len(judged.matches):,}"
         if judged.already_labels:
             fact += f", also-matches without effect, because the pair is a label: {judged.already_labels:,}"

@@ -17,13 +17,15 @@ from coder_core.files.sealed import MANIFEST
 VERSION = 1
 VERSION_MIXED = 2  # two branches, whose mixture gives the ranks; readers of version 1 do not know this
 VERSION_SCORED = 3  # a matrix of scores, without the embeddings that readers of other versions need
-VERSIONS = (VERSION, VERSION_MIXED, VERSION_SCORED)
+VERSION_LISTED = 4  # lists of another system, without embeddings and without scores of all pairs
+VERSIONS = (VERSION, VERSION_MIXED, VERSION_SCORED, VERSION_LISTED)
 SCORES = "scores"
 IMAGE_PARTS = "image_parts"
 IMAGE_PART_LENGTHS = "image_part_lengths"
 KIND_IMPORTED = "embeddings"  # of another model, without configuration, history and weights
 UNRANKED = "unranked"  # folder of a run with splits that an evaluation has yet to rank
 DOCUMENT_IMPORTED = "imported"  # sources of such an analysis
+DOCUMENT_LISTS = "lists"  # file, tag and depth of the lists of another system
 DOCUMENT_TOWERS = "towers"  # its towers, if they can embed new texts and pictures
 CAPTION_IDS = "caption_ids"
 IMAGE_GROUPS = "image_groups"
@@ -42,6 +44,8 @@ TABLES: dict[str, list[str]] = tomllib.loads(Path(__file__).with_suffix(".toml")
 RANKS = ("image_ranks", "text_ranks", "image_best", "text_best")
 RANKED_QUERIES = ("image_queries", "text_queries")  # if only a sample is ranked
 EMBEDDINGS = ("image_embeddings", "text_embeddings")
+LISTS = ("image_lists", "image_list_scores", "text_lists", "text_list_scores")
+_SOURCES = {VERSION_SCORED: (SCORES,), VERSION_LISTED: LISTS}  # of the ranks; embeddings of other versions
 
 
 def rank_tables(ranks: Ranks, queries: Queries | None = None) -> dict[str, np.ndarray]:
@@ -57,7 +61,7 @@ def rank_tables(ranks: Ranks, queries: Queries | None = None) -> dict[str, np.nd
 
 def required_tables(version: int) -> tuple[str, ...]:
     """Return the arrays that every reader of this version needs, except those of the concept branch."""
-    return (*((SCORES,) if version == VERSION_SCORED else EMBEDDINGS), "image_of_text", *RANKS)
+    return (*_SOURCES.get(version, EMBEDDINGS), "image_of_text", *RANKS)
 
 
 def check_tables(

@@ -42,7 +42,7 @@ def write_analysis(
         beta: share of the embeddings in the ranked score; the rest is the concept branch's. None without one.
         fingerprint, kind, source: of the save behind the embeddings, "coder" or an importer's name, and the data set.
         columns: what the data says about images and captions besides.
-        arrays: those of `tables.TABLES`, with embeddings or with scores. Others are written as they are.
+        arrays: those of `tables.TABLES`, with embeddings, with scores or with lists. Others are written as they are.
     """
     folder = tables.split_folder(run_folder, split)
     images: dict[str, object] = {"names": list(image_names), "folder": str(picture_folder)}
@@ -72,8 +72,12 @@ def _version(arrays: Mapping[str, np.ndarray], texts: Mapping[str, Any], beta: f
     for name, array in arrays.items():
         if array.dtype.kind not in "biuf":
             raise ValueError(f"{name} has dtype {array.dtype}; only numbers are written")
-    if tables.SCORES not in arrays:
+    others = {tables.VERSION_SCORED: tables.SCORES, tables.VERSION_LISTED: tables.LISTS[0]}
+    given = [version for version, name in others.items() if name in arrays]
+    if not given:
         return tables.VERSION if beta is None else tables.VERSION_MIXED
-    if any(name in arrays for name in tables.EMBEDDINGS):
-        raise ValueError("either scores are written, or image_embeddings and text_embeddings")
-    return tables.VERSION_SCORED
+    if len(given) > 1 or any(name in arrays for name in tables.EMBEDDINGS):
+        raise ValueError(
+            "scores, lists, or image_embeddings and text_embeddings are written, only one of them"
+        )
+    return given[0]
