@@ -132,7 +132,9 @@ def rank_imported(folder: Path, split: str, options: RankOptions, progress: Prog
 
 
 def _ranks_others(analysis: Analysis, options: RankOptions) -> bool:
-    """True if the options name other queries than are ranked."""
+    """True if the options name other queries than are ranked; False for the lists of another system."""
+    if analysis.lists is not None:
+        return False
     if options.queries == AUTO and (np.asarray(analysis.text_ranks) >= 0).any():
         return False
     owner = np.asarray(analysis.image_of_text)

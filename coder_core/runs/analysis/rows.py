@@ -27,13 +27,7 @@ from coder_core.evaluation.lists import Lists, rank_lists
 from coder_core.evaluation.metrics import RECALL_AT, Ranks, label_metrics
 from coder_core.evaluation.ranking import Ties, rank
 from coder_core.evaluation.recall import Metrics, extended_metrics, five_fold, metrics_of, rank_metrics
-from coder_core.evaluation.relevance import (
-    Queries,
-    Relevance,
-    equal_text_count,
-    judged_relevance,
-    widened,
-)
+from coder_core.evaluation.relevance import Queries, Relevance, equal_text_count, judged_relevance, widened
 from coder_core.evaluation.sampled import RankOptions, choose_queries, describe
 from coder_core.evaluation.scores import EVERY, Scores, check_scores
 from coder_core.evaluation.separation import distributions
