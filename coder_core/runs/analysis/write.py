@@ -78,6 +78,6 @@ def _version(arrays: Mapping[str, np.ndarray], texts: Mapping[str, Any], beta: f
         return tables.VERSION if beta is None else tables.VERSION_MIXED
     if len(given) > 1 or any(name in arrays for name in tables.EMBEDDINGS):
         raise ValueError(
-            "scores, lists, or image_embeddings and text_embeddings are written, only one of them"
+            "either scores are written, or lists, or image_embeddings and text_embeddings"
         )
     return given[0]
