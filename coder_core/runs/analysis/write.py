@@ -77,7 +77,5 @@ def _version(arrays: Mapping[str, np.ndarray], texts: Mapping[str, Any], beta: f
     if not given:
         return tables.VERSION if beta is None else tables.VERSION_MIXED
     if len(given) > 1 or any(name in arrays for name in tables.EMBEDDINGS):
-        raise ValueError(
-            "either scores are written, or lists, or image_embeddings and text_embeddings"
-        )
+        raise ValueError("either scores are written, or lists, or image_embeddings and text_embeddings")
     return given[0]
