@@ -45,6 +45,7 @@ from coder_core.api import (
     saved_views,
     similarity,
     slices,
+    tuning,
 )
 from coder_core.api.sides import BOTH, Direction, Modality
 from coder_core.api.stored_run import StoredResult

@@ -17,6 +17,7 @@ from app.charts.matrices import HeatScale, heat_map, heat_scale, region_bars, re
 from app.charts.runs import (
     OCCURRENCE_LABELS,
     RANK_LABELS,
+    blend_curve,
     error_budgets,
     occurrence_band,
     occurrence_bands,

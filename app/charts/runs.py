@@ -108,6 +108,20 @@ def training_curves(frames: Mapping[str, pd.DataFrame], column: str, label: str,
     return draw.figure(colours, traces, "epoch", draw.plain(label), xaxis=ticks, **size)
 
 
+def blend_curve(alphas: np.ndarray, values: np.ndarray, colours: Tone) -> go.Figure:
+    """Draw R@sum against the share α of the tuned weights, ascending, with the best point marked."""
+    best = int(values.argmax())
+    curve = draw.line(alphas, values, "R@sum", colours.runs[1], "α = %{x:g}: R@sum %{y:.1f}", dots=True)
+    marker = {"size": 14, "color": "rgba(0,0,0,0)", "line": {"color": colours.runs[1], "width": 2}}
+    mark = draw.points(alphas[best : best + 1], values[best : best + 1], "best", "best: α = %{x:g}", marker)
+    axis: Part = {
+        "xaxis": {"range": [-0.04, 1.04], "dtick": 0.25},
+        "height": CURVE_HEIGHT,
+        "showlegend": False,
+    }
+    return draw.figure(colours, [curve, mark], "α, share of the tuned weights", "R@sum", **axis)
+
+
 def slice_recalls(
     slices: Sequence[str], recalls: Values, overall: Mapping[str, float], x: str, colours: Tone
 ) -> go.Figure:

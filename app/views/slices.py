@@ -1,5 +1,7 @@
 """The Slices page: groups of captions, ordered by misses beyond the expected ones."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 import pandas as pd
@@ -7,7 +9,7 @@ import streamlit as st
 
 from app import charts
 from app.address import SLICE, put
-from app.ask import Run, RunSummary, ask, slices
+from app.ask import InputError, Run, RunSummary, ask, opened_run, slices, tuning
 from app.choice import QUERIES, Choice, columns_of_slices, slice_table
 from app.components import cards, downloads, links
 from app.components.answers import recall_at
@@ -17,6 +19,7 @@ from app.components.theme import tone
 from app.components.words import gain_cell
 
 PICTURED = 12
+ORDERS = {"misses": "Most missed", "lost": "Most lost", "gained": "Most gained"}
 MOST_BUTTONS = 10  # kinds of slices; more are a list
 PAGES = {"Misses of this slice": "retrieval", "Its diversity": "diversity", "On the map": "joint"}
 
@@ -45,22 +48,34 @@ def show(choice: Choice) -> None:
         else:
             kind = pick("Show", kinds, "slice-kind", 200, format_func=kinds.__getitem__)
     table = table if kind == "all" else table[table["kind"] == kind]
+    order = "misses"
+    if len(runs) > 1:
+        default = "lost" if _is_tuned_from(choice) else "misses"
+        with controls:
+            order = choose_one("First", ORDERS, "slice-order", cards.tip("slice order"), default=default)
     overall = recall_at(replace(choice, slice=""), modality, at)
     last = len(runs) - 1
-    below = table[(table["excess"] > 0) & (table[f"recall_{last}"] < overall[runs[-1].name])]
-    cards.answer(answer(below, runs, overall[runs[-1].name], at))
-    first = below if kind == "all" and len(below) else table
+    if order == "misses":
+        below = table[(table["excess"] > 0) & (table[f"recall_{last}"] < overall[runs[-1].name])]
+        cards.answer(answer(below, runs, overall[runs[-1].name], at))
+        first = below if kind == "all" and len(below) else table
+    else:
+        table = table.sort_values("lost", ascending=order == "gained", kind="stable")
+        cards.answer(change_answer(table, runs, at))
+        first = table
     pictured = first.head(PICTURED)
     label = f"R@{at}, %"
     names = [[f"{name}_{number}" for name in ("recall", "low", "high")] for number in range(len(runs))]
     recalls = {run.name: pictured[of_run].to_numpy() for run, of_run in zip(runs, names, strict=True)}
     figure = charts.slice_recalls(pictured["label"].tolist(), recalls, overall, label, tone())
-    downloads.chart(figure, "slice-recalls", "recall of the first slices")
+    with _beside_blends(choice):
+        downloads.chart(figure, "slice-recalls", "recall of the first slices")
     cards.note(
         "Dashed lines are the recall of all queries. Faint dots may be noise: their interval contains it."
     )
     beside = f" (beside {' and '.join(run.name for run in runs[:-1])})" if len(runs) > 1 else ""
-    cards.note(cards.HOW_TO_READ["slices judged"].format(last=runs[-1].name, beside=beside))
+    ordered = {"misses": f"the misses of {runs[-1].name}{beside}"}.get(order, f"what {runs[-1].name} {order}")
+    cards.note(cards.HOW_TO_READ["slices judged"].format(order=ordered))
     _table(choice, table, runs, at, f"slices-{modality}-{at}-{kind}")
     downloads.table(table, f"slices-{choice.split}")
     if choice.slice:
@@ -80,6 +95,66 @@ def answer(below: pd.DataFrame, runs: list[RunSummary], overall: float, at: int)
     found = f"R@{at} {recall:.1f} [{low:.1f}, {high:.1f}] against {overall:.1f} overall"
     others = f" · {len(certain) - 1} more below the overall" if len(certain) > 1 else ""
     return f"{run} misses most on {worst['label']}: {found}{others}"
+
+
+def change_answer(table: pd.DataFrame, runs: list[RunSummary], at: int) -> str:
+    """Say where the last run loses most against the first, and where it gains most, beyond noise. `table`: slices in the
+    order of what is lost or gained."""
+    first = runs[0].name
+    last = runs[-1].name
+    by_loss = table.sort_values("lost", ascending=False, kind="stable")
+    worse = by_loss[by_loss["gain_high"] < 0]
+    better = by_loss[by_loss["gain_low"] > 0].iloc[::-1]
+    parts = []
+    for verb, found in (("loses", worse), ("gains", better)):
+        if len(found):
+            row = found.iloc[0]
+            change = gain_cell(row["gain"], row["gain_low"], row["gain_high"])
+            others = f" and {verb} on {len(found) - 1} more" if len(found) > 1 else ""
+            parts.append(f"{verb} R@{at} on {row['label']} ({change}){others}")
+        else:
+            parts.append(f"certainly {verb} on no slice")
+    return f"Against {first}, {last} {'; it '.join(parts)}"
+
+
+def _is_tuned_from(choice: Choice) -> bool:
+    """True if the first run is zero-shot, and the last one tuned its towers."""
+    return ask(tuning.is_zero_shot, choice.first) and ask(tuning.is_tuned, choice.last)
+
+
+@contextmanager
+def _beside_blends(choice: Choice) -> Iterator[None]:
+    """Draw what follows; beside it, for a run with tuned towers, R@sum of the weights between zero-shot and tuned."""
+    if not ask(tuning.is_tuned, choice.last):
+        yield
+        return
+    left, right = st.columns((3, 2), gap="large")
+    with left:
+        yield
+    with right:
+        _show_blends(choice)
+
+
+def _show_blends(choice: Choice) -> None:
+    run = choice.last
+    cards.heading("Between zero-shot and tuned weights", cards.HOW_TO_READ["blends"].format(run=run.name))
+    try:
+        found = tuning.blends(opened_run(run), choice.split)
+    except InputError as error:
+        cards.empty("The stored blends are damaged; the command below replaces them.", str(error))
+        found = pd.DataFrame()
+    if len(found) > 1:
+        best = found.loc[found["rsum"].idxmax()]
+        of_tuned = found.loc[found["alpha"].idxmax()]
+        figure = charts.blend_curve(found["alpha"].to_numpy(), found["rsum"].to_numpy(), tone())
+        downloads.chart(figure, "blends", "R@sum between zero-shot and tuned weights")
+        lead = best["rsum"] - of_tuned["rsum"]
+        cards.note(
+            f"Best at α = {best['alpha']:g}: R@sum {best['rsum']:.1f}, {lead:+.1f} over α = {of_tuned['alpha']:g}."
+        )
+        return
+    cards.note("This command adds the curve:")
+    st.code(ask(tuning.blend_command, run, choice.split), language=None, wrap_lines=True)
 
 
 def _table(choice: Choice, table: pd.DataFrame, runs: list[RunSummary], at: int, key: str) -> None:

@@ -22,7 +22,7 @@ from coder_core.evaluation.c_way import Protocol
 from coder_core.evaluation.sampled import RankOptions, parse_rank
 from coder_core.model.device import choose_device, use_onednn
 from coder_core.model.reader import data_folder
-from coder_core.runs.analysis.blend import best_row, blend_rows, check_tuned
+from coder_core.runs.analysis.blend import best_row, blend_rows, check_tuned, keep_blends
 from coder_core.runs.analysis.graded import add_graded_metrics, add_judged_metrics
 from coder_core.runs.analysis.import_embeddings import is_imported, rank_imported
 from coder_core.runs.analysis.joined import join_columns
@@ -125,7 +125,9 @@ def _rows(parsed: EvaluateArguments, console: Console) -> list[RunRow]:
             rows.append(embedded_row(folder, parsed.split, options.device))
         elif parsed.blend:
             _, split = run.read(parsed.split, console)
-            rows += blend_rows(folder, run.loaded, split, parsed.blend, console)
+            blends = blend_rows(folder, run.loaded, split, parsed.blend, console)
+            keep_blends(folder, parsed.split, blends)
+            rows += blends
         else:
             rows.append(evaluate_run(run, console, options))
         if parsed.hub_correction and rows[-1].lists is not None:

@@ -12,6 +12,7 @@ from coder_core.api import list_runs, open_run
 from coder_core.api.retrieval import gain_in_words
 from coder_core.api.reviews import Review, ReviewedSplit, append_review
 from coder_core.evaluation.recall import HALVES_SEED
+from coder_core.runs.derived.blends import store_blends
 from tests.support.pages import numbers
 from tests.support.run_folders import write_run
 
@@ -43,6 +44,39 @@ def test_the_table_of_slices_marks_gains_that_may_be_noise(root, opened):
         gain = row["gain over demo-baseline"]
         low, high = map(float, re.findall(r"[+-][0-9.]+", gain)[1:])
         assert gain.endswith("] may be noise" if low <= 0 <= high else "]")
+
+
+def test_slices_are_ordered_by_what_tuning_lost_beside_the_curve_of_blends(tmp_path, opened):
+    animals = ("two cats", "a dog")
+    captions = [f"{animals[i % 2]} in scene {i}, way {way}" for i in range(60) for way in range(5)]
+    towers = {"image_tower": "clip", "text_tower": "clip", "image_tuning": "lora", "text_tuning": "lora"}
+    for name, noise, settings in (("first", 3.0, {}), ("tuned", 1.5, towers)):
+        write_run(
+            tmp_path, name, noise=noise, images=60, captions=captions, pictures=False, settings=settings
+        )
+    app = opened(tmp_path, "slices", run="first", versus="tuned", slice_order="Most lost")
+    ranks = {
+        name: open_run(tmp_path / name).ranks("dev")["t2i"].reshape(60, 5) for name in ("first", "tuned")
+    }
+    discovery = np.random.default_rng(HALVES_SEED).permutation(60)[:30]
+    lost = {
+        name: ((ranks["first"] < 1).astype(int) - (ranks["tuned"] < 1))[discovery[discovery % 2 == odd]].sum()
+        for odd, name in enumerate(("word “cats”", "word “dog”"))
+    }
+    [table] = [rows for rows in app.rows("slice") if rows]
+    order = [row["slice"] for row in table if row["slice"] in lost]
+    assert order == sorted(lost, key=lambda name: -lost[name])
+    assert app.title[0].value.startswith("Against first, tuned ")
+    assert "--blend 0 0.25 0.5 0.75 1" in app.code[0].value
+    run = open_run(tmp_path / "tuned")
+    blends = {1.0: {"rsum": 300.0}, 0.0: {"rsum": 280.0}, 0.5: {"rsum": 310.0}}
+    store_blends(run.path, "dev", run.analysis("dev"), blends)
+    app.again()
+    assert not app.code
+    curve = next(figure for figure in app.figures() if "α" in figure["layout"]["xaxis"]["title"]["text"])
+    assert list(numbers(curve["data"][0]["x"])) == [0, 0.5, 1]
+    assert list(numbers(curve["data"][0]["y"])) == [280, 310, 300]
+    assert app.saying("0.5", "310.0", "+10.0")
 
 
 def test_the_worst_slices_are_below_the_overall_recall(root, opened):

@@ -9,6 +9,8 @@ import pytest
 from PIL import Image
 from safetensors.torch import load_file
 
+from coder_core.api import open_run
+from coder_core.api.tuning import blends
 from coder_core.evaluate import main
 from coder_core.evaluation.recall import retrieval_metrics
 from coder_core.model.towers.tuning import TunedTower, merge_adapters
@@ -36,14 +38,19 @@ def run(towers_folder, tmp_path_factory, request):
 
 
 def test_blending_interpolates_between_zero_shot_and_trained_weights(run, towers_folder, tmp_path, capsys):
-    before = digest(run)
+    before = contents(run)
     command = [str(run), "--blend", "0.0", "0.5", "1.0"]
     files = {flag: tmp_path / f"out{flag}" for flag in ("--json", "--csv", "--curve")}
     assert main([*command, *(f"{flag}={file}" for flag, file in files.items())]) == 0
-    assert digest(run) == before
+    [stored] = (run / "derived" / "dev").iterdir()
+    assert stored.name.startswith("blends-")
+    assert contents(run) == before
     rows = json.loads(files["--json"].read_text())["runs"]
     assert list(rows) == [f"{run} α=0", f"{run} α=0.5", f"{run} α=1"]
     assert [row.pop("alpha") for row in rows.values()] == [0, 0.5, 1]
+    stored = blends(open_run(run), "dev").set_index("alpha")
+    for alpha, row in zip((0, 0.5, 1), rows.values(), strict=True):
+        assert stored.loc[alpha].to_dict() == pytest.approx(row)
     zero_shot, _, tuned = rows.values()
     analysis = open_analysis(run, "dev")
     assert tuned == analysis.metrics
@@ -76,6 +83,13 @@ def test_blending_interpolates_between_zero_shot_and_trained_weights(run, towers
         assert np.array_equal(ends[0][name], original[name].numpy())
         assert np.array_equal(ends[1][name], tensor)
         np.testing.assert_allclose(middle[name], (tensor + original[name].numpy()) / 2, rtol=1e-5, atol=1e-6)
+
+
+def contents(run):
+    """Return the digest of everything in a run's folder but derived results."""
+    return {part.name: digest(part) if part.is_dir() else part.read_bytes() for part in run.iterdir()} | {
+        "derived": ""
+    }
 
 
 def weights(run, alpha):

@@ -128,14 +128,16 @@ def write_run(
     noise=1.0,
     seed=0,
     per_image=CAPTIONS_PER_IMAGE,
+    settings=None,
 ):
     """Write a finished run of three epochs with history, status and analysis of dev.
 
     `concepts`, five pairs of word and kind, give it a concept branch, whose share of a score is 1 − `beta`; `attention`,
     (n, 5) and (m, 5), replaces its random one. `pictures`: draw them; None draws those of a run without concepts.
-    `noise`, `seed` and `per_image` go to `synthetic`.
+    `noise`, `seed` and `per_image` go to `synthetic`. `settings`: of the configuration.
     """
     values = {"concepts": 10, "beta": beta} if concepts else {}
+    values |= settings or {}
     config = changed(Config(name=name), data="demo", loss=loss, epochs=3, seed=seed, **values)
     folder = write_configured(root, config)
     v, w, owner = synthetic(images, noise=noise, seed=seed, per_image=per_image)

@@ -186,7 +186,8 @@ def slice_table(
 
     Returns:
         One row per slice: kind, expression, label, queries (of the reported half of `images_counted`), share (% of
-        them), excess (misses of the last run beyond those at its overall recall); for run r recall_r, low_r and high_r
+        them), excess (misses of the last run beyond those at its overall recall), lost (by the first half alone: queries
+        that the last run misses and the first one hits, minus the opposite; 0 for one run); for run r recall_r, low_r and high_r
         (percent and 95% interval, a bootstrap over images), mrr_r and ndcg10_r (percent); and for several runs gain,
         gain_low and gain_high (last − first).
     """
@@ -203,6 +204,7 @@ def slice_table(
     frame = pd.DataFrame([slices[row] for row in rows.tolist()], columns=list(Slice._fields))
     share = 100 * reported_queries / max(reported[0][-1].sum(), 1)
     frame = frame.assign(queries=reported_queries.astype(np.int64), share=share, excess=excess[order])
+    frame["lost"] = (hits[0] - hits[-1])[rows][:, discovery].sum(1)
     if not len(rows):
         return frame
     of_queries, *of_hits = (table[rows] for table in reported)

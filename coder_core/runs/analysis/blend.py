@@ -2,8 +2,10 @@
 
 import html
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
+import numpy as np
 from rich.console import Console
 
 from coder_core.config.model import Tuning
@@ -17,7 +19,10 @@ from coder_core.model.towers.pretrained import OWN
 from coder_core.model.towers.tuning import TunedTower
 from coder_core.runs.analysis.evaluate import score
 from coder_core.runs.analysis.import_embeddings import check_trained
+from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.analysis.rows import RunRow, Samples, ending
+from coder_core.runs.analysis.tables import list_splits
+from coder_core.runs.derived.blends import store_blends
 from coder_core.runs.load import LoadedModel, read_config
 
 FLAG = "--blend"
@@ -38,7 +43,7 @@ def blend_rows(
     folder: Path, loaded: LoadedModel, split: Split, alphas: Sequence[float], console: Console
 ) -> list[RunRow]:
     """Evaluate a blend for every α, one row each. Tuned towers get the weights α · tuned + (1 − α) · those before the
-    run; everything else stays as trained. The model ends at α = 1. Nothing is written.
+    run; everything else stays as trained. The model ends at α = 1.
     """
     assert loaded.towers is not None
     settings = loaded.towers.config
@@ -61,6 +66,23 @@ def blend_rows(
         for blend in blends:
             blend(1.0)
     return rows
+
+
+def keep_blends(folder: Path, split: str, rows: Sequence[RunRow]) -> None:
+    """Store the metrics of blends beside the run for the app, if it can be written and was evaluated on these samples."""
+    if split not in list_splits(folder):
+        return
+    with suppress(OSError, InputError):
+        analysis = open_analysis(folder, split)
+        samples = rows[0].split
+        is_same = list(samples.captions) == list(analysis.captions)
+        if is_same and np.array_equal(samples.image_of_text, analysis.image_of_text):
+            store_blends(folder, split, analysis, {row.metrics["alpha"]: _finite(row) for row in rows})
+
+
+def _finite(row: RunRow) -> dict[str, float]:
+    """Return the metrics of a blend that are numbers, without its α."""
+    return {name: value for name, value in row.metrics.items() if name != "alpha" and np.isfinite(value)}
 
 
 def _check_originals(folder: Path, side: str, half: ImageHalf | TextHalf | None, tuning: Tuning) -> None:
