@@ -106,15 +106,15 @@ def change_answer(table: pd.DataFrame, runs: list[RunSummary], at: int) -> str:
     worse = by_loss[by_loss["gain_high"] < 0]
     better = by_loss[by_loss["gain_low"] > 0].iloc[::-1]
     parts = []
-    for verb, found in (("loses", worse), ("gains", better)):
+    for verb, other, found in (("loses", "worse", worse), ("gains", "better", better)):
         if len(found):
             row = found.iloc[0]
             change = gain_cell(row["gain"], row["gain_low"], row["gain_high"])
-            others = f" and {verb} on {len(found) - 1} more" if len(found) > 1 else ""
-            parts.append(f"{verb} R@{at} on {row['label']} ({change}){others}")
+            others = f" and on {len(found) - 1} more" if len(found) > 1 else ""
+            parts.append(f"{verb} R@{at} on {row['label']}, {change}{others}")
         else:
-            parts.append(f"certainly {verb} on no slice")
-    return f"Against {first}, {last} {'; it '.join(parts)}"
+            parts.append(f"no slice is certainly {other}")
+    return f"{last} against {first}: {'; '.join(parts)}"
 
 
 def _is_tuned_from(choice: Choice) -> bool:
