@@ -196,18 +196,24 @@ def read_each(runs: Runs, read: Callable[[RunSummary], T]) -> tuple[dict[str, T]
 
 
 class Curves(NamedTuple):
-    """Training curves: one row per finished epoch; one row per few steps ("epoch" is a fraction); damaged parts."""
+    """Training curves: one row per finished epoch; one row per few steps ("epoch" is a fraction); damaged parts; what
+    changed on dev at the newest evaluation, and a warning if the run is worse than its start, or ""."""
 
     epochs: pd.DataFrame
     steps: pd.DataFrame
     faults: list[str]
+    changes: list[str]
+    warning: str
 
 
 @st.cache_data(ttl=LISTING_SECONDS, show_spinner=False, hash_funcs=HASHES)
 def curves_of(run: RunSummary) -> Curves:
     """Read the curves of a run, which may be training; refreshed every two seconds."""
     read = open_run(run.path)
-    return Curves(read.history, read.steps, read.history_faults)
+    progress = read.dev_progress
+    warning = progress.newest or progress.kept
+    faults = read.history_faults
+    return Curves(read.history, read.steps, faults, progress.changes, str(warning or ""))
 
 
 def comparable(first: RunSummary, second: RunSummary, split: str) -> bool:

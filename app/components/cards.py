@@ -299,6 +299,11 @@ def refusal() -> None:
         empty(*reason)
 
 
+def warning(text: str) -> None:
+    """Draw a sentence that should not be overlooked."""
+    st.html(f'<div class="cl-empty cl-warn">{html.escape(text)}</div>')
+
+
 def faults(items: Iterable[tuple[str, str]]) -> None:
     """List damaged runs, if there are any: name and what is wrong with each."""
     lines = "".join(f"<li><b>{html.escape(name)}</b> — {html.escape(fault)}</li>" for name, fault in items)

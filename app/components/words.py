@@ -44,7 +44,8 @@ def gain_cell(mean: float, low: float, high: float) -> str:
 RSUM_COLUMNS = ("metrics.rsum", "rsum")
 NOT_PLOTTED = {"time", "step", "epoch", "event"}
 RECENT = 50  # records of steps from which the time left is estimated
-GROUPS = {"losses": "loss"}
+GROUPS = {"losses": "loss", "since_last": "since the last evaluation", "since_start": "since the start"}
+UNNAMED_GROUPS = ("", "metrics", "dev")
 CURVES = {"rsum": "R@sum", "md": "mean distance MD"}
 OF_WAY = {"r1": "R@1", "r5": "R@5", "r10": "R@10", "mrr": "MRR", "ndcg10": "nDCG@10"}
 
@@ -102,8 +103,7 @@ def curves(frames: list[pd.DataFrame]) -> list[str]:
 def curve_label(column: str) -> str:
     """Label a column: "metrics.i2t_r1" → "i2t R@1", "losses.instance" → "loss: instance"."""
     group, _, name = column.rpartition(".")
-    if name in CURVES:
-        return CURVES[name]
     way, _, key = name.partition("_")
     shown = f"{way} {OF_WAY[key]}" if key in OF_WAY else name.replace("_", " ")
-    return shown if group in ("", "metrics", "dev") else f"{GROUPS.get(group, group)}: {shown}"
+    shown = CURVES.get(name, shown)
+    return shown if group in UNNAMED_GROUPS else f"{GROUPS.get(group, group)}: {shown}"

@@ -24,6 +24,7 @@ from coder_core.evaluation.sources import mixed_embeddings
 from coder_core.ops.diversity_scaling import squash
 from coder_core.runs.analysis.joined import joined_columns
 from coder_core.runs.analysis.read import Analysis, how_to_add, open_analysis
+from coder_core.runs.change import DevProgress, dev_progress
 from coder_core.runs.record import HISTORY, history_faults, read_frame
 
 T = TypeVar("T")
@@ -81,6 +82,11 @@ class StoredRun:
         step = self.status.get("step", 0)
         epochs = self.status.get("evaluated", 0)
         return [str(fault) for fault in history_faults(self.path / HISTORY, step=step, epochs=epochs)]
+
+    @property
+    def dev_progress(self) -> DevProgress:
+        """What changed on dev at the newest evaluation, in sentences, and warnings if the run is worse than its start."""
+        return dev_progress(self.path)
 
     @property
     def loss(self) -> LossSettings:

@@ -15,13 +15,14 @@ from rich.progress import Progress as Bars
 from torch import Tensor
 
 from coder_core.config.training import TrainingConfig
-from coder_core.console.faults import InputError
+from coder_core.console.faults import Fault, InputError
 from coder_core.console.output import (
     OF_HALF,
     SECONDS_BETWEEN_LINES,
     Progress,
     TimedLines,
     best_so_far,
+    print_faults,
     say,
     silent,
 )
@@ -234,6 +235,11 @@ class Display:
         self.say(line)
         for fact in report.others:
             self.say(f"    {fact}")
+
+    def warn(self, fault: Fault | None) -> None:
+        """Print a warning, if there is one."""
+        if fault is not None and not self.quiet:
+            print_faults(self.console, [fault])
 
     def scoring(self, activity: str) -> Progress:
         """Return a progress that prints lines with the time left of an evaluation on dev."""

@@ -22,10 +22,12 @@ from coder_core.ops import parallel
 from coder_core.ops.shapes import shapes_only
 from coder_core.runs.load import load_weights
 from coder_core.runs.saves import Save, SaveStore
+from coder_core.training.comparison import Comparison
 from coder_core.training.optim import load_optimizer, optimizer_tensors
 from coder_core.training.step import SAMPLES_NAMED, NotFiniteError, Part
 
 STATES_KEPT = 2
+COMPARISON = "comparison"  # stem of the file with the ranks of earlier evaluations
 ENVIRONMENT_FILE = "circumstances"  # document in a save
 ENVIRONMENT = {  # key in that document → its name in a warning
     "torch": "torch version",
@@ -82,17 +84,21 @@ def environment_changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> li
 
 @dataclass
 class TrainingState:
-    """The state of training that changes from step to step: the model, its optimizer, the parts and the position."""
+    """The state of training that changes from step to step: the model, its optimizer, the parts, the position, and what
+    evaluations are compared with (None without a dev split)."""
 
     model: Coder
     optimizer: torch.optim.Optimizer
     parts: Sequence[Part] = ()
     position: Position = field(default_factory=Position)
+    comparison: Comparison | None = None
 
     def capture(self) -> tuple[dict[str, dict[str, Tensor]], dict[str, Any]]:
         """Return the tensors and documents of a save."""
         tensors = {"model": self.model.state_dict(), "optimizer": optimizer_tensors(self.optimizer)}
         tensors |= {part.state_file: part.state_dict() for part in self.parts if part.state_file is not None}
+        if self.comparison is not None and (ranks := self.comparison.tensors()):
+            tensors[COMPARISON] = ranks
         return tensors, {"position": asdict(self.position)}
 
     def restore(self, save: Save) -> None:
@@ -101,6 +107,9 @@ class TrainingState:
         for stem, module in (("model", self.model), *of_parts):
             load_weights(module, save.tensors(stem), str(save.path / f"{stem}.safetensors"))
         load_optimizer(self.optimizer, save)
+        if self.comparison is not None and f"{COMPARISON}.safetensors" in save.manifest["files"]:
+            place = str(save.path / f"{COMPARISON}.safetensors")
+            self.comparison.load(save.tensors(COMPARISON), place)
         file = str(save.path / "position.json")
         document = save.document("position")
         check_values(document, POSITION, file, least=0)

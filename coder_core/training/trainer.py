@@ -13,11 +13,17 @@ from coder_core.config.schema import Config
 from coder_core.console.signals import StopRequest, StopRequestedError
 from coder_core.data.batches import Batch
 from coder_core.data.features import UnreadableRowsError
-from coder_core.evaluation.recall import CHOSEN_HALF, OTHER_HALF, ensemble_metrics, half_metrics
+from coder_core.evaluation.metrics import Ranks
+from coder_core.evaluation.ranking import rank
+from coder_core.evaluation.recall import CHOSEN_HALF, OTHER_HALF, Metrics, half_metrics, metrics_of
+from coder_core.evaluation.relevance import Relevance
+from coder_core.evaluation.scores import check_owners, check_scores
 from coder_core.model.device import autocast
 from coder_core.model.encode import SplitEmbeddings, SplitEncoding, encode_split, score_split
 from coder_core.ops import parallel
+from coder_core.runs.change import describe_changes, worse_than_start
 from coder_core.runs.record import STEPS_BETWEEN_LINES
+from coder_core.training.comparison import Comparison, starts_trained
 from coder_core.training.gradient_caching import PiecewiseModel
 from coder_core.training.optim import clip_gradients, learning_rate, make_optimizer, set_rate
 from coder_core.training.prepare import Prepared, make_objective
@@ -48,7 +54,10 @@ class Trainer:
             of_parts |= group
         self.part_parameters = list(of_parts.values())
         optimizer = make_optimizer(model_parameters | of_parts, config.training, device, config.towers)
-        self.state = TrainingState(self.model, optimizer, self.objective.parts)
+        dev = prepared.data.dev
+        self.comparison = None if dev is None else Comparison(dev.image_of_text)
+        parts = self.objective.parts
+        self.state = TrainingState(self.model, optimizer, parts, comparison=self.comparison)
         self.checkpoints = Checkpoints(folder, environment(config, device))
         self.reporter = Reporter(folder, console, config.training, self.per_epoch, device)
         self.first = parallel.rank() == 0
@@ -104,6 +113,11 @@ class Trainer:
                 raise
 
     def _loop(self, stop: StopRequest) -> str:
+        if self.position.step == 0 and starts_trained(self.config):
+            try:
+                self._evaluate_start(stop)
+            except StopRequestedError:
+                return "stopped"
         while True:
             epochs_done = self._epochs_done()
             if self.position.evaluated < epochs_done:
@@ -181,13 +195,30 @@ class Trainer:
         self.state.optimizer.step()
         return norm
 
+    def _evaluate_start(self, stop: StopRequest) -> None:
+        """Evaluate the model that the run starts from on dev; a concept branch, which has not been trained, does not
+        count."""
+        evaluated = self._evaluate(stop, beta=1.0)
+        if evaluated is None or self.comparison is None:
+            return
+        metrics, ranks = evaluated
+        self.comparison.set_start(ranks)
+        self.reporter.write_event("before", self.position, metrics=metrics)
+        self.reporter.display.say(
+            f"{self.reporter.folder.name} before training: dev R@sum {metrics['rsum']:.1f}"
+        )
+
     def _end_epoch(self, stop: StopRequest) -> None:
         """Evaluate on dev, keep the best model, record the epoch. The state after its last step is already saved."""
         position = self.position
         epoch = self._epochs_done()
         last = position.step >= self.steps
         due = epoch % self.config.training.evaluate_every == 0 or last
-        metrics = self._evaluate(stop) if due else None
+        evaluated = self._evaluate(stop, beta=self.config.model.beta) if due else None
+        metrics = None if evaluated is None else evaluated[0]
+        changes = {}
+        if evaluated is not None and self.comparison is not None:
+            changes = self.comparison.changes(evaluated[1])
 
         def embed_train() -> SplitEmbeddings:
             train = self.prepared.data.train
@@ -214,7 +245,7 @@ class Trainer:
         position.loss_sum = 0.0
         if is_best and self.first:
             self.checkpoints.save_best(self.state, epoch, metrics)
-        scored = {} if metrics is None else {"metrics": metrics}
+        scored = {} if metrics is None else {"metrics": metrics, **changes}
         # Written before the save: a kill in between only repeats the line, and repeated lines count once.
         self.reporter.write_event(
             "epoch",
@@ -228,22 +259,30 @@ class Trainer:
         )
         self._save()
         facts = self.objective.facts(reports)
+        before = (epoch - 1) // self.config.training.evaluate_every * self.config.training.evaluate_every
+        facts = [*describe_changes(changes, before), *facts]
         report = EpochReport(epoch, metrics, position.seconds, loss, bool(is_best), facts, score)
         self.reporter.display.epoch(report)
+        self.reporter.display.warn(worse_than_start({"epoch": epoch, **scored}, self.reporter.folder.name))
         parallel.barrier()
 
-    def _evaluate(self, stop: StopRequest) -> dict[str, float] | None:
+    def _evaluate(self, stop: StopRequest, *, beta: float) -> tuple[Metrics, Ranks] | None:
+        """Return the metrics and the ranks on dev, or None without a dev split; `beta`: share of the instance branch in
+        a score."""
         dev = self.prepared.data.dev
         tokens = self.prepared.words.dev
         if dev is None or tokens is None:
             return None
-        beta = self.config.model.beta
         sources, _ = score_split(self.model, dev, tokens, beta, self._encoding(stop, "evaluating dev"))
-        metrics = ensemble_metrics(sources, dev.image_of_text)
+        scores = check_scores(sources)
+        owner = check_owners(dev.image_of_text, *scores.shape)
+        relevance = Relevance.of_labels(owner, scores.shape[0])
+        ranks = rank(scores, relevance, best=0)
+        metrics = metrics_of(scores, ranks, relevance)
         if self.config.training.choose_on == "half":
             first, second = half_metrics(sources, dev.image_of_text)
             metrics |= {CHOSEN_HALF: first["rsum"], OTHER_HALF: second["rsum"]}
-        return metrics
+        return metrics, ranks
 
     def _encoding(self, stop: StopRequest, activity: str) -> SplitEncoding:
         """Return how a split is encoded between two epochs."""

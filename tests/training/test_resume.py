@@ -150,7 +150,7 @@ def assert_stored(run, in_state, beside_best):
     """Assert that the parts are in the state, and that the best model is only the target, with tables for readers."""
     state = newest_state(run)
     best = best_save(run)
-    files = {f"{stem}.safetensors" for stem in ("model", "optimizer", *in_state)}
+    files = {f"{stem}.safetensors" for stem in ("model", "optimizer", "comparison", *in_state)}
     assert set(state.manifest["files"]) == files | {"position.json", "circumstances.json"}
     files = {f"{stem}.safetensors" for stem in ("model", *beside_best)}
     assert set(best.manifest["files"]) == files | {"metrics.json"}

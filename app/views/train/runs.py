@@ -119,6 +119,10 @@ def _draw(entry: training.TrainingRun, baseline: RunSummary | None) -> None:
     cards.refusal()
     for fault in read.faults:
         cards.note(fault)
+    for change in read.changes:
+        cards.note(f"{change[:1].upper()}{change[1:]}.")
+    if read.warning:
+        cards.warning(read.warning)
     _curves(run, baseline)
     _output(entry, expanded=entry.alive or run.state in ENDED_BADLY)
 
@@ -166,7 +170,9 @@ def _dismiss(entry: training.TrainingRun) -> None:
 
 def _curves(run: RunSummary, baseline: RunSummary | None) -> None:
     """Draw the run's curves over those of the baseline, the first run of the sidebar, if it was trained here."""
-    by_epoch, by_step, _ = curves_of(run)
+    read = curves_of(run)
+    by_epoch = read.epochs
+    by_step = read.steps
     others = [] if baseline is None or baseline.name == run.name or baseline.imported else [baseline]
     epochs = {of_run.name: curves_of(of_run).epochs for of_run in others} | {run.name: by_epoch}
     steps = {of_run.name: curves_of(of_run).steps for of_run in others} | {run.name: by_step}

@@ -112,10 +112,18 @@ def gather(runs: Sequence[Run], split: str, supplements: Supplements | None = No
     return Report(
         question=extra.question or (compared if several else f"Where does {last.name} fail?"),
         title=f"{names} on {split}",
-        short=[*sentences, *gains, *_short(changes, slices, last.name), *(fixes for _, fixes in of_misses)],
+        short=[*sentences, *gains, *_worse_than_start(runs), *_short(changes, slices, last.name), *(fixes for _, fixes in of_misses)],
         sections=sections,
         versions=f"Python {platform.python_version()}, NumPy {np.__version__}",
     )
+
+
+def _worse_than_start(runs: Sequence[Run]) -> Iterator[str]:
+    """Yield a warning for every run whose best epoch is worse on dev than the model it started from."""
+    for run in runs:
+        warning = run.dev_progress.kept
+        if warning is not None:
+            yield str(warning)
 
 
 def _short(changes: pd.DataFrame | None, slices: pd.DataFrame, name: str) -> Iterator[str]:
