@@ -39,6 +39,7 @@ PRETRAINED = "benchmarks.clip_lora:Pretrained"
 FOR_PRETRAINING = 4000  # train photographs; the rest is for tuning
 SIDE = 3  # cells per side
 CHANNELS = 1280  # numbers of a cell
+SMALL = 48  # pixels of the sides of small copies
 WORDS = 8192  # ids of words
 WIDTH = 128
 JOINT = 256  # dimension of the joint space
@@ -145,9 +146,12 @@ def digest(picture: Image) -> str:
 
 
 def write_cells(flickr: Path, out: Path) -> None:
-    """Compute the cells of all photographs once: `cells.npy` (n, 9, 1280) float16, and `cells.json`, digest → row."""
+    """Compute the cells of all photographs once: `cells.npy` (n, 9, 1280) float16, small copies of the photographs, which
+    stand for them in training because they are decoded fast, and `cells.json`, digest of a small copy → row."""
     if (out / "cells.json").exists():
         return
+    small = out / "small"
+    small.mkdir(exist_ok=True)
     images = json.loads((flickr / "dataset_flickr8k.json").read_text(encoding="utf-8"))["images"]
     names = [image["filename"] for image in images]
     tower = EfficientNetLite()
@@ -162,7 +166,10 @@ def write_cells(flickr: Path, out: Path) -> None:
             maps = fine.transpose(1, 2).unflatten(2, (7, 7))
             coarse = nn.functional.adaptive_avg_pool2d(maps, SIDE).flatten(2).transpose(1, 2)
         cells[start : start + len(pictures)] = coarse.numpy()
-        row_of |= {digest(picture): start + i for i, picture in enumerate(pictures)}
+        for i, picture in enumerate(pictures):
+            name = names[start + i]
+            picture.resize((SMALL, SMALL)).save(small / name, quality=95)
+            row_of[digest(open_picture(small, name))] = start + i
     cells.flush()
     (out / "cells.json").write_text(json.dumps(row_of), encoding="utf-8")
 
@@ -174,7 +181,7 @@ def write_parts(flickr: Path, out: Path) -> None:
         folder = out / part
         folder.mkdir(exist_ok=True)
         if not (folder / "images").exists():
-            (folder / "images").symlink_to((flickr / "images").resolve())
+            (folder / "images").symlink_to(out / "small")
         kept = whole | {"images": list(_images_of(part, whole["images"]))}
         (folder / "dataset_flickr8k.json").write_text(json.dumps(kept), encoding="utf-8")
 

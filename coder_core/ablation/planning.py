@@ -99,7 +99,7 @@ def check_comparable(
         values |= {run.folder: _values(to_document(run.config)) for run in planned if run.row == name}
         if values:
             rows.append(list(values.items()))
-    between_seeds = MAY_CHANGE | {"training.seed", "training.tensorboard"}
+    between_seeds = MAY_CHANGE | {"training.seed", "training.tensorboard", "training.wandb"}
     for runs in rows:
         for run in runs[1:]:
             _check_pair(runs[0], run, [between_seeds])

@@ -423,6 +423,10 @@ class TrainingConfig:
     tensorboard: bool = setting(
         False, "Also write TensorBoard events into the run's folder tensorboard/, for tensorboard --logdir."
     )
+    wandb: bool = setting(
+        False,
+        "Also write the history for Weights & Biases into the run's folder wandb/, offline; wandb sync uploads it.",
+    )
     gradient_checkpointing: bool = setting(
         False,
         "Recompute BERT's and the towers' activations in the backward pass to save memory.",

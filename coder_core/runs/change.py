@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from coder_core.console.faults import Fault
 from coder_core.runs.record import HISTORY, Event, read_history

@@ -44,6 +44,7 @@ from coder_core.training.prepare import Inputs, Prepared, prepare
 from coder_core.training.reviewed import FILE as REVIEWS
 from coder_core.training.reviewed import FINGERPRINT, named_reviews, reviews_of_run
 from coder_core.training.state import STATES_KEPT, Position, check_parts
+from coder_core.training.trackers import tracker_faults
 from coder_core.training.trainer import Trainer
 
 TEACHER = "boosting_anchor_fingerprint"  # key in the table [about] of config.toml, for a run with an offline teacher
@@ -62,7 +63,7 @@ def start_run(
     """Create the run `root/config.name`, train it to its end and return its folder. `fit_warmup` shortens a warm-up
     that is too long for the run; `progress_file` receives the progress of the preparation as JSON. InputError, raised
     before anything is written to the run: invalid settings, unusable data, or a run of that name exists."""
-    faults = stop_on_errors(problems(config))
+    faults = stop_on_errors([*problems(config), *tracker_faults(config.training)])
     folder = root / config.name
     check_new_run(folder)
     device = set_up_device(config.training)
@@ -110,6 +111,7 @@ def continue_run(
     run, damaged, settings that would change the run, or different data than at its start."""
     stored, about = read_config(folder)
     config = _merge(stored, overrides) if overrides is not None else stored
+    stop_on_errors(tracker_faults(config.training))
     stop_on_errors(check_folder(str(folder), folder))
     device = set_up_device(config.training)
     inputs = _stored_inputs(folder, stored, config, about, download=download)

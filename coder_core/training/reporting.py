@@ -1,4 +1,5 @@
-"""Report on a run: on the terminal, in `history.jsonl`, in `status.json` and, on request, to TensorBoard."""
+"""Report on a run: on the terminal, in `history.jsonl`, in `status.json` and, on request, to TensorBoard or Weights &
+Biases."""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,7 +16,7 @@ from rich.progress import Progress as Bars
 from torch import Tensor
 
 from coder_core.config.training import TrainingConfig
-from coder_core.console.faults import Fault, InputError
+from coder_core.console.faults import Fault
 from coder_core.console.output import (
     OF_HALF,
     SECONDS_BETWEEN_LINES,
@@ -26,14 +27,13 @@ from coder_core.console.output import (
     say,
     silent,
 )
-from coder_core.console.plain_files import subfolder
 from coder_core.model.device import peak_mebibytes
 from coder_core.ops import parallel
 from coder_core.runs.record import HISTORY, REPEATABLE, HistoryWriter, write_status
 from coder_core.training.state import Position
 from coder_core.training.step import Losses
+from coder_core.training.trackers import Tracker, open_trackers
 
-TENSORBOARD = "tensorboard"  # folder in a run folder
 QUARTILES = {"min": 0.0, "q1": 0.25, "median": 0.5, "q3": 0.75, "max": 1.0}
 
 
@@ -47,13 +47,13 @@ class Reporter:
         self.per_epoch = per_epoch
         self.device = device
         self.steps = training.steps(per_epoch)
-        self.tensorboard = training.tensorboard
+        self.training = training
         self.first = parallel.rank() == 0
         self.display = Display(
             console, folder.name, self.steps, per_epoch, choose_on=training.choose_on, quiet=not self.first
         )
         self.history: HistoryWriter | None = None
-        self.events: EventWriter | None = None
+        self.trackers: list[Tracker] = []
 
     @contextmanager
     def open(self, position: Position) -> Iterator[None]:
@@ -66,15 +66,15 @@ class Reporter:
                 self.history = HistoryWriter(path, resume_step=position.step if resumed else None)
                 if not resumed:
                     self.history.write("start", step=0, steps=self.steps, per_epoch=self.per_epoch)
-                if self.tensorboard:
-                    self.events = EventWriter(self.folder, resume_step=position.step)
+                self.trackers = open_trackers(self.folder, self.training, resume_step=position.step)
                 self._write_status("running", position)
             try:
                 yield
             finally:
-                for writer in (self.history, self.events):
-                    if writer is not None:
-                        writer.close()
+                for tracker in self.trackers:
+                    tracker.close()
+                if self.history is not None:
+                    self.history.close()
 
     def step(
         self,
@@ -120,11 +120,11 @@ class Reporter:
             self._write_status(state, position, message=message)
 
     def write_event(self, event: str, position: Position, **fields: Any) -> None:
-        """Write a line of the history. `event`: "step", "epoch" or "stop"."""
+        """Write a line of the history. `event`: "before", "step", "epoch" or "stop"."""
         if self.history is not None:
             self.history.write(event, step=position.step, **fields)
-        if self.events is not None and event in REPEATABLE:
-            self.events.write(event, position.step, fields)
+        for tracker in self.trackers if event in REPEATABLE else ():
+            tracker.write(event, position.step, fields)
 
     def _write_status(self, state: str, position: Position, **fields: Any) -> None:
         if self.first:
@@ -249,35 +249,3 @@ class Display:
         """Print a plain line."""
         if not self.quiet:
             say(self.console, text)
-
-
-class EventWriter:
-    """TensorBoard writer of the history's scalars (`step/losses/dcl`, `epoch/metrics/rsum`, …) over the step.
-    Scalars already written for steps after `resume_step` are hidden. InputError: tensorboard is not installed."""
-
-    def __init__(self, run: Path, *, resume_step: int) -> None:
-        try:
-            from torch.utils.tensorboard import SummaryWriter
-        except ImportError as error:
-            problem = "needs the package tensorboard"
-            fix = "pip install tensorboard"
-            raise InputError.at("--tensorboard", problem, fix=fix) from error
-        self._writer = SummaryWriter(str(subfolder(run, TENSORBOARD)), purge_step=resume_step + 1)
-
-    def write(self, event: str, step: int, fields: Mapping[str, Any]) -> None:
-        """Write every number in a line of the history."""
-        for name, value in _numbers(fields, event):
-            self._writer.add_scalar(name, value, step)
-        self._writer.flush()  # a killed run keeps its lines
-
-    def close(self) -> None:
-        """Close the file."""
-        self._writer.close()
-
-
-def _numbers(fields: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, float]]:
-    for key, value in fields.items():
-        if isinstance(value, Mapping):
-            yield from _numbers(value, f"{prefix}/{key}")
-        elif isinstance(value, int | float):
-            yield f"{prefix}/{key}", float(value)

@@ -23,7 +23,7 @@ from coder_core.runs.record import HISTORY, read_frame, read_history, read_statu
 from coder_core.runs.saves import SaveStore
 from coder_core.training.launch import continue_run, start_run
 from coder_core.training.prepare import prepare
-from coder_core.training.reporting import TENSORBOARD, EventWriter
+from coder_core.training.trackers import TENSORBOARD, EventWriter
 from coder_core.training.trainer import Trainer
 from tests.support.precomp_folders import assert_refused
 from tests.support.run_folders import flip
