@@ -72,9 +72,11 @@ class EventWriter:
 
 
 class OfflineRun:
-    """Weights & Biases writer of the same scalars into the run's folder `wandb/`. Nothing is sent: the command
-    `wandb sync` uploads such a folder later. It holds the numbers, the run's name, this machine's name and the versions
-    of Python and wandb: no settings, code, console output or measurements of this machine. Continuing a run adds a folder of the same id, which `wandb sync` joins."""
+    """Weights & Biases writer of the same scalars into the run's folder `wandb/`.
+
+    Nothing is sent: the command `wandb sync` uploads such a folder later. It holds the numbers, the run's name, this
+    machine's name and the versions of Python and wandb: no settings, code, console output or measurements of this
+    machine. Continuing a run adds a folder of the same id, which `wandb sync` joins."""
 
     def __init__(self, run: Path) -> None:
         import wandb
