@@ -179,5 +179,5 @@ def _watch_work(name: str) -> None:
     st.progress(progress.fraction)
     with st.container(horizontal=True, vertical_alignment="center"):
         cancel = partial(jobs.stop, name)
-        button("Cancel", f"cancel-{name}", "close", cancel, help="Partial results are not stored.")
+        button("Cancel", f"cancel-{name}", "close", cancel, help="Finished parts of a large map are kept.")
         cards.note(f"{100 * progress.fraction:.0f} % · {progress.phase}")

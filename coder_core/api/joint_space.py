@@ -22,7 +22,7 @@ from coder_core.evaluation import separation as pairs_apart
 from coder_core.evaluation.separation import Distributions, Separation
 from coder_core.evaluation.sources import EmbeddingPair
 from coder_core.geometry import points as clouds
-from coder_core.geometry.layout import FEWEST, MOST_TSNE, PlaneLayout, lay_out, layout_seconds
+from coder_core.geometry.layout import FEWEST, PlaneLayout, lay_out, layout_seconds
 from coder_core.geometry.settings import LayoutSettings, Method, Modalities
 from coder_core.runs.derived.compute import layout_folder, read_layout
 

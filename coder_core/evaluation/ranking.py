@@ -7,7 +7,7 @@ exact score than the bound is certainly above or below it. The few others are co
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal
@@ -21,11 +21,9 @@ from coder_core.evaluation.metrics import Ranked, Ranks
 from coder_core.evaluation.relevance import Relation, Relevance
 from coder_core.evaluation.scores import EVERY, Scores
 from coder_core.evaluation.sources import slices
+from coder_core.files.parts import Arrays, Keep, compute
 
 Ties = Literal["pessimistic", "optimistic"]
-Arrays = dict[str, np.ndarray]
-Keep = Callable[[str, Callable[[], Arrays]], Arrays]
-"""Returns the arrays of a name: those that an earlier call kept, or those that the function computes."""
 
 QUERIES_AT_ONCE = 1 << 14  # of a sample, against all candidates
 _BLOCK_ELEMENTS = 1 << 22  # 16 MiB of scores at once …
@@ -42,11 +40,6 @@ _LISTED = 16  # if more than one score in so many may belong into a list, all ar
 _SPARE = 8  # extra candidates of a list, so that rounding of the fast product rarely drops one
 _EXACT_PAIRS = 1 << 16  # pairs scored exactly at once for lists
 _WITHOUT_SIGN = (1 << 31) - 1
-
-
-def compute(name: str, arrays: Callable[[], Arrays]) -> Arrays:
-    """Compute arrays, and keep nothing."""
-    return arrays()
 
 
 def rank(

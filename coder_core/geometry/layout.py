@@ -19,17 +19,23 @@ from scipy.spatial import procrustes
 
 from coder_core.console.faults import InputError
 from coder_core.console.output import Progress, silent, within
+from coder_core.files.parts import Arrays, Keep, compute
+from coder_core.geometry.landmarks import NEIGHBOURS, place_others, surviving_neighbours
 from coder_core.geometry.points import TILE_ELEMENTS, Array, Points, stratified
 from coder_core.geometry.settings import LayoutSettings, Method
 
-MOST_FITTED = 50_000  # with more points, UMAP is fitted to a random part and the others are placed among it
+# with more points, so many drawn at random are laid out, and the others are placed among them
+LANDMARKS: dict[Method, int] = {"umap": 50_000, "tsne": 20_000}
+SPECTRAL_AT_MOST = 20_000  # points; more start from their principal plane, because the spectrum takes minutes
+AXES_FROM = 50_000  # points that determine the principal axes
 FEWEST = 4
 COMPILING = "compiling UMAP: numba takes up to a minute the first time"
 GENTLE = 0.5  # learning rate when starting from another layout: at 1 whole groups leave their places
 # share of the work after which these phases are over
 _NEIGHBOURS = 0.15
 _COMPILED = 0.4
-MOST_TSNE = 6_000
+_PLACING = 0.6  # … of a layout with landmarks
+_JUDGING = 0.95
 ITERATIONS = 1_000
 EXAGGERATION = 12.0  # scikit-learn's default, for an independent layout
 GENTLE_EXAGGERATION = 4.0  # when starting from another layout: 12 moves groups away from their places
@@ -47,12 +53,22 @@ class PlaneLayout:
 
 
 def lay_out(
-    points: Points, settings: LayoutSettings, *, reference: Array | None = None, progress: Progress = silent
+    points: Points,
+    settings: LayoutSettings,
+    *,
+    reference: Array | None = None,
+    progress: Progress = silent,
+    keep: Keep = compute,
 ) -> PlaneLayout:
-    """Lay out a joint space on a plane. `points`: n images and m captions; `settings.modalities` selects those to
-    lay out, and whether to centre them. `reference`: (N, 2) layout of another run on the same samples, to align
-    to. InputError: no points; for UMAP and t-SNE fewer than four points, or all points identical; too many points
-    for t-SNE."""
+    """Lay out a joint space on a plane.
+
+    Args:
+        points: n images and m captions; `settings.modalities` selects those to lay out, and whether to centre them.
+        reference: (N, 2) layout of another run on the same samples, to align to.
+        keep: keeps finished parts of a layout of many points, so that an interrupted call continues.
+
+    InputError: no points; for UMAP and t-SNE fewer than four points, or all points identical.
+    """
     points = points.only(settings.modalities)
     fewest = 1 if settings.method == "pca" else FEWEST
     if len(points) < fewest:
@@ -64,13 +80,55 @@ def lay_out(
         plane, shares = principal_plane(points)
     else:
         _refuse_collapsed(points)
-        plane = (_tsne if settings.method == "tsne" else _umap)(points, settings, reference, notes, progress)
+        plane = _from_landmarks(points, settings, reference, notes, progress, keep)
     if not np.isfinite(plane).all():
         fix = "use another method or seed"
         raise InputError.at("the layout", "contains numbers that are not finite", fix=fix)
     if reference is not None:
         plane, disparity = onto(plane, reference)
     return PlaneLayout(plane, tuple(notes), disparity, shares)
+
+
+def _from_landmarks(
+    points: Points,
+    settings: LayoutSettings,
+    reference: Array | None,
+    notes: list[str],
+    progress: Progress,
+    keep: Keep,
+) -> Array:
+    """Lay out all points or, of many, some that are drawn at random, and place the others among these; (N, 2)."""
+    landmarks = stratified((len(points.images), len(points.texts)), LANDMARKS[settings.method], settings.seed)
+    is_whole = len(landmarks) == len(points)
+    start = None if reference is None else reference[landmarks]
+    lay_out_all = _tsne if settings.method == "tsne" else _umap
+    fitting = within(progress, 0.0, _JUDGING if is_whole else _PLACING)
+
+    def of_landmarks() -> Arrays:
+        part: list[str] = []
+        plane = lay_out_all(points.take(landmarks), settings, start, part, fitting)
+        return {"plane": plane, "notes": np.frombuffer("\n".join(part).encode(), np.uint8)}
+
+    kept = of_landmarks() if is_whole else keep("landmarks", of_landmarks)
+    notes += bytes(kept["notes"]).decode().splitlines()
+    plane = kept["plane"]
+    if not is_whole:
+        placing = within(progress, _PLACING, _JUDGING)
+        plane = place_others(points, landmarks, plane, progress=placing, keep=keep)
+        drawn = f"{len(landmarks):,} of {len(points):,} points drawn at random are landmarks of the layout"
+        notes.append(f"{drawn}; the others are placed among their nearest landmarks")
+    judging = within(progress, _JUDGING, 1.0)
+    survived = surviving_neighbours(points, plane, landmarks, seed=settings.seed, progress=judging)
+    notes.append(_describe_survival(*survived))
+    return plane
+
+
+def _describe_survival(of_landmarks: float, of_placed: float | None) -> str:
+    nearest = f"of the {NEIGHBOURS} nearest neighbours in the space"
+    if of_placed is None:
+        return f"{nearest}, {100 * of_landmarks:.0f} % are among the {NEIGHBOURS} nearest on the map"
+    shares = f"{100 * of_landmarks:.1f} % of landmarks' and {100 * of_placed:.1f} % of placed points'"
+    return f"{nearest}, {shares} are among the {NEIGHBOURS} nearest on the map"
 
 
 def _refuse_collapsed(points: Points) -> None:
@@ -82,14 +140,11 @@ def _refuse_collapsed(points: Points) -> None:
 
 
 def _tsne(
-    points: Points, settings: LayoutSettings, init: Array | None, notes: list[str], progress: Progress
+    rows: Array, settings: LayoutSettings, init: Array | None, notes: list[str], progress: Progress
 ) -> Array:
-    """Lay out by t-SNE on cosine distances, (N, 2). `init`: a finished layout to start from, at its own scale; None: the
-    principal plane. InputError: more points than scikit-learn's t-SNE handles in reasonable time."""
-    if len(points) > MOST_TSNE:
-        way_out = "use UMAP or PCA, which have no such limit"
-        raise InputError.at("t-SNE", f"has {len(points):,} points", f"at most {MOST_TSNE:,}", way_out)
-    perplexity = usable_perplexity(settings.perplexity, len(points))
+    """Lay out (N, D) unit rows by t-SNE on cosine distances, (N, 2). `init`: a finished layout to start from, at its own
+    scale; None: the principal plane."""
+    perplexity = usable_perplexity(settings.perplexity, len(rows))
     if perplexity < settings.perplexity:
         notes.append(
             f"perplexity {settings.perplexity:g} was lowered to {perplexity:g}, a third of the points"
@@ -110,7 +165,7 @@ def _tsne(
     phase = "t-SNE: moving the points"
     printed = PrintedProgress(r"Iteration (\d+)", lambda done: progress(done, ITERATIONS, phase))
     with contextlib.redirect_stdout(printed):
-        return np.asarray(model.fit_transform(points.take(np.arange(len(points)))), dtype=np.float32)
+        return np.asarray(model.fit_transform(rows), dtype=np.float32)
 
 
 def usable_perplexity(perplexity: float, points: int) -> float:
@@ -119,35 +174,14 @@ def usable_perplexity(perplexity: float, points: int) -> float:
 
 
 def _umap(
-    points: Points, settings: LayoutSettings, init: Array | None, notes: list[str], progress: Progress
+    points: Array, settings: LayoutSettings, init: Array | None, notes: list[str], progress: Progress
 ) -> Array:
-    fitted = stratified((len(points.images), len(points.texts)), MOST_FITTED, settings.seed)
-    neighbours = min(settings.neighbours, len(fitted) - 1)
+    """Lay out (N, D) unit rows by UMAP, (N, 2), N ≥ 4, from their exact nearest neighbours. `init`: a layout to start
+    from; None: the spectral one or, of many points, the principal plane."""
+    neighbours = min(settings.neighbours, len(points) - 1)
     if neighbours < settings.neighbours:
         notes.append(f"{settings.neighbours} neighbours were lowered to {neighbours}: there are no more")
-    part = points.take(fitted)
-    is_whole = len(fitted) == len(points)
-    start = None if init is None else init[fitted]
-    fitting = within(progress, 0.0, 1.0 if is_whole else 0.5)
-    fitted_plane = _fit_umap(part, neighbours, settings, start, fitting)
-    if is_whole:
-        return fitted_plane
-    drawn = f"{len(fitted):,} of {len(points):,} points drawn at random"
-    rest = "the others are at the weighted mean of their nearest fitted ones"
-    notes.append(f"UMAP was fitted to {drawn}; {rest}")
-    plane = np.empty((len(points), 2), dtype=np.float32)
-    for rows, tile in points.tiles():
-        plane[rows] = place_by_neighbours(tile, part, fitted_plane, neighbours)
-        progress(len(points) + rows.stop, 2 * len(points), "placing the remaining points")
-    plane[fitted] = fitted_plane
-    return plane
-
-
-def _fit_umap(
-    points: Array, neighbours: int, settings: LayoutSettings, init: Array | None, progress: Progress
-) -> Array:
-    """Lay out (N, D) unit rows by UMAP, (N, 2), N ≥ 4, from their exact nearest neighbours (fewer than N). `init`: a
-    layout to start from; None: the spectral one."""
+    usual = "spectral" if len(points) <= SPECTRAL_AT_MOST else "pca"
     rows, distances = nearest(points, points, neighbours, progress=within(progress, 0.0, _NEIGHBOURS))
     progress(_NEIGHBOURS, 1, COMPILING)
     with warnings.catch_warnings():
@@ -174,7 +208,7 @@ def _fit_umap(
             random_state=settings.seed,
             n_jobs=1,
             learning_rate=1.0 if init is None else GENTLE,
-            init="spectral" if init is None else np.asarray(init, dtype=np.float32),
+            init=usual if init is None else np.asarray(init, dtype=np.float32),
             precomputed_knn=(rows, distances, None),
             force_approximation_algorithm=True,
             tqdm_kwds={"file": printed, "bar_format": "{n}/{total}\n", "disable": False, "mininterval": 0.3},
@@ -190,7 +224,7 @@ def principal_plane(points: Points) -> tuple[Array, tuple[float, float]]:
     """
     count = len(points)
     width = points.width
-    drawn = points.take(stratified((len(points.images), len(points.texts)), MOST_FITTED, seed=0))
+    drawn = points.take(stratified((len(points.images), len(points.texts)), AXES_FROM, seed=0))
     mean = drawn.sum(0, dtype=np.float64) / max(len(drawn), 1)
     centred = drawn - mean.astype(np.float32)
     values, vectors = np.linalg.eigh((centred.T @ centred).astype(np.float64))
@@ -249,15 +283,6 @@ def nearest(queries: Array, points: Array, count: int, *, progress: Progress = s
     return rows, distances
 
 
-def place_by_neighbours(queries: Array, points: Array, layout: Array, neighbours: int) -> Array:
-    """Place points that were not fitted at the mean of their nearest fitted ones, weighted by 1 / distance. UMAP's
-    own `transform` starts there. Args: queries (Q, D), points (N, D) unit rows, layout (N, 2)."""
-    rows, distances = nearest(queries, points, neighbours)
-    weights = 1.0 / np.maximum(distances, 1e-6)
-    weights /= weights.sum(1, keepdims=True)
-    return np.einsum("qk,qkd->qd", weights, layout[rows]).astype(np.float32)
-
-
 class PrintedProgress(io.TextIOBase):
     """A stream that finds progress in text printed to it and reports it. `pattern`: of a progress message, with
     its numbers as groups. `report`: called with these numbers."""
@@ -279,14 +304,17 @@ MEASURED: dict[Method, dict[int, float]] = {
     "umap": {120: 0.13, 600: 0.6, 2_000: 2.0, 6_000: 6.1, 20_000: 16.0, 50_000: 77.0},
     "tsne": {120: 2.5, 600: 8.6, 2_000: 25.0, 6_000: 57.0},
 }
+PLACING = 300e-6  # seconds per point that is placed among landmarks
 STARTING = 5.0  # seconds that a process needs for its imports
 
 
 def layout_seconds(method: Method, points: int) -> float:
     """Estimate the seconds that a layout of so many points takes, including the start of its process. Interpolate and
     extrapolate the measured sizes by a power law: a line through the nearest two on logarithmic axes."""
+    fitted = min(points, LANDMARKS.get(method, points))
     sizes, seconds = np.log(list(MEASURED[method].items())).T
-    at = float(np.log(max(points, 1)))
+    at = float(np.log(max(fitted, 1)))
     right = int(np.clip(np.searchsorted(sizes, at), 1, len(sizes) - 1))
     slope = (seconds[right] - seconds[right - 1]) / (sizes[right] - sizes[right - 1])
-    return STARTING + float(np.exp(seconds[right] + slope * (at - sizes[right])))
+    fitting = float(np.exp(seconds[right] + slope * (at - sizes[right])))
+    return STARTING + fitting + PLACING * (points - fitted)

@@ -23,7 +23,7 @@ class _Checked:
 class LayoutSettings(_Checked):
     """Settings of a layout. All distances are cosine distances."""
 
-    method: Method = setting("umap", "umap, tsne (at most 6,000 points) or pca.")
+    method: Method = setting("umap", "umap, tsne or pca.")
     neighbours: int = setting(15, "UMAP: size of a neighbourhood; a larger one shows less detail.", ge=2)
     min_distance: float = setting(
         0.1, "UMAP: smallest distance between points; 0 gives dense clumps.", ge=0, le=1

@@ -5,9 +5,10 @@ from typing import get_args
 import numpy as np
 import pytest
 
-from coder_core.geometry import kmeans
+from coder_core.geometry import kmeans, landmarks
 from coder_core.geometry import layout as layouts
 from coder_core.geometry import points as clouds
+from coder_core.geometry.landmarks import place_others, surviving_neighbours
 from coder_core.geometry.layout import MEASURED, STARTING, lay_out, layout_seconds, nearest, onto
 from coder_core.geometry.points import Points
 from coder_core.geometry.settings import ClusterSettings, LayoutSettings, Method
@@ -70,11 +71,65 @@ def test_nearest_neighbours_match_the_full_matrix_and_place_new_points(monkeypat
     assert not distances[:, 0].any()
     _, apart = nearest(rows[:4], rows[10:], 3)
     np.testing.assert_allclose(apart, np.sort(1 - rows[:4] @ rows[10:].T, 1)[:, :3], atol=1e-6)
-    rows = unit(np.array([[1, 0], [0, 1], [-1, 0]]))
+
+
+def test_points_are_placed_among_their_nearest_landmarks_and_a_second_call_continues(monkeypatch):
+    rows = unit(np.array([[1, 0], [0, 1], [-1, 0], [1, 0.01], [1, 1]]))
     plane = np.array([[0, 0], [10, 0], [20, 0]], dtype=np.float32)
-    placed = layouts.place_by_neighbours(unit(np.array([[1, 0.01], [1, 1]])), rows, plane, 2)
-    assert placed[0, 0] < 1
-    assert placed[1, 0] == pytest.approx(5, abs=1e-4)
+    monkeypatch.setattr(landmarks, "PLACED_BY", 2)
+    placed = place_others(Points(rows, rows[:0]), np.arange(3), plane)
+    np.testing.assert_array_equal(placed[:3], plane)
+    assert placed[3, 0] < 1
+    assert placed[4, 0] == pytest.approx(5, abs=1e-4)
+    monkeypatch.setattr(landmarks, "PART", 2)
+    kept = {}
+    computed = []
+
+    def keep(name, arrays):
+        if name not in kept:
+            computed.append(name)
+            if len(computed) == 3:
+                raise KeyboardInterrupt
+            kept[name] = arrays()
+        return kept[name]
+
+    with pytest.raises(KeyboardInterrupt):
+        place_others(Points(rows, rows[:0]), np.arange(3), plane, keep=keep)
+    np.testing.assert_array_equal(
+        place_others(Points(rows, rows[:0]), np.arange(3), plane, keep=keep), placed
+    )
+    assert computed == ["placed-0", "placed-2", "placed-4", "placed-4"]
+
+
+def test_inverted_lists_find_nearly_all_nearest_landmarks(monkeypatch):
+    points = cloud(4_000, groups=40)
+    fitted = np.sort(np.random.default_rng(0).choice(len(points), 6_000, replace=False))
+    plane = points.take(fitted)[:, :2]
+    placed = place_others(points, fitted, plane)
+    monkeypatch.setattr(landmarks, "EXACT_BELOW", 10_000)
+    exact = place_others(points, fitted, plane)
+    same = np.isclose(placed, exact, atol=1e-6).all(1)
+    others = np.setdiff1d(np.arange(len(points)), fitted)
+    assert same[others].mean() > 0.95
+
+
+def test_surviving_neighbours_match_a_count_over_all_pairs(monkeypatch):
+    points = cloud(40)
+    rows = together(points)
+    monkeypatch.setattr(landmarks, TILE, 37 * len(rows))
+    plane = np.random.default_rng(1).normal(size=(120, 2)).astype(np.float32) + 3 * rows[:, :2]
+    fitted = np.arange(0, 120, 3)
+    cosines = rows @ rows.T
+    distances = np.linalg.norm(plane[:, None] - plane[None], axis=2)
+    np.fill_diagonal(cosines, -np.inf)
+    np.fill_diagonal(distances, np.inf)
+    near = np.argsort(-cosines, axis=1)[:, :15]
+    seen = np.argsort(distances, axis=1)[:, :15]
+    shares = np.array([len({*a} & {*b}) / 15 for a, b in zip(near.tolist(), seen.tolist(), strict=True)])
+    others = np.setdiff1d(np.arange(120), fitted)
+    found = surviving_neighbours(points, plane, fitted, seed=0)
+    assert found == pytest.approx((shares[fitted].mean(), shares[others].mean()))
+    assert surviving_neighbours(points, plane, np.arange(120), seed=0) == (pytest.approx(shares.mean()), None)
 
 
 def test_alignment_undoes_a_rotation_a_reflection_a_scale_and_a_shift():
@@ -116,15 +171,18 @@ def test_a_layout_keeps_groups_aligns_to_another_and_estimates_its_time(method, 
     turn = np.linalg.qr(np.random.default_rng(5).normal(size=(12, 12)))[0].astype(np.float32)
     turned = Points(points.images @ turn, points.texts @ turn)
     assert lay_out(turned, settings(method), reference=first.plane).disparity < 0.12
+    if method != "pca":
+        monkeypatch.setitem(layouts.LANDMARKS, method, 60)
+        layout = lay_out(points, settings(method))
+        assert any("60 of 180 points" in note for note in layout.notes)
+        assert "of landmarks' and" in layout.notes[-1]
+        assert share_with_their_group(layout.plane) > 0.95
+        monkeypatch.setitem(layouts.LANDMARKS, method, 50_000)
     if method == "umap":
         np.testing.assert_array_equal(first.plane, lay_out(points, settings(method)).plane)
         assert any("numba" in phase for _, phase in seen)
         assert any(0.4 < share < 1 for share in shares)
         assert "15 neighbours were lowered to 11" in lay_out(cloud(4), LayoutSettings("umap")).notes[0]
-        monkeypatch.setattr(layouts, "MOST_FITTED", 60)
-        layout = lay_out(points, settings(method))
-        assert "60 of 180 points" in layout.notes[0]
-        assert share_with_their_group(layout.plane) > 0.95
 
 
 def test_layouts_of_one_modality_and_of_both_without_their_gap():
@@ -152,11 +210,10 @@ def test_impossible_layouts_are_refused_and_large_perplexities_lowered(monkeypat
     same = Points(np.ones((4, 3), np.float32), np.ones((8, 3), np.float32))
     few = Points(same.images[:1], same.texts[:2])
     none = Points(same.images, same.texts[:0])
-    many = Points(unit(np.random.default_rng(0).normal(size=(6001, 2))), same.texts[:0, :2])
     captions = LayoutSettings("pca", modalities="captions")
     refused = [(same, LayoutSettings("umap"), "collapsed"), (none, captions, "at least 1")]
     refused += [(few, LayoutSettings("tsne"), r"at least 4. Use PCA")]
-    for points, choice, fact in [*refused, (many, LayoutSettings("tsne"), "6,001 points")]:
+    for points, choice, fact in refused:
         assert_refused(fact, lay_out, points, choice)
     planes = [lay_out(points, LayoutSettings("pca")).plane for points in (same, few)]
     assert not planes[0].any()

@@ -117,9 +117,7 @@ def stored_layouts(
 
 
 def why_not(method: joint_space.Method, points: int) -> str:
-    """Explain why this method cannot lay out so many points; "" if it can."""
-    if method == "tsne" and points > joint_space.MOST_TSNE:
-        return f"t-SNE takes at most {joint_space.MOST_TSNE:,} points, and this map has {points:,}."
+    """Explain why this method cannot lay out so few points; "" if it can."""
     if method != "pca" and points < joint_space.FEWEST:
         return f"{METHODS[method]} needs at least {joint_space.FEWEST} points, and this map has {points:,}."
     return ""

@@ -4,20 +4,17 @@ continues."""
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from coder_core.console.faults import InputError
-from coder_core.evaluation.ranking import QUERIES_AT_ONCE, Arrays, Keep, compute
+from coder_core.evaluation.ranking import QUERIES_AT_ONCE
 from coder_core.evaluation.relevance import Relevance
 from coder_core.evaluation.sources import TILE_ELEMENTS, EmbeddingPair, Source, slices
-from coder_core.files import atomic, sealed
-
-FOLDER = ".unfinished"  # beside the runs; runs are not looked for in it
+from coder_core.files.parts import FOLDER, Keep, compute, keep_in, remove_parts
 
 
 @dataclass(frozen=True)
@@ -39,21 +36,8 @@ class UnfinishedRanks:
         name = f"ranks-{self.run.name}-{self.split}-{_key(sources, relevance)}"
         folder = self.run.parent / FOLDER / name
 
-        def keep(part: str, arrays: Callable[[], Arrays]) -> Arrays:
-            place = folder / part
-            with suppress(InputError):
-                stored = sealed.SealedFolder(place)
-                stored.check()
-                return {array: stored.array(array) for array in stored.manifest["arrays"]}
-            computed = arrays()
-            files = {f"{array}.npy": values for array, values in computed.items()}
-            sealed.write_sealed(place, files, about={"kind": "ranks"}, replace=True)
-            return computed
-
-        yield keep
-        atomic.remove(folder)
-        with suppress(OSError):
-            folder.parent.rmdir()
+        yield keep_in(folder, "ranks")
+        remove_parts(folder)
 
 
 def _key(sources: Sequence[Source], relevance: Relevance) -> str:

@@ -8,6 +8,7 @@ import numpy as np
 
 from coder_core.console.faults import InputError
 from coder_core.console.output import Progress, named, silent, within
+from coder_core.files.parts import FOLDER, keep_in, remove_parts
 from coder_core.geometry.kmeans import Clustering, cluster_pairs
 from coder_core.geometry.layout import PlaneLayout, lay_out
 from coder_core.geometry.points import Points
@@ -67,9 +68,12 @@ def make_layouts(
             points = Points(analysis.image_embeddings, analysis.text_embeddings)
             reference = layouts[0][1].plane if layouts else None
             shown = named(part, run.name) if len(runs) > 1 else part
-            layout = lay_out(points, settings, reference=reference, progress=shown)
+            unfinished = run.parent / FOLDER / f"{run.name}-{split}-{folder.name}"
+            keep = keep_in(unfinished, "layout")
+            layout = lay_out(points, settings, reference=reference, progress=shown, keep=keep)
             facts = {"disparity": layout.disparity, "shares": list(layout.shares) if layout.shares else None}
             write_derived(folder, {"plane": layout.plane}, notes=layout.notes, facts=facts)
+            remove_parts(unfinished)
         layouts.append((folder, layout))
     progress(1, 1, "finished")
     return layouts
