@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from coder_core.config.data import ReadingArguments, group_faults
-from coder_core.console.faults import Fault, stop_on_errors
+from coder_core.console.faults import Fault, InputError, stop_on_errors
 from coder_core.console.output import Progress, silent
 from coder_core.data.columns import NO_COLUMNS, SampleColumns
 from coder_core.data.features import FeatureFile, FeatureRows
 from coder_core.data.groups import group_numbers, groups_of_splits, ids_of_column, open_groups, shared_groups
 from coder_core.data.lines import shared_names
+from coder_core.data.search_log import SearchLog, read_search_log
 from coder_core.files.atomic import cache_folder, settled, write_cached
 
 if TYPE_CHECKING:  # imports torch, which only training on pictures needs
@@ -55,6 +56,7 @@ class Split:
     columns: SampleColumns = NO_COLUMNS  # what the data says besides
     # (n,) int64, equal for images that show the same thing, below 0 for groups of one image; None without groups
     image_groups: np.ndarray | None = None
+    search_log: SearchLog | None = None  # whose queries the captions are, or None
 
     @property
     def n_images(self) -> int:
@@ -97,6 +99,26 @@ class Split:
         captions = [self.captions[text] for text in texts.tolist()]
         columns = self.columns.take(np.arange(self.n_images), texts)
         return replace(self, captions=captions, image_of_text=owners, caption_ids=ids, columns=columns)
+
+
+def with_queries_of_log(split: Split, name: str, queries: Path, qrels: Path) -> tuple[Split, list[Fault]]:
+    """Return the images of a split under another name, with the queries of a search log in place of the captions, and notes
+    on the log. InputError: as for `read_search_log`, or the images have no names."""
+    if not split.image_names:
+        where = f"split {split.name}"
+        raise InputError.at(where, "has no names of images, which judgements refer to", "{split}_ids.txt")
+    log, notes = read_search_log(queries, qrels, split.image_names)
+    changed = replace(
+        split,
+        name=name,
+        captions=log.texts,
+        image_of_text=log.image_of_text,
+        caption_ids=None,
+        columns=SampleColumns(split.columns.images),
+        source={**split.source, "queries": str(queries), "judgements": str(qrels)},
+        search_log=log,
+    )
+    return changed, notes
 
 
 def part_images(n: int, share: float, seed: int, *, other: bool = False) -> np.ndarray:

@@ -155,10 +155,11 @@ class PicturesArguments:
     (docs/data.md, section 14)."""
     queries: Path | None = None
     """A search log instead of captions, with --qrels: lines of an id, a tab and the text of a query; or BEIR's JSON lines.
-    The split gets the pictures of all splits of DATA; name it, for example --split log."""
+    Name the result with --split, for example log."""
     qrels: Path | None = None
     """Graded judgements of pictures for these queries: TREC (query 0 picture grade) or BEIR (query-id, corpus-id, score).
     Right from grade 1. nDCG@10 leads; queries without a judgement are listed, not counted."""
+    pool: str = ""  # Split of DATA whose pictures are ranked for --queries; empty: those of all splits.
     split: SplitName = "dev"  # The split to embed.
     rank: str = "auto"
     """Queries of each direction to rank against all candidates: auto (all of a split of up to 10,000,000,000 pairs of

@@ -71,12 +71,16 @@ def _split(parsed: PicturesArguments) -> tuple[CaptionedSplit, list[Fault]]:
     if (parsed.queries is None) != (parsed.qrels is None):
         given = "--queries" if parsed.qrels is None else "--qrels"
         raise InputError.at("--queries and --qrels", f"only {given} is given", "both, or neither")
-    splits = [parsed.split] if parsed.queries is None else []
+    if parsed.pool and parsed.queries is None:
+        raise InputError.at("--pool", "is given without --queries", fix="leave it out")
+    of_log = [parsed.pool] if parsed.pool else []
+    splits = [parsed.split] if parsed.queries is None else of_log
     data = read_pictures(parsed.towers, parsed.data, splits)
     notes = stop_on_errors(data.faults)
     if parsed.queries is not None and parsed.qrels is not None:
-        split, of_log = with_queries(data.splits, parsed.split, parsed.queries, parsed.qrels)
-        notes = [*notes, *of_log]
+        pool = [data.split(parsed.pool)] if parsed.pool else data.splits
+        split, of_queries = with_queries(pool, parsed.split, parsed.queries, parsed.qrels)
+        notes = [*notes, *of_queries]
     else:
         split = data.split(parsed.split)
     if parsed.columns is not None:

@@ -65,6 +65,10 @@ class EvaluateArguments:
     reviews: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     """People's verdicts on pairs (docs/data.md, section 12): R@K, MRR and nDCG@10 without the labels judged wrong and
     with the pairs that also match, beside the same metrics with the original labels."""
+    queries: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
+    """A search log in place of captions, with --qrels and --pool: lines of an id, a tab and the text of a query, or BEIR's
+    JSON lines. The trained runs rank the pictures of the pool; name the result with --split, for example log."""
+    pool: str = ""  # Split of the data whose pictures are ranked for --queries, such as test.
     qrels: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     """Graded judgements as TREC (query 0 document grade) or BEIR (query-id, corpus-id, score and a header): metrics as
     trec_eval defines them, with 95% intervals. Ids are names of images, y.jpg, and of captions, x.jpg#2. Ties are

@@ -44,6 +44,7 @@ def _faults(parsed: EvaluateArguments) -> list[Fault]:
         ("--positives", positives),
         ("--reviews", parsed.reviews),
         ("--qrels", parsed.qrels),
+        ("--queries", parsed.queries),
         ("--groups", parsed.groups),
         ("--columns", parsed.columns),
     ):
@@ -53,8 +54,25 @@ def _faults(parsed: EvaluateArguments) -> list[Fault]:
         if file := getattr(parsed, name):
             faults += check_new_files(f"--{name.replace('_', '-')}", file, overwrite=parsed.overwrite)
     faults += _graded_faults(parsed)
+    faults += _log_faults(parsed)
     for folder in parsed.runs if not parsed.blend else ():
         faults += check_folder(str(folder), folder / "analysis")
+    return faults
+
+
+def _log_faults(parsed: EvaluateArguments) -> list[Fault]:
+    """Return the faults of the flags of a search log."""
+    if parsed.queries is None:
+        return [Fault("--pool", "is given without --queries", fix="leave it out")] if parsed.pool else []
+    faults = []
+    if parsed.qrels is None or not parsed.pool:
+        expected = "--queries FILE --qrels FILE --pool SPLIT"
+        faults.append(Fault("--queries", "is given without --qrels or --pool", expected))
+    if parsed.blend:
+        faults.append(Fault("--queries", "is given with --blend", "one of them"))
+    if parsed.pool == parsed.split:
+        fix = "name another split to store it under, such as log"
+        faults.append(Fault(f"--split {parsed.split}", "is the pool of pictures, not a search log", fix=fix))
     return faults
 
 

@@ -26,8 +26,10 @@ from coder_core.runs.analysis.blend import best_row, blend_rows, check_tuned, ke
 from coder_core.runs.analysis.graded import add_graded_metrics, add_judged_metrics
 from coder_core.runs.analysis.import_embeddings import is_imported, rank_imported
 from coder_core.runs.analysis.joined import join_columns
+from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.analysis.rows import (
     CHOOSING,
+    LogFiles,
     RunData,
     RunRow,
     add_c_way_accuracy,
@@ -40,6 +42,7 @@ from coder_core.runs.analysis.rows import (
     sample_notes,
     widened_rows,
 )
+from coder_core.runs.analysis.tables import JUDGEMENTS, list_splits
 from coder_core.runs.load import load_model
 
 FIVE_FOLD_IMAGES = 5000
@@ -146,11 +149,32 @@ def _rows(parsed: EvaluateArguments, console: Console) -> list[RunRow]:
 def _run_data(folder: Path, parsed: EvaluateArguments) -> RunData:
     """Load a trained run, and find its data; a run of another model's embeddings has neither model nor data."""
     if is_imported(folder) and not parsed.blend:
+        if parsed.queries is not None:
+            fact = f"is given, but {folder} has only embeddings"
+            fix = "embed the queries: coder-lab embed pictures --queries, or embed import --qrels"
+            raise InputError.at("--queries", fact, "a trained run", fix)
         return RunData(folder, parsed.split)
+    _check_log(folder, parsed)
     loaded = load_model(folder, device=str(choose_device(parsed.device)))
     data = data_folder(parsed.data or loaded.config.data.data)
     pictures = parsed.pictures or loaded.config.data.pictures or None
-    return RunData(folder, parsed.split, loaded, data, pictures)
+    log = None
+    if parsed.queries is not None and parsed.qrels is not None:
+        log = LogFiles(parsed.queries, parsed.qrels, parsed.pool)
+    return RunData(folder, parsed.split, loaded, data, pictures, log)
+
+
+def _check_log(folder: Path, parsed: EvaluateArguments) -> None:
+    """Raise InputError if a trained run has captions under a split's name and the flags a search log, or the reverse."""
+    if parsed.split not in list_splits(folder):
+        return
+    is_log = JUDGEMENTS in open_analysis(folder, parsed.split).arrays
+    where = f"split {parsed.split} of {folder}"
+    if is_log and parsed.queries is None:
+        raise InputError.at(where, "is a search log", "--queries FILE --qrels FILE --pool SPLIT")
+    if parsed.queries is not None and not is_log:
+        fix = "store the search log under another name: --split log"
+        raise InputError.at(where, "has captions", "a new name, or a search log", fix)
 
 
 def _read_groups(rows: list[RunRow], file: Path) -> list[Fault]:
@@ -170,7 +194,7 @@ def _add_metrics(rows: list[RunRow], parsed: EvaluateArguments, reviews: Reviews
         faults += add_extended_metrics(rows, parsed.positives)
     if reviews is not None and parsed.reviews is not None:
         faults += add_reviewed_metrics(rows, reviews, parsed.reviews)
-    if parsed.qrels is not None:
+    if parsed.qrels is not None and parsed.queries is None:
         faults += add_graded_metrics(rows, parsed.qrels, parsed.qrels_metrics, parsed.split)
     return faults
 

@@ -59,7 +59,8 @@ def print_tables(
     is_log = any(row.split.search_log is not None for row in rows)
     whole = {name: row.metrics for name, row in zip(names, rows, strict=True) if not (row.folds or row.by)}
     labels = [metric_label(name) for name in parsed.qrels_metrics]
-    if is_log and parsed.qrels is None:  # leads
+    other_qrels = parsed.qrels if parsed.queries is None else None
+    if is_log and other_qrels is None:  # leads
         title = f"{OWN_JUDGEMENTS} · % and 95% intervals · relevant pictures last among equal scores"
         console.print(tables.graded_table(whole, labels, title))
     samples = rows[0].split
@@ -73,8 +74,8 @@ def print_tables(
         source = COCO_JUDGEMENTS.get(str(parsed.positives), f"labels and {parsed.positives.name}")
         title = f"{source} · tied results count against a query"
         console.print(tables.extended_table(whole, title))
-    if parsed.qrels is not None:
-        title = f"{parsed.qrels.name} · % and 95% intervals · relevant documents last among equal scores"
+    if other_qrels is not None:
+        title = f"{other_qrels.name} · % and 95% intervals · relevant documents last among equal scores"
         console.print(tables.graded_table(whole, labels, title))
     if parsed.probe:
         console.print(tables.probe_table(whole, "probes · caption above wrong caption, %"))

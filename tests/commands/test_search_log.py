@@ -16,9 +16,12 @@ from coder_core.embedding.log import log_split
 from coder_core.evaluate import main as evaluate
 from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.derived.graded import read_graded
+from coder_core.training.launch import start_run
 from tests.commands.test_groups_of_data import picture
 from tests.reference.graded import metric, order_of
+from tests.support.evaluated import row_of
 from tests.support.run_folders import unit
+from tests.support.tiny_runs import quiet, tiny_config, write_tiny_data
 from tests.support.tiny_towers import write_tiny_clip
 
 PICTURES = 12
@@ -236,3 +239,37 @@ def test_log_split_takes_judgements(log, tmp_path):
         log_split(tmp_path / "run", "log", images, texts, **arguments)
     with pytest.raises(InputError, match="are both given"):
         log_split(tmp_path / "run", "log", images, texts, image_of_text=np.zeros(9, int), **arguments)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A run trained on region features, whose dev split has twelve pictures with the names of the log."""
+    folder = tmp_path_factory.mktemp("trained")
+    data = write_tiny_data(folder / "data", images=5 * PICTURES)
+    (data / "dev_ids.txt").write_text("".join(f"{name}\n" for name in NAMES))
+    return start_run(tiny_config(data, epochs=1), folder / "run", quiet())
+
+
+def test_a_trained_run_is_evaluated_on_a_search_log(log, trained, tmp_path, capsys, complaint):
+    folder, grades = log
+    files = [f"--queries={folder / 'queries.tsv'}", f"--qrels={folder / 'qrels.txt'}"]
+    before = open_analysis(trained, "dev").fingerprint
+    row = row_of(trained, tmp_path, "--split=log", "--pool=dev", *files)
+    analysis = open_analysis(trained, "log")
+    texts = open_run(trained).encode_text([f"where is thing {name}" for name in QUERIES])
+    expected = expected_means(grades, analysis.image_embeddings, texts)
+    assert row["t2i_qrels_ndcg@10"] == pytest.approx(expected["ndcg"], abs=1e-3)
+    assert row["t2i_qrels_map"] == pytest.approx(expected["map"], abs=1e-3)
+    assert analysis.search_log["query_ids"] == QUERIES[:6]
+    assert analysis.captions == [f"where is thing {name}" for name in QUERIES[:6]]
+    assert len(open_run(trained).uncounted_queries("log")) == 3
+    assert open_analysis(trained, "dev").fingerprint == before
+    printed = " ".join(capsys.readouterr().out.split())
+    assert printed.index("the judges of the search log") < printed.index("R@1/5/10")
+    for flags, message in (
+        (["--split=log"], "is a search log; expected --queries FILE --qrels FILE --pool SPLIT"),
+        (["--split=dev", "--pool=train", *files], "has captions"),
+        (["--split=dev", "--pool=dev", *files], "is the pool of pictures"),
+        (["--split=log", *files], "is given without --qrels or --pool"),
+    ):
+        assert message in complaint(evaluate, [str(trained), *flags])

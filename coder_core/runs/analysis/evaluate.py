@@ -13,7 +13,7 @@ from coder_core.data.embeddings import Embeddings
 from coder_core.data.split import Split
 from coder_core.evaluation.ranking import rank
 from coder_core.evaluation.recall import Metrics, metrics_of
-from coder_core.evaluation.relevance import Queries, Relevance
+from coder_core.evaluation.relevance import Queries, Relevance, relevance_of_judgements
 from coder_core.evaluation.sampled import AS_USUAL, RANKED_PAIRS, RankOptions, choose_queries
 from coder_core.evaluation.scores import check_owners, check_scores
 from coder_core.evaluation.sources import Source
@@ -56,8 +56,13 @@ def evaluate_split(
     """Evaluate a run on a split and write `analysis/<name>/`; return its metrics and the scores behind them."""
     sources, encoded = score(loaded, split, progress=progress)
     place = UnfinishedRanks(folder, name)
-    metrics, ranks = ranked(sources, split.image_of_text, place, options, named(progress, "ranks"))
+    judged = _judgements(split)
+    progress_of_ranks = named(progress, "ranks")
+    metrics, ranks = ranked(sources, split.image_of_text, place, options, progress_of_ranks, relevance=judged)
     arrays, documents = _tables(folder, loaded, split, encoded, named(progress, folder.name))
+    if split.search_log is not None:
+        arrays[tables.JUDGEMENTS] = split.search_log.judgements
+        documents[tables.DOCUMENT_SEARCH_LOG] = split.search_log.document()
     documents |= noted_tower(split.source.get("features", ""))
     if loaded.towers is not None:
         documents[tables.DOCUMENT_TUNED] = loaded.towers.document()
@@ -74,6 +79,13 @@ def evaluate_split(
         **arrays,
     )
     return metrics, sources
+
+
+def _judgements(split: Split) -> Relevance | None:
+    """Return the judgements of a search log; None for a split of captions, whose labels decide what is right."""
+    if split.search_log is None:
+        return None
+    return relevance_of_judgements(split.search_log.judgements, split.n_images, split.n_texts)
 
 
 def ranked(
@@ -137,7 +149,10 @@ def _tables(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return arrays and documents besides the ranks: scores, or embeddings, with weights, concepts and prototypes."""
     arrays: dict[str, Any]
-    arrays, documents = weight_tables(folder, loaded.config, encoded, split, progress)
+    arrays = {}
+    documents: dict[str, Any] = {}
+    if split.search_log is None:  # weights are of captions with their own images
+        arrays, documents = weight_tables(folder, loaded.config, encoded, split, progress)
     if isinstance(encoded, SplitScores):
         parts = encoded.images.parts
         arrays[tables.SCORES] = encoded.scores

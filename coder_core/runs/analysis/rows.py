@@ -20,14 +20,21 @@ from coder_core.data.captioned.reading import SKIPPING
 from coder_core.data.judgements import read_judgements
 from coder_core.data.qrels import WAYS, Way
 from coder_core.data.reviews import Reviews, judge_split
-from coder_core.data.split import Split
+from coder_core.data.split import Split, with_queries_of_log
 from coder_core.evaluation.bootstrap import count_hits, recall_intervals
 from coder_core.evaluation.c_way import DIRECTIONS, Protocol, c_way_accuracy, most_options, option_faults
 from coder_core.evaluation.lists import Lists, rank_lists
 from coder_core.evaluation.metrics import RECALL_AT, Ranks, label_metrics
 from coder_core.evaluation.ranking import Ties, rank
 from coder_core.evaluation.recall import Metrics, extended_metrics, five_fold, metrics_of, rank_metrics
-from coder_core.evaluation.relevance import Queries, Relevance, equal_text_count, judged_relevance, widened
+from coder_core.evaluation.relevance import (
+    Queries,
+    Relevance,
+    equal_text_count,
+    judged_relevance,
+    relevance_of_judgements,
+    widened,
+)
 from coder_core.evaluation.sampled import RankOptions, choose_queries, describe
 from coder_core.evaluation.scores import EVERY, Scores, check_scores
 from coder_core.evaluation.separation import distributions
@@ -68,7 +75,12 @@ class Samples:
         """Return the samples of a split; images without names are numbered."""
         names = split.image_names or [f"image {image}" for image in range(split.n_images)]
         groups = getattr(split, IMAGE_GROUPS, None)
-        return cls(split.captions, split.image_of_text, names, split.caption_ids, groups)
+        samples = cls(split.captions, split.image_of_text, names, split.caption_ids, groups)
+        log = split.search_log
+        if log is None:
+            return samples
+        judged = relevance_of_judgements(log.judgements, split.n_images, split.n_texts)
+        return replace(samples, judged=judged, search_log=log.document())
 
     @property
     def n_images(self) -> int:
@@ -158,6 +170,15 @@ class RunRow:
 
 
 @dataclass(frozen=True)
+class LogFiles:
+    """Files of a search log, and the split of the data whose pictures are ranked for its queries."""
+
+    queries: Path
+    qrels: Path
+    pool: str
+
+
+@dataclass(frozen=True)
 class RunData:
     """A run, and the data that it is evaluated on."""
 
@@ -166,6 +187,7 @@ class RunData:
     loaded: LoadedModel | None = None  # its model; None for a run of another model's embeddings
     data: Path | None = None  # the data set; None for embeddings
     pictures: str | None = None  # folder of picture files
+    log: LogFiles | None = None  # a search log in place of the split's captions
 
     def read(self, split_name: str, console: Console) -> tuple[LoadedModel, Split]:
         """Return the run's model, and a split of the data for it."""
@@ -178,14 +200,20 @@ class RunData:
             notes = [Fault(str(self.folder), fact, fix="name them with --groups FILE", severity="note")]
             settings = replace(settings, groups="", group_column="")
         config = replace(self.loaded.config, data=settings)
+        of_log = self.log if split_name == self.split_name else None
+        of_data = split_name if of_log is None else of_log.pool
         try:
             with watching(console) as progress:
-                read = read_splits(config, self.data, self.loaded.towers, (split_name,), progress=progress)
+                read = read_splits(config, self.data, self.loaded.towers, (of_data,), progress=progress)
         except InputError as error:  # evaluation has no such flag: it leaves pictures out if training did
             faults = [replace(fault, fix=fault.fix.replace(SKIPPING, "")) for fault in error.faults]
             raise InputError(faults) from None
+        split = read.splits[of_data]
+        if of_log is not None:
+            split, of_queries = with_queries_of_log(split, split_name, of_log.queries, of_log.qrels)
+            notes += of_queries
         print_faults(console, [*self.loaded.faults, *read.faults, *notes])
-        return self.loaded, read.splits[split_name]
+        return self.loaded, split
 
     def _has_other_groups(self, file: str) -> bool:
         """True if the data is not the run's, or its file of groups no longer exists."""
@@ -247,11 +275,11 @@ def evaluate_run(run: RunData, console: Console, options: RankOptions) -> RunRow
         metrics, sources = evaluate_split(
             run.folder, loaded, split, run.split_name, options=options, progress=watch
         )
-    labels = Relevance.of_labels(split.image_of_text, split.n_images)
-    queries = choose_queries(labels, split.image_of_text, options.queries)
-    samples = replace(Samples.of(split), queries=queries)
-    row = RunRow(run.folder, metrics, sources, samples, split_name=run.split_name, device=options.device)
-    return row
+    row = RunRow(
+        run.folder, metrics, sources, Samples.of(split), split_name=run.split_name, device=options.device
+    )
+    queries = choose_queries(row.labels, split.image_of_text, options.queries)
+    return replace(row, split=replace(row.split, queries=queries))
 
 
 def embedded_row(folder: Path, split_name: str, device: str = "cpu") -> RunRow:
