@@ -37,6 +37,12 @@ class ReadingArguments:
         "File of such groups, for data without a column: lines of y.jpg, a tab and an id.",
         may_change=True,
     )
+    columns: str = setting(
+        "",
+        "Table with further facts, such as brand and price, joined to the data by the column with names of pictures or "
+        "ids of captions, and kept with the run (docs/data.md, section 14). --group-column may name one of its columns.",
+        may_change=True,
+    )
     language: str = setting(
         "", "Read only captions of this language, such as en, where the data names languages; all if empty."
     )

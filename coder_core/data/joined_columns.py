@@ -21,6 +21,10 @@ from coder_core.data.qrels import AMBIGUOUS, SampleIds, Side
 ROWS_TRIED = 2_000  # spread over the table, to find the column of names
 
 
+class UnrelatedTableError(InputError):
+    """A table has no row about a split."""
+
+
 class _Samples:
     """Images and captions of a split by what a table calls them; images also by their names without the ending."""
 
@@ -68,8 +72,10 @@ def read_table_columns(
     samples = _Samples(image_names, image_of_text, caption_ids)
     key = _key_column([row for _, row in rows], samples)
     if not key:
-        example = f"a column of names such as {shown(image_names[0])}, or of ids of captions"
-        raise InputError.at(file, "has no row about a picture or a caption of this split", example)
+        names = f"names such as {shown(image_names[0])}" if image_names else "names of pictures"
+        example = f"a column of {names}, or of ids of captions"
+        fact = "has no row about a picture or a caption of this split"
+        raise UnrelatedTableError([Fault(str(file), fact, example)])
 
     row_of: dict[Side, dict[int, Row]] = {"image": {}, "text": {}}
     repeated = []
@@ -103,6 +109,24 @@ def read_table_columns(
 
 
 _NAMES: dict[Side, str] = {"image": "pictures", "text": "captions"}
+
+
+def join_to_splits(
+    file: Path, splits: Mapping[str, tuple[Sequence[str], np.ndarray, np.ndarray | None]]
+) -> dict[str, tuple[SampleColumns, list[Fault]]]:
+    """Read the columns of a table for several splits, given by name → names of images, image of every caption, numbers of
+    the captions. Return split → its columns and notes, for the splits that the table has rows about. InputError: as for
+    `read_table_columns`, or the table has no row about any of them."""
+    found: dict[str, tuple[SampleColumns, list[Fault]]] = {}
+    unrelated: list[InputError] = []
+    for name, (image_names, image_of_text, caption_ids) in splits.items():
+        try:
+            found[name] = read_table_columns(file, image_names, image_of_text, caption_ids)
+        except UnrelatedTableError as error:
+            unrelated.append(error)
+    if not found and unrelated:
+        raise unrelated[0]
+    return found
 
 
 def _key_column(rows: Sequence[Row], samples: _Samples) -> str:

@@ -19,6 +19,7 @@ from coder_core.console.output import Progress, silent
 from coder_core.data.columns import NO_COLUMNS, SampleColumns
 from coder_core.data.features import FeatureFile, FeatureRows
 from coder_core.data.groups import group_numbers, groups_of_splits, ids_of_column, open_groups, shared_groups
+from coder_core.data.joined_columns import join_to_splits
 from coder_core.data.lines import shared_names
 from coder_core.data.search_log import SearchLog, read_search_log
 from coder_core.files.atomic import cache_folder, settled, write_cached
@@ -156,24 +157,41 @@ def compare_splits(splits: Sequence[Split]) -> list[Fault]:
     return faults
 
 
+def with_columns(splits: Mapping[str, Split], reading: ReadingArguments) -> dict[str, Split]:
+    """Return the splits of region features with the columns of a table, if a flag names one. InputError: as for
+    `join_to_splits`."""
+    if not reading.columns:
+        return dict(splits)
+    samples = {
+        name: (split.image_names or [], split.image_of_text, split.caption_ids)
+        for name, split in splits.items()
+    }
+    joined = dict(splits)
+    for name, (columns, notes) in join_to_splits(Path(reading.columns), samples).items():
+        split = splits[name]
+        joined[name] = replace(split, columns=split.columns.joined(columns), faults=[*split.faults, *notes])
+    return joined
+
+
 def with_groups(splits: Mapping[str, Split], reading: ReadingArguments) -> dict[str, Split]:
-    """Return the splits of region features with the groups of their images, by a column or a file, if one is named.
-    InputError: both are, or as for `ids_of_column` and `groups_of_splits`."""
-    grouped = dict(splits)
+    """Return the splits of region features with the columns of a table and the groups of their images, by a column or a
+    file, if flags name them. InputError: as for `with_columns`, `ids_of_column` and `groups_of_splits`, or a column and a
+    file are both named."""
+    grouped = with_columns(splits, reading)
     if not (reading.group_column or reading.groups):
         return grouped
     stop_on_errors(group_faults(reading))
     if reading.group_column:
-        for name, split in splits.items():
+        for name, split in grouped.items():
             where = split.source.get("captions", split.name)
             ids, note = ids_of_column(split.columns, reading.group_column, where)
             grouped[name] = replace(split, image_groups=group_numbers(ids), faults=[*split.faults, note])
     else:
-        names = {name: split.image_names or [] for name, split in splits.items()}
+        names = {name: split.image_names or [] for name, split in grouped.items()}
         groups, notes = groups_of_splits(open_groups(Path(reading.groups)), names)
         for name, of_images in groups.items():
-            faults = [*splits[name].faults, notes[name]]
-            grouped[name] = replace(splits[name], image_groups=of_images, faults=faults)
+            faults = [*grouped[name].faults, notes[name]]
+            grouped[name] = replace(grouped[name], image_groups=of_images, faults=faults)
     return grouped
 
 

@@ -150,9 +150,6 @@ class PicturesArguments:
     name: str  # Name of a new run, or of a run of the same model to which to add the split.
     towers: Annotated[TowerArguments, tyro.conf.arg(name="")] = field(default_factory=TowerArguments)
     prompt: str = "{}"  # Prompt for the text tower; the caption replaces {}.
-    columns: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
-    """Table with further facts, such as brand and price, joined by the column with names of pictures or ids of captions
-    (docs/data.md, section 14)."""
     queries: Path | None = None
     """A search log instead of captions, with --qrels: lines of an id, a tab and the text of a query; or BEIR's JSON lines.
     Name the result with --split, for example log."""

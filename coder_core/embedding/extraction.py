@@ -53,4 +53,6 @@ def extract_features(parsed: FeaturesArguments) -> None:
 
     pictures = splits[0].positions.folder
     more = f" --pictures {pictures}" if pictures else ""
+    groups = folder.note_groups(splits)
+    more += f" --groups {groups}" if groups is not None else ""
     say(console, f"Check and train: coder-lab check {parsed.out}{more}")

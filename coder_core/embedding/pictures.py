@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 from rich.console import Console
 
@@ -75,17 +76,18 @@ def _split(parsed: PicturesArguments) -> tuple[CaptionedSplit, list[Fault]]:
         raise InputError.at("--pool", "is given without --queries", fix="leave it out")
     of_log = [parsed.pool] if parsed.pool else []
     splits = [parsed.split] if parsed.queries is None else of_log
+    reading = parsed.towers.reading
     data = read_pictures(parsed.towers, parsed.data, splits)
     notes = stop_on_errors(data.faults)
+    pool = [data.split(parsed.pool)] if parsed.pool else data.splits
     if parsed.queries is not None and parsed.qrels is not None:
-        pool = [data.split(parsed.pool)] if parsed.pool else data.splits
         split, of_queries = with_queries(pool, parsed.split, parsed.queries, parsed.qrels)
         notes = [*notes, *of_queries]
     else:
         split = data.split(parsed.split)
-    if parsed.columns is not None:
-        names = split.image_names
-        columns, joined = read_table_columns(parsed.columns, names, split.image_of_text, split.caption_ids)
+    if reading.columns and parsed.queries is not None and len(pool) > 1:  # of several splits
+        table = Path(reading.columns)
+        columns, joined = read_table_columns(table, split.image_names, split.image_of_text)
         split = replace(split, columns=split.columns.joined(columns))
         notes = [*notes, *stop_on_errors(joined)]
     return split, notes

@@ -1,5 +1,6 @@
 """Region features of pictures in the precomp layout, resumable: {split}_ims.npy, _caps.txt, _ids.txt, _boxes.npy, and
-tower.json with the tower and the pictures' folder (for packed pictures also {split}_positions.npy)."""
+tower.json with the tower and the pictures' folder (for packed pictures also {split}_positions.npy); groups.tsv if the
+pictures have groups."""
 
 import json
 import os
@@ -16,12 +17,14 @@ from coder_core.console.output import Progress
 from coder_core.data.captioned.decoding import PreparedBlock
 from coder_core.data.captioned.positions import names_digest, note_packed
 from coder_core.data.captioned.reading import CaptionedSplit
+from coder_core.data.groups import open_groups
 from coder_core.data.lines import shown
 from coder_core.embedding import resumable
 from coder_core.files import atomic
 from coder_core.model.towers.regions import RegionTower, boxes
 
 ABOUT = "tower.json"
+GROUPS = "groups.tsv"
 POSITIONS = "positions.npy"  # of packed pictures
 ENDINGS = ("ims.npy", "boxes.npy", "ids.txt", "caps.txt")
 
@@ -134,6 +137,20 @@ class RegionFolder:
                 os.fsync(content.fileno())
             os.replace(file, self.folder / f"{split.name}_{name}")
         self._note({split.name: key}, {split.name: pictures})
+
+    def note_groups(self, splits: Sequence[CaptionedSplit]) -> Path | None:
+        """Write the groups of the pictures of these splits, beside those of earlier ones, as --groups reads them; return
+        the file, or None without groups."""
+        file = self.folder / GROUPS
+        known = {name: group for name, (group, _) in open_groups(file).lines.items()} if file.exists() else {}
+        for split in splits:
+            if split.image_groups is not None:
+                named = zip(split.image_names, split.image_groups.tolist(), strict=True)
+                known |= {name: str(group) for name, group in named if group >= 0}
+        if not known:
+            return None
+        atomic.replace_file(file, "".join(f"{name}\t{group}\n" for name, group in known.items()))
+        return file
 
     def _note(self, splits: dict[str, str], pictures: dict[str, Any] | None = None) -> None:
         """Record the tower, the finished splits, and the folder of their pictures beside the features."""

@@ -8,10 +8,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from coder_core.api import open_run, retrieval
+from coder_core.api.report.sections import _several
+from coder_core.api.sides import DIRECTIONS
 from coder_core.data.reviews import Review, append_review
 from coder_core.embed import main as embed
 from coder_core.embedding.log import log_split
 from coder_core.evaluate import main
+from coder_core.report import main as report
 from coder_core.runs.analysis.read import open_analysis
 from tests.support.run_folders import unit
 
@@ -160,3 +163,15 @@ def test_the_app_reads_both_figures_and_why_a_result_is_right(tmp_path):
     assert retrieval.also_right(plain, "dev", "t2i", 4) == {5: "same text"}
     log_catalogue(tmp_path / "plain")  # another analysis of the same embeddings keeps what was stored
     assert list(retrieval.several_metrics(open_run(tmp_path / "plain"), "dev")) == ["equal texts"]
+
+
+@pytest.mark.filterwarnings("ignore:captions")
+def test_the_report_has_a_row_by_group(tmp_path):
+    log_catalogue(tmp_path / "shop", groups=[f"product {row // 2}" for row in range(2 * PRODUCTS)])
+    [section] = _several([open_run(tmp_path / "shop")], "dev")
+    [(_, table)] = section.blocks
+    rows = table.set_index("by")[f"{DIRECTIONS['t2i']} R@1"].to_dict()
+    assert rows == {"labels": 50.0, "group": 100.0}
+    out = tmp_path / "report.html"
+    assert report([str(tmp_path / "shop"), "--split=dev", f"--out={out}"]) == 0
+    assert "Several right answers" in out.read_text()

@@ -14,6 +14,7 @@ from coder_core.api import open_run
 from coder_core.check_data import main as check_data
 from coder_core.data.dataset import read_split
 from coder_core.data.pictures import read_picture
+from coder_core.data.split import with_groups
 from coder_core.embedding import regions, resumable
 from coder_core.features import main
 from coder_core.model.towers.regions import own_regions, transformers_regions
@@ -47,6 +48,20 @@ def whole(base):
     """The features of CLIP, pooled to 2 × 2."""
     assert extract(base, base / "whole", "--grid=2") == 0
     return base / "whole"
+
+
+def test_groups_of_the_pictures_are_written_for_training(base, tmp_path, capsys):
+    file = tmp_path / "groups.tsv"
+    first, second, *_ = TRAIN
+    file.write_text(f"{first}\tP1\n{second}\tP1\n")
+    out = tmp_path / "out"
+    assert extract(base, out, "--grid=2", f"--groups={file}") == 0
+    assert f"--groups {out / 'groups.tsv'}" in " ".join(capsys.readouterr().out.split()).replace("- ", "-")
+    config = tiny_config(out, groups=str(out / "groups.tsv"))
+    train = with_groups({"train": read_split(out, "train")}, config.data)["train"]
+    group_of = dict(zip(train.image_names, train.image_groups.tolist(), strict=True))
+    assert group_of[first] == group_of[second]
+    assert len(set(group_of.values())) == len(TRAIN) - 1
 
 
 def arrays(out, split="train"):

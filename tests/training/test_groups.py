@@ -181,3 +181,23 @@ def test_a_tower_run_on_a_catalogue_trains_by_its_group_column(tmp_path):
     ids = prepared.data.pair_ids
     thing = prepared.data.train.image_of_text // 2
     assert np.array_equal(ids[:, None] == ids, thing[:, None] == thing)
+
+
+def test_columns_of_a_table_are_kept_with_a_trained_run_and_name_its_groups(catalogue, tmp_path, capsys):
+    table = tmp_path / "products.csv"
+    lines = [f"train{row}.jpg,product {row // 2},{row}" for row in range(IMAGES)]
+    lines += ["dev0.jpg,product 91,7", "dev1.jpg,product 90,8", "dev2.jpg,product 90,"]
+    table.write_text("\n".join(["picture,product_id,price", *lines, ""]))
+    console = quiet()
+    config = tiny_config(catalogue, columns=str(table), group_column="product_id", epochs=1)
+    run = start_run(config, tmp_path / "run", console)
+    assert "products.csv: joined by the column 'picture' to 20 of 20 pictures" in printed(console)
+    assert "--group-column product_id: 20 of 20 images are in 10 groups" in printed(console)
+    analysis = open_analysis(run, "dev")
+    price = analysis.columns.images["price"]
+    assert [price.cell(row) for row in range(4)] == [7, 8, None, None]
+    assert analysis.image_groups[1] == analysis.image_groups[2]
+    table.unlink()
+    assert evaluate([str(run), "--split=dev"]) == 0
+    assert "products.csv, is not of this data or is gone" in " ".join(capsys.readouterr().out.split())
+    assert "price" not in open_analysis(run, "dev").columns.images

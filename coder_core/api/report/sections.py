@@ -19,6 +19,7 @@ from coder_core.api.report.misses import section_on_misses
 from coder_core.api.report.page import Report, Section
 from coder_core.api.retrieval import comparison, judged
 from coder_core.api.retrieval.results import likely_matches, margins, text_vectors
+from coder_core.api.retrieval.several import several_metrics
 from coder_core.api.reviews import ReviewedSplit, Reviews, reviewed_recall
 from coder_core.api.run import Run
 from coder_core.api.sides import DIRECTIONS
@@ -42,6 +43,8 @@ JUDGED = """R@K by the labels alone, and by the labels and the matches that peop
 number of a query’s matches; mAP@R and R-Precision measure how many of them are found."""
 GRADED = """Metrics of graded judgements as trec_eval defines them, in percent, with the 95% intervals of a bootstrap over
 queries, the captions of an image drawn together. Among equal scores, relevant documents are ranked last."""
+SEVERAL = """Metrics by the labels, in which every caption has one right image, and by groups or equal texts, in which it is
+right for all images of its group, or for all images that have the same text."""
 MOVED = """Queries by rank of their true match in the first run (rows) and in the last (columns). Below the diagonal,
 green, the last run ranks it higher."""
 FAILURES = """Captions as queries. Left, in green: the image that belongs to the caption. Right: the best-ranked other image."""
@@ -85,6 +88,7 @@ def gather(runs: Sequence[Run], split: str, supplements: Supplements | None = No
         Section("Data", "", [("facts", _data(last, split))]),
         Section("Recall", RECALL, [*_recalls(runs, split), ("sentences", gains[1:] and gains)]),
         *(_judged(runs, split, source) for source in extra.positives),
+        *_several(runs, split),
         *_graded(runs, split),
         *([] if changes is None else [Section("What changed", MOVED, _moved(first, last, split, changes))]),
         *(section for section, _ in of_misses),
@@ -185,6 +189,22 @@ def _recalls(runs: Sequence[Run], split: str) -> list[tuple[str, Any]]:
     table = pd.DataFrame(rows).sort_values("direction", kind="stable")
     table["direction"] = table["direction"].map(DIRECTIONS)
     return [("table", pd.DataFrame(sums).set_index("run")), ("table", table)]
+
+
+def _several(runs: Sequence[Run], split: str) -> list[Section]:
+    """Return a section with the metrics by group and by equal texts that runs stored, beside those by the labels; none
+    without any."""
+    rows = []
+    for run in runs:
+        widened = several_metrics(run, split)
+        for by, metrics in {"labels": run.metrics[split], **widened}.items() if widened else ():
+            row: dict[str, Any] = {"run": run.name, "by": by}
+            for way, label in DIRECTIONS.items():
+                row |= {f"{label} R@{k}": metrics.get(f"{way}_r{k}") for k in RECALL_AT}
+            rows.append(row | {"R@sum": metrics.get("rsum")})
+    if not rows:
+        return []
+    return [Section("Several right answers", SEVERAL, [("table", pd.DataFrame(rows).round(1))])]
 
 
 def _judged(runs: Sequence[Run], split: str, source: str | Path) -> Section:

@@ -33,6 +33,7 @@ from coder_core.data.groups import (
     shared_groups,
     unrelated,
 )
+from coder_core.data.joined_columns import read_table_columns
 from coder_core.data.lines import check_name, composed, count_cases, shared_names, shorten, shown, unwritable
 from coder_core.data.pictures import ACCEPTED, ENDINGS, INSIDE, given_folder, unsafe_reason
 from coder_core.data.search_log import SearchLog, read_search_log
@@ -187,6 +188,11 @@ def read_captioned(
     else:
         folder, images.names = find_folder(path, root, folders, images.names, faults)
         positions = Files(folder, images.names)
+    if reading.columns:
+        owners = np.array(images.owners, np.int64)
+        table = Path(reading.columns)
+        images.joined, notes = read_table_columns(table, images.names, owners, id_array(images.caption_ids))
+        faults += notes
     _name_groups(images, reading, where, faults)
     dealt = _assign_splits(images, where, root, reading, faults)
     source = {"layout": layout.name, **captions}
@@ -216,6 +222,7 @@ def _name_groups(images: _Images, reading: ReadingArguments, where: str, faults:
     if reading.group_column:
         owner = np.array(images.owners, np.int64)
         columns, _ = images.columns.typed(owner, len(images.names), where)
+        columns = columns.joined(images.joined)
         images.groups, note = ids_of_column(columns, reading.group_column, where)
         faults.append(note)
     elif reading.groups:
@@ -243,7 +250,7 @@ def _splits(
         rows=np.arange(len(images.names)),
         source=source,
         caption_ids=id_array(images.caption_ids),
-        columns=columns,
+        columns=columns.joined(images.joined),
         image_groups=group_numbers(images.groups) if any(images.groups) else None,
     )
     split_of_image = np.array(images.splits)
@@ -273,6 +280,7 @@ class _Images:
     owners: array[int] = field(default_factory=lambda: array("q"))
     positions: array[int] = field(default_factory=lambda: array("q"))  # three numbers per packed picture
     columns: RawColumns = field(default_factory=RawColumns)  # of every caption
+    joined: SampleColumns = NO_COLUMNS  # of a table that a flag names
 
 
 def _of_language(records: Iterable[Record], wanted: str, where: str, faults: list[Fault]) -> Iterator[Record]:

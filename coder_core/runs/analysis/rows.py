@@ -195,10 +195,15 @@ class RunData:
         assert self.data is not None
         settings = replace(self.loaded.config.data, pictures=self.pictures or "")
         notes: list[Fault] = []
-        if (settings.groups or settings.group_column) and self._has_other_groups(settings.groups):
+        if (settings.groups or settings.group_column) and self._lacks(settings.groups):
             fact = "the groups that the run trained with are not those of this data: metrics by group are left out"
             notes = [Fault(str(self.folder), fact, fix="name them with --groups FILE", severity="note")]
             settings = replace(settings, groups="", group_column="")
+        if settings.columns and self._lacks(settings.columns):
+            fact = f"the table of columns that the run trained with, {settings.columns}, is not of this data or is gone"
+            fix = "join it with --columns FILE, and name groups with --groups FILE"
+            notes.append(Fault(str(self.folder), fact, fix=fix, severity="note"))
+            settings = replace(settings, columns="", group_column="")
         config = replace(self.loaded.config, data=settings)
         of_log = self.log if split_name == self.split_name else None
         of_data = split_name if of_log is None else of_log.pool
@@ -215,8 +220,8 @@ class RunData:
         print_faults(console, [*self.loaded.faults, *read.faults, *notes])
         return self.loaded, split
 
-    def _has_other_groups(self, file: str) -> bool:
-        """True if the data is not the run's, or its file of groups no longer exists."""
+    def _lacks(self, file: str) -> bool:
+        """True if the data is not the run's, or a file that the run trained with ("" for none) no longer exists."""
         assert self.loaded is not None
         own_data = data_folder(self.loaded.config.data.data)
         return self.data != own_data or (bool(file) and not Path(file).is_file())
