@@ -127,7 +127,7 @@ def answers(runs: Sequence[Run], split: str, direction: Direction, at: int, quer
     """Return (runs, queries) bool: which queries (None: all) with a match each run answers within the first `at`."""
     ranks = np.stack([run.ranks(split)[direction] for run in runs])
     ranks = ranks if queries is None else ranks[:, queries]
-    return np.asarray((ranks < at)[:, ranks[0] >= 0])
+    return np.asarray((ranks < at)[:, (ranks >= 0).all(0)])
 
 
 def cause_shares(run: Run, split: str, question: causes.Question, known: causes.Known) -> pd.DataFrame:

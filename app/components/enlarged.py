@@ -57,12 +57,12 @@ def captions_html(choice: Choice, image: int) -> str:
     heads = "<td>query</td>"
     columns = []
     for run in choice.runs:
-        ranks = ask(Run.ranks, run, split)
         has_scores = ask(Run.lists, run, split) is None
         scores = ask(Run.similarity, run, [image], numbers, split=split)[0] if has_scores else None
         name = html.escape(run.name)
         heads += f"<th scope=col>rank in {name}</th><th scope=col>similarity in {name}</th>"
-        positions = [int(ranks["i2t"][image]), *ranks["t2i"][numbers].tolist()]
+        of_captions = [ask(Run.rank_of, run, split, "t2i", caption) for caption in numbers.tolist()]
+        positions = [ask(Run.rank_of, run, split, "i2t", image), *of_captions]
         columns.append([retrieval.place_in_words(rank) for rank in positions])
         of_pairs = ["–"] * len(positions) if scores is None else [f"{s:.4f}" for s in (scores.max(), *scores)]
         columns.append(of_pairs)

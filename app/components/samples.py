@@ -277,8 +277,8 @@ def _panel(choice: Choice, modality: Modality, number: int) -> None:
     title += f" · {file}" if file != f"image {image}" else ""
     for label, (way, row) in ways.items():
         ranks = {
-            name: retrieval.place_in_words(int(of[way][row]))
-            for name, of in choice.ask_each(Run.ranks).items()
+            name: retrieval.place_in_words(rank)
+            for name, rank in choice.ask_each(Run.rank_of, way, row).items()
         }
         runs = " · ".join(f"{html.escape(name)} <b>{rank}</b>" for name, rank in ranks.items())
         more += f'<div class="cl-rank">Rank, {label}: {runs}</div>'

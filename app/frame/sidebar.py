@@ -174,7 +174,10 @@ def _sliced(shown: Choice, expression: str) -> Choice:
         cards.note(f"{str(error)[:1].upper()}{str(error)[1:]}. Nothing is filtered.")
         return shown
     captions = inside.nonzero()[0]
-    answered = {name: ranks["t2i"][captions] < 1 for name, ranks in shown.ask_each(Run.ranks).items()}
+    answered = {}
+    for name, ranks in shown.ask_each(Run.ranks).items():
+        of_slice = ranks["t2i"][captions]
+        answered[name] = of_slice[of_slice >= 0] < 1
     recalls = " · ".join(f"{name} {100 * hits.mean():.1f} %" for name, hits in answered.items() if len(hits))
     words = plain_words(run, split, expression)
     size = f"{f'With {words}: ' if words else ''}{len(captions):,} of {len(inside):,} captions"

@@ -194,7 +194,7 @@ def one_pair(runs: Sequence[RunSummary], choice: Choice, order: np.ndarray) -> N
     for position, run in enumerate(side_by_side(runs)):
         cards.label(run.name)
         rows, shared, perplexity = ask(concept_attention.pair_concepts, run, choice.split, number, STRONGEST)
-        rank = int(ask(Run.ranks, run, choice.split)["t2i"][number]) + 1
+        rank = ask(Run.rank_of, run, choice.split, "t2i", number) + 1
         numbers = pd.DataFrame([{"shared": shared, **perplexity, "rank": rank}])
         plain_table(numbers, PAIR, f"pair-numbers-{position}", "numbers of the pair")
         figure = charts.side_by_side(rows, tone())

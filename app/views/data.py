@@ -101,7 +101,9 @@ def mismatched_pairs(choice: Choice, run: RunSummary, cross_fitted: Scorers) -> 
     if choice.split == "train":
         _offer_cleaning(choice, run, cross_fitted, api.error_probability(every["random"].to_numpy()))
     cards.heading("Captions that may belong to another image", by=by)
-    ranks = {one.name: ask(Run.ranks, one, choice.split)["t2i"] + 1 for one in cross_fitted or [run]}
+    ranks = {
+        one.name: retrieval.places(ask(Run.ranks, one, choice.split)["t2i"]) for one in cross_fitted or [run]
+    }
     judged = zip(table["scorer"], table["caption"], strict=True)
     table = table.assign(rank=[ranks[name][caption] for name, caption in judged])
     columns = SUSPICION | ({"scorer": Column("scored by")} if cross_fitted else {})

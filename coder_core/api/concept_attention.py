@@ -6,6 +6,7 @@ import pandas as pd
 from coder_core.api import concepts
 from coder_core.api.run import Run
 from coder_core.api.sides import BOTH, Modality
+from coder_core.evaluation.metrics import places
 
 
 def view_of(run: Run, split: str) -> concepts.ConceptView:
@@ -46,7 +47,7 @@ def disagreements(run: Run, split: str) -> pd.DataFrame:
         "image_share": 100 * image.share[row],
         "caption_reads": names[text.first],
         "caption_share": 100 * text.share,
-        "rank": run.ranks(split)["t2i"][shared.texts] + 1,
+        "rank": places(run.ranks(split)["t2i"][shared.texts]),
     }
     order = np.lexsort((-columns["image_share"] * columns["caption_share"], columns["shared"].round(1)))
     return pd.DataFrame(columns).iloc[order].reset_index(drop=True)

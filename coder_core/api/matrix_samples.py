@@ -140,6 +140,7 @@ def _hardest(run: Run, split: str, pairs: Array, size: int) -> Array:
     that belongs to that image."""
     s = run.sides(split, "text")
     best = run.best(split, "t2i")
+    pairs = pairs[run.ranks(split)["t2i"][pairs] >= 0]
     if best.shape[1] < 2:
         return pairs[:size]
     image = run.image_of_text(split)[pairs]

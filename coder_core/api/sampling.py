@@ -83,10 +83,11 @@ def draw_sample(
     scores: int | None = None,
     points: int | None = None,
     texts: int | None = None,
+    first: Array | None = None,
 ) -> Sample | None:
     """Draw random images with their captions; None for a split small enough to compute whole. `scores`: the most
     similarities to compute; None for SCORES_AT_MOST. `points`, `texts`: approximate number of images and captions, or
-    of captions; None for as many as `scores` allows."""
+    of captions; None for as many as `scores` allows. `first`: (f,) images to draw before others, those with ranks."""
     most = SCORES_AT_MOST if scores is None else scores
     captions = len(image_of_text)
     if images * captions <= most:
@@ -97,7 +98,15 @@ def draw_sample(
         count = points * images / (images + captions)
     elif texts is not None:
         count = round(texts * images / captions)
-    rows = np.random.default_rng(0).choice(images, min(max(2, int(count)), images), replace=False)
+    random = np.random.default_rng(0)
+    wanted = min(max(2, int(count)), images)
+    if first is None:
+        rows = random.choice(images, wanted, replace=False)
+    elif wanted <= len(first):
+        rows = random.choice(first, wanted, replace=False)
+    else:
+        others = np.setdiff1d(np.arange(images), first)
+        rows = np.concatenate([first, random.choice(others, wanted - len(first), replace=False)])
     return sample_of(rows, images, image_of_text)
 
 

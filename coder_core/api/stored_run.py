@@ -65,6 +65,8 @@ class StoredRun:
         self._mixtures: dict[str, tuple[Array, Array]] = {}
         self._parts: dict[tuple[object, ...], SplitPart] = {}
         self._spreads: dict[tuple[object, ...], Array] = {}
+        self._checked: dict[str, Any] = {}  # split → its scores, to rank queries that are opened
+        self._ranks: dict[tuple[str, Direction, int], int] = {}
 
     @property
     def history(self) -> pd.DataFrame:
@@ -248,13 +250,43 @@ class StoredRun:
 
     def ranks(self, split: str) -> dict[str, Array]:
         """Return "i2t" (n,) and "t2i" (m,): rank of the best true match, 0 is first, ties count against it; −1 for a sample
-        that is not a query, `UNLISTED` if another system's list does not contain it."""
+        that is not a query, or is not ranked (`rank_of` ranks it), `UNLISTED` if another system's list does not contain
+        it."""
         analysis = self.analysis(split)
         return {"i2t": np.asarray(analysis.image_ranks), "t2i": np.asarray(analysis.text_ranks)}
 
+    def ranked_images(self, split: str) -> Array | None:
+        """Return the images that are ranked, or whose captions are, if only a sample of a split is; None: all."""
+        queries = self.analysis(split).ranked_queries
+        if queries is None:
+            return None
+        return np.union1d(queries.images, self.image_of_text(split)[queries.texts])
+
+    def rank_of(self, split: str, direction: Direction, query: int) -> int:
+        """Return the rank of a query's best true match, as in `ranks`; compute it if it is not stored. Loads torch then."""
+        stored = int(self.ranks(split)[direction][query])
+        queries = self.analysis(split).ranked_queries
+        if stored >= 0 or queries is None:
+            return stored
+        from coder_core.evaluation.ranking import first_ranks
+        from coder_core.evaluation.relevance import Queries
+        from coder_core.evaluation.scores import check_scores
+
+        key = (split, direction, query)
+        if key not in self._ranks:
+            analysis = self.analysis(split)
+            if split not in self._checked:
+                self._checked[split] = check_scores(analysis.sources)
+            one = np.array([query])
+            none = one[:0]
+            asking = Queries(one, none) if direction == "i2t" else Queries(none, one)
+            image_ranks, text_ranks = first_ranks(self._checked[split], analysis.relevance.of_queries(asking))
+            self._ranks[key] = int((image_ranks if direction == "i2t" else text_ranks)[query])
+        return self._ranks[key]
+
     def best(self, split: str, direction: Direction) -> Array:
-        """Return (Q, K) the (at most ten) best candidates of every query, best first; −1 after the end of another system's
-        list."""
+        """Return (Q, K) the (at most ten) best candidates of every query, best first; −1 for a query that is not ranked, and
+        after the end of another system's list."""
         analysis = self.analysis(split)
         return np.asarray(analysis.text_best if direction == "t2i" else analysis.image_best)
 
@@ -292,7 +324,10 @@ class StoredRun:
 
     def sample(self, split: str, **limits: int) -> Sample | None:
         """Draw a sample of a split too large to compute whole; None for a smaller one. `limits` as in `draw_sample`."""
-        return sampling.draw_sample(self.count(split, "image"), self.image_of_text(split), **limits)
+        ranked = self.ranked_images(split)
+        return sampling.draw_sample(
+            self.count(split, "image"), self.image_of_text(split), first=ranked, **limits
+        )
 
     def points_sample(self, split: str) -> Sample | None:
         """Draw about 20,000 images and captions of a split too large to compute whole, for its joint space; or None."""

@@ -226,14 +226,18 @@ def label_values(ranks: Any, image_of_text: np.ndarray) -> dict[str, np.ndarray]
 
 
 def places(ranks: np.ndarray) -> Array:
-    """Return ranks counted from 1, for readers; ∞ where another system's list contains no right answer.
+    """Return ranks counted from 1, for readers; ∞ where another system's list contains no right answer, NaN for a sample
+    that is not a query, or is not ranked.
 
-    >>> places(np.array([0, -1])), places(np.array([0, UNLISTED]))
-    (array([1, 0]), array([ 1., inf]))
+    >>> places(np.array([0, 3])), places(np.array([0, UNLISTED, -1]))
+    (array([1, 4]), array([ 1., inf, nan]))
     """
     first = np.asarray(ranks)
     missing = first == UNLISTED
-    return np.where(missing, np.inf, first + 1) if missing.any() else first + 1
+    unranked = first < 0
+    if not (missing | unranked).any():
+        return first + 1
+    return np.where(missing, np.inf, np.where(unranked, np.nan, first + 1.0))
 
 
 def place_in_words(rank: int) -> str:

@@ -5,6 +5,8 @@ import re
 
 import pytest
 
+from coder_core import log_split
+from coder_core.api import open_run
 from coder_core.runs.analysis.read import open_analysis
 from tests.support.pages import ABOUT_SCORES, FIELDS, IN_SIDEBAR, PAGES
 from tests.support.run_folders import CONCEPTS, synthetic, write_embeddings, write_run
@@ -41,6 +43,41 @@ def test_every_page_opens(roots, kind, page, opened):
     if not app.title[0].value.endswith("?"):  # it answers the question above it
         assert re.search(r'class="cl-question"[^>]*>[^<]*\?</p>', app.texts())
     assert len(app.refusals()) == 1 or kind != "none" or page == "start"
+
+
+@pytest.fixture(scope="module")
+def few_ranked(tmp_path_factory):
+    """Imported runs, of one of which five queries per direction are ranked, and of the other none."""
+    base = tmp_path_factory.mktemp("ranked") / "runs"
+    for queries in (0, 5):
+        v, w, owner = synthetic(20, noise=2.0)
+        captions = [f"scene {image}, way {way}" for way, image in enumerate(owner)]
+        log_split(
+            base / f"ranked-{queries}", "dev", v, w, captions=captions, image_of_text=owner, rank=queries
+        )
+    return base
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_page_opens_a_split_of_which_few_queries_are_ranked(few_ranked, page, opened):
+    texts = opened(few_ranked, page, run="ranked-0").texts()
+    assert "nan" not in texts.split()
+    opened(few_ranked, page, run="ranked-5")
+    opened(few_ranked, page, run=["ranked-0", "ranked-5"])
+
+
+def test_an_opened_query_that_is_not_ranked_shows_its_rank(few_ranked, opened):
+    whole = few_ranked.parent / "whole"
+    v, w, owner = synthetic(20, noise=2.0)
+    captions = [f"scene {image}, way {way}" for way, image in enumerate(owner)]
+    log_split(whole / "run", "dev", v, w, captions=captions, image_of_text=owner)
+    for name in ("ranked-0", "ranked-5"):
+        run = open_run(few_ranked / name)
+        for way, ranks in open_run(whole / "run").ranks("dev").items():
+            assert [run.rank_of("dev", way, query) for query in range(len(ranks))] == ranks.tolist()
+    worst = int(ranks.argmax())
+    page = opened(few_ranked, "retrieval", run="ranked-0", **{"query-text": str(worst)})
+    assert f"match at rank {ranks[worst] + 1}" in page.texts()
 
 
 def test_the_first_page_offers_training_or_links_to_runs_baseline_first(roots, opened):

@@ -119,8 +119,7 @@ def one_query(shown: failures.Queries, number: int, source: judging.Source | Non
     if source is not None:
         frames += f" Dashed frames are unlabelled matches, judged by {source.label}."
     cards.heading("One query in detail", detail=True, frames=frames)
-    all_ranks = choice.ask_each(Run.ranks).items()
-    ranks = {name: int(of_run[QUERIES[modality]][number]) for name, of_run in all_ranks}
+    ranks = choice.ask_each(Run.rank_of, QUERIES[modality], number)
     notes = {
         name: "match not in the list"
         if rank == retrieval.UNLISTED

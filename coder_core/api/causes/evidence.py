@@ -21,6 +21,7 @@ from coder_core.console.faults import InputError
 from coder_core.data.content.duplicates import EMPTY_WORDS, caption_words
 from coder_core.data.content.report import TINY_SIDE, tiny_image
 from coder_core.geometry.captions import SPACE_SIZE, largest_cosine
+from coder_core.runs.analysis.tables import RANKED_QUERIES
 from coder_core.runs.derived.store import DerivedFolder, derived_folder, read_as, write_derived
 
 KIND = "causes"
@@ -70,21 +71,30 @@ class Evidence:
 
 
 def has_causes(run: Run, split: str) -> bool:
-    """True if labels decide what is right in a split, and all pairs have scores; False for a search log, where judgements
-    decide, and for the lists of another system."""
-    return run.analysis(split).judged is None and run.lists(split) is None
+    """True if labels decide what is right in a split, all pairs have scores, and any query is ranked; False for a search
+    log, where judgements decide, and for the lists of another system."""
+    analysis = run.analysis(split)
+    ranked = analysis.ranked_queries
+    any_ranked = ranked is None or len(ranked.texts) > 0
+    return analysis.judged is None and run.lists(split) is None and any_ranked
 
 
 def split_evidence(run: Run, split: str) -> Evidence:
     """Return the evidence on a split: the stored one, or else compute and store it, unless the run's folder is read-only.
-    InputError: the split is a search log."""
+    InputError: the split is a search log, or no query is ranked."""
     if run.lists(split) is not None:
         fact = "has only the lists of another system, without scores of all pairs"
         raise InputError.at(f"split {split!r} of run {run.name}", fact, "a run with embeddings or scores")
     if not has_causes(run, split):
+        if run.analysis(split).judged is None:
+            fix = f"coder-lab evaluate {run.path} --split {split}"
+            raise InputError.at(f"split {split!r} of run {run.name}", "is not ranked", fix=fix)
         fact = "is a search log: people's judgements decide what is right there, and labels have no fault"
         raise InputError.at(f"split {split!r} of run {run.name}", fact, "a split with labels")
-    folder = derived_folder(run.path, split, KIND, {"method": VERSION}, [run.analysis(split)])
+    analysis = run.analysis(split)
+    files = analysis.manifest["files"]
+    sampled = {name: files[f"{name}.npy"]["sha256"] for name in RANKED_QUERIES if name in analysis.arrays}
+    folder = derived_folder(run.path, split, KIND, {"method": VERSION, **sampled}, [analysis])
     with suppress(InputError):  # damaged: computed again, and replaced
         stored = read_as(folder, _build)
         if stored is not None:

@@ -79,6 +79,7 @@ def judged_values(run: Run, split: str, judgements: Judgements) -> pd.DataFrame:
     ranks = run.ranks(split)
     images = run.count(split, "image")
     relevance = judged_relevance(judgements.of_texts, judgements.of_images, owner, images)
+    relevance = relevance.of_queries(run.analysis(split).ranked_queries)
     lists = run.lists(split)
     if lists is None:
         of_relevance = rank(check_scores(run.analysis(split).sources), relevance, best=0)

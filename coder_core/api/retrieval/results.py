@@ -230,6 +230,7 @@ def likely_matches(
     best = run.best(split, direction)
     captions_of = captions_by_image(run.image_of_text(split), run.count(split, "image"))
     numbers = np.arange(len(best)) if queries is None else np.asarray(queries)
+    numbers = numbers[best[numbers, 0] >= 0] if best.shape[1] else numbers  # of those that are ranked
     likeness = np.full(best.shape, -1, np.float32)
     match = np.zeros(best.shape, bool)
     size = vectors.shape[1] if isinstance(vectors, np.ndarray) else geometry.SPACE_SIZE

@@ -299,8 +299,12 @@ def slice_metrics(run: Run, split: str, captions: Array) -> Metrics:
 
 
 def images_counted(run: Run, split: str) -> Array:
-    """Return the images whose queries the table counts: all, or 10,000 drawn at random from a larger split."""
+    """Return the images whose queries the table counts: all; of a split of which a sample is ranked, those of the sample;
+    or 10,000 drawn at random from another large split."""
     images = run.count(split, "image")
+    ranked = run.ranked_images(split)
+    if ranked is not None:
+        return ranked
     if images <= MOST_IMAGES:
         return np.arange(images)
     return np.sort(np.random.default_rng(_SEED).choice(images, MOST_IMAGES, replace=False))

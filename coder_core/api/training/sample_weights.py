@@ -13,6 +13,7 @@ from coder_core.api.run import Run
 from coder_core.api.sides import Modality
 from coder_core.console.faults import InputError
 from coder_core.console.plain_files import check_values, trusting
+from coder_core.evaluation.metrics import places
 
 WEIGHT = "weight"
 DIVERSITY = "DIVERSITY"
@@ -69,7 +70,7 @@ def weight_table(run: Run, split: str, modality: Modality) -> pd.DataFrame:
         "text": np.arange(len(owner)),
         "image": owner,
         WEIGHT: np.asarray(analysis.array("sample_weight"), dtype=np.float64),
-        "rank": run.ranks(split)["t2i"] + 1,
+        "rank": places(run.ranks(split)["t2i"]),
         CODER: spread[owner] if modality == "image" else spread,
     }
     table = pd.DataFrame(columns)
