@@ -141,8 +141,8 @@ def reviewed_recall(
             for name, by_label, by_review in zip(MEASURES, *np.split(means, 2), strict=True):
                 row |= {f"labels_{name}": by_label, f"reviewed_{name}": by_review}
             for k in RECALL_AT:
-                change = changes[f"{direction}_r{k}"]
-                low, high = (change.low, change.high) if count else (np.nan, np.nan)
+                change = changes.get(f"{direction}_r{k}")  # None without any query
+                low, high = (change.low, change.high) if count and change else (np.nan, np.nan)
                 row |= {f"low_{k}": low, f"high_{k}": high}
             rows.append(row)
     return pd.DataFrame(rows).sort_values("direction", kind="stable", ignore_index=True)

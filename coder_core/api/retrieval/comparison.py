@@ -155,7 +155,6 @@ def rank_gains(
     before: Ranks, after: Ranks, image_of_text: Array, captions: Array | None = None
 ) -> dict[str, Difference]:
     """Compute `gains` from ranks: "i2t" (n,), "t2i" (m,) from 0; image_of_text (m,), captions (c,) numbers or None."""
-    before, after = _both_ranked(before, after)
     rows = np.arange(len(image_of_text)) if captions is None else np.asarray(captions)
     owner = np.asarray(image_of_text)[rows]
     images = np.isin(np.arange(len(before["i2t"])), owner)
@@ -168,15 +167,6 @@ def rank_gains(
         for ranks in (after, before)
     )
     return recall_differences(row, reference)
-
-
-def _both_ranked(before: Ranks, after: Ranks) -> tuple[dict[str, Array], dict[str, Array]]:
-    """Return both ranks with −1 for the queries that one of them lacks."""
-    kept = {way: (np.asarray(before[way]) >= 0) & (np.asarray(after[way]) >= 0) for way in DIRECTIONS}
-    first, last = (
-        {way: np.where(kept[way], ranks[way], -1) for way in DIRECTIONS} for ranks in (before, after)
-    )
-    return first, last
 
 
 def gain_in_words(
