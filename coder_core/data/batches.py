@@ -39,7 +39,7 @@ class Batch:
     word_lengths: Tensor  # (B,) int64
     image_ids: Tensor  # (B,) int64: images of the split
     text_ids: Tensor  # (B,) int64: captions of the split
-    pair_ids: Tensor  # (B,) or (B, K) int64: equal in a column for pairs that are not negatives of each other
+    pair_ids: Tensor  # (B,), (B, K) or (B, 2, K) int64: which pairs are not negatives of each other
 
     def to(self, device: torch.device) -> Batch:
         """Copy the batch to a device; on the CPU, return it as it is."""
@@ -113,7 +113,7 @@ class TrainingBatches:
     part: int = 0  # this process's slice of every batch, from 0 to parts - 1
     parts: int = 1
     augment: Augment = "none"  # random changes to the pictures in every step, if an image tower encodes them
-    # (m,) or (m, K) ids of every pair, for `Batch.pair_ids`; None: the number of its image
+    # (m,), (m, K) or (m, 2, K) ids of every pair, for `Batch.pair_ids`; None: the number of its image
     pair_ids: np.ndarray | None = None
 
     def __post_init__(self) -> None:

@@ -117,7 +117,8 @@ class CoupledBank(nn.Module):
         return int(self.filled)
 
     def set_columns(self, columns: tuple[int, ...]) -> None:
-        """Prepare an empty bank for ids with these further dimensions, () or (K,). ValueError: it has keys with others."""
+        """Prepare an empty bank for ids with these further dimensions: (), (K,) or (2, K). ValueError: it has keys with
+        others."""
         if self.image_ids.shape[1:] == columns:
             return
         if self.count:
@@ -136,7 +137,8 @@ class CoupledBank(nn.Module):
     @torch.no_grad()
     def enqueue(self, images: Tensor, texts: Tensor, image_ids: Tensor) -> None:
         """Overwrite the oldest keys with those of a batch, (B, D) from all processes. Call it after backward(), which
-        still reads the slots. `image_ids`: (B,) or (B, K). ValueError: the arguments differ in length, or the ids in K."""
+        still reads the slots. `image_ids`: (B,), (B, K) or (B, 2, K). ValueError: the arguments differ in length, or the
+        ids in shape."""
         if not len(images) == len(texts) == len(image_ids):
             raise ValueError(f"{len(images)} image keys, {len(texts)} text keys, {len(image_ids)} ids")
         self.set_columns(tuple(image_ids.shape[1:]))

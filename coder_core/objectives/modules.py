@@ -7,7 +7,9 @@
                                        normalised here, in float32
     image_ids                          (B,) integers; rows with the same id show the same image (or the same product) and
                                        are not negatives of each other. (B, K): rows with the same id in any column, such
-                                       as a product's or a text's, are not. None: every row shows a different image
+                                       as a product's or a text's, are not. (B, 2, K): ids of the image and of the caption,
+                                       and no image has an id of the other caption in any column. None: every row shows a
+                                       different image
     weights                            (B,) one per pair; None: all are equal
     result                             (), the mean over this process's pairs
 

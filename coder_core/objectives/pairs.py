@@ -62,8 +62,8 @@ class Anchors:
     texts: Tensor  # (B, …, D) with gradient
     all_images: Tensor  # (world · B, …, D) with gradient
     all_texts: Tensor  # (world · B, …, D) with gradient
-    image_ids: Tensor  # (B,) or (B, K) ids: equal in a column for pairs that are not negatives of each other
-    all_image_ids: Tensor  # (world · B,) or (world · B, K)
+    image_ids: Tensor  # (B,), (B, K) or (B, 2, K) ids of the pairs, see `same_image_negatives`
+    all_image_ids: Tensor  # those of the world · B pairs
     offset: int  # row of this process's first pair among those of all processes
     scorer: Scorer
     lengths: Lengths | None = None  # of this process's pairs; read by a local scorer
@@ -101,7 +101,7 @@ def gather_anchors(
 
     Args:
         images, texts: (B, …, D).
-        image_ids: (B,) or (B, K), see `same_image_negatives`.
+        image_ids: (B,), (B, K) or (B, 2, K), see `same_image_negatives`.
         scorer: of the pairs; None uses the cosine.
         lengths: of the pairs, for a local scorer.
 
@@ -261,14 +261,15 @@ def check_finite(name: str, rows: Tensor) -> None:
 
 
 def _whole_numbers(image_ids: Any, count: int) -> Tensor:
-    """Return image ids as a (count,) or (count, K) tensor of integers."""
+    """Return image ids as a (count,), (count, K) or (count, 2, K) tensor of integers."""
     try:
         numbers = torch.as_tensor(image_ids)
     except (TypeError, ValueError):  # strings, or rows of different lengths
         kind = f"{type(image_ids).__name__} of {type(next(iter(image_ids), None)).__name__}"
     else:
         is_whole = not numbers.is_floating_point() and numbers.dtype != torch.bool
-        if is_whole and numbers.ndim in (1, 2) and len(numbers) == count and numbers.numel() > 0:
+        fits = numbers.ndim in (1, 2) or (numbers.ndim == 3 and numbers.shape[1] == 2)
+        if is_whole and fits and len(numbers) == count and numbers.numel() > 0:
             return numbers
         kind = f"{numbers.dtype} {tuple(numbers.shape)}".removeprefix("torch.")
     raise ValueError(f"image_ids are {kind}: give {count} integers, one for every pair")
@@ -307,14 +308,17 @@ def same_image_negatives(
     """Mark the candidates that are negatives of each query: those of another image.
 
     With several columns of ids, such as one of products and one of texts, negatives differ in every column: pairs of one
-    product, or with equal texts, are not negatives of each other.
+    product, or with equal texts, are not negatives of each other. With different ids of the image and of the caption of a
+    pair, no image has an id of the other pair's caption: an image with the titles "shoe" and "red shoe" then has no pair
+    of one of these titles as a negative.
 
     The paper does not mention other captions of the query's image, and no code that CODER builds on masks them, although
     a bank of 4096 on Flickr30K contains one for 10.7% of the queries. `keep_same_image` is that literal reading.
 
     Args:
-        query_ids: (Q,) or (Q, K) ids of every query, such as its image's.
-        candidate_ids: (C,) or (C, K) ids of every candidate.
+        query_ids: (Q,) or (Q, K) ids of every query, such as its image's; or (Q, 2, K) those of the image and of the
+            caption of its pair.
+        candidate_ids: (C,), (C, K) or (C, 2, K) ids of every candidate.
         keep_same_image: every candidate except the positive itself is a negative.
         positive_offset: the positive of query i is candidate i + positive_offset; None if the positives are not
             among the candidates, as with a bank. Only used with `keep_same_image`.
@@ -331,14 +335,31 @@ def same_image_negatives(
     tensor([[0, 0, 1],
             [0, 0, 0],
             [1, 0, 0]], dtype=torch.int32)
+    >>> has_both_titles = torch.tensor([[[0, 1], [0, 0]], [[1, 1], [1, 1]], [[2, 2], [2, 2]]])
+    >>> same_image_negatives(has_both_titles, has_both_titles).int()
+    tensor([[0, 0, 1],
+            [0, 0, 1],
+            [1, 1, 0]], dtype=torch.int32)
     """
+    if not keep_same_image and query_ids.ndim == 3:
+        of_image = _differ(query_ids[:, 0], candidate_ids[:, 1])
+        return of_image & _differ(query_ids[:, 1], candidate_ids[:, 0])
     if not keep_same_image:
-        differ = query_ids[:, None] != candidate_ids[None, :]
-        return differ if differ.ndim == 2 else differ.all(2)
+        return _differ(query_ids, candidate_ids)
     negatives = torch.ones(len(query_ids), len(candidate_ids), dtype=torch.bool, device=query_ids.device)
     if positive_offset is not None:
         negatives.diagonal(positive_offset).fill_(False)
     return negatives
+
+
+def _differ(ids: Tensor, others: Tensor) -> Tensor:
+    """Return (Q, C) bool: the pairs of rows, (Q,) and (C,) or (Q, K) and (C, K), that differ in every column."""
+    if ids.ndim == 1:
+        return ids[:, None] != others[None, :]
+    differ = ids[:, 0, None] != others[None, :, 0]
+    for column in range(1, ids.shape[1]):
+        differ &= ids[:, column, None] != others[None, :, column]
+    return differ
 
 
 def in_batch_direction(
@@ -384,7 +405,7 @@ def both_directions(
 
     Args:
         scores: (B, B) similarity of images (rows) to captions (columns).
-        image_ids: (B,) or (B, K).
+        image_ids: (B,), (B, K) or (B, 2, K).
         keep_same_image: see `same_image_negatives`.
 
     >>> out, back = both_directions(torch.tensor([[0.9, 0.1], [0.2, 0.8]]), torch.tensor([0, 1]))

@@ -257,7 +257,7 @@ class Partners(nn.Module):
     [(0, 0), (0, 1), (1, 0), (1, 1), (1, 2)]
 
     Args:
-        ids: (pairs,) or (pairs, K); pairs with an equal id in a column are partners, each of itself too.
+        ids: (pairs,), (pairs, K) or (pairs, 2, K), see `same_image_negatives`; each pair is a partner of itself, too.
     """
 
     order: Tensor
@@ -266,22 +266,24 @@ class Partners(nn.Module):
 
     def __init__(self, ids: Tensor) -> None:
         super().__init__()
+        columns = ids.view(len(ids), -1, 1) if ids.ndim < 3 else ids.mT
+        sides = [(columns[..., 0], columns[..., -1])]  # of an image, and of a caption, (pairs, K) each
+        if ids.ndim == 3:
+            sides.append((columns[..., 1], columns[..., 0]))
         orders = []
         firsts = []
-        all_sizes = []
-        for column in ids.view(len(ids), -1).T:
-            _, number, sizes = column.unique(return_inverse=True, return_counts=True)
-            starts = sizes.cumsum(0) - sizes
-            orders.append(number.argsort(stable=True))
-            firsts.append(starts[number])
-            all_sizes.append(sizes[number])
-        self.register_buffer("order", torch.stack(orders), persistent=False)  # (K, pairs) sorted by id
-        self.register_buffer(
-            "first", torch.stack(firsts), persistent=False
-        )  # (K, pairs) of a pair's partners
-        self.register_buffer(
-            "sizes", torch.stack(all_sizes), persistent=False
-        )  # (K, pairs) number of partners
+        sizes = []
+        for asking, asked in sides:
+            for ids_of_pairs, ids_of_others in zip(asking.T.contiguous(), asked.T.contiguous(), strict=True):
+                ascending, order = ids_of_others.sort(stable=True)
+                first = torch.searchsorted(ascending, ids_of_pairs)
+                orders.append(order)
+                firsts.append(first)
+                sizes.append(torch.searchsorted(ascending, ids_of_pairs, right=True) - first)
+        # (columns, pairs): pairs sorted by id; first of a pair's partners among these; number of partners
+        self.register_buffer("order", torch.stack(orders), persistent=False)
+        self.register_buffer("first", torch.stack(firsts), persistent=False)
+        self.register_buffer("sizes", torch.stack(sizes), persistent=False)
 
     def of(self, pair_ids: Tensor) -> tuple[Tensor, Tensor]:
         """Return the rows of (B,) `pair_ids` and their partners' ids, (P,) each."""
@@ -318,8 +320,8 @@ class PrototypeLoss(nn.Module):
         pairs: number of pairs in the training split, over all processes.
         pass_pairs: number of pairs per epoch, if it drops the last batch; None: all.
         temperature: of the classification; eq. 7 has none (1).
-        image_ids: (pairs,) or (pairs, K) ids of all pairs, see `same_image_negatives`: prototypes that hold a pair with
-            an equal id are not negatives of a pair. None: all other prototypes are.
+        image_ids: (pairs,), (pairs, K) or (pairs, 2, K) ids of all pairs, see `same_image_negatives`: prototypes that hold
+            a pair that is no negative of a pair are left out of its softmax. None: all other prototypes are negatives.
     """
 
     def __init__(

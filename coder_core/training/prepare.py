@@ -20,7 +20,7 @@ from coder_core.data.batches import TrainingBatches
 from coder_core.data.split import Split, compare_splits, part_images, split_checksums
 from coder_core.data.words import Tokens, Vocabulary
 from coder_core.demo import DRAWING
-from coder_core.evaluation.relevance import equal_text_count, text_numbers
+from coder_core.evaluation.relevance import equal_text_count, share_texts, text_numbers
 from coder_core.geometry.text_space import TextSpace
 from coder_core.model.coder import Coder, ModelParts, build_model
 from coder_core.model.concepts.knowledge import Concepts, make_concepts
@@ -50,6 +50,7 @@ from coder_core.training.reviewed import ReviewedTrain, ReviewWeights, UsedRevie
 from coder_core.training.step import Objective, Part, instance_loss
 
 BRANCH_STREAM = 8  # random stream of the initial weights of boosting's online branches
+MOST_TEXTS = 16  # of one image that other images share; its further ones are as if they were different
 PAIRS_A_PROTOTYPE = 15  # as in the paper: 145,000 pairs of Flickr30K, 10,000 prototypes
 MOST_OF_START = 0.05  # share of random initial weights tolerated in a momentum teacher without a warning
 
@@ -76,7 +77,7 @@ class TrainingData:
     dev: Split | None  # None if the data has none
     checksums: dict[str, str]  # "train_features", "train_captions" and the same for dev → SHA-256 (hex)
     review_weights: np.ndarray | None  # (m,) float32 of the train pairs, or None if all are equal
-    # (m,) or (m, 2) int64 of the train pairs: equal in a column for pairs that are not negatives of each other
+    # (m,), (m, 2) or (m, 2, K) int64 of the train pairs, see `same_image_negatives`
     pair_ids: np.ndarray | None
 
 
@@ -159,8 +160,8 @@ def pair_ids(
 ) -> tuple[np.ndarray | None, list[Fault]]:
     """Return the ids of the m train pairs, and notes on the choice.
 
-    The ids are (m,) int64, or (m, 2) if equal texts match: the group of the image, and the number of the text; None if
-    pairs are negatives of each other unless they have the same image.
+    The ids are (m,) int64 groups of images or, if equal texts match, those of `text_ids`; None if pairs are negatives of
+    each other unless they have the same image.
 
     Args:
         train: the split after reviews.
@@ -185,7 +186,37 @@ def pair_ids(
     fact = f"{share}; these pairs are not negatives of each other"
     fix = "--equal-texts label makes them negatives"
     note = Fault("--equal-texts match", fact, fix=fix, severity="note")
-    return np.stack([groups, text_numbers(train.captions)], 1), [note]
+    return text_ids(groups, train.image_of_text, train.captions), [note]
+
+
+def text_ids(groups: np.ndarray, image_of_text: np.ndarray, captions: Sequence[str]) -> np.ndarray:
+    """Return ids of m pairs (`same_image_negatives`) by which a pair is no negative of the pairs of its group, nor of those
+    whose text its image has, too: (m, 2) groups and numbers of texts or, if an image has several texts and others share
+    them, (m, 2, K), for the image its group and its texts, and for the caption its group and its text, repeated.
+
+    >>> text_ids(np.array([0, 0, 1]), np.array([0, 0, 1]), ["a shoe", "red", "red"]).tolist()
+    [[[0, 0, 1], [0, 0, 0]], [[0, 1, 1], [0, 1, 1]], [[1, 1, 1], [1, 1, 1]]]
+
+    Args:
+        groups: (m,) int64, the group of every pair's image.
+        image_of_text: (m,) int64.
+        captions: the m texts.
+    """
+    texts = text_numbers(captions)
+    shared = share_texts(captions, image_of_text)
+    owned = np.unique(np.stack([image_of_text[shared], texts[shared]], 1), axis=0)
+    owner, of_image = owned.T
+    place = np.arange(len(owner)) - np.searchsorted(owner, owner)
+    table = np.full((image_of_text.max() + 1, min(place.max(initial=0) + 1, MOST_TEXTS)), -1)
+    kept = place < table.shape[1]
+    table[owner[kept], place[kept]] = of_image[kept]
+    others = table[image_of_text]
+    others = np.where(others < 0, texts[:, None], others)
+    of_captions = np.stack([groups, *[texts] * (1 + others.shape[1])], 1)
+    of_images = np.column_stack([groups, texts, others])
+    if np.array_equal(of_images, of_captions):
+        return of_captions[:, :2]
+    return np.stack([of_images, of_captions], 1)
 
 
 def _check_dev(

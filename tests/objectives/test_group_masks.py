@@ -7,12 +7,17 @@ from torch.autograd import gradcheck
 
 from coder_core.objectives import LOSSES, CoderLoss, PrototypeLoss, SampleWeights, make_loss
 from coder_core.objectives.memory import CoupledBank
-from coder_core.objectives.prototypes import NO_LABEL
+from coder_core.objectives.pairs import same_image_negatives
+from coder_core.objectives.prototypes import NO_LABEL, Partners
 from coder_core.ops import normalise
 from tests.objectives.test_table import VALUES, by_loops
 from tests.reference import prototypes, step
 
 PRODUCTS_AND_TEXTS = [(0, 0), (0, 1), (1, 1), (2, 2), (3, 3), (4, 0)]
+# Ids of the image (product and texts) and of the caption (product and text): image 2 has the texts 2 and 3, so that
+# pair 3 is no negative of pair 4, whose text is 3; image 3 does not have text 2.
+OWNED = [((p, t, t), (p, t, t)) for p, t in PRODUCTS_AND_TEXTS]
+OWNED[3] = ((2, 2, 3), (2, 2, 2))
 WIDTH = 4
 PRODUCTS = 8
 
@@ -20,6 +25,30 @@ PRODUCTS = 8
 def rows(pairs, seed):
     """Draw (2, pairs, WIDTH) embeddings in float64."""
     return torch.randn(2, pairs, WIDTH, generator=torch.Generator().manual_seed(seed)).double()
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_every_loss_leaves_out_texts_that_an_image_has_too(name):
+    count = 5 if name == "npairs-hinge" else 6  # its loop counts 5 pairs
+    ids = OWNED[:count]
+    images, texts = rows(count, seed=3)
+    module = make_loss(name, VALUES).double()
+    expected = by_loops(name, images, texts, ids)
+    assert module(images, texts, torch.tensor(ids)).item() == pytest.approx(expected, rel=1e-10)
+    assert expected != by_loops(name, images, texts, PRODUCTS_AND_TEXTS[:count]), "the texts matter"
+    sides = images.requires_grad_(), texts.requires_grad_()
+    assert gradcheck(lambda *of: module(*of, torch.tensor(ids)), sides)
+
+
+def test_partners_are_the_pairs_that_are_not_negatives():
+    ids = torch.tensor(OWNED)
+    rows_found, others = Partners(ids).of(torch.arange(len(ids)))
+    found = set(zip(rows_found.tolist(), others.tolist(), strict=True))
+    assert found == {tuple(pair) for pair in (~same_image_negatives(ids, ids)).nonzero().tolist()}
+    assert {(3, 4), (4, 3)} < found
+    bank = CoupledBank(8, WIDTH)
+    bank.enqueue(torch.eye(6, WIDTH), torch.eye(6, WIDTH), ids)
+    assert bank.image_ids[:6].tolist() == ids.tolist()
 
 
 @pytest.mark.parametrize("name", LOSSES)

@@ -2,13 +2,16 @@
 
 
 def negatives(query_ids, candidate_ids):
-    """The default: entries of another image. An id with several parts (product, text) differs in each of them."""
+    """The default: entries of another image. An id with several parts (product, text) differs in each of them; of a pair
+    with ids of its image and of its caption, the image's differ from the other caption's, in both directions."""
     return [[_differ(query, candidate) for candidate in candidate_ids] for query in query_ids]
 
 
 def _differ(query, candidate):
     if not isinstance(query, list | tuple):
         return query != candidate
+    if isinstance(query[0], list | tuple):
+        return _differ(query[0], candidate[1]) and _differ(candidate[0], query[1])
     return all(of_query != of_other for of_query, of_other in zip(query, candidate, strict=True))
 
 

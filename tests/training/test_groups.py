@@ -7,11 +7,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 
 from coder_core.config.checks import problems
 from coder_core.console.faults import InputError
 from coder_core.evaluate import main as evaluate
+from coder_core.evaluation.relevance import text_numbers, widened
 from coder_core.model.run_towers import open_towers
+from coder_core.objectives.pairs import same_image_negatives
 from coder_core.runs.analysis.read import open_analysis
 from coder_core.training.launch import start_run
 from coder_core.training.prepare import Inputs, make_objective, prepare
@@ -60,10 +63,15 @@ def test_equal_texts_are_not_negatives_once_they_exceed_one_percent(catalogue):
     assert "--equal-texts match: 23 of 40 captions have a text that another image has too" in notes(prepared)
     ids = prepared.data.pair_ids
     train = prepared.data.train
-    assert ids.shape == (40, 2)
-    assert np.array_equal(ids[:, 0], train.image_of_text)
-    assert ids[0, 1] == ids[2, 1]
-    assert len(np.unique(ids[:, 1])) == 28
+    assert ids.shape[:2] == (40, 2), "of the image and of the caption of every pair"
+    assert np.array_equal(ids[:, 0, 0], train.image_of_text)
+    assert ids[0, 1, 1] == ids[2, 1, 1]
+    assert len(np.unique(ids[:, 1, 1])) == 28
+    relevant = widened(train.image_of_text, train.n_images, captions=train.captions).i2t
+    right = relevant.contains(train.image_of_text[:, None], np.arange(40))
+    pairs = torch.from_numpy(ids)
+    assert np.array_equal(~same_image_negatives(pairs, pairs).numpy(), right | right.T)
+    assert (right & (text_numbers(train.captions)[:, None] != text_numbers(train.captions))).any()
     batch = prepared.batches(0)
     assert np.array_equal(batch.pair_ids, ids[batch.text_ids])
     labels = prepare(tiny_config(catalogue, equal_texts="label"))
@@ -88,7 +96,7 @@ def test_pairs_of_a_group_are_not_negatives_and_a_group_in_two_splits_is_named(c
     assert np.array_equal(kept[:, None] == kept, product[:, None] == product)
     by_both = prepare(changed(config, equal_texts="match"))
     assert "--equal-texts match: 3 of 40 captions have a text that another group has too" in notes(by_both)
-    assert np.array_equal(by_both.data.pair_ids[:, 0], ids)
+    assert np.array_equal(by_both.data.pair_ids[:, 0, 0], ids)
     [conflict] = problems(changed(config, same_image_negatives=True))
     assert "cannot be used with --same-image-negatives" in str(conflict)
     with pytest.raises(InputError, match=r"names no image of the data; expected names such as train0\.jpg"):
@@ -107,7 +115,7 @@ def test_a_run_with_groups_bank_and_prototypes_resumes_bit_for_bit(catalogue, tm
     console = quiet()
     whole = start_run(config, tmp_path / "whole", console)
     columns = newest_state(whole).tensors("memory")["bank.image_ids"].shape
-    assert columns == ((13,) if flags else (13, 2))
+    assert columns == ((13,) if flags else (13, 2, 4))
     stopped = stop_during(whole, tmp_path / "stopped", 7)
     train_on(stopped, *prepared_again(stopped))
     assert_same_run(stopped, whole)
@@ -125,7 +133,8 @@ def test_partners_are_left_out_of_the_prototypes_softmax(catalogue):
     ]
     rows, others = part.partners.of(prepared.batches(0).text_ids)
     ids = prepared.data.pair_ids[prepared.batches(0).text_ids]
-    expected = (ids[:, None] == prepared.data.pair_ids).any(2)
+    every = torch.from_numpy(prepared.data.pair_ids)
+    expected = ~same_image_negatives(torch.from_numpy(ids), every).numpy()
     found = np.zeros_like(expected)
     found[rows, others] = True
     assert np.array_equal(found, expected)

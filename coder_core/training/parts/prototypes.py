@@ -36,8 +36,8 @@ class Pending(NamedTuple):
 
 class PrototypeClassification(PrototypeLoss, Part):
     """Prototypes and their loss L_PGC, which classifies every pair as its prototype. `image_of_text`: (m,) image of
-    every train caption. `pass_pairs`: pairs per pass over the train split. `pair_ids`: (m,) or (m, K) ids of the pairs, equal
-    in a column for pairs that are not negatives of each other; None: all other prototypes are negatives."""
+    every train caption. `pass_pairs`: pairs per pass over the train split. `pair_ids`: (m,), (m, K) or (m, 2, K) ids of
+    the pairs, see `same_image_negatives`; None: all other prototypes are negatives."""
 
     state_file = PROTOTYPES
 
