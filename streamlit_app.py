@@ -13,10 +13,12 @@ from streamlit.starlette import App
 from app.frame.guard import Guard
 from app.frame.map_routes import ROUTES
 from app.frame.server import Addresses, prepare
+from coder_core.console.access import read_access
 from coder_core.console.runner import tune_environment
 
 tune_environment()  # before torch loads
-GUARDS = [Middleware(Guard), Middleware(Addresses)]
+access = read_access()
+GUARDS = [Middleware(Guard, hosts=access.hosts, token=access.token), Middleware(Addresses)]
 app = App(Path(__file__).name, lifespan=prepare, routes=ROUTES, middleware=GUARDS)
 
 

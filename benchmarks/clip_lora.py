@@ -89,10 +89,10 @@ class Pretrained(Untrained):
         file = next((Path(os.environ[FOLDER]) / "runs" / "pretrained" / "best").glob("*/model.safetensors"))
         weights = load_file(file)
         self.fingerprint = hashlib.sha256(file.read_bytes()).hexdigest()
-        for side, tower in (("image", self.image_tower), ("text", self.text_tower)):
-            prefix = f"{side}_encoder.tower.module."
+        for part, tower in (("regions", self.image_tower), ("words", self.text_tower)):
+            prefix = f"{part}.tower.module."
             ours = {
-                name.removeprefix(prefix): part for name, part in weights.items() if name.startswith(prefix)
+                name.removeprefix(prefix): value for name, value in weights.items() if name.startswith(prefix)
             }
             tower.load_state_dict(ours)
 

@@ -8,18 +8,21 @@ import os
 import socket
 import sys
 import time
+import urllib.error
 import urllib.request
 import webbrowser
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
+from urllib.parse import quote
 
 import tyro
 
 from coder_core.config.presets import DEMO_RUNS
-from coder_core.console.faults import InputError
-from coder_core.console.output import open_console, say
+from coder_core.console.access import ALLOWED_HOSTS, TOKEN, check_host, new_token, read_access
+from coder_core.console.faults import Fault, InputError
+from coder_core.console.output import open_console, print_faults, say
 from coder_core.console.processes import JobFolder, module_command
 from coder_core.console.runner import command
 
@@ -51,9 +54,18 @@ class ServerArguments:
     root: Path = field(default_factory=lambda: Path(os.environ.get(RUNS) or "checkpoints"))
     """Folder of the runs; without the flag, that of $CODER_CHECKPOINTS, or checkpoints."""
     port: int = PORT
-    """Port on this machine; the app listens on 127.0.0.1 only."""
+    """Port on this machine."""
     browser: bool = True
     """Open the app in a browser, where this machine has a screen."""
+    allow_host: tuple[str, ...] = ()
+    """Host names to answer besides localhost, for a proxy in front of the app; visitors then need a token."""
+    address: str = HOST
+    """Address to listen on. Any other than 127.0.0.1 is for a container; visitors then need a token."""
+
+    @property
+    def is_open(self) -> bool:
+        """True if others than this machine's user may reach the app, so that visitors need a token."""
+        return bool(self.allow_host) or self.address != HOST
 
 
 @dataclass(frozen=True)
@@ -100,10 +112,14 @@ def app_folder() -> Path:
 def check_server(server: ServerArguments) -> None:
     """Raise InputError if the app is not installed or the port is taken."""
     app_folder()
+    for name in server.allow_host:
+        check_host(name, "--allow-host")
+    if server.is_open:
+        read_access({TOKEN: new_token()})
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind((HOST, server.port))
+            probe.bind((server.address, server.port))
         except (OSError, OverflowError) as error:
             fact = f"cannot be used: {getattr(error, 'strerror', None) or error}"
             fix = f"stop the other server, or choose another port, for example --port {PORT + 1}"
@@ -131,8 +147,13 @@ def start_demo(root: Path) -> None:
 def serve(server: ServerArguments, page: str = "", environment: Mapping[str, str] | None = None) -> None:
     """Replace this process by the app's server; `page`: what a browser opens, such as "overview?run=mine"."""
     folder = app_folder()
-    address = f"http://{HOST}:{server.port}/{page}"
     variables = with_whole_paths(dict(os.environ) | dict(environment or {}))
+    if server.is_open:
+        variables[TOKEN] = new_token()
+        variables[ALLOWED_HOSTS] = ",".join(server.allow_host)
+        page += f"{'&' if '?' in page else '?'}token={quote(variables[TOKEN], safe='')}"
+        print_faults(open_console(), [openness(server)])
+    address = f"http://{HOST}:{server.port}/{page}"
     variables[RUNS] = str(server.root.resolve())
     variables.setdefault(DATA, str(Path("data").resolve()))
     say(open_console(), f"the app: {address}   (Ctrl-C stops it)")
@@ -148,9 +169,24 @@ def serve(server: ServerArguments, page: str = "", environment: Mapping[str, str
 
     # The server starts in the app's own folder, so that no file of the user's folder is imported or configures it
     os.chdir(folder)
-    options = ["--server.port", str(server.port), "--server.address", HOST]
+    options = ["--server.port", str(server.port), "--server.address", server.address]
+    for name in ("localhost", HOST, *server.allow_host):
+        options += ["--server.allowedHosts", name]
     command_line = [sys.executable, "-P", "-m", "streamlit", "run", SCRIPT, *options]
     os.execve(sys.executable, command_line, variables)
+
+
+def openness(server: ServerArguments) -> Fault:
+    """Return the warning for an app that others may reach."""
+    flag = (
+        f"--allow-host {' '.join(server.allow_host)}" if server.allow_host else f"--address {server.address}"
+    )
+    fact = (
+        "whoever has the address below with its token can use the app as you can: see your pictures and captions, "
+        "start trainings, write verdicts"
+    )
+    fix = "put a proxy with https before it, or use ssh -L instead, which needs neither (docs/remote.md)"
+    return Fault(flag, fact, fix=fix, severity="warning")
 
 
 def with_whole_paths(variables: Mapping[str, str]) -> dict[str, str]:
@@ -181,6 +217,8 @@ def _open_when_ready(port: int, address: str) -> None:
         try:
             with urllib.request.urlopen(f"http://{HOST}:{port}/_stcore/health", timeout=2):
                 break
+        except urllib.error.HTTPError:  # it asks for the token
+            break
         except OSError:
             time.sleep(0.2)
     webbrowser.open(address)

@@ -68,7 +68,9 @@ class Addresses:
             query = scope["query_string"].decode("latin-1")
             address = await run_in_threadpool(complete, scope["path"], query)
         fresh = {"cache-control": "no-store"}
-        answer = self.app if address is None else RedirectResponse(address, headers=fresh)
+        # relative, because a proxy may have cut the beginning of the path
+        target = None if address is None else address.removeprefix("/")
+        answer = self.app if target is None else RedirectResponse(target, headers=fresh)
         await answer(scope, receive, send)
 
 

@@ -36,7 +36,7 @@ const ICONS = {
 const columns = new Map()
 const column = (key, Kind) => {
   if (!columns.has(key)) {
-    const bytes = fetch(`/map/columns/${key}`).then((answer) => {
+    const bytes = fetch(`map/columns/${key}`).then((answer) => {
       if (!answer.ok) throw new Error(`column ${answer.status}`)
       return answer.arrayBuffer()
     })
@@ -283,7 +283,7 @@ class Space {
     this.root.setAttribute("style", `--map-height: ${data.height}px`)
     if (document.activeElement !== this.field) this.field.value = data.query
     this.clear.hidden = !data.areas.length && !data.clicked && data.focus === null
-    this.library ??= await import(new URL("/map/library.js", document.baseURI).href)
+    this.library ??= await import(new URL("map/library.js", document.baseURI).href)
     if (this.panels.length !== data.maps.length) this.build(data)
     const planes = await Promise.all(data.maps.map(({ plane }) => column(plane, Float32Array)))
     const codes = await Promise.all(data.maps.map(({ codes }) => column(codes, Uint8Array)))
@@ -444,7 +444,7 @@ class Space {
     const query = this.field.value.trim()
     const { run, split, first, count } = this.data
     if (!query) return this.light(this.base)
-    const answer = await fetch(`/map/find?${new URLSearchParams({ run, split, query })}`)
+    const answer = await fetch(`map/find?${new URLSearchParams({ run, split, query })}`)
     if (!answer.ok || query !== this.field.value.trim()) return
     let points = Array.from(new Uint32Array(await answer.arrayBuffer()), (point) => point - first)
     points = points.filter((point) => point >= 0 && point < count)
@@ -471,7 +471,7 @@ class Space {
     await new Promise((resolve) => setTimeout(resolve, 60))
     if (this.hovered !== point) return
     if (!this.described.has(name)) {
-      const answer = await fetch(`/map/sample?${new URLSearchParams({ run, split, sample: name })}`)
+      const answer = await fetch(`map/sample?${new URLSearchParams({ run, split, sample: name })}`)
       if (!answer.ok) return
       this.described.set(name, await answer.json())
       if (this.described.size > HOVERED) this.described.delete(this.described.keys().next().value)
