@@ -103,7 +103,7 @@ def _pool(name: str, entries: int, spinner: str | bool = False) -> Callable[...,
 
 
 _SLOW: dict[str, tuple[Callable[..., Any], ...]] = {
-    "Looking for the causes of the misses …": (causes.causes_of_run,),
+    "Looking for the causes of the misses …": (causes.causes_of_run, causes.noise_of_seeds),
     "Reading the clusters …": (clusters.cluster_table, clusters.marking),
     "Comparing every pair with its neighbours …": (data_quality.mismatches, data_quality.cross_fitted),
     "Reading the data …": (data_quality.splits_of_run,),

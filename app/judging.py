@@ -21,7 +21,9 @@ from app.ask import (
     InputError,
     Run,
     RunSummary,
+    all_runs,
     ask,
+    ask_both,
     causes,
     keyed,
     likely_matches,
@@ -150,6 +152,26 @@ def _forget(path: Path) -> None:
 def own_verdicts(run: RunSummary, reviewer: str) -> dict[tuple[str, str], Review]:
     """Return pair → this reviewer's current verdict, the newest last."""
     return load(file_of(run)).by_reviewer.get(reviewer, {})
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A question about the causes of a run's misses, and the run of another seed that shows which margins are close."""
+
+    question: causes.Question
+    other_seed: RunSummary | None
+
+
+def asked(
+    run: RunSummary, split: str, direction: Direction, at: int = 1, within: np.ndarray | None = None
+) -> Asked:
+    """Return the question which queries a run misses and why; its noise is that of two seeds, if another run differs from
+    it in the seed alone."""
+    other = causes.run_of_another_seed(run, split, [other for other in all_runs() if other.usable])
+    noise = None
+    if other is not None:
+        noise = ask_both(causes.noise_of_seeds, run, other, split, direction, at)
+    return Asked(causes.Question(direction, at, within, noise), other if noise is not None else None)
 
 
 def queue(run: RunSummary, split: str, kind: str, captions: np.ndarray | None = None) -> list[Pair]:

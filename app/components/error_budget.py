@@ -12,7 +12,7 @@ from app.components import cards, downloads, events, links
 from app.components.controls import FIRST, choose_one, row
 from app.components.table import Column, columns_of, plain_table
 from app.components.theme import tone
-from app.components.words import count
+from app.components.words import count, gain_cell
 
 BUDGET = "budget"
 OPENED_CAUSE = "opened-cause"
@@ -32,12 +32,15 @@ def show_causes(choice: Choice) -> None:
         tip = cards.tip("cause")
         modality = choose_one("Misses of", links.DIRECTIONS, "misses-of", hidden=True)
         at = int(choose_one("Missed by the first", FIRST, "misses-at", tip, hidden=True))
-    question = causes.Question(QUERIES[modality], at, choice.samples(modality))
+    within = choice.samples(modality)
+    asked = {run.name: judging.asked(run, choice.split, QUERIES[modality], at, within) for run in choice.runs}
     budgets = {}
     for run in choice.runs:
         known = judging.known_about(run, choice.split)
+        question = asked[run.name].question
         budgets[run.name] = ask(questions.cause_shares, run, choice.split, question, known)
     last = choice.last
+    question = asked[last.name].question
     of_last = budgets[last.name]
     missed = int(of_last["count"].sum())
     others = [] if choice.second is None else [choice.first]
@@ -48,6 +51,7 @@ def show_causes(choice: Choice) -> None:
             cards.heading(f"{last.name} misses no query among the first {at}")
             return
         how = cards.HOW_TO_READ["error budget"].format(missed=count(missed, "miss", "misses"), last=last.name)
+        how += f" {_close(last, asked[last.name])}"
         cards.heading(causes.gain_sentence(fixes, at), how)
     left, right = st.columns((5, 3), gap="large")
     with left:
@@ -57,7 +61,11 @@ def show_causes(choice: Choice) -> None:
         addresses = [(f"{cause} {number:,}", _cause_address(choice, last, cause)) for cause, number in named]
         st.html(cards.links_html(addresses))
     with right:
-        fixes = fixes.assign(interval=fixes.apply("[{0[low]:.1f}, {0[high]:.1f}]".format, axis=1))
+        changes = fixes[["change", "change_low", "change_high"]].itertuples(index=False)
+        fixes = fixes.assign(
+            recall=fixes.apply("{0[recall]:.1f} [{0[low]:.1f}, {0[high]:.1f}]".format, axis=1),
+            change=[gain_cell(*change) for change in changes],
+        )
         columns = columns_of("fixes")
         columns["recall"] = replace(columns["recall"], label=f"R@{at}")
         plain_table(fixes, {"fix": Column(last.name)} | columns, "fixes", "fixes")
@@ -66,6 +74,14 @@ def show_causes(choice: Choice) -> None:
         st.session_state[OPENED_CAUSE] = causes.CAUSES[bar[0]], choice.runs[bar[1]].name
 
     events.on_cell([BUDGET], (len(causes.CAUSES), len(budgets)), open_bar)
+
+
+def _close(run: RunSummary, asked: judging.Asked) -> str:
+    """Say which margins count as close, and why."""
+    other = asked.other_seed
+    if other is None:
+        return cards.HOW_TO_READ["close usual"].format(run=run.name)
+    return cards.HOW_TO_READ["close measured"].format(noise=asked.question.noise, other=other.name)
 
 
 def _cause_values(cause: str, run: str) -> dict[str, str]:

@@ -180,6 +180,27 @@ def mean_intervals(values: np.ndarray, images: np.ndarray) -> np.ndarray:
     return _measured_and_ends(rows, means)
 
 
+def mean_change(before: np.ndarray, after: np.ndarray, counted: np.ndarray, images: np.ndarray) -> np.ndarray:
+    """Return (3,): the mean of `after` over the counted queries minus the mean of `before` over all, with the ends of its
+    95% interval. Every draw takes the same images for both, so what they share cancels.
+
+    Args:
+        before, after: (Q,) values.
+        counted: (Q,) bool.
+        images: (Q,) as for `mean_intervals`.
+    """
+    groups, group = np.unique(images, return_inverse=True)
+    rows = np.zeros((len(groups), 4))
+    np.add.at(rows, group, np.stack([after * counted, counted, before, np.ones(len(before))], axis=1))
+
+    def change(weights: np.ndarray, sums: np.ndarray) -> np.ndarray:
+        totals = weights @ sums
+        means = totals[:, ::2] / np.maximum(totals[:, 1::2], 1)
+        return np.asarray(means[:, :1] - means[:, 1:])
+
+    return np.asarray(_measured_and_ends(rows, change)[0])
+
+
 def _measured_and_ends(rows: np.ndarray, value: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> np.ndarray:
     """Return (v, 3): v statistics with every image counted once, each with the ends of its 95% interval. `value` maps
     (draws, k) weights of k rows to (draws, v) statistics; `rows` (n, c) has one row per image, 0 without queries."""

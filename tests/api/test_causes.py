@@ -132,7 +132,7 @@ def test_every_miss_has_the_first_cause_that_applies(several):
     question = causes.Question("t2i")
     # 1 and 0 have no probable match unless the copy is ignored
     several.t2i.copies[:2, 0] = 0
-    misses = causes.find_causes(several, np.arange(8), question, noise=0.01)
+    misses = causes.find_causes(several, np.arange(8), replace(question, noise=0.01))
     assert [int(cause) for cause in misses.cause] == [*range(7), causes.HIT]
     table = causes.error_budget(misses)
     np.testing.assert_array_equal(table["count"], np.ones(7))
@@ -147,7 +147,7 @@ def test_a_result_counts_only_within_the_first_k(several):
     several.t2i.features[:2, 0, 1] = 0
     several.t2i.features[1, 2, 1] = 9
     at = {
-        k: causes.find_causes(several, np.arange(8), causes.Question("t2i", k), noise=0.01).cause[1]
+        k: causes.find_causes(several, np.arange(8), causes.Question("t2i", k, noise=0.01)).cause[1]
         for k in (1, 3)
     }
     assert at == {1: budget.COPY, 3: budget.UNLABELLED}
@@ -160,7 +160,7 @@ def test_verdicts_come_before_guesses(several):
     refused = np.array([[1, int(several.t2i.results[1, 0])]])
     people = np.array([[3, int(several.t2i.results[3, 0])]])
     known = replace(known, people=people, refused=refused)
-    cause = causes.find_causes(several, np.arange(8), causes.Question("t2i"), known, noise=0.01).cause
+    cause = causes.find_causes(several, np.arange(8), causes.Question("t2i", noise=0.01), known).cause
     expected = {0: budget.UNLABELLED, 1: budget.HUB, 3: budget.UNLABELLED, 5: budget.WRONG, 6: budget.VAGUE}
     assert {row: int(cause[row]) for row in expected} == expected
 
@@ -170,7 +170,7 @@ def test_an_image_has_a_wrong_label_only_if_all_its_labels_are_wrong():
     wrong = np.array([0.9, 0.9, 0.9, 0.1, 0.1, 0.9])
     fits = np.array([0, 0, 0, 9, 0, 0])
     evidence = causes.Evidence(wrong, fits, some_way(3), some_way(6))
-    cause = causes.find_causes(evidence, owner, causes.Question("i2t"), noise=0.0).cause
+    cause = causes.find_causes(evidence, owner, causes.Question("i2t", noise=0.0)).cause
     assert cause.tolist() == [budget.WRONG, budget.VAGUE, budget.MODEL]
 
 
@@ -178,7 +178,7 @@ def test_equal_texts_are_copies_unless_they_say_little():
     way = some_way(3)
     way.copies[:2, 0] = TEXT
     evidence = causes.Evidence(np.zeros(3), np.array([0, 7, 0]), some_way(3), way)
-    cause = causes.find_causes(evidence, np.arange(3), causes.Question("t2i"), noise=0.0).cause
+    cause = causes.find_causes(evidence, np.arange(3), causes.Question("t2i", noise=0.0)).cause
     assert cause.tolist() == [budget.COPY, budget.VAGUE, budget.MODEL]
 
 
@@ -191,18 +191,18 @@ def test_probabilities_are_calibrated_on_verdicts():
     pairs = np.stack([np.arange(30), way.results[:30, 0]], 1)
     known = replace(causes.Known.nothing(60), people=pairs[:3], refused=pairs[3:])
     question = causes.Question("t2i")
-    before = causes.find_causes(evidence, np.arange(60), question, noise=0.0)
-    after = causes.find_causes(evidence, np.arange(60), question, known, noise=0.0)
+    before = causes.find_causes(evidence, np.arange(60), replace(question, noise=0.0))
+    after = causes.find_causes(evidence, np.arange(60), replace(question, noise=0.0), known)
     assert before.unlabelled[50, 0] > 0.5
     assert after.unlabelled[50, 0] == pytest.approx(0.1, abs=0.03)
     few = replace(known, refused=pairs[3:10])
-    again = causes.find_causes(evidence, np.arange(60), question, few, noise=0.0)
+    again = causes.find_causes(evidence, np.arange(60), replace(question, noise=0.0), few)
     assert again.unlabelled[50, 0] == before.unlabelled[50, 0]
 
 
 def test_fixes_count_what_they_would_change(several):
     several.t2i.copies[:2, 0] = 0
-    misses = causes.find_causes(several, np.arange(8), causes.Question("t2i"), noise=0.01)
+    misses = causes.find_causes(several, np.arange(8), causes.Question("t2i", noise=0.01))
     table = causes.what_would_fix(misses, averaged=np.array([0, 0, 0, 0, 0, 0, 9, 9])).set_index("fix")
     hits = {"as it is": 1, COMPLETE: 4, HUBS: 4, AVERAGED: 6}  # of eight
     for fix, number in hits.items():
@@ -212,6 +212,19 @@ def test_fixes_count_what_they_would_change(several):
     assert table["fixed"].tolist() == pytest.approx([0, *(100 * k / 7 for k in (3, 1, 4, 6))])
     sentence = causes.gain_sentence(table.reset_index(), 1)
     assert sentence == "Averaging both runs would raise R@1 by 62.5 points, complete labels by 37.5."
+    for fix, number in hits.items():
+        low, high = table.loc[fix, ["change_low", "change_high"]]
+        assert low <= table.loc[fix, "change"] <= high
+        assert table.loc[fix, "change"] == pytest.approx(100 * (number - 1) / 8)
+    assert (
+        table.loc["as it is", ["change_low", "change_high"]] == 0
+    ).all()  # the same queries: nothing changes
+    assert table.loc[AVERAGED, "change_low"] > 0
+    alone = np.where(np.arange(8) == 0, 0, np.where(several.t2i.ranks == 0, 0, 9))
+    noisy = causes.gain_sentence(
+        causes.what_would_fix(misses, averaged=alone)[lambda t: t["fix"] == AVERAGED], 1
+    )
+    assert noisy == "Averaging both runs would raise R@1 by 12.5 points (may be noise)."
 
 
 def test_a_fix_that_breaks_as_much_as_it_fixes_is_no_gain(several):
@@ -219,7 +232,7 @@ def test_a_fix_that_breaks_as_much_as_it_fixes_is_no_gain(several):
     swapped.corrected[several.t2i.corrected == 0] = 9
     swapped.corrected[several.t2i.ranks.argmax()] = 0  # one hit is lost, one miss becomes a hit
     table = causes.what_would_fix(
-        causes.find_causes(replace(several, t2i=swapped), np.arange(8), causes.Question("t2i"), noise=0.01)
+        causes.find_causes(replace(several, t2i=swapped), np.arange(8), causes.Question("t2i", noise=0.01))
     ).set_index("fix")
     assert table.loc[HUBS, "fixed"] > 0
     assert table.loc[HUBS, "change"] == 0
@@ -235,7 +248,7 @@ def test_without_a_miss_there_is_no_share(several):
 
 def test_queries_of_a_slice_alone_are_counted(several):
     question = causes.Question("t2i", within=np.array([2, 6, 7]))
-    misses = causes.find_causes(several, np.arange(8), question, noise=0.01)
+    misses = causes.find_causes(several, np.arange(8), replace(question, noise=0.01))
     assert misses.way.queries.tolist() == [2, 6, 7]
     assert misses.missed.sum() == 2
     assert causes.error_budget(misses)["share"].max() == 50
@@ -244,7 +257,7 @@ def test_queries_of_a_slice_alone_are_counted(several):
 def test_one_sentence_says_why(several):
     several.t2i.copies[:2, 0] = 0
     known = causes.Known.nothing(8)
-    misses = causes.find_causes(several, np.arange(8), causes.Question("t2i"), known, noise=0.01)
+    misses = causes.find_causes(several, np.arange(8), causes.Question("t2i", noise=0.01), known)
     hub = np.array([int(several.t2i.results[3, 0])])
     sentences = [causes.why(misses, "t2i", query, several, known, hub) for query in range(8)]
     assert sentences[0].endswith("the caption probably belongs to another image (probability 0.90).")
@@ -380,7 +393,7 @@ def guessed():
     way.ranks[: count // 4] = 0
     way.features[:, 0, 1] = random.normal(4.5, 1.2, count)
     evidence = causes.Evidence(np.zeros(count), np.zeros(count, int), some_way(count), way)
-    misses = causes.find_causes(evidence, np.arange(count), causes.Question("t2i"), noise=0.0)
+    misses = causes.find_causes(evidence, np.arange(count), causes.Question("t2i", noise=0.0))
     is_match = random.random(count) < misses.unlabelled[:, 0] ** 0.3
     return misses, is_match
 
@@ -434,3 +447,26 @@ def test_verdicts_on_the_drawn_results_are_found(injected):
     values = causes.values_of_verdicts(drawn, reviewed, reviews)
     known = {"also-matches": 1.0, "label-right": 0.0}
     np.testing.assert_array_equal(values, [known.get(verdicts.get(pair), np.nan) for pair in pairs])
+
+
+def test_a_close_call_is_what_two_seeds_differ_by_if_both_were_trained(tmp_path):
+    names = {"one": 0, "two": 1, "other": 2}
+    for name, seed in names.items():
+        more = {"settings": {"margin": 0.4}} if name == "other" else {}
+        write_run(tmp_path, name, seed=seed, noise=2.5, images=30, pictures=False, **more)
+    one, two, other = (open_run(tmp_path / name) for name in names)
+    summaries = [run.summary for run in (one, two, other)]
+    assert causes.run_of_another_seed(one.summary, "dev", summaries) == two.summary
+    assert causes.run_of_another_seed(one.summary, "test", summaries) is None
+    assert causes.run_of_another_seed(other.summary, "dev", summaries) is None
+    noise = causes.noise_of_seeds(one, two, "dev", "t2i", 1)
+    margins = [run.similarity(range(30), range(150), split="dev") for run in (one, two)]
+    owner = one.image_of_text("dev")
+    texts = np.arange(150)
+    of_runs = [scores[owner, texts] - scores.max(0) for scores in margins]
+    assert noise == pytest.approx(np.median(np.abs(of_runs[0] - of_runs[1])), abs=1e-5)
+    usual = causes.causes_of_run(one, "dev", causes.Question("t2i"))
+    measured = causes.causes_of_run(one, "dev", causes.Question("t2i", noise=noise))
+    assert (usual.noise, measured.noise) == (pytest.approx(0.3 * np.std(of_runs[0]), rel=1e-4), noise)
+    write_run(tmp_path, "few", seed=3, images=20, pictures=False)
+    assert causes.noise_of_seeds(one, open_run(tmp_path / "few"), "dev", "t2i", 1) is None

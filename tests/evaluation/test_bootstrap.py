@@ -7,6 +7,7 @@ from coder_core.evaluation import bootstrap
 from coder_core.evaluation.bootstrap import (
     count_hits,
     difference,
+    mean_change,
     recall_differences,
     recall_intervals,
     recalls,
@@ -119,3 +120,24 @@ def test_the_seven_differences_match_separate_calculations(monkeypatch):
     ends = recall_intervals(runs[0])  # equal hits are drawn together now
     np.testing.assert_allclose(ends[:, 0], alone[:, 0], atol=1e-9)
     assert (abs(ends - alone)[:, 1:] < 0.1 * (alone[:, 2:] - alone[:, 1:2])).all()
+
+
+def test_the_change_of_a_mean_is_a_paired_bootstrap_over_images():
+    """Loops over the same draws, with some queries left out of the mean after."""
+    random = np.random.default_rng(4)
+    images = random.integers(0, 12, 40)
+    before = random.random(40) < 0.4
+    after = before | (random.random(40) < 0.2)
+    counted = random.random(40) < 0.9
+    measured, low, high = mean_change(before, after, counted, images)
+    assert measured == pytest.approx(after[counted].mean() - before.mean())
+    same = mean_change(before, before, np.ones(40, bool), images)
+    np.testing.assert_array_equal(same, 0)
+    groups = np.unique(images)
+    draws = random.multinomial(len(groups), np.full(len(groups), 1 / len(groups)), size=4000)
+    changes = []
+    for draw in draws:
+        weight = draw[np.searchsorted(groups, images)]
+        kept = weight * counted
+        changes.append((kept * after).sum() / kept.sum() - (weight * before).sum() / weight.sum())
+    np.testing.assert_allclose([low, high], np.percentile(changes, [2.5, 97.5]), atol=0.02)

@@ -303,7 +303,7 @@ def only_of_cause(shown: Queries, filtered: CauseOfRun | None, queries: pd.DataF
         return queries
     run = filtered.run
     split = shown.choice.split
-    question = causes.Question(shown.direction, shown.at)
+    question = judging.asked(run, split, shown.direction, shown.at).question
     misses = ask(causes.causes_of_run, run, split, question, judging.known_about(run, split))
     of_cause = misses.way.queries[misses.cause == causes.CAUSES.index(filtered.cause)]
     cards.note(f"Only queries that {run.name} misses with the cause “{filtered.cause}”.")

@@ -141,7 +141,7 @@ def one_query(shown: failures.Queries, number: int, source: judging.Source | Non
 def _why(shown: failures.Queries, run: RunSummary, number: int) -> str:
     """Say why a run misses a sample."""
     split = shown.choice.split
-    question = causes.Question(shown.direction, shown.at)
+    question = judging.asked(run, split, shown.direction, shown.at).question
     sentence = ask(questions.why, run, split, question, judging.known_about(run, split), number)
     return sentence or "Why is not known: the causes of a large split are found for a sample of its queries."
 

@@ -22,4 +22,5 @@ from coder_core.api.causes.people import (
     recall_with_verdicts,
     values_of_verdicts,
 )
+from coder_core.api.causes.seeds import differ_in_seed, noise_of_seeds, run_of_another_seed
 from coder_core.api.causes.sentences import hubs, why

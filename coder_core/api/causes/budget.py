@@ -101,6 +101,9 @@ class Question:
     direction: Direction
     at: int = 1
     within: Array | None = None  # numbers of the queries, such as those of a slice; None for all
+    # typical difference of a query's margins in two trainings, see `seed_noise`; None for `SEED_NOISE` of their
+    # standard deviation
+    noise: float | None = None
 
 
 @dataclass(frozen=True)
@@ -126,23 +129,14 @@ class Misses:
 
 
 def find_causes(
-    evidence: Evidence,
-    image_of_text: Array,
-    question: Question,
-    known: Known | None = None,
-    noise: float | None = None,
+    evidence: Evidence, image_of_text: Array, question: Question, known: Known | None = None
 ) -> Misses:
-    """Find the cause of every miss.
-
-    Args:
-        image_of_text: (m,) the image of every caption.
-        noise: typical difference of a query's margins in two trainings, see `seed_noise`; None for `SEED_NOISE` of
-            their standard deviation.
-    """
+    """Find the cause of every miss. `image_of_text`: (m,) the image of every caption."""
     known = known or Known.nothing(len(image_of_text))
     whole = evidence.way(question.direction)
     way = whole if question.within is None else _part(whole, np.isin(whole.queries, question.within))
     at = min(question.at, way.scores.shape[1])
+    noise = question.noise
     if noise is None:
         noise = SEED_NOISE * float(np.std(whole.match_scores - whole.scores[:, at - 1]))
     calibration = _calibration(evidence, known)
@@ -248,11 +242,9 @@ def _labels(
     return right[way.queries] == 0, specific[way.queries] == 0
 
 
-def causes_of_run(
-    run: Run, split: str, question: Question, known: Known | None = None, noise: float | None = None
-) -> Misses:
+def causes_of_run(run: Run, split: str, question: Question, known: Known | None = None) -> Misses:
     """Find the causes of a run's misses from its stored evidence; arguments as for `find_causes`."""
-    return find_causes(split_evidence(run, split), run.image_of_text(split), question, known, noise)
+    return find_causes(split_evidence(run, split), run.image_of_text(split), question, known)
 
 
 def seed_noise(first: WayEvidence, second: WayEvidence, at: int) -> float:

@@ -9,7 +9,7 @@ from coder_core.api.causes.budget import COPY, PROBABLE, Misses
 from coder_core.api.causes.evidence import PICTURE, averaged_ranks
 from coder_core.api.run import Run
 from coder_core.api.sides import Array, Direction
-from coder_core.evaluation.bootstrap import mean_intervals
+from coder_core.evaluation.bootstrap import mean_change, mean_intervals
 
 NOW = "as it is"
 COMPLETE = "labels complete"
@@ -23,12 +23,15 @@ IN_WORDS = {
     AVERAGED: "averaging both runs",
 }
 LEAST_SHOWN = 0.05  # points of R@K
+NOISE = " (may be noise)"
+ENDS = ("recall", "low", "high", "change", "change_low", "change_high")
 
 
 def what_would_fix(misses: Misses, averaged: Array | None = None) -> pd.DataFrame:
     """Compute R@K as it is and under every fix, in percent. Return one row per fix, "as it is" first: fix, recall, low and
-    high (its 95% interval, a bootstrap over images), change (points), and fixed (% of the misses that become hits; of
-    wrong labels: that are left out).
+    high (its 95% interval, a bootstrap over images), change (points, with change_low and change_high, the ends of its 95%
+    interval, a paired bootstrap over the same images), and fixed (% of the misses that become hits; of wrong labels: that
+    are left out).
 
     With complete labels, probable matches and copies count as matches. A query whose labels are all wrong is left out.
 
@@ -49,23 +52,27 @@ def what_would_fix(misses: Misses, averaged: Array | None = None) -> pd.DataFram
         counted = ~misses.wrong if fix == LEFT_OUT else np.ones(len(hits), bool)
         fixed = misses.missed & (hits | ~counted)
         ends = np.full(3, np.nan)
+        change = np.full(3, np.nan)
         if counted.any():
             ends = 100 * mean_intervals(hits[counted, None].astype(float), way.images[counted])[0]
-        rows.append((fix, *ends.tolist(), 100 * float(fixed.sum()) / missed))
-    table = pd.DataFrame(rows, columns=["fix", "recall", "low", "high", "fixed"])
-    table.insert(4, "change", table["recall"] - table["recall"].iloc[0])
-    return table
+            change = 100 * mean_change(hit, hits, counted, way.images)
+        rows.append((fix, *ends, *change, 100 * float(fixed.sum()) / missed))
+    return pd.DataFrame(rows, columns=["fix", *ENDS, "fixed"])
 
 
 def gain_sentence(fixes: pd.DataFrame, at: int) -> str:
-    """Say which fixes would raise R@K most, K being `at`; what a fix breaks is subtracted: "Complete labels would raise
-    R@1 by 4.2 points, hub correction by 2.6." """
+    """Say which fixes would raise R@K most, K being `at`; what a fix breaks is subtracted, and a gain whose interval
+    contains 0 is called noise: "Complete labels would raise R@1 by 4.2 points, hub correction by 2.6 (may be noise)." """
     gains = fixes[fixes["change"] >= LEAST_SHOWN].sort_values("change", ascending=False, kind="stable")
-    parts = [f"{IN_WORDS[row['fix']]} by {row['change']:.1f}" for row in gains.head(2).to_dict("records")]
+    parts = [
+        f"{IN_WORDS[row['fix']]} by {row['change']:.1f}{'' if row['change_low'] > 0 else NOISE}"
+        for row in gains.head(2).to_dict("records")
+    ]
     if not parts:
         return f"None of the fixes would raise R@{at}."
     fix, _, points = parts[0].rpartition(" by ")
-    first = f"{fix[:1].upper()}{fix[1:]} would raise R@{at} by {points} points"
+    number, _, noise = points.partition(" ")
+    first = f"{fix[:1].upper()}{fix[1:]} would raise R@{at} by {number} points {noise}".rstrip()
     return ", ".join([first, *parts[1:]]) + "."
 
 

@@ -11,7 +11,7 @@ from coder_core.api.report.page import Section
 from coder_core.api.retrieval import judged
 from coder_core.api.reviews import ReviewedSplit, Reviews
 from coder_core.api.run import Run
-from coder_core.api.sides import DIRECTIONS
+from coder_core.api.sides import DIRECTIONS, Direction
 
 CAUSES = """Every query that misses at R@1 has one cause, the first that applies: its label is wrong (a verdict, or it
 probably belongs to another image); the first result is a match without a label; it is a copy; without hubs a match
@@ -34,10 +34,10 @@ def section_on_misses(
     blocks: list[tuple[str, Any]] = []
     sentences = {}
     for direction, name in DIRECTIONS.items():
-        question = causes.Question(direction)
         shares: dict[str, Any] = {}
         for run in runs:
             known = causes.Known.of(run, split, reviewed, reviews or Reviews(), pairs)
+            question = causes.Question(direction, noise=_noise(run, runs, split, direction))
             misses = causes.causes_of_run(run, split, question, known)
             budget = causes.error_budget(misses)
             intervals = budget[["share", "low", "high"]].itertuples(index=False, name=None)
@@ -58,11 +58,18 @@ def section_on_misses(
     return [(Section("Why queries miss", text, blocks), f"{last.name}: {sentences['t2i']}")]
 
 
+def _noise(run: Run, runs: Sequence[Run], split: str, direction: Direction) -> float | None:
+    """Return by how much margins differ between a run and one of the others that differs in the seed alone, or None."""
+    by_name = {other.name: other for other in runs}
+    other = causes.run_of_another_seed(run.summary, split, [of_run.summary for of_run in runs])
+    return None if other is None else causes.noise_of_seeds(run, by_name[other.name], split, direction, 1)
+
+
 def _fix_table(fixes: pd.DataFrame) -> pd.DataFrame:
     recalls = list(fixes[["recall", "low", "high"]].itertuples(index=False, name=None))
     columns = {
         "R@1": recalls,
-        "change": fixes["change"].round(1),
+        "change": list(fixes[["change", "change_low", "change_high"]].itertuples(index=False, name=None)),
         "% of the misses fixed": fixes["fixed"].round(1),
     }
     return pd.DataFrame(columns).set_index(pd.Index(fixes["fix"], name="if"))
