@@ -48,6 +48,7 @@ WARM_UP = "warm-up"
 TEMPERATURE = 0.07  # for scorers trained with InfoNCE, the usual value
 WARM_UP_SHARE = 4  # small-loss scorers train for a quarter of the epochs
 LEAST = 0.05  # least probability of being wrong for which --clean-weigh weighs a pair
+MOST_ROUNDS = 2  # without a given number; a third gained nothing with 60% of wrong captions
 HOPELESS = 0.9  # above this share of wrong pairs, the scorers have learned too little
 PARTS_OF_THE_FINAL_MODEL = (
     "bank_size",
@@ -116,30 +117,47 @@ def without_wrong_pairs(
     logs.mkdir(parents=True, exist_ok=True)
     lock = logs / f"{origin.base.name}-cleaned.lock"
     reviews = config.data.reviews
+    scorers = list[Path]()
+    own = list[Path]()
     with RunLock(origin.base, lock, console if origin.shared else None):
         for ending in _endings(config):
             file = origin.reviews(config, ending)
+            decides = ending and not config.cleaning.clean_rounds
+            if decides and not _needs_another_round(Path(reviews), scorers, file):
+                break
+            scorers = given or _scorer_folders(origin.base, config, ending)
+            own += [] if given or origin.shared else scorers
             if file.exists():
                 _check_rule(file, config)
                 _add_people(file, config)
             else:
-                scorers = given
                 if not given:
                     planned = scorer_runs(replaced(config, {"reviews": reviews}), origin, ending)
                     _train(planned, config, console, progress_file)
-                    scorers = [run.folder for run in planned]
                 write_reviews(file, _scored(scorers, config), config, console)
-                if not (given or origin.shared or config.cleaning.keep_scorers):
-                    for folder in scorers:
-                        rmtree(folder)
             reviews = str(file)
+        for folder in own:
+            if folder.exists() and not config.cleaning.keep_scorers:
+                rmtree(folder)
     say(console, f"reviews of train: {reviews}")
     return replaced(config, {"reviews": reviews})
 
 
 def _endings(config: Config) -> list[str]:
-    """Return what names of each round end in."""
-    return ["", *(f"-{number}" for number in range(2, config.cleaning.clean_rounds + 1))]
+    """Return what names of each round end in, for as many rounds as there may be."""
+    rounds = config.cleaning.clean_rounds
+    if rounds == 0:
+        rounds = 1 if _given_scorers(config) else MOST_ROUNDS
+    return ["", *(f"-{number}" for number in range(2, rounds + 1))]
+
+
+def _needs_another_round(reviews: Path, scorers: Sequence[Path], following: Path) -> bool:
+    """Return True if the `reviews` of a round leave out more than half of the train pairs, so that most of what its
+    scorers learned from was wrong. They are removed only when all rounds are done: the `following` file tells then."""
+    if not all(scorer.exists() for scorer in scorers):
+        return following.exists()
+    left_out = sum(review.verdict == "wrong-caption" for review in read_reviews(reviews).all)
+    return left_out > len(open_run(scorers[0]).captions(TRAIN)) / 2
 
 
 def scorer_runs(config: Config, origin: Origin, ending: str = "") -> list[PlannedRun]:
@@ -152,8 +170,8 @@ def scorer_runs(config: Config, origin: Origin, ending: str = "") -> list[Planne
         of_round = {"reviews": asked.data.reviews, "clean_by": asked.cleaning.clean_by}
         config = replaced(read_config(origin.base)[0], of_round)
     runs = []
-    for name, values in _kinds(config).items():
-        folder = origin.base.with_name(f"{origin.base.name}-{name}{ending}")
+    folders = _scorer_folders(origin.base, config, ending)
+    for folder, values in zip(folders, _kinds(config).values(), strict=True):
         scorer = replace(replaced(_plain(config), values), name=folder.name)
         stop_on_errors(problems(scorer))
         if origin.shared and state_of(folder) == "finished":
@@ -163,6 +181,11 @@ def scorer_runs(config: Config, origin: Origin, ending: str = "") -> list[Planne
         runs.append(PlannedRun(folder, scorer, next(iter(PRESETS)), fit_warmup=True))
     _check_same_reviews(runs)
     return runs
+
+
+def _scorer_folders(base: Path, config: Config, ending: str) -> list[Path]:
+    """Return the folders of a round's scorers, beside the run `base`."""
+    return [base.with_name(f"{base.name}-{kind}{ending}") for kind in _kinds(config)]
 
 
 def _kinds(config: Config) -> dict[str, dict[str, Any]]:
@@ -370,7 +393,9 @@ def _scorers_of(folder: Path, config: Config) -> list[Path]:
     """Return the folders of a finished run's scorers; those that a moved run names are found beside it."""
     scorers = _given_scorers(config)
     if not scorers:
-        base = Path(config.cleaning.clean_scorers or folder)
-        names = [f"{base.name}-{kind}{ending}" for ending in _endings(config) for kind in _kinds(config)]
-        scorers = [base.with_name(name) for name in names]
+        origin = Origin(Path(config.cleaning.clean_scorers or folder), shared=False)
+        for ending in _endings(config):
+            scorers += _scorer_folders(origin.base, config, ending)
+            if origin.reviews(config, ending).name == Path(config.data.reviews).name:
+                break
     return [scorer if scorer.exists() else folder.with_name(scorer.name) for scorer in scorers]

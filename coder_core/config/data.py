@@ -198,11 +198,12 @@ class CleaningConfig:
         "leaving them out.",
     )
     clean_rounds: int = setting(
-        1,
+        0,
         "Number of rounds; in each further round, the scorers train on the pairs kept by the last one and "
-        "score all again.",
-        ge=1,
+        "score all again. 0: one, and a second if the first leaves out more than half of the pairs.",
+        ge=0,
         le=5,
+        before=1,
     )
     clean_scorers: str = setting(
         "",

@@ -20,6 +20,7 @@ from coder_core.api.data_quality import cross_fitted, error_probability, small_l
 from coder_core.cleaning import (
     Cleaned,
     Origin,
+    _scorers_of,
     read_cleaning,
     scorer_runs,
     without_wrong_pairs,
@@ -172,9 +173,26 @@ def test_scorers_of_a_second_round_train_on_the_pairs_that_the_first_kept(copied
     assert gone[wrong].mean() > 0.8
     assert gone[~wrong].mean() < 0.1
     scorers = [*halves(tmp_path), *(folder.with_name(f"{folder.name}-2") for folder in halves(tmp_path))]
-    assert read_cleaning(tmp_path / "mine").seconds == sum(
-        read_status(scorer)["seconds"] for scorer in scorers
-    )
+    seconds = [read_status(scorer)["seconds"] for scorer in scorers]
+    assert read_cleaning(tmp_path / "mine").seconds == sum(seconds)
+
+    def last_reviews(name):
+        """Return the reviews of a run that shares these scorers and lets cleaning decide on a second round."""
+        shared = replace(changed(config, clean_scorers=str(tmp_path / "mine")), name=name)
+        return Path(without_wrong_pairs(shared, tmp_path, quiet()).data.reviews).name
+
+    assert last_reviews("other") == "mine-cleaned.jsonl", "the first round leaves out less than half"
+    suspicious = [(f"{number}.jpg", "a dog") for number in range(IMAGES * 5 // 2 + 1)]
+    table = pd.DataFrame({"pair": suspicious, "probability": 0.9, "scorer": "half"})
+    write_reviews(first, table[1:], config, quiet())
+    assert last_reviews("other") == "mine-cleaned.jsonl", "187 of 375 pairs"
+    write_reviews(first, table, config, quiet())
+    assert last_reviews("other") == "mine-cleaned-2.jsonl", "188 of 375 pairs"
+    started = replace(changed(config, reviews=str(first)), name="mine")
+    assert len(_scorers_of(tmp_path / "mine", started)) == 2, "its reviews are those of the first round"
+    for folder in halves(tmp_path):
+        shutil.rmtree(folder)
+    assert last_reviews("other") == "mine-cleaned-2.jsonl", "scorers are removed after the last round"
 
 
 def test_pairs_are_weighted_by_their_probability_of_being_right(scored, tmp_path):
