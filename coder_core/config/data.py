@@ -10,7 +10,7 @@ from coder_core.console.faults import Fault
 OTHER_DEV_NAMES = ("val", "valid", "validate", "validation")
 _Flickr = Literal["flickr8k", "flickr30k-annotations", "flickr30k-results", "kaggle", "multi30k"]
 _PictureFolder = Literal[_Flickr, "coco", "imagefolder", "chinese-clip"]
-_OwnPictures = Literal["img2dataset", "table", "text-files", "video-frames"]
+_OwnPictures = Literal["img2dataset", "table", "text-files", "video-frames", "llava", "visual-genome"]
 Format = Literal["auto", "precomp", "karpathy", _PictureFolder, "parquet", "webdataset", _OwnPictures]
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from coder_core.console.faults import Fault, InputError, stop_on_errors
 from coder_core.data.captioned.records import unread_columns
-from coder_core.data.captioned.tables import SUFFIXES, TEXT, Row, open_table
+from coder_core.data.captioned.tables import SHEETS, SUFFIXES, TEXT, Row, open_table, sheet_to_csv
 from coder_core.data.column_values import RawColumns
 from coder_core.data.columns import SampleColumns
 from coder_core.data.lines import count_cases, shown
@@ -64,7 +64,8 @@ def read_table_columns(
     """
     if not file.is_file() or file.suffix not in (*SUFFIXES, TEXT):
         expected = f"a table: {', '.join((*SUFFIXES, TEXT))}"
-        raise InputError.at(f"--columns {file}", "is not a table", expected, "check the path")
+        fix = sheet_to_csv(str(file)) if file.suffix.lower() in SHEETS else "check the path"
+        raise InputError.at(f"--columns {file}", "is not a table", expected, fix)
     faults: list[Fault] = []
     table = open_table(file, titled=True)
     rows = list(table.rows(faults, ()))

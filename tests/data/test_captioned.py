@@ -23,7 +23,7 @@ from coder_core.runs.analysis.evaluate import describe_samples
 from tests.support.picture_folders import CAPTIONS, LAYOUTS, NAMES, PICTURES, SPLITS, add_to_tar, draw
 from tests.support.precomp_folders import reason, refusal
 
-WITHOUT_SPLITS = ("kaggle", "flickr30k-results", "img2dataset")
+WITHOUT_SPLITS = ("kaggle", "flickr30k-results", "img2dataset", "visual-genome")
 WITHOUT_TEST = ("coco", "parquet")
 
 

@@ -12,6 +12,7 @@ from coder_core.check_data import main as check_data
 from coder_core.config.data import ReadingArguments
 from coder_core.data.captioned.checking import decode_all
 from coder_core.data.captioned.reading import read_captioned
+from coder_core.data.joined_columns import read_table_columns
 from tests.support.picture_folders import CAPTIONS, LAYOUTS, NAMES, draw
 from tests.support.precomp_folders import reason, refusal
 
@@ -250,3 +251,31 @@ def test_files_whose_names_differ_in_upper_case_and_spreadsheets_are_named(tmp_p
     message = str(refusal(read_captioned, tmp_path / "b"))
     assert "1 spreadsheets ('own.xlsx')" in message
     assert "Save own.xlsx as CSV" in message
+
+
+def test_dialogues_of_another_form_are_named(tmp_path):
+    turns = [{"from": "human", "value": "What?"}, {"from": "gpt", "value": "a ring"}]
+    write = (tmp_path / "chat.json").write_text
+    (tmp_path / "0.jpg").write_bytes(draw(0))
+    rows = [{"image": "0.jpg", "conversations": turns}, {"image": ["0.jpg", "1.jpg"], "conversations": turns}]
+    write(json.dumps([*rows, {"image": "0.jpg", "conversations": turns[:1]}]))
+    data = read_captioned(tmp_path, ReadingArguments(**TRAIN_ALONE))
+    assert data.split("train").captions == ["a ring"]
+    facts = " ".join(fault.found for fault in data.faults)
+    assert "1 dialogues are not about one picture and are left out" in facts
+    assert "1 dialogues have no answer and are left out" in facts
+    write(json.dumps([rows[0], {"image": "0.jpg", "conversations": "none"}]))
+    assert "[1].conversations: is of type str; expected a list" in str(refusal(read_captioned, tmp_path))
+    write(json.dumps([{**rows[0], "image": "0.jpg"}, 7]))
+    assert "[1]: is of type int; expected an object" in str(refusal(read_captioned, tmp_path))
+
+
+def test_spreadsheets_are_refused_with_the_command_that_converts_them(tmp_path):
+    (tmp_path / "0.jpg").write_bytes(draw(0))
+    (tmp_path / "own list.xlsx").write_bytes(b"PK\3\4")
+    for refused in (
+        refusal(read_captioned, tmp_path),
+        refusal(read_table_columns, tmp_path / "own list.xlsx", ["0.jpg"], np.zeros(1, np.int64)),
+    ):
+        assert "soffice --headless --convert-to csv:" in str(refused)
+        assert "own list.xlsx'" in str(refused)

@@ -208,6 +208,37 @@ def video_frames(root):
     (root / "train_val_videodatainfo.json").write_text(json.dumps(content))
 
 
+def llava(root):
+    write_pictures(root / "coco" / "train2017")
+    for split, names in OF_SPLIT.items():
+        entries = []
+        for name in names:
+            for caption in CAPTIONS[name]:
+                question = {"from": "human", "value": "<image>\nDescribe it."}
+                turns = [question, {"from": "gpt", "value": caption}]
+                entries.append({"id": name, "image": f"coco/train2017/{name}", "conversations": turns})
+        entries[0]["conversations"] += [question, {"from": "gpt", "value": "Yes."}]
+        entries.append({"id": "text", "conversations": turns})
+        (root / f"llava_{split}.json").write_text(json.dumps(entries))
+
+
+def visual_genome(root):
+    for name in NAMES:
+        number = NAMES.index(name)
+        folder = root / f"VG_100K{'_2' * (number % 2)}"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{number}.jpg").write_bytes(draw(number))
+    content = []
+    for number, name in enumerate(NAMES):
+        phrases = enumerate(CAPTIONS[name])
+        regions = [
+            {"region_id": 2 * number + k, "image_id": number, "phrase": phrase} for k, phrase in phrases
+        ]
+        content.append({"id": number, "regions": regions})
+    (root / "region_descriptions.json").write_text(json.dumps(content))
+
+
 _WRITERS = (precomp, karpathy, flickr8k, flickr30k_annotations, flickr30k_results, kaggle, coco, imagefolder)
 _WRITERS += (multi30k, chinese_clip, table, text_files, parquet, webdataset, img2dataset, video_frames)
+_WRITERS += (llava, visual_genome)
 LAYOUTS = {writer.__name__.replace("_", "-"): writer for writer in _WRITERS}

@@ -8,15 +8,24 @@ from coder_core.config.data import ReadingArguments
 from coder_core.console.faults import Fault, InputError, collect
 from coder_core.data.captioned.annotated import COCO, FIELD, holds_pictures
 from coder_core.data.captioned.archives import ARCHIVES, TEXT_FILES
+from coder_core.data.captioned.dialogues import DIALOGUES
 from coder_core.data.captioned.flickr import FLICKR
 from coder_core.data.captioned.frames import FRAMES
 from coder_core.data.captioned.positions import open_parquet
 from coder_core.data.captioned.records import LOOKS, Layout, folder_of
-from coder_core.data.captioned.tables import IMAGEFOLDER, SUFFIXES, Table, open_table, table_layout
+from coder_core.data.captioned.tables import (
+    IMAGEFOLDER,
+    SHEETS,
+    SUFFIXES,
+    Table,
+    open_table,
+    sheet_to_csv,
+    table_layout,
+)
 from coder_core.data.lines import shown
 from coder_core.data.pictures import CONVERT, ENDINGS, OTHER_ENDINGS
 
-SPECIFIC = (*FIELD, *FLICKR, COCO, IMAGEFOLDER, *ARCHIVES, FRAMES)
+SPECIFIC = (*FIELD, *FLICKR, COCO, IMAGEFOLDER, *ARCHIVES, FRAMES, *DIALOGUES)
 LAYOUTS = (*SPECIFIC, table_layout(), TEXT_FILES)
 FEATURES = ("*_ims.npy", "ims.npy", "features.npy")
 FORMATS = tuple(layout.name for layout in LAYOUTS)
@@ -25,7 +34,6 @@ DEEPEST = 2  # folders below the data folder
 TABLES_NAMED = 3
 COLUMNS_NAMED = 12
 LONGEST_NAME = 80
-SHEETS = (".xlsx", ".xls", ".ods", ".numbers")
 PACKED_ENDINGS = (".tar.gz", ".tgz", ".zip")
 ARROW = (  # save_to_disk writes one folder per split
     'write each split as Parquet: python -c "from datasets import load_from_disk; '
@@ -116,7 +124,7 @@ def unrecognised(path: Path, problem: str = "is in no known layout") -> InputErr
     layout, fix = _advice(pictures, others, packed, texts, tables)
     if sheets := of(SHEETS):
         layout = "table"
-        fix = f"save {_plain(sheets[0])} as CSV (UTF-8), with a column of picture names and one of captions"
+        fix = f"{sheet_to_csv(_plain(sheets[0]))}; it needs a column of picture names and one of captions"
     if arrow:
         layout = "parquet"
         fix = ARROW.format((folder_of(path) / arrow[0]).parent)

@@ -8,6 +8,7 @@ object with such a list, or an object of picture names and their captions.
 import codecs
 import csv
 import json
+import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -30,6 +31,7 @@ Row = dict[str, Any]  # column → value
 
 FILE_NAME = "file_name"
 METADATA = ("metadata.csv", "metadata.jsonl", "metadata.parquet")  # of an image folder
+SHEETS = (".xlsx", ".xls", ".ods", ".numbers")  # not read: they store ids such as 007 and dates as numbers
 SUFFIXES = (".csv", ".tsv", ".json", ".jsonl", ".parquet")
 TEXT = ".txt"  # a table if it is not the text beside a picture
 PICTURE_COLUMNS = (
@@ -42,6 +44,12 @@ NAMES_TRIED = 20
 MOST_TEXTS = 20  # .txt files in a folder of tables; more are texts beside pictures
 LONGEST_FIELD = 1 << 24  # characters of a CSV field
 DELIMITERS = ",;|"
+
+
+def sheet_to_csv(file: str) -> str:
+    """Return how to turn a spreadsheet into a table that is read."""
+    utf8 = "csv:'Text - txt - csv (StarCalc)':44,34,76"
+    return f"save {file} as CSV (UTF-8), or: soffice --headless --convert-to {utf8} {shlex.quote(file)}"
 
 
 @dataclass(frozen=True)
