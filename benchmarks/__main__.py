@@ -19,7 +19,7 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import app, embedding, gradient_caching, kernels, training
+from benchmarks import app, embedding, gradient_caching, kernels, pictures, training
 from benchmarks.synthetic import write_features
 from benchmarks.timing import GPU, Line, Seconds, clock, milliseconds, quotient
 from coder_core.console.output import open_console
@@ -62,6 +62,7 @@ PARTS: dict[str, Callable[[Path, int], list[Line]]] = {
     "loading": lambda folder, rounds: kernels.loading(folder, 4 * rounds),
     "pooling": lambda folder, rounds: kernels.pooling(2 * rounds),
     "embedding": embedding.lines,
+    "pictures": pictures.lines,
     "answers": lambda folder, rounds: embedding.answers(folder, max(3, rounds // 2)),
     "app": lambda folder, rounds: [line for images in app.SIZES for line in app.lines(folder, images)],
     "commands": lambda folder, rounds: commands(rounds),

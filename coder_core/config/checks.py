@@ -66,7 +66,7 @@ NEEDS = (
     Need("image_tuning", "--image-tower", lambda c: bool(c.towers.image_tower)),
     Need("text_tuning", "--text-tower", lambda c: bool(c.towers.text_tower)),
     Need("revision projection", "--image-tower or --text-tower", lambda c: c.towers.any),
-    Need("augment", "--image-tower", lambda c: bool(c.towers.image_tower)),
+    Need("augment cache_pictures", "--image-tower", lambda c: bool(c.towers.image_tower)),
     Need("bank_anchors", "--bank-size above 0", lambda c: c.memory.bank_size > 0, "warning"),
     Need("concept_list", "--concepts above 0", lambda c: c.model.concepts > 0),
     Need("prototype_recluster", "--prototypes above 0", lambda c: c.memory.prototypes > 0),

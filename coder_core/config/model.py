@@ -199,6 +199,15 @@ class TowersConfig:
         le=256,
         may_change=True,
     )
+    cache_pictures: int = setting(
+        0,
+        "Decode each train picture once, scaled down to this many pixels on its shorter side, into a cache that other "
+        "runs share, and train on that; -1, or the flag alone: 1.15 times the side of the tower's input; 0: decode the "
+        "files in every epoch. Other splits are always read from their files.",
+        ge=-1,
+        le=65_536,
+        alone=-1,
+    )
 
     @property
     def any(self) -> bool:

@@ -194,8 +194,20 @@ def parse(arguments: Sequence[str], default: Arguments, *, prog: str, descriptio
 
     stop_on_errors(own_loss_faults())
     kind: Any = tyro.conf.OmitArgPrefixes[type(default)]  # type: ignore[misc]
-    present = [_present_flag(argument) for argument in arguments]
+    present = _with_values([_present_flag(argument) for argument in arguments])
     return tyro.cli(kind, prog=prog, description=description, args=present, default=default)
+
+
+def _with_values(arguments: Sequence[str]) -> list[str]:
+    """Give every flag that stands alone, and may, its value."""
+    completed = []
+    for number, argument in enumerate(arguments):
+        named = _named_setting(argument)
+        following = [*arguments, "--"][number + 1]
+        if named is not None and named.alone is not None and following.startswith("--"):
+            argument = f"{argument}={named.alone}"
+        completed.append(argument)
+    return completed
 
 
 def _present_flag(argument: str) -> str:

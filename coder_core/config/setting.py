@@ -38,6 +38,7 @@ class Setting:
     suggestions: tuple[str, ...] = ()  # values of a free text that are not files
     may_change: bool = False  # when a run is continued
     former: str = ""  # an earlier key, still read in files and as a flag
+    alone: Any = None  # the value of a flag that is given without one; None: a value is needed
     before: Any = None  # the value of runs that were written before the setting existed; None: the default
 
     @property

@@ -63,12 +63,25 @@ def names_side(caption: str) -> bool:
 
 def change_picture(picture: Image.Image, change: Change) -> Image.Image:
     """Crop a picture, then mirror it if `change.flip` is true."""
-    width = max(1, round(change.side * picture.width))
-    height = max(1, round(change.side * picture.height))
-    left = round(change.left * (picture.width - width))
-    top = round(change.top * (picture.height - height))
-    picture = picture.crop((left, top, left + width, top + height))
+    picture = picture.crop(_crop_box(*picture.size, change))
     return picture.transpose(Image.Transpose.FLIP_LEFT_RIGHT) if change.flip else picture
+
+
+def change_pixels(pixels: np.ndarray, change: Change) -> np.ndarray:
+    """Crop and mirror (height, width, 3) pixels as `change_picture` does; the result is a view."""
+    height, width, _ = pixels.shape
+    left, top, right, bottom = _crop_box(width, height, change)
+    pixels = pixels[top:bottom, left:right]
+    return pixels[:, ::-1] if change.flip else pixels
+
+
+def _crop_box(width: int, height: int, change: Change) -> tuple[int, int, int, int]:
+    """Return left, top, right and bottom of a crop, in pixels of a picture of this size."""
+    cropped_width = max(1, round(change.side * width))
+    cropped_height = max(1, round(change.side * height))
+    left = round(change.left * (width - cropped_width))
+    top = round(change.top * (height - cropped_height))
+    return left, top, left + cropped_width, top + cropped_height
 
 
 def coarsen(caption: str) -> str:

@@ -83,6 +83,19 @@ def read_picture(content: bytes, name: str, *, size: int | None = None) -> Image
     return _open(io.BytesIO(content), shown(name), size)
 
 
+def read_scaled(content: bytes, name: str, shorter: int) -> Image.Image:
+    """Decode the content of a picture file and scale it down to `shorter` pixels on its shorter side, with Pillow's
+    bicubic filter; a smaller picture stays as it is. A JPEG whose sides are at least four times that long is decoded at
+    a reduced scale that leaves at least twice as much (Pillow's draft mode), so its pixels differ slightly from those of
+    the whole picture scaled down. InputError: as for `read_picture`."""
+    picture = _open(io.BytesIO(content), shown(name), None, at_least=2 * shorter)
+    least = min(picture.size)
+    if least <= shorter:
+        return picture
+    width, height = (round(side * shorter / least) for side in picture.size)
+    return picture.resize((width, height), Image.Resampling.BICUBIC)
+
+
 def decode(content: bytes, name: str, *, size: int | None = None) -> Image.Image:
     """Decode an uploaded picture. InputError: over 10,000,000 bytes, TIFF, or as for
     `read_picture`."""
@@ -101,13 +114,20 @@ def jpeg(picture: Image.Image) -> bytes:
 
 
 def _open(
-    file: Path | io.BytesIO, where: str, size: int | None, formats: tuple[str, ...] = FORMATS
+    file: Path | io.BytesIO,
+    where: str,
+    size: int | None,
+    formats: tuple[str, ...] = FORMATS,
+    *,
+    at_least: int | None = None,
 ) -> Image.Image:
+    """Decode a picture. size: the longest side of the result. at_least: a JPEG may be decoded at a reduced scale that
+    leaves this much of both sides."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # the cap below is stricter
             with Image.open(file, formats=formats) as picture:
-                return _decode(picture, where, size)
+                return _decode(picture, where, size, at_least)
     except InputError:
         raise
     except (OSError, ValueError, SyntaxError, EOFError, Image.DecompressionBombError) as error:
@@ -124,7 +144,7 @@ def _other_format(file: Path | io.BytesIO) -> str:
     return "the format is unknown"
 
 
-def _decode(picture: Image.Image, where: str, size: int | None) -> Image.Image:
+def _decode(picture: Image.Image, where: str, size: int | None, at_least: int | None = None) -> Image.Image:
     width, height = picture.size
     most = MOST_PIXELS_OF.get(picture.format or "", MOST_PIXELS)
     if width * height > most:
@@ -133,8 +153,9 @@ def _decode(picture: Image.Image, where: str, size: int | None) -> Image.Image:
     if picture.mode == "F":
         problem = "has pixels of floating-point numbers, whose range is unknown"
         raise InputError.at(where, problem, "8 or 16 bits per channel", "convert it to JPEG or PNG")
-    if size is not None:
-        picture.draft("RGB", (size, size))  # a JPEG is decoded at a reduced scale
+    reduced = size if size is not None else at_least
+    if reduced is not None:
+        picture.draft("RGB", (reduced, reduced))  # a JPEG is decoded at a reduced scale
     picture.load()
     image = _reduce(picture, size)
     image.getexif()[ExifTags.Base.Orientation] = picture.getexif().get(ExifTags.Base.Orientation, 1)

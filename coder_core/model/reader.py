@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from coder_core.config.model import TowersConfig
 from coder_core.config.schema import Config
 from coder_core.console.faults import Fault, InputError, stop_on_errors
 from coder_core.console.output import Progress, named, silent
@@ -29,13 +30,14 @@ from coder_core.data.words import (
 from coder_core.demo import DEMO_FOLDER, make_demo
 from coder_core.model.encoders.bert import load_tokeniser
 from coder_core.model.run_towers import RunTowers
-from coder_core.model.towers.halves import OwnTokeniser, TextHalf
+from coder_core.model.towers.halves import ImageHalf, OwnTokeniser, TextHalf
 from coder_core.model.towers.pretrained import Tokeniser
 from coder_core.ops import parallel
 
 RANDOM_STREAM = 3  # random stream for words that a GloVe file lacks
 OPTIONAL = ("dev",)
 DEMO = "demo"
+CACHE_MARGIN = 1.15  # of the shorter side of cached pictures to that of the tower's input
 TRAIN = "train"
 CARD = "demo.json"  # in a folder of finished demo data
 
@@ -143,10 +145,12 @@ def read_splits(
     towers: RunTowers | None,
     names: Sequence[str],
     *,
+    to_train: bool = False,
     progress: Progress = silent,
 ) -> Splits:
     """Read splits of a data set for the model of a configuration, applying `wrong_captions` to train. Among several
-    names, dev may be missing. `progress` covers checking the pictures. InputError: the data cannot be used."""
+    names, dev may be missing. `to_train`: for training, which reads the pictures of train from a cache if the
+    configuration says so. `progress` covers checking the pictures. InputError: the data cannot be used."""
     pictures = config.data.pictures or None
     if towers is None or towers.image is None:
         splits = {}
@@ -167,7 +171,10 @@ def read_splits(
     if workers < 0:
         workers = usual_workers(config.training.device)
     tower = towers.image
-    preparation = PicturePreparation(tower.prepare, tower.local_features, tower.counts, workers)
+    preparation = PicturePreparation(
+        tower.prepare, tower.local_features, tower.counts, workers, tower.prepare_pixels
+    )
+    size_of_train = cached_size(config.towers, tower) if to_train else 0
     for name in names:
         if len(names) > 1 and name in OPTIONAL and name not in result.names:
             continue
@@ -177,6 +184,7 @@ def read_splits(
             preparation,
             skip_broken=config.data.skip_broken,
             progress=named(progress, f"checking the pictures of {name}"),
+            cached_size=size_of_train if name == TRAIN else 0,
         )
         result.splits[name] = split = _with_exchanged(split, config)
         result.faults.extend(split.faults)
@@ -184,6 +192,19 @@ def read_splits(
             checksums |= {"captions": captions_checksum(split.captions, split.image_of_text)}
         result.checksums.update({f"{split.name}_{part}": sha for part, sha in checksums.items()})
     return result
+
+
+def cached_size(towers: TowersConfig, tower: ImageHalf) -> int:
+    """Return the pixels of the shorter side of cached pictures; 0 if none are cached. InputError: the input of the
+    tower has no sides from which the size could follow."""
+    size = towers.cache_pictures
+    if size >= 0:
+        return size
+    shape = tower.about["shape"]
+    if len(shape) != 3:
+        problem = f"follows from the sides of the tower's input, which has the shape {tuple(shape)}"
+        raise InputError.at("--cache-pictures", problem, "a size", "give one: --cache-pictures 512")
+    return round(CACHE_MARGIN * min(shape[1:]))
 
 
 def _with_exchanged(split: Split, config: Config) -> Split:

@@ -137,7 +137,7 @@ def prepare(config: Config, inputs: Inputs | None = None, progress: Progress = s
 def _read_data(config: Config, inputs: Inputs, progress: Progress) -> tuple[TrainingData, list[Fault]]:
     """Read the splits, and apply reviews and vague captions to the train split."""
     folder = data_folder(config.data.data, named(progress, DRAWING))
-    read = read_splits(config, folder, inputs.towers, ("train", "dev"), progress=progress)
+    read = read_splits(config, folder, inputs.towers, ("train", "dev"), to_train=True, progress=progress)
     train = read.splits["train"]
     dev = read.splits.get("dev")
     faults = read.faults

@@ -17,6 +17,7 @@ ALONE = {"concepts": 1, "concept_list": "list.json", "prototypes": 1, "prototype
 ALONE |= {"boosting_teacher": "runs/a", "boosting_branches": 3, "neighbours_of_neighbours": 199}
 ALONE |= {"other_part": True, "omit_wrong": True, "clean_rounds": 2, "image_tuning": "lora"}
 ALONE |= {"text_tuning": "full", "text_pooling": "tower", "projection": "none", "augment": "crop"}
+ALONE |= {"cache_pictures": 256}
 ALONE |= {"text_space": "minilm", "weight_heads": 0.1, "weight_mmd": 0.1}
 AM = {"loss": "btr-sum", "boosting": "am"}
 

@@ -14,12 +14,14 @@ from torch import Tensor
 from coder_core.console.faults import Fault, InputError, collect, stop_on_errors
 from coder_core.console.output import Progress, named, silent
 from coder_core.data.captioned.decoding import Pictures
+from coder_core.data.captioned.picture_cache import cached_pictures
 from coder_core.data.captioned.reading import CaptionedData, CaptionedSplit, count_unreadable, each_picture
 from coder_core.data.lines import count_cases, shown
 from coder_core.data.pictures import read_picture
 from coder_core.data.split import Split, captions_checksum
 from coder_core.files.atomic import cache_folder, settled, write_cached
 
+DECODING = "decoding pictures into the cache"
 DECODED_SIZE = 64  # pixels of the longer side of a picture that is decoded only to check it
 VERSION = 1  # of the stored results
 
@@ -32,15 +34,32 @@ class PicturePreparation:
     local_features: int  # L, the most local features of a picture
     counts: Callable[[Tensor], Tensor] | None  # pictures → (B,) local features of each; None: L
     workers: int  # processes that decode and prepare ahead; 0: this one
+    # (height, width, 3) uint8 pixels → the same as `prepare` for a picture of these pixels
+    prepare_pixels: Callable[[np.ndarray], np.ndarray]
 
 
 def read_picture_split(
-    data: CaptionedData, name: str, preparation: PicturePreparation, *, skip_broken: bool, progress: Progress
+    data: CaptionedData,
+    name: str,
+    preparation: PicturePreparation,
+    *,
+    skip_broken: bool,
+    progress: Progress,
+    cached_size: int = 0,
 ) -> tuple[Split, dict[str, str]]:
     """Read a split of pictures for an image tower. Also return the sha256 (hex) of its "features" (picture files) and
-    "captions". skip_broken: leave out pictures that cannot
-    be decoded, with their captions. progress: of `decode_pictures`. InputError: the split does not exist, pictures are
-    broken and `skip_broken` is false (up to ten are named), or no picture can be read."""
+    "captions".
+
+    Args:
+        skip_broken: leave out pictures that cannot be decoded, with their captions.
+        progress: of `decode_pictures`, then of `cached_pictures`.
+        cached_size: read the pictures from a cache, scaled down to that many pixels on their shorter side; 0 reads the
+            files.
+
+    Raises:
+        InputError: the split does not exist, pictures are broken and `skip_broken` is false (up to ten are named), no
+            picture can be read, or the cache cannot be made.
+    """
     captioned = data.split(name)
     contents, broken = decode_pictures(captioned, progress)
     faults = stop_on_errors(_name_broken(captioned, broken, skip_broken))
@@ -49,6 +68,19 @@ def read_picture_split(
     if not whole.any():
         raise InputError.at(captioned.name, "no picture can be read", "at least one", "check the folder")
     captioned = captioned.keep(whole)
+    contents = [contents[image] for image in np.flatnonzero(whole)]
+    cache = None
+    if cached_size:
+        watch = named(progress, DECODING)
+        cache, notes = cached_pictures(
+            captioned,
+            contents,
+            cached_size,
+            preparation.prepare_pixels,
+            workers=preparation.workers,
+            progress=watch,
+        )
+        faults += notes
     split = Split(
         name=captioned.name,
         features=np.empty((len(captioned.rows), preparation.local_features, 0), np.float32),
@@ -67,11 +99,12 @@ def read_picture_split(
             preparation.local_features,
             preparation.workers,
             preparation.counts,
+            cache,
         ),
     )
     digest = hashlib.sha256()
-    for image in np.flatnonzero(whole):
-        digest.update(bytes.fromhex(contents[image]))
+    for content in contents:
+        digest.update(bytes.fromhex(content))
     captions = captions_checksum(split.captions, split.image_of_text)
     return split, {"features": digest.hexdigest(), "captions": captions}
 

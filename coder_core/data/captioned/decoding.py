@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import numpy as np
 import torch
@@ -108,6 +108,14 @@ def _end_with(parent: int) -> None:
     os._exit(1)
 
 
+class CachedPictures(Protocol):
+    """Decoded pictures of a split, see `picture_cache`."""
+
+    def prepared(self, images: Sequence[int], changes: Sequence[Change] | None) -> list[np.ndarray]:
+        """Return the prepared pixels of these images, each changed first. UnreadableRowsError: the cache was damaged."""
+        ...
+
+
 @dataclass(frozen=True)
 class Pictures:
     """Pictures of a split, decoded and prepared for an image tower."""
@@ -118,11 +126,14 @@ class Pictures:
     local_features: int  # L, the most local features of a picture
     workers: int = 0  # decoding processes; 0 decodes in this one
     counts: Callable[[Tensor], Tensor] | None = None  # pictures -> (B,) local features of each; None: L
+    cache: CachedPictures | None = None  # decoded pictures; None reads the files
 
     def gather(self, images: np.ndarray, changes: Sequence[Change] | None = None) -> tuple[Tensor, Tensor]:
         """Decode and prepare B pictures: (B, 3, H, W) float32 for example, and their (B,) lengths. images: (B,) numbers
         in the split. changes: the crop and flip of each, applied before `prepare`. UnreadableRowsError: pictures are
         missing or broken; it names up to 20."""
+        if self.cache is not None:
+            return self._stacked(self.cache.prepared(images.tolist(), changes), {})
 
         def prepare(index: int, picture: Image) -> Any:
             return self.prepare(picture if changes is None else change_picture(picture, changes[index]))
@@ -133,6 +144,10 @@ class Pictures:
         """Yield all pictures in order, `size` at a time: (ids, prepared pictures, (B,) lengths)."""
         ids = np.arange(len(self.split.rows))
         blocks = [ids[start : start + size] for start in range(0, len(ids), size)]
+        if self.cache is not None:
+            for images in blocks:
+                yield images, *self.gather(images)
+            return
         workers = min(self.workers, len(blocks))
         for block in prepared_blocks(self.split, blocks, range(len(blocks)), self.prepare, workers):
             yield blocks[block.number], *self._stacked(block.prepared, block.broken)

@@ -10,13 +10,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from PIL.Image import Image
+from PIL.Image import Image, fromarray
 from torch import Tensor, nn
 
 from coder_core.console.faults import Fault, InputError
 from coder_core.model.towers.checkpoints import ModelChoice
 from coder_core.model.towers.own import NAME, load_own, local_rows
 from coder_core.model.towers.pretrained import PROBE, WHOLE, Pretrained, Tokeniser, load_pretrained
+from coder_core.model.towers.quick_preparation import quick_preparation
 from coder_core.model.towers.regions import (
     NORMALISED_LATE,
     WRAP,
@@ -73,6 +74,13 @@ class ImageHalf:
     # if they are not a square grid, or for a user's own tower, whose view is unknown
     boxes_of: Callable[[Image], np.ndarray] | None = None
     notes: tuple[Fault, ...] = ()  # what was guessed or left out when it was loaded
+    # (height, width, 3) uint8 pixels -> as `prepare`, up to the rounding of its resizing; None calls `prepare`
+    quick: Callable[[np.ndarray], np.ndarray] | None = None
+
+    @property
+    def prepare_pixels(self) -> Callable[[np.ndarray], np.ndarray]:
+        """Preparation of (height, width, 3) uint8 pixels of an upright RGB picture; called in worker processes."""
+        return self.quick or partial(_prepare_pixels, self.prepare)
 
     def lengths(self, prepared: Tensor) -> Tensor:
         """Return (B,) numbers of local features of B prepared pictures."""
@@ -274,7 +282,8 @@ def _image_half(choice: TowerChoice, loaded: Pretrained) -> ImageHalf:
         if choice.pooled:
             return half
         return replace(half, counts=_patch_counts, boxes_of=partial(_patchwork_boxes, prepare))
-    half = replace(_measured(loaded.about, module, partial(_pixels, preparation)), notes=loaded.notes)
+    half = _measured(loaded.about, module, partial(_pixels, preparation))
+    half = replace(half, notes=loaded.notes, quick=quick_preparation(preparation))
     side = isqrt(half.local_features)
     if side * side != half.local_features:
         return half
@@ -333,6 +342,10 @@ def _own_text_half(choice: TowerChoice) -> TextHalf:
     with torch.no_grad():
         size = module(torch.tensor([ids]), torch.tensor([len(ids)])).shape[-1]
     return TextHalf(description, module, tokenise, int(size))
+
+
+def _prepare_pixels(prepare: Callable[[Image], np.ndarray], pixels: np.ndarray) -> np.ndarray:
+    return prepare(fromarray(np.ascontiguousarray(pixels)))
 
 
 def _pixels(prepare: Callable[[Image], Any], picture: Image) -> np.ndarray:
