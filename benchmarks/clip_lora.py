@@ -62,7 +62,11 @@ class Untrained:
     def prepare(self, picture: Image) -> np.ndarray:
         """Return the (9, 1280) cells of a photograph; zeros for one that has none, as a probe of the size does."""
         row = self.row_of.get(digest(picture))
-        return np.zeros((SIDE**2, CHANNELS), np.float32) if row is None else np.float32(self.cells[row])
+        return (
+            np.zeros((SIDE**2, CHANNELS), np.float32)
+            if row is None
+            else np.asarray(self.cells[row], np.float32)
+        )
 
     def tokenise(self, texts: Sequence[str]) -> list[list[int]]:
         """Return an id for every word of each text."""

@@ -13,7 +13,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from app.address import SLICE, bound, put
-from app.ask import Modality, Run, RunSummary, ask, retrieval
+from app.ask import Direction, Modality, Run, RunSummary, ask, retrieval
 from app.choice import UNITS, Choice, neighbours
 from app.components import cards, downloads, events, links, opened, own_columns, reviewing
 from app.components.controls import Missed, button, step_through
@@ -266,7 +266,7 @@ def _panel(choice: Choice, modality: Modality, number: int) -> None:
     captions = choice.ask(Run.captions)
     title = f"Image {image}"
     highlighted = None
-    ways = {"image → captions": ("i2t", image)}
+    ways: dict[str, tuple[Direction, int]] = {"image → captions": ("i2t", image)}
     if modality == "text":
         title = f"Caption {number} of image {image}"
         highlighted = 0

@@ -144,8 +144,8 @@ def _show_blends(choice: Choice) -> None:
         cards.empty("The stored blends are damaged; the command below replaces them.", str(error))
         found = pd.DataFrame()
     if len(found) > 1:
-        best = found.loc[found["rsum"].idxmax()]
-        of_tuned = found.loc[found["alpha"].idxmax()]
+        best = found.iloc[int(found["rsum"].argmax())]
+        of_tuned = found.iloc[int(found["alpha"].argmax())]
         figure = charts.blend_curve(found["alpha"].to_numpy(), found["rsum"].to_numpy(), tone())
         downloads.chart(figure, "blends", "R@sum between zero-shot and tuned weights")
         lead = best["rsum"] - of_tuned["rsum"]

@@ -100,7 +100,10 @@ class SampleIds:
 class Ids(Protocol):
     """Finds the samples of a split by the ids in a file of judgements or in a run file; results as for `SampleIds.find`."""
 
-    uncounted: AbstractSet[str]  # ids of queries that the split knows but does not count
+    @property
+    def uncounted(self) -> AbstractSet[str]:
+        """Ids of queries that the split knows but does not count."""
+        ...
 
     def find_query(self, name: str) -> tuple[Side, int] | None: ...
     def find_document(self, name: str) -> tuple[Side, int] | None: ...

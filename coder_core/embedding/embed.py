@@ -19,10 +19,10 @@ from coder_core.embedding import resumable
 from coder_core.evaluation.recall import Metrics
 from coder_core.evaluation.sampled import AS_USUAL, RankOptions
 from coder_core.files import atomic
+from coder_core.files.parts import FOLDER
 from coder_core.model.towers.dual_encoder import Towers
 from coder_core.ops import parallel
 from coder_core.runs.analysis.import_embeddings import check_same_model, import_folder, import_run
-from coder_core.runs.analysis.unfinished_ranks import FOLDER
 
 BROKEN = "broken-{}.json"  # of a process: image → why it could not be read
 

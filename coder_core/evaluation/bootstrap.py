@@ -135,7 +135,7 @@ def recall_differences(row: Hits, reference: Hits) -> dict[str, Difference]:
     of_images = np.concatenate([mine, theirs, row.queries], 1)
     values = _measured_and_ends(of_images, change)
     by_name = zip(RECALLS, values.tolist(), strict=True)
-    asked = row.queries.any(0)
+    asked = [bool(column.any()) for column in row.queries.T]
     silent = tuple(way for way, has_queries in zip(("i2t", "t2i"), asked, strict=True) if not has_queries)
     silent = (*silent, "rsum") if len(silent) == 1 else silent
     return {

@@ -190,7 +190,7 @@ def label_metrics(
     images = images[np.asarray(ranks.image_ranks)[images] >= 0]
     captions = np.arange(len(image_of_text))[captions]
     captions = captions[np.asarray(ranks.text_ranks)[captions] >= 0]
-    metrics = {}
+    metrics: dict[str, float] = {}
     for way, queries in (("i2t", images), ("t2i", captions)):
         if len(queries):
             mrr, ndcg = values[way][queries].mean(0).tolist()

@@ -4,6 +4,8 @@ A layout of a million points would take hours, and no screen shows its last deta
 a placed point is among the landmarks that are most similar to it. `surviving_neighbours` measures what is lost.
 """
 
+from functools import partial
+
 import numpy as np
 from scipy.spatial import KDTree
 
@@ -43,10 +45,13 @@ def place_others(
         weights /= np.maximum(weights.sum(1, keepdims=True), 1e-12)
         return np.asarray(np.einsum("qk,qkd->qd", weights, plane[nearest]), dtype=np.float32)
 
+    def places(rows: Array) -> dict[str, Array]:
+        return {"places": part(rows)}
+
     placed = np.empty((len(points), 2), dtype=np.float32)
     for start in range(0, len(points), PART):
         rows = np.arange(start, min(start + PART, len(points)))
-        placed[rows] = keep(f"placed-{start}", lambda rows=rows: {"places": part(rows)})["places"]
+        placed[rows] = keep(f"placed-{start}", partial(places, rows))["places"]
         progress(int(rows[-1]) + 1, len(points), "placing the other points among the landmarks")
     placed[landmarks] = plane
     return placed
@@ -96,10 +101,13 @@ def _index(landmarks: Array):  # type: ignore[no-untyped-def]
 
     landmarks = np.ascontiguousarray(landmarks, dtype=np.float32)
     width = landmarks.shape[1]
-    index = faiss.IndexFlatIP(width)
-    if len(landmarks) > EXACT_BELOW:
-        index = faiss.IndexIVFFlat(index, width, min(LISTS, len(landmarks) // 40), faiss.METRIC_INNER_PRODUCT)
-        index.nprobe = PROBED
-        index.train(landmarks)
+    exact = faiss.IndexFlatIP(width)
+    if len(landmarks) <= EXACT_BELOW:
+        exact.add(landmarks)
+        return exact
+    lists = min(LISTS, len(landmarks) // 40)
+    index = faiss.IndexIVFFlat(exact, width, lists, faiss.METRIC_INNER_PRODUCT)
+    index.nprobe = PROBED
+    index.train(landmarks)
     index.add(landmarks)
     return index

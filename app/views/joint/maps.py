@@ -166,7 +166,7 @@ def _nearest(shown: Shown, focus: int | None) -> tuple[np.ndarray, np.ndarray]:
 
 def _pairs(shown: Shown, lit: Lit, focus: int | None) -> tuple[np.ndarray, int]:
     """Return the pairs of the selected points and of the open one, at most `MOST_LINES`, and their total number."""
-    points = [] if lit.base is None or not lit.selection else lit.base
+    points = np.zeros(0, np.int64) if lit.base is None or not lit.selection else lit.base
     place = shown.point(focus)
     with_lines = np.union1d(points, [] if place is None else [place]).astype(np.int64)
     if not shown.both or not len(with_lines):
@@ -266,7 +266,7 @@ def _marks(view: View, lines: bool) -> charts.Marks:
     shown = view.shown
     lit = view.lit
     areas = tuple((area.map, area.corners) for area in lit.selection.areas)
-    mask = np.isin(np.arange(len(shown)), lit.base) if lit.selection else None
+    mask = np.isin(np.arange(len(shown)), lit.base) if lit.selection and lit.base is not None else None
     marked = lit.matches if lit.query or lit.base is None or not shown.choice.slice else lit.base
     pairs = _pairs(shown, lit, view.focus)[0] if lines else None
     return charts.Marks(mask, pairs, shown.point(view.focus), areas, marked[:MOST_MATCHES])
@@ -349,7 +349,7 @@ def _cells(shown: Shown, points: np.ndarray) -> list[SampleCell]:
     rows = zip(
         kinds, shown.numbers(points).tolist(), shown.owners(points).tolist(), shown.texts(points), strict=True
     )
-    return cells_of(shown.choice.last, shown.choice.split, rows)  # type: ignore[arg-type]
+    return cells_of(shown.choice.last, shown.choice.split, rows)
 
 
 def _open(shown: Shown, of_split: int) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from app import questions
-from app.ask import Run, RunSummary, ask, joint_space, opened_run
+from app.ask import Modality, Run, RunSummary, ask, joint_space, opened_run
 from app.choice import Choice
 from app.components import own_columns, words
 from app.components.samples import OWN
@@ -101,7 +101,7 @@ class Shown:
 
     def own(self) -> dict[str, str]:
         """Return the names of the user's columns and their titles: "column TITLE" beside a column of that name."""
-        modality = "text" if self.captions else "image"
+        modality: Modality = "text" if self.captions else "image"
         titles = own_columns.titles(self.choice.last, self.choice.split, modality)
         taken = ("modality", "number", "image", "text", *COLUMNS)
         return {f"{OWN}{title}" if title in taken else title: title for title in titles}

@@ -41,10 +41,11 @@ def noise_of_seeds(run: Run, other: Run, split: str, direction: Direction, at: i
     """Return `seed_noise` of two runs; None if they were not evaluated on the same queries."""
     if not (has_causes(run, split) and has_causes(other, split) and same_samples(run, other, split)):
         return None
-    ways = [split_evidence(of_run, split).way(direction) for of_run in (run, other)]
-    if not np.array_equal(ways[0].queries, ways[1].queries):
+    way = split_evidence(run, split).way(direction)
+    of_other = split_evidence(other, split).way(direction)
+    if not np.array_equal(way.queries, of_other.queries):
         return None
-    return seed_noise(*ways, min(at, *(way.scores.shape[1] for way in ways)))
+    return seed_noise(way, of_other, min(at, way.scores.shape[1], of_other.scores.shape[1]))
 
 
 def _settings(run: RunSummary) -> dict[str, Any]:

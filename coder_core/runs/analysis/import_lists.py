@@ -56,6 +56,7 @@ def import_lists(
         packed=analysis.document("images").get("packed"),
         documents=documents,
         metrics=metrics,
+        beta=None,
         fingerprint=documents[tables.DOCUMENT_LISTS]["sha256"][:12],
         kind=tables.KIND_IMPORTED,
         source=f"run file: {file}",
@@ -70,11 +71,8 @@ def _ids(analysis: Analysis) -> tuple[Ids, int, int, str]:
     """Return what finds the samples of a split by their ids, their numbers, and an example of an id."""
     counts = (analysis.n_images, analysis.n_texts)
     if analysis.search_log is not None:
-        return (
-            QueryIds(analysis.image_names, analysis.search_log),
-            *counts,
-            analysis.search_log["query_ids"][0],
-        )
+        first = str(analysis.search_log["query_ids"][0])
+        return QueryIds(analysis.image_names, analysis.search_log), *counts, first
     owner = np.asarray(analysis.image_of_text)
     ids = SampleIds(analysis.image_names, owner, analysis.caption_ids)
     return ids, *counts, f"{analysis.image_names[0]} and {analysis.image_names[0]}#0"
