@@ -49,17 +49,21 @@ def frequent(values: pd.Series) -> tuple[str, ...]:
 
 def kinds(values: pd.Series, colours: Tone, order: tuple[str, ...] = ()) -> Kinds:
     """Give a colour to each of the most frequent kinds, and one grey to all others; kinds in `order` come first."""
-    texts = values.astype(str)
-    names = list(dict.fromkeys([*order, *map(str, texts.value_counts().index)]))
+    numbers, different = pd.factorize(values, use_na_sentinel=False)
+    texts = [str(value) for value in different]
+    counts = pd.Series(np.bincount(numbers, minlength=len(texts)), index=texts, dtype=np.int64)
+    counts = counts.groupby(level=0, sort=False).sum().sort_values(ascending=False, kind="stable")
+    names = list(dict.fromkeys([*order, *map(str, counts.index)]))
     shown = names[:MOST_KINDS]
-    codes = texts.map({name: code for code, name in enumerate(shown)}).fillna(len(shown))
+    places = {name: code for code, name in enumerate(shown)}
+    codes = np.array([places.get(text, len(shown)) for text in texts], dtype=np.int64)[numbers]
     # vermilion and blue mean the two runs, so kinds use the other colours first
     palette = [colours.runs[i] for i in (2, 3, 5, 4, 0, 1)] + ["#8C6BB1", "#7A5230"]
     tones = palette[: len(shown)]
     if len(names) > len(shown):
         shown = [*shown, OTHER]
         tones = [*tones, colours.faint]
-    return Kinds(codes.to_numpy(dtype=np.int64), tuple(shown), tuple(tones))
+    return Kinds(codes, tuple(shown), tuple(tones))
 
 
 def ramp(name: str, values: np.ndarray, colours: Tone) -> Ramp:

@@ -9,7 +9,7 @@ import numpy as np
 import streamlit as st
 
 from app import charts
-from app.components.space_map.columns import publish
+from app.components.space_map.columns import extent, publish
 
 HERE = Path(__file__).parent
 NAME = "coder-space-map"
@@ -31,7 +31,7 @@ class Arrows:
 
 @dataclass(frozen=True)
 class Panel:
-    """One of the maps: its run, a text alternative, (N, 2) places of all points, (N,) their colours in the palette, and
+    """One of the maps: its run, a text alternative, (N, 2) places of all points, (N,) uint8 their colours in the palette, and
     labels."""
 
     name: str
@@ -80,8 +80,9 @@ def space_map(content: SpaceMap, key: str, colours: charts.Tone, handle: Handler
         else:
             handle(value)
 
-    planes = np.concatenate([panel.plane for panel in content.panels])
-    low, high = planes.min(0).astype(float), planes.max(0).astype(float)
+    maps = [_map(panel) for panel in content.panels]
+    ends = np.array([extent(panel["plane"]) for panel in maps])
+    low, high = ends[:, :2].min(0), ends[:, 2:].max(0)
     centre = (low + high) / 2
     halves = np.maximum((high - low) / 2, 1e-6)
     arrows = content.arrows
@@ -94,7 +95,7 @@ def space_map(content: SpaceMap, key: str, colours: charts.Tone, handle: Handler
         "mixed": 0 < content.images < len(content.panels[0].plane),
         "count": len(content.panels[0].plane),
         "bounds": [*centre.tolist(), float(halves.max()), *halves.tolist()],
-        "maps": [_map(panel) for panel in content.panels],
+        "maps": maps,
         "alt": [panel.alt for panel in content.panels],
         "labels": [[{"text": t, "x": x, "y": y} for t, x, y in panel.labels] for panel in content.panels],
         "palette": list(content.palette),
@@ -121,8 +122,8 @@ def space_map(content: SpaceMap, key: str, colours: charts.Tone, handle: Handler
 
 
 def _map(panel: Panel) -> dict[str, str]:
-    plane = publish(panel.plane.astype(np.float32))
-    return {"name": panel.name, "plane": plane, "codes": publish(panel.codes.astype(np.uint8))}
+    plane = publish(panel.plane.astype(np.float32, copy=False))
+    return {"name": panel.name, "plane": plane, "codes": publish(panel.codes)}
 
 
 def _points(points: np.ndarray | None) -> str | None:

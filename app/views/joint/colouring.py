@@ -1,6 +1,7 @@
 """Colours of the points of a map by a column."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,17 @@ from app.views.joint.points import Shown
 KINDS = ("modality", "cluster")
 NO_VALUE = "no value"
 STEPS = 128  # colours of a ramp
-Colouring = Sequence[charts.Kinds | charts.Ramp]  # of every run
+
+
+@dataclass(frozen=True)
+class Coloured:
+    """The colours of a run's points: their scale, and (N,) uint8 the place of every point's colour in `palette`."""
+
+    scale: charts.Kinds | charts.Ramp
+    codes: np.ndarray
+
+
+Colouring = Sequence[Coloured]  # of every run
 _LAST = "last-colouring-of-the-map"
 
 
@@ -28,16 +39,16 @@ def colouring(shown: Shown, column: str) -> Colouring:
     key = (stamps, labels, shown.choice.split, shown.modalities, column, st.context.theme.type)
     last = st.session_state.get(_LAST)
     if last is None or last[0] != key:
-        last = key, _coloured(shown, column)
+        last = key, [Coloured(scale, codes(scale)) for scale in _scales(shown, column)]
         st.session_state[_LAST] = last
     return last[1]
 
 
-def _coloured(shown: Shown, column: str) -> Colouring:
+def _scales(shown: Shown, column: str) -> Sequence[charts.Kinds | charts.Ramp]:
     colours = tone()
     values = [shown.values(run, column) for run in shown.choice.runs]
     kind = values[0].dtype.kind
-    if column in shown.own() and kind not in "fM":  # categories, texts and tags
+    if column in shown.own and kind not in "fM":  # categories, texts and tags
         return [charts.kinds(texts.fillna(NO_VALUE), colours) for texts in values]
     if kind == "M":
         dates = np.concatenate([of_run.to_numpy() for of_run in values])
@@ -53,12 +64,12 @@ def _coloured(shown: Shown, column: str) -> Colouring:
 
 
 def codes(colours: charts.Kinds | charts.Ramp) -> np.ndarray:
-    """Return (N,) the place of every point's colour in `palette`."""
+    """Return (N,) uint8 the place of every point's colour in `palette`."""
     if isinstance(colours, charts.Kinds):
-        return colours.codes
+        return colours.codes.astype(np.uint8)
     share = (colours.values - colours.low) / max(colours.high - colours.low, 1e-12)
     steps = np.round(np.clip(np.nan_to_num(share), 0, 1) * (STEPS - 1)).astype(np.int64)
-    return np.where(np.isfinite(colours.values), steps, STEPS)
+    return np.where(np.isfinite(colours.values), steps, STEPS).astype(np.uint8)
 
 
 def palette(colours: charts.Kinds | charts.Ramp, tones: charts.Tone) -> list[str]:

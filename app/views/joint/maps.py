@@ -86,7 +86,7 @@ def explore(choice: Choice) -> None:
     with row():
         chosen = choose_map(choice)
         shown = chosen.shown
-        column = pick("Colour", shown.columns(), "colour", 130)
+        column = pick("Colour", shown.columns, "colour", 130)
         query = _query(has_webgl)
         lines = shown.both and st.toggle("Pair lines", True, help=cards.tip("pair lines"), **bound("lines"))
         arrows = len(shown.planes) == 2 and has_webgl and switch("Arrows", "arrows", "arrows")
@@ -192,7 +192,7 @@ def _draw(view: View, *, lines: bool, arrows: bool) -> str:
         places = [(", ".join(label.words), label.x, label.y) for label in labels]
         alt = f"Map of {' and '.join(shown.counted(np.arange(len(shown))))} of {run.name}, coloured by {view.column}. "
         alt += "The list beside it has the same samples."
-        panels.append(Panel(run.name, alt, plane, codes(of_run), places))
+        panels.append(Panel(run.name, alt, plane, of_run.codes, places))
     content = SpaceMap(
         run=choice.last.name,
         split=choice.split,
@@ -200,8 +200,8 @@ def _draw(view: View, *, lines: bool, arrows: bool) -> str:
         images_of_split=shown.of_split[0],
         images=shown.images,
         panels=panels,
-        palette=palette(view.coloured[0], colours),
-        legend=legend(view.coloured[-1]),
+        palette=palette(view.coloured[0].scale, colours),
+        legend=legend(view.coloured[-1].scale),
         lit=lit.points,
         base=lit.base,
         query=lit.query,
@@ -340,7 +340,7 @@ def _beside(view: View) -> None:
         cards.label(f"{len(points):,} of {total} {how}: {', '.join(shown.counted(points))}.")
     _list(view, points)
     if lit.points is not None:
-        figure = charts.share_bars(view.coloured[-1], points, "selected", tone())
+        figure = charts.share_bars(view.coloured[-1].scale, points, "selected", tone())
         downloads.chart(figure, SHARES, f"{view.column} of the selected samples and of all", theme=None)
 
 
@@ -362,14 +362,16 @@ def _list(view: View, points: np.ndarray) -> None:
     choice = shown.choice
     frame: dict[str, Any] = {}
     columns = {}
-    names = [name for name in dict.fromkeys([*IN_LIST, view.column]) if name in shown.columns()]
+    wanted = dict.fromkeys([*IN_LIST, view.column])
+    names = [name for name in wanted if name in shown.columns and name != "modality"]
     for name in names:
-        shared = name in (*SHARED, *shown.own())
+        shared = name in (*SHARED, *shown.own)
         for run in [choice.last] if shared else choice.runs:
             key = name if shared else f"{name}{_suffix(choice, run.name)}"
-            frame[key] = shown.values(run, name).iloc[points].to_numpy()
+            values = shown.values(run, name).to_numpy()
+            frame[key] = values if len(points) == len(shown) else values[points]
             columns[key] = Column(key, DIGITS.get(name, ""), name)
-    if own := [name for name in names if name in shown.own()]:
+    if own := [name for name in names if name in shown.own]:
         values = own_columns.written(pd.DataFrame({name: frame[name] for name in own}))
         frame |= {name: values[name].to_numpy() for name in own}
         columns |= own_columns.table_columns(values)
@@ -406,9 +408,9 @@ def selection_table(shown: Shown, points: np.ndarray) -> pd.DataFrame:
         "image": shown.owners(points),
     }
     columns["text"] = shown.texts(points)
-    known = [name for name in shown.columns() if name != "modality"]
+    known = [name for name in shown.columns if name != "modality"]
     shared = [name for name in known if name in SHARED]
-    own = [*shown.own()]
+    own = [*shown.own]
     columns |= {name: shown.values(choice.last, name).iloc[points].to_numpy() for name in [*shared, *own]}
     table = own_columns.written(pd.DataFrame(columns))
     for run, plane in zip(choice.runs, shown.planes, strict=True):

@@ -34,7 +34,8 @@ def figure(shown: Shown, colouring: Colouring, marks: charts.Marks, colours: cha
     """Return the map with its marks as a figure."""
     plotted = joint_space.draw_points(shown.images, shown.captions, MOST_DRAWN)
     runs = [run.name for run in shown.choice.runs]
-    maps = [charts.Map(*parts) for parts in zip(runs, shown.planes, colouring, strict=True)]
+    scales = [coloured.scale for coloured in colouring]
+    maps = [charts.Map(*parts) for parts in zip(runs, shown.planes, scales, strict=True)]
     return charts.joint_map(maps, shown.images, plotted, _labels(shown, plotted), marks, colours)
 
 

@@ -88,6 +88,7 @@ class Shown:
         parts = ((images, self.images, "image"), (len(points) - images, self.captions, "caption"))
         return [words.count(number, name) for number, of_map, name in parts if of_map]
 
+    @cached_property
     def columns(self) -> list[str]:
         """List the columns that colour points: ours, and the user's."""
         names = [*QUANTITIES]
@@ -97,8 +98,9 @@ class Shown:
             names.append("modality")  # type: ignore[arg-type]
         if all(self.clusters(run) is not None for run in self.choice.runs):
             names.append("cluster")  # type: ignore[arg-type]
-        return [*(name for name in COLUMNS if name in names), *self.own()]
+        return [*(name for name in COLUMNS if name in names), *self.own]
 
+    @cached_property
     def own(self) -> dict[str, str]:
         """Return the names of the user's columns and their titles: "column TITLE" beside a column of that name."""
         modality: Modality = "text" if self.captions else "image"
@@ -126,9 +128,7 @@ class Shown:
             )
         images = np.arange(self.images)
         captions = np.arange(self.captions)
-        return own_columns.of_points(
-            self.choice.last, self.choice.split, self.own()[column], images, captions
-        )
+        return own_columns.of_points(self.choice.last, self.choice.split, self.own[column], images, captions)
 
     def _on_map(self, values: np.ndarray) -> np.ndarray:
         return values[self.first : self.first + len(self)]
