@@ -14,6 +14,7 @@ from app.choice import QUERIES, Choice, columns_of_slices, slice_table
 from app.components import cards, downloads, links
 from app.components.answers import recall_at
 from app.components.controls import FIRST, MODALITIES, choose_one, pick, row
+from app.components.refusals import attempt
 from app.components.table import Column, Table, columns_of, rows_table
 from app.components.theme import tone
 from app.components.words import gain_cell
@@ -173,10 +174,18 @@ def _table(choice: Choice, table: pd.DataFrame, runs: list[RunSummary], at: int,
         values[f"mrr_{number}"] = _intervals(both, "{:.1f} / {:.1f}")
         columns[f"mrr_{number}"] = Column(f"MRR / nDCG@10 of {run.name}", "", "MRR")
     expressions = dict(table["expression"])
-    current = next((number for number, text in expressions.items() if text == choice.slice), -1)
+    shown = (
+        number for number, text in expressions.items() if f" and {choice.slice}".endswith(f" and {text}")
+    )
+    current = next(shown, -1)
     ids = table.index.to_numpy()
     listed = Table(values, columns, key, "slices", ids, height=560)
-    rows_table(listed, current, lambda row: put(SLICE, expressions[row]))
+    columns_of_all = columns_of_slices(choice.last, choice.split)
+
+    def add(row: int) -> None:
+        put(SLICE, slices.with_slice(choice.slice, expressions[row], columns_of_all))
+
+    rows_table(listed, current, lambda row: attempt("The slice stays as it is.", add, row))
 
 
 def _intervals(numbers: pd.DataFrame, form: str) -> list[str]:

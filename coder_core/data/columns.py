@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
@@ -22,6 +22,35 @@ MISSING = -1  # in `Column.values`, of a sample without a label
 
 
 _WITHOUT: Mapping[Kind, Any] = {"number": np.nan, "date": np.datetime64("NaT"), "category": -1, "text": -1}
+
+
+class SearchableTexts:
+    """Texts without case, in one array of Arrow, so that a million are searched in a twentieth of a second.
+
+    >>> SearchableTexts(["A dog", "a cat"]).containing("DOG")
+    array([ True, False])
+    """
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        import pyarrow as pa  # a quarter of a second
+
+        joined = "".join(f"{text}\0" for text in texts).casefold().encode("utf-8", "surrogatepass")
+        ends = np.flatnonzero(np.frombuffer(joined, np.uint8) == 0)
+        if len(ends) == len(texts):
+            starts = np.concatenate([[0], ends + 1])
+            self._texts = pa.LargeStringArray.from_buffers(
+                len(texts), pa.py_buffer(starts), pa.py_buffer(joined)
+            )
+        else:  # a text contains NUL
+            self._texts = pa.array([text.casefold() for text in texts], pa.large_string())
+
+    def containing(self, text: str) -> np.ndarray:
+        """Return (n,) bool: the texts that contain this one, in any case."""
+        import pyarrow.compute as pc
+
+        return np.asarray(
+            pc.match_substring(self._texts, text.casefold()).to_numpy(zero_copy_only=False), bool
+        )
 
 
 @dataclass(frozen=True)
@@ -61,6 +90,11 @@ class Column:
         """(t,) int64: of a column of tags, the sample of every one of `values`."""
         assert self.starts is not None
         return np.repeat(np.arange(len(self)), np.diff(self.starts))
+
+    @cached_property
+    def searchable_labels(self) -> SearchableTexts:
+        """The labels, to find those that contain a text."""
+        return SearchableTexts(self.labels)
 
     @cached_property
     def folded_labels(self) -> list[str]:

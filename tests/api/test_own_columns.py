@@ -9,6 +9,7 @@ import coder_core
 from coder_core.api import open_run, slices
 from coder_core.api.slices.own_columns import own_names, written
 from coder_core.data.column_values import RawColumns
+from coder_core.data.columns import SearchableTexts
 from tests.support.precomp_folders import refusal
 
 ITEMS = [
@@ -233,7 +234,7 @@ def test_several_filters_join_and_plain_words_stay():
     assert expression == '"caption" in words and "a cap" in caption and brand == "Acme" and price >= 20'
     assert slices.with_filter("", "price", COLUMNS, slices.Filter(low="20")) == "price >= 20"
     assert slices.with_filter("price >= 20", "price", COLUMNS, slices.Filter()) == ""
-    many = slices.Filter(tuple(f"a long name of a brand {n}" for n in range(40)))
+    many = slices.Filter(tuple(f"a long name of a brand {n}" for n in range(100)))
     assert "choose fewer values" in str(refusal(slices.with_filter, "", "brand", COLUMNS, many)).lower()
 
 
@@ -247,3 +248,23 @@ def test_filters_offer_the_values_of_a_column():
     day = datetime(2025, 6, 30).date()
     assert slices.parsed_limit(slices.written_limit(day)) == day
     assert slices.parsed_limit(slices.written_limit(2.5)) == 2.5
+
+
+def test_a_slice_joins_the_filters_and_replaces_what_is_no_filter():
+    filtered = 'length > 3 and brand == "Acme" and price >= 20'
+    assert (
+        slices.with_slice(filtered, "length < 9", COLUMNS) == 'brand == "Acme" and price >= 20 and length < 9'
+    )
+    assert slices.with_slice(filtered, 'brand == "Bolt"', COLUMNS) == 'price >= 20 and brand == "Bolt"'
+    either = 'length < 2 or "cap" in caption'
+    assert slices.with_slice("price >= 20", either, COLUMNS) == f"price >= 20 and ({either})"
+    assert slices.with_slice("", "length < 9", COLUMNS) == "length < 9"
+    long = slices.with_filter("", "brand", COLUMNS, slices.Filter(("b" * 1980,)))
+    assert "at most 2,000" in str(refusal(slices.with_slice, long, "price > 3", COLUMNS))
+
+
+@pytest.mark.parametrize("texts", [["A Dog", "straße", "", "no\0dog"], ["A Dog", "STRASSE", "", "x"]])
+def test_texts_are_searched_like_a_loop(texts):
+    found = SearchableTexts(texts)
+    for part in ("dog", "SS", "ß", "", "zzz"):
+        assert found.containing(part).tolist() == [part.casefold() in text.casefold() for text in texts]

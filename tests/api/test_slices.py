@@ -61,7 +61,7 @@ def test_expressions_and_words_select_captions_and_a_singular_suggests_its_colum
     ("fact", "expressions"),
     [
         ("is empty", [""]),
-        ("500", ["length > 1 " + "or 1" * 200, "dog " * 200]),
+        ("2,000", ["length > 1 " + "or 1" * 500, "dog " * 501]),
         ("cannot be read", ["length >", "(" * 300 + "length" + ")" * 190, "a := 3", "\0"]),
         (CONDITION, ["concept", "caption", "__import__('os').system('true')", "[x for x in words]"]),
         (CONDITION, ["(lambda: 1)()", "{**words}", "length > 3 if length else colours", "dog & cat", "..."]),
@@ -188,7 +188,7 @@ def test_neighbours_are_the_nearest_samples_and_the_usual_slices_can_be_selected
 
 
 def test_a_captions_concept_is_the_one_with_most_attention(tmp_path):
-    words = [("run", "motion"), *((word, "object") for word in ("dog", "run", '<b>"', "x" * 600))]
+    words = [("run", "motion"), *((word, "object") for word in ("dog", "run", '<b>"', "x" * 2100))]
     run = open_run(write_run(tmp_path, "run", images=80, concepts=words))
     columns = slices.slice_columns(run, "dev")
     most = run.concepts("dev").rows("text", slice(None)).argmax(1)

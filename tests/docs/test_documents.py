@@ -108,6 +108,40 @@ def test_the_documented_commands_for_pictures_run_in_order(document, tmp_path, m
     assert "checkpoints/nowhere: there is no such folder" in capsys.readouterr().err
 
 
+def test_the_documented_commands_for_a_catalog_run_in_order(tmp_path, monkeypatch, capsys):
+    """On forty products with two pictures each and five queries; the reranker returns what it got."""
+    text = (PROJECT / "docs/quickstart.md").read_text()
+    section = text.split("## I have a catalog")[1].split("\n## ")[0]
+    lines = re.findall(r"^ +coder-lab (.+)$", section, re.MULTILINE)
+    assert len(lines) == 7
+    rows = ["image,title,product_id,brand,price"]
+    for number in range(80):
+        product = number // 2
+        name = f"{product}-{number % 2}.jpg"
+        (tmp_path / "SHOP").mkdir(exist_ok=True)
+        Image.new("RGB", (32, 32), (3 * number, 99, 255 - 3 * number)).save(tmp_path / "SHOP" / name)
+        rows.append(
+            f"{name},a red thing {product},P{product},{'Acme' if product % 2 else 'Bolt'},{product / 2}"
+        )
+    (tmp_path / "SHOP" / "catalog.csv").write_text("\n".join([*rows, ""]))
+    (tmp_path / "queries.tsv").write_text("".join(f"q{n}\ta red thing {n}\n" for n in range(5)))
+    (tmp_path / "qrels.txt").write_text(
+        "".join(f"q{n} 0 {n}-{v}.jpg {1 + v}\n" for n in range(5) for v in (0, 1))
+    )
+    write_tiny_clip(tmp_path / "clip")
+    monkeypatch.chdir(tmp_path)
+    for line in lines:
+        if "reranked.txt" in line:
+            (tmp_path / "first.txt").rename(tmp_path / "reranked.txt")
+        more = ["--dev-share=1", "--test-share=0"] if "--split dev --name" in line else []
+        command, *arguments = line.replace("$MODEL", str(tmp_path / "clip")).split()
+        main = importlib.import_module(f"coder_core.{COMMANDS[command]}").main
+        assert main([*arguments, *more]) == 0, line
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "by group" in printed
+    assert "lists images for 5 captions, at most 80 each" in printed
+
+
 def test_documented_downloads_use_patterns_and_no_file_names():
     """In the documents and in the message about a model that is not on this machine."""
     with pytest.raises(InputError) as refusal:

@@ -9,6 +9,7 @@ from coder_core.api.slices.filters import (
     parsed_limit,
     values_of,
     with_filter,
+    with_slice,
     written_limit,
 )
 from coder_core.api.slices.own_columns import own_names

@@ -49,10 +49,10 @@ import numpy as np
 from coder_core.api.slices import own_columns
 from coder_core.console.faults import InputError
 from coder_core.console.plain_files import LARGEST
-from coder_core.data.columns import Column
+from coder_core.data.columns import Column, SearchableTexts
 from coder_core.data.words import tokenise
 
-LONGEST_EXPRESSION = 500  # characters
+LONGEST_EXPRESSION = 2_000  # characters, so that an address holds it
 UNREADABLE = SyntaxError, ValueError, MemoryError, RecursionError  # what ast.parse raises
 _COMPARISONS: dict[type[ast.cmpop], own_columns.Comparison] = {
     ast.Lt: operator.lt,
@@ -81,6 +81,15 @@ class Columns:
     # name → label → sorted numbers of the rows that have it, one label per row, for `concept == "dog"`
     labels: Mapping[str, Mapping[str, np.ndarray]] = field(default_factory=dict)
     own: Mapping[str, Column] = field(default_factory=dict)  # name → the user's column, of the m captions
+    _searchable: dict[str, SearchableTexts] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+
+    def searchable(self, name: str) -> SearchableTexts:
+        """Return the texts of this name, prepared once for searches."""
+        if name not in self._searchable:
+            self._searchable[name] = SearchableTexts(self.texts[name])
+        return self._searchable[name]
 
     @property
     def names(self) -> list[str]:
@@ -103,7 +112,7 @@ def select(expression: str, columns: Columns) -> np.ndarray:
     if not expression.strip():
         raise _refusal("is empty")
     if len(expression) > LONGEST_EXPRESSION:
-        raise _refusal(f"has {len(expression):,} characters", f"at most {LONGEST_EXPRESSION}")
+        raise _refusal(f"has {len(expression):,} characters", f"at most {LONGEST_EXPRESSION:,}")
     try:
         tree = ast.parse(expression.strip(), mode="eval")
     except UNREADABLE as error:
@@ -213,8 +222,7 @@ def holding(text: str, name: str, columns: Columns) -> np.ndarray:
     """Return (m,) bool: the captions whose text `name` contains `text`, or whose set `name` has it as a member; in any
     case. InputError: `columns` has neither such a text nor such a set."""
     if name in columns.texts:
-        needle = text.casefold()
-        return np.array([needle in caption.casefold() for caption in columns.texts[name]], dtype=bool)
+        return columns.searchable(name).containing(text)
     own = columns.own_column(name)
     if own is not None and own.labels:
         mask = own_columns.containing(own, text)

@@ -6,6 +6,7 @@ slice holds all filters, and they can be read from an address or a typed express
 
 import ast
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any
@@ -73,10 +74,28 @@ def with_filter(expression: str, name: str, columns: Columns, chosen: Filter) ->
     """Return the slice with another filter of this column, or without one if it is empty. InputError: too long."""
     others = [part for part in conditions(expression, columns) if not _read(part, name, columns)]
     added = condition(name, columns.own[name], chosen)
-    joined = " and ".join([*others, *([added] if added else [])])
+    return _joined([*others, *([added] if added else [])])
+
+
+def with_slice(expression: str, added: str, columns: Columns) -> str:
+    """Return a slice together with the filters of the user's columns in `expression`, except those of a column that it
+    filters, too; other conditions of `expression` are dropped. InputError: too long."""
+    parts = conditions(added, columns)
+    filtered = {name for part in parts for name in columns.own if _read(part, name, columns)}
+    kept = [
+        part
+        for part in conditions(expression, columns)
+        if (names := {name for name in columns.own if _read(part, name, columns)}) and not names & filtered
+    ]
+    return _joined([*kept, *parts])
+
+
+def _joined(parts: Sequence[str]) -> str:
+    """Join conditions by `and`. InputError: the slice is too long."""
+    joined = " and ".join(parts)
     if len(joined) > LONGEST_EXPRESSION:
         fact = f"would have {len(joined):,} characters"
-        raise InputError.at("the slice", fact, f"at most {LONGEST_EXPRESSION}", "choose fewer values")
+        raise InputError.at("the slice", fact, f"at most {LONGEST_EXPRESSION:,}", "choose fewer values")
     return joined
 
 

@@ -107,8 +107,10 @@ def containing(column: Column, text: str) -> np.ndarray:
     """Return (m,) bool: the captions whose category or text contains this text, in any case; or that have this tag."""
     if column.kind == "tags":
         return with_label(column, text)
-    wanted = text.casefold()
-    return column.having(code for code, label in enumerate(column.folded_labels) if wanted in label)
+    found = np.append(
+        column.searchable_labels.containing(text), False
+    )  # the last for samples without a value
+    return np.asarray(found[column.values])
 
 
 def parse_date(text: str) -> np.datetime64 | None:

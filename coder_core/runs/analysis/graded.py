@@ -126,20 +126,20 @@ def graded_relevance(qrels: Qrels, images: int, texts: int) -> Relevance:
 
 
 def write_trec_run(row: RunRow, file: Path, depth: int) -> None:
-    """Write the best candidates of every caption and every image: query Q0 document rank score tag. Ranks count from 1;
-    scores are the exact ones, in digits that read back as the same float32; among equal scores the labelled matches
-    come last. InputError: two images share a name, or the disk is full."""
+    """Write the best candidates of every caption and every image, or of every query of a search log: query Q0 document rank
+    score tag. Ranks count from 1; scores are the exact ones, in digits that read back as the same float32; among equal
+    scores the labelled matches come last. InputError: two images share a name, or the disk is full."""
     ids = sample_ids(row.split.image_names, row.split.image_of_text)
     if row.split.search_log is not None:
         ids = ids[0], row.split.search_log["query_ids"]
     tag = re.sub(r"\s+", "_", row.named("" if row.run is None else row.run.resolve().name))
     scores = row.scores
     labels = replace(row, split=replace(row.split, queries=None)).labels
+    directions = [(labels.t2i, False, ids[::-1]), (labels.i2t, True, ids)]
+    if row.split.search_log is not None:  # pictures ask nothing there
+        directions = directions[:1]
     with writing(file) as (temporary,), temporary.open("w", encoding="utf-8") as lines:
-        for relation, by_image, (queries, documents) in (
-            (labels.t2i, False, ids[::-1]),
-            (labels.i2t, True, ids),
-        ):
+        for relation, by_image, (queries, documents) in directions:
             best, values = best_lists(scores, relation, depth, by_image=by_image)
             for query, found, of_query in zip(queries, best.tolist(), values, strict=True):
                 lines.writelines(
