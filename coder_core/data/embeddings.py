@@ -2,8 +2,10 @@
 clip-retrieval (img_emb/img_emb_0.npy, text_emb/text_emb_0.npy, metadata/metadata_0.parquet)."""
 
 import hashlib
+import math
 import os
 import re
+import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -34,6 +36,7 @@ from coder_core.files.matrices import MatrixFile, is_matrix, read_matrix
 
 Matrix = FeatureFile | MatrixFile  # in a .npy, or read from another file
 PIECE_BYTES = 64 * 2**20
+MAPPED_BYTES = 256 * 2**20  # of normalised rows; fewer are kept in memory
 UNIT = 1e-6  # a row whose length is this close to 1 is not normalised
 PARTS = ("img_emb", "text_emb", "metadata")  # folders of clip-retrieval
 PARTS_EXPECTED = "img_emb/img_emb_0.npy, text_emb/text_emb_0.npy and metadata/metadata_0.parquet"
@@ -188,7 +191,7 @@ def unit_array(
 ) -> np.ndarray:
     """Return the rows as float32 of length 1, read in pieces. Normalising adds a note, nearly equal rows a warning.
     InputError: NaN, Inf or all-zero rows. `in_place`: change a float32 `array`."""
-    rows = array if in_place else np.empty(array.shape, np.float32)
+    rows = array if in_place else _new_rows(array.shape)
     lengths = np.empty(len(array))
     piece = max(1, PIECE_BYTES // (8 * array.shape[1]))
     reader = FeatureRows(array)
@@ -221,6 +224,20 @@ def unit_array(
     fix = "check which layer they come from; ranks among nearly equal scores mean little"
     faults.append(Fault(where, problem, f"below {COLLAPSED}", fix, severity="warning"))
     return rows
+
+
+def _new_rows(shape: tuple[int, ...]) -> np.ndarray:
+    """Return an uninitialized float32 array; a large one is in a temporary file without a name, so that the system can
+    write it to disk instead of keeping it in memory. Without disk space it is in memory."""
+    size = 4 * math.prod(shape)
+    if size < MAPPED_BYTES or not hasattr(os, "posix_fallocate"):
+        return np.empty(shape, np.float32)
+    with tempfile.TemporaryFile() as file:
+        try:
+            os.posix_fallocate(file.fileno(), 0, size)  # a full disk must not show up only when rows are written
+        except OSError:
+            return np.empty(shape, np.float32)
+        return np.memmap(file, np.float32, "r+", shape=shape)
 
 
 def same_rows(texts: np.ndarray, captions: Sequence[str], where: str) -> list[Fault]:

@@ -17,7 +17,7 @@ from coder_core.data.embeddings import ONCE_PER_IMAGE, Embeddings
 from coder_core.evaluation.recall import Metrics
 from coder_core.evaluation.relevance import relevance_of_judgements
 from coder_core.evaluation.sampled import AS_USUAL, AUTO, RankOptions, choose_queries, queries_differ
-from coder_core.evaluation.sources import EmbeddingPair
+from coder_core.evaluation.sources import EmbeddingPair, slices
 from coder_core.files import atomic, sealed
 from coder_core.runs.analysis import tables
 from coder_core.runs.analysis.columns import read_columns
@@ -26,6 +26,7 @@ from coder_core.runs.analysis.read import Analysis, open_analysis
 from coder_core.runs.analysis.unfinished_ranks import UnfinishedRanks
 from coder_core.runs.analysis.write import write_analysis
 
+ROWS_AT_ONCE = 4_096  # compared at once
 MANY_TIES = 20  # percent of captions whose right image ties with another
 FEWEST_IMAGES = 20  # from which R@1 is compared with chance
 Parts = tuple[Mapping[str, np.ndarray], Mapping[str, Any], Mapping[str, Any]]
@@ -99,7 +100,9 @@ def metric_warnings(embeddings: Embeddings, metrics: Metrics) -> list[Fault]:
     n = len(embeddings.images)
     m = len(embeddings.texts)
     faults = list[Fault]()
-    if np.array_equal(embeddings.images, embeddings.texts):
+    if n == m and all(
+        np.array_equal(embeddings.images[part], embeddings.texts[part]) for part in slices(n, ROWS_AT_ONCE)
+    ):
         problem = "are the same numbers: every caption matches itself"
         fix = "check that neither was given twice"
         faults.append(Fault("images and texts", problem, "different numbers", fix, "warning"))
