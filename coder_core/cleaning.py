@@ -49,6 +49,7 @@ TEMPERATURE = 0.07  # for scorers trained with InfoNCE, the usual value
 WARM_UP_SHARE = 4  # small-loss scorers train for a quarter of the epochs
 LEAST = 0.05  # least probability of being wrong for which --clean-weigh weighs a pair
 MOST_ROUNDS = 2  # without a given number; a third gained nothing with 60% of wrong captions
+EMBEDDINGS_ONLY = "0"  # queries of train to rank: cleaning reads the scorers' embeddings, and no ranks
 HOPELESS = 0.9  # above this share of wrong pairs, the scorers have learned too little
 PARTS_OF_THE_FINAL_MODEL = (
     "bank_size",
@@ -178,7 +179,8 @@ def scorer_runs(config: Config, origin: Origin, ending: str = "") -> list[Planne
             stop_on_errors(_trained_on_other_pairs([folder], asked))
         else:
             check_same_values(folder, scorer, fitted=True)
-        runs.append(PlannedRun(folder, scorer, next(iter(PRESETS)), fit_warmup=True))
+        planned = PlannedRun(folder, scorer, next(iter(PRESETS)), fit_warmup=True, rank=EMBEDDINGS_ONLY)
+        runs.append(planned)
     _check_same_reviews(runs)
     return runs
 
@@ -253,7 +255,7 @@ def _pairs_of(config: Config) -> str:
 def _train(
     scorers: Sequence[PlannedRun], config: Config, console: Console, progress_file: Path | None
 ) -> None:
-    """Train the scorers and evaluate them on train."""
+    """Train the scorers and embed train with them."""
     record = ProgressFile(progress_file) if progress_file else silent
     with watched(console, len(scorers), "scorers") as show:
 

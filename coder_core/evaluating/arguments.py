@@ -30,7 +30,7 @@ class EvaluateArguments:
     rank: str = "auto"
     """Queries of each direction to rank against all candidates: auto (all of a split of up to 10,000,000,000 pairs of
     images and captions, a random 10,000 of a larger one), all, or a number. All of a large split takes hours; an
-    interrupted command continues when it is repeated."""
+    interrupted command continues when it is repeated. 0 stores scores or embeddings, and prints no table."""
     device: str = "auto"  # Where the model and scores are computed: auto, cpu or cuda. Ranks are the same.
     ways: tuple[int, ...] = ()
     """Also c-way accuracy: how often the match scores above c − 1 candidates of other images, for example 5 20 100."""

@@ -10,7 +10,7 @@ from rich.console import Console
 from coder_core.api import open_run
 from coder_core.api.retrieval.judged import accuracies, probe_run
 from coder_core.console.faults import Fault, InputError, stop_on_errors
-from coder_core.console.output import print_faults, watching
+from coder_core.console.output import print_faults, say, watching
 from coder_core.console.tables import PROBE
 from coder_core.data.groups import read_groups
 from coder_core.data.judgements import Probe
@@ -51,7 +51,12 @@ FIVE_FOLD_IMAGES = 5000
 def evaluate_runs(parsed: EvaluateArguments, given: GivenFiles, console: Console) -> None:
     """Evaluate the runs, write their analyses and the files that flags name, print the tables."""
     use_onednn()
-    rows = _rows(parsed, console)
+    options = RankOptions(parse_rank(parsed.rank), str(choose_device(parsed.device)))
+    rows = _rows(parsed, options, console)
+    if options.queries == 0:
+        for folder in parsed.runs:
+            say(console, f"{folder}: {parsed.split} is stored; its queries are not ranked (--rank 0)")
+        return
     stop_on_errors(_needs_scores(rows, parsed))
     if rows[0].split.search_log is not None:
         stop_on_errors(_needs_labels(parsed))
@@ -106,16 +111,13 @@ def _needs_scores(rows: Sequence[RunRow], parsed: EvaluateArguments) -> list[Fau
     return [Fault(flag, fact, fix="leave it out, or that run") for flag, value in given.items() if value]
 
 
-def _rows(parsed: EvaluateArguments, console: Console) -> list[RunRow]:
+def _rows(parsed: EvaluateArguments, options: RankOptions, console: Console) -> list[RunRow]:
     """Compute a row for every run or blend, one for their ensemble, and one for every run corrected for hubs."""
 
     if parsed.data and all(map(is_imported, parsed.runs)):
         problem = "is given, but these runs have only embeddings, of the captions they were made from"
         fix = "leave it out; embed other data as another split (coder-lab embed)"
         raise InputError.at(f"--data {parsed.data}", problem, "a trained run", fix)
-    options = RankOptions(parse_rank(parsed.rank), str(choose_device(parsed.device)))
-    if options.queries == 0:
-        raise InputError.at("--rank", "is 0", "at least one query", "leave it out, or give a number")
     rows: list[RunRow] = []
     corrected: list[RunRow] = []
     for folder in parsed.runs:

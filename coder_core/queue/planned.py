@@ -30,6 +30,7 @@ class PlannedRun:
     row: str = ""  # of an ablation
     reads: tuple[Path, ...] = ()  # runs that must finish first
     fit_warmup: bool = False  # the trainer may shorten the warm-up
+    rank: str = "auto"  # which queries of a further split are ranked, as in evaluate --rank
 
     @property
     def name(self) -> str:
@@ -83,7 +84,8 @@ def commands(run: PlannedRun, split: str, *, threads: int = 0) -> list[Command]:
         left.append(_train(["--resume", str(run.folder)], threads))
     if split != TRAINED_SPLIT and not (state == "finished" and is_evaluated(run.folder, split)):
         data = f"--data={run.config.data.data}"
-        left.append(module_command("coder_core.evaluate", str(run.folder), f"--split={split}", data))
+        evaluation = [str(run.folder), f"--split={split}", data, f"--rank={run.rank}"]
+        left.append(module_command("coder_core.evaluate", *evaluation))
     return left
 
 

@@ -31,6 +31,7 @@ from coder_core.data.augmentation import exchange_captions
 from coder_core.data.reviews import CLEANING, Review, append_review, read_reviews
 from coder_core.evaluate import main as evaluate
 from coder_core.model.run_towers import open_towers
+from coder_core.queue.planned import commands
 from coder_core.runs.load import read_config
 from coder_core.runs.record import RunLock, read_status
 from coder_core.train import main
@@ -115,7 +116,10 @@ def train_scorers(config, root, ending="", count=2):
     """Train and evaluate the first `count` scorers of a round in this process, as the command does in others."""
     for scorer in scorer_runs(config, Origin.of(config, root), ending)[:count]:
         start_run(scorer.config, root, quiet())
-        assert evaluate([str(scorer.folder), "--split", "train", "--device", "cpu"]) == 0
+        [evaluation] = commands(scorer, "train")
+        arguments = evaluation[evaluation.index("coder_core.evaluate") + 1 :]
+        assert evaluate([*arguments, "--device=cpu"]) == 0
+        assert not (open_run(scorer.folder).ranks("train")["t2i"] >= 0).any()  # cleaning reads no ranks
 
 
 @pytest.fixture(scope="module")
