@@ -234,7 +234,9 @@ def _new_rows(shape: tuple[int, ...]) -> np.ndarray:
         return np.empty(shape, np.float32)
     with tempfile.TemporaryFile() as file:
         try:
-            os.posix_fallocate(file.fileno(), 0, size)  # a full disk must not show up only when rows are written
+            os.posix_fallocate(
+                file.fileno(), 0, size
+            )  # a full disk must not show up only when rows are written
         except OSError:
             return np.empty(shape, np.float32)
         return np.memmap(file, np.float32, "r+", shape=shape)

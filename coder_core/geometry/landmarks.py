@@ -35,7 +35,7 @@ def place_others(
     Returns:
         (N, 2) float32 places.
     """
-    index = _index(points.take(landmarks))
+    index = index_of(points.take(landmarks))
     count = min(PLACED_BY, len(landmarks))
 
     def part(rows: Array) -> Array:
@@ -95,8 +95,9 @@ def _nearest(points: Points, queries: Array, count: int, progress: Progress) -> 
     return names
 
 
-def _index(landmarks: Array):  # type: ignore[no-untyped-def]
-    """Return a faiss index of (L, D) unit rows by inner product: exact, or of many landmarks by inverted lists."""
+def index_of(landmarks: Array, probed: int = PROBED):  # type: ignore[no-untyped-def]
+    """Return a faiss index of (L, D) unit rows by inner product: exact, or of many rows by inverted lists, `probed` of
+    which a query looks into."""
     import faiss  # half a second to import
 
     landmarks = np.ascontiguousarray(landmarks, dtype=np.float32)
@@ -107,7 +108,7 @@ def _index(landmarks: Array):  # type: ignore[no-untyped-def]
         return exact
     lists = min(LISTS, len(landmarks) // 40)
     index = faiss.IndexIVFFlat(exact, width, lists, faiss.METRIC_INNER_PRODUCT)
-    index.nprobe = PROBED
+    index.nprobe = probed
     index.train(landmarks)
     index.add(landmarks)
     return index

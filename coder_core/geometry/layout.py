@@ -20,12 +20,15 @@ from scipy.spatial import procrustes
 from coder_core.console.faults import InputError
 from coder_core.console.output import Progress, silent, within
 from coder_core.files.parts import Arrays, Keep, compute
-from coder_core.geometry.landmarks import NEIGHBOURS, place_others, surviving_neighbours
+from coder_core.geometry.landmarks import NEIGHBOURS, index_of, place_others, surviving_neighbours
 from coder_core.geometry.points import TILE_ELEMENTS, Array, Points, stratified
 from coder_core.geometry.settings import LayoutSettings, Method
 
 # with more points, so many drawn at random are laid out, and the others are placed among them
 LANDMARKS: dict[Method, int] = {"umap": 50_000, "tsne": 20_000}
+EXACT_NEIGHBOURS = 20_000  # points; of more, an index finds the neighbours for UMAP
+PROBED_LISTS = 32  # of the 512 lists of the index
+SEARCHED = 8_192  # points at once
 SPECTRAL_AT_MOST = 20_000  # points; more start from their principal plane, because the spectrum takes minutes
 AXES_FROM = 50_000  # points that determine the principal axes
 FEWEST = 4
@@ -176,13 +179,15 @@ def usable_perplexity(perplexity: float, points: int) -> float:
 def _umap(
     points: Array, settings: LayoutSettings, init: Array | None, notes: list[str], progress: Progress
 ) -> Array:
-    """Lay out (N, D) unit rows by UMAP, (N, 2), N ≥ 4, from their exact nearest neighbours. `init`: a layout to start
-    from; None: the spectral one or, of many points, the principal plane."""
+    """Lay out (N, D) unit rows by UMAP, (N, 2), N ≥ 4, from their nearest neighbours: exact ones, or of more than 20,000
+    points those that an index finds. `init`: a layout to start from; None: the spectral one or, of many points, the
+    principal plane."""
     neighbours = min(settings.neighbours, len(points) - 1)
     if neighbours < settings.neighbours:
         notes.append(f"{settings.neighbours} neighbours were lowered to {neighbours}: there are no more")
     usual = "spectral" if len(points) <= SPECTRAL_AT_MOST else "pca"
-    rows, distances = nearest(points, points, neighbours, progress=within(progress, 0.0, _NEIGHBOURS))
+    find = nearest if len(points) <= EXACT_NEIGHBOURS else nearly_nearest
+    rows, distances = find(points, points, neighbours, progress=within(progress, 0.0, _NEIGHBOURS))
     progress(_NEIGHBOURS, 1, COMPILING)
     with warnings.catch_warnings():
         # UMAP warns about intended behaviour: one thread because of the seed, no search index besides the neighbours,
@@ -280,6 +285,31 @@ def nearest(queries: Array, points: Array, count: int, *, progress: Progress = s
         rows[start : start + step] = np.take_along_axis(best, order, 1)
         distances[start : start + step] = np.clip(1.0 - np.take_along_axis(best_scores, order, 1), 0.0, 2.0)
         progress(start + len(scores), len(queries), "looking for every point's nearest neighbours")
+    return rows, distances
+
+
+def nearly_nearest(
+    queries: Array, points: Array, count: int, *, progress: Progress = silent
+) -> tuple[Array, Array]:
+    """Find most of the nearest points of every query, as `nearest`, in time that grows with the number of queries: an
+    index of faiss looks into a sixteenth of the points. Where it finds too few, the query's last one is repeated."""
+    index = index_of(points, PROBED_LISTS)
+    rows = np.empty((len(queries), count), dtype=np.int32)
+    distances = np.empty((len(queries), count), dtype=np.float32)
+    for start in range(0, len(queries), SEARCHED):
+        numbers = np.arange(start, min(start + SEARCHED, len(queries)))
+        scores, found = index.search(np.ascontiguousarray(queries[numbers], np.float32), count)
+        if queries is points:  # a duplicate must not come before the point itself
+            scores[found == numbers[:, None]] = np.inf
+        scores[found < 0] = -np.inf
+        order = np.argsort(-scores, axis=1, kind="stable")
+        found = np.take_along_axis(found, order, 1)
+        scores = np.take_along_axis(scores, order, 1)
+        last = np.maximum((found >= 0).sum(1) - 1, 0)[:, None]
+        position = np.minimum(np.arange(count), last)
+        rows[numbers] = np.take_along_axis(found, position, 1)
+        distances[numbers] = np.clip(1.0 - np.take_along_axis(scores, position, 1), 0.0, 2.0)
+        progress(int(numbers[-1]) + 1, len(queries), "looking for every point's nearest neighbours")
     return rows, distances
 
 

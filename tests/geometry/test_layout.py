@@ -9,7 +9,15 @@ from coder_core.geometry import kmeans, landmarks
 from coder_core.geometry import layout as layouts
 from coder_core.geometry import points as clouds
 from coder_core.geometry.landmarks import place_others, surviving_neighbours
-from coder_core.geometry.layout import MEASURED, STARTING, lay_out, layout_seconds, nearest, onto
+from coder_core.geometry.layout import (
+    MEASURED,
+    STARTING,
+    lay_out,
+    layout_seconds,
+    nearest,
+    nearly_nearest,
+    onto,
+)
 from coder_core.geometry.points import Points
 from coder_core.geometry.settings import ClusterSettings, LayoutSettings, Method
 from tests.support.precomp_folders import assert_refused
@@ -252,3 +260,21 @@ def test_planted_groups_are_clustered_and_more_clusters_than_pairs_refused(monke
     monkeypatch.setattr(kmeans, TILE, 40)
     expected = (points.texts @ points.images[:7].T).argmax(1)
     np.testing.assert_array_equal(kmeans.nearest_centroid(points.texts, points.images[:7]), expected)
+
+
+def test_neighbours_of_many_points_are_nearly_the_nearest():
+    random = np.random.default_rng(0)
+    centres = random.normal(size=(100, 24))
+    rows = np.repeat(centres, 60, axis=0) + random.normal(size=(6_000, 24))
+    points = np.float32(rows / np.linalg.norm(rows, axis=1, keepdims=True))
+    points[1] = points[0]  # each of two equal points comes first in its own list
+    expected, of_expected = nearest(points, points, 15)
+    found, distances = nearly_nearest(points, points, 15)
+    np.testing.assert_array_equal(found[:, 0], np.arange(len(points)))
+    assert not distances[:, 0].any()
+    assert (np.diff(distances, axis=1) >= 0).all()
+    own = np.einsum("nd,nkd->nk", points, points[found])
+    np.testing.assert_allclose(distances[:, 1:], 1 - own[:, 1:], atol=1e-5)
+    shared = [len(np.intersect1d(one, other)) for one, other in zip(expected, found, strict=True)]
+    assert np.mean(shared) > 0.9 * 15
+    assert of_expected.shape == distances.shape
