@@ -89,6 +89,24 @@ def test_the_time_left_is_estimated_from_recorded_steps(root):
     assert time_left(run, records[:3]) == time_left(run, pd.DataFrame()) == ""
 
 
+def test_a_run_says_what_changed_on_dev_and_that_it_is_worse_than_its_start(root, opened):
+    run = write_run(root, "tuned", images=6, pictures=False)
+    counts = {"i2t_fixed": 1, "i2t_broken": 3, "t2i_fixed": 20, "t2i_broken": 1031}
+    start = {"rsum": -8.5, "low": -12.0, "high": -4.0, **counts}
+    with HistoryWriter(run / "history.jsonl") as history:
+        for epoch, last in ((1, {}), (2, {"since_last": {"rsum": 2.5, **counts}})):
+            fields = {"metrics": {"rsum": 200.0}, "since_start": start, **last}
+            history.write("epoch", step=40 + epoch, epoch=90 + epoch, best=True, **fields)
+    app = opened(root, "train", watch="tuned")
+    assert app.saying(
+        "Since epoch 91: R@sum +2.5; R@1 of images: 1 fixed, 3 broken; of captions: 20 fixed, 1,031 broken."
+    )
+    assert app.saying("Since the start: R@sum -8.5")
+    assert app.saying(
+        "tuned: has R@sum 200.0 on dev after epoch 92, 8.5 less", "95% interval -12.0 to -4.0", "--blend"
+    )
+
+
 def test_without_runs_the_form_offers_the_values_of_each_preset(root, opened):
     app = opened(root, "train")
     assert app.selectbox(key="data").options == ["demo", "tiny"]
