@@ -1,5 +1,5 @@
 """Two corrections for hubs compared: nearest neighbour normalization, which `evaluate --hub-correction` does, and dual bank
-Sinkhorn normalization (DBSN; Pan et al. 2025, arXiv:2508.02538).
+Sinkhorn normalization (DBSN; Pan et al., ACM MM 2025).
 
     python -m benchmarks.hubs RUN [RUN …]
 
