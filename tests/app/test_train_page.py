@@ -191,7 +191,7 @@ def test_a_linked_preset_is_chosen_and_a_missing_model_named(root, opened, monke
     app = opened(root, "train", preset="clip-lora")
     preset = app.selectbox(key="preset")
     assert (app.value("data"), preset.value) == ("photographs", "clip-lora")
-    assert preset.options == ["clip-full", "clip-lora", "siglip-lora", "tower-frozen"]
+    assert preset.options == ["clip-full", "clip-lora", "coder-clip-lora", "siglip-lora", "tower-frozen"]
     assert app.saying("hf download openai/clip-vit-large-patch14")
     assert "train-start" not in app.keys("button")
     assert "clip-lora" not in app.change(data="tiny").selectbox(key="preset").options

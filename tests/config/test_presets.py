@@ -40,6 +40,7 @@ PRINTED = {
     "thomas-coco": THOMAS,
     "clip-full": FULL,
     "clip-lora": LORA,
+    "coder-clip-lora": LORA | {"loss": "dcl", "bank_size": 0, "concepts": 0, "learn_scale": False},
     "siglip-lora": LORA,
     "tower-frozen": {"image_tuning": "frozen", "text_tower": ""},
 }
@@ -58,7 +59,7 @@ def test_zero_shot_refers_to_embed_and_presets_use_the_readmes_clip():
     assert_refused(r"coder-lab embed pictures DATA --model", find_preset, "clip-zero-shot")
     # The model that the README names has safetensors on its main branch, where others have pickles
     model = re.search(r"MODEL=(\S+)", (Path(__file__).parents[2] / "README.md").read_text())[1]
-    for name in ("clip-lora", "clip-full", "tower-frozen"):
+    for name in ("clip-lora", "clip-full", "coder-clip-lora", "tower-frozen"):
         assert PRESETS[name].config.towers.image_tower == model
 
 
