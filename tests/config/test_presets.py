@@ -68,7 +68,7 @@ def test_presets_have_the_papers_values(name):
     config = PRESETS[name].config
     expected = PRINTED[name]
     assert {key: settings()[key].of(config) for key in expected} == expected
-    if name.startswith("coder-"):
+    if name.startswith("coder-") and name != "coder-clip-lora":
         assert {key: settings()[key].of(config) for key in CONCEPTS} == CONCEPTS
         assert replace(config.model, concepts=0) == PRESETS[name.removeprefix("coder-")].config.model
     if name.startswith(("clip", "siglip")):
