@@ -27,7 +27,7 @@ def show_causes(choice: Choice) -> None:
     """Draw the causes of every run's misses as one bar, and what would fix those of the last run. A click on a cause, or
     its link, lists its queries on the Retrieval page."""
     _open_cause(choice)
-    heading, controls = st.columns((5, 3), gap="large", vertical_alignment="bottom")
+    heading, controls = st.columns((4, 3), gap="large", vertical_alignment="bottom")
     with controls, row(gap="small"):
         tip = cards.tip("cause")
         modality = choose_one("Misses of", links.DIRECTIONS, "misses-of", hidden=True)
@@ -53,7 +53,7 @@ def show_causes(choice: Choice) -> None:
         how = cards.HOW_TO_READ["error budget"].format(missed=count(missed, "miss", "misses"), last=last.name)
         how += f" {_close(last, asked[last.name])}"
         cards.heading(causes.gain_sentence(fixes, at), how)
-    left, right = st.columns((5, 3), gap="large")
+    left, right = st.columns((4, 3), gap="large")
     with left:
         downloads.chart(charts.error_budgets(budgets, tone()), BUDGET, "causes of the misses")
         found = of_last[of_last["count"] > 0]

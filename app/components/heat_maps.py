@@ -15,6 +15,7 @@ from app.ask import InputError, Modality, Run, RunSummary, ask, heat_maps, maske
 from app.choice import Choice
 from app.components import cards, downloads
 from app.components.controls import choose_one, row, side_by_side, switch
+from app.components.run_names import run_label
 from app.components.table import Column, plain_table
 from app.components.theme import tone
 
@@ -106,7 +107,7 @@ def show_heat_maps(choice: Choice, explained: Explained) -> None:
         ends, note = charts.common_ends(ends)
     scales = dict(zip(maps, ends, strict=True))
     for position, run in enumerate(side_by_side(choice.runs, "small")):
-        cards.label(run.name)
+        run_label(choice, run)
         if run.name in maps:
             drawn = maps[run.name]
             figure = _figure(choice, run, drawn, word, (scales[run.name], note))

@@ -10,12 +10,15 @@ from urllib.parse import parse_qs, urlencode
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
+from app import charts
 from app.address import FORMER_RUNS, MOST_RUNS, RUNS, SLICE, followed, put, renamed, reviewer_link, set_values
 from app.ask import InputError, Run, Runs, RunSummary, all_runs, comparable, listing, saved_views
 from app.choice import LONGEST_SLICE, Choice, default_split, named, plain_words, slice_mask, usual_slices
 from app.components import cards, links, opened, unavailable
 from app.components.controls import button
+from app.components.copy_link import copy_link
 from app.components.refusals import attempt
+from app.components.theme import tone
 from app.components.unavailable import Problem
 from app.components.words import listed
 from app.frame import PAGES, filters
@@ -145,6 +148,12 @@ def _pick_runs(runs: ByName, names: list[str], first: RunSummary | None, split: 
         max_selections=MOST_RUNS,
         placeholder="Choose a run",
     )
+    colours = [charts.run_colour(position, len(names), tone()) for position in range(len(names))]
+    dots = (
+        f".st-key-{RUNS} [data-tag]:nth-of-type({position}) {{ --cl-tag: {colour} }}"
+        for position, colour in enumerate(colours, start=1)
+    )
+    st.html(f"<style>{' '.join(dots)}</style>")
     if len(names) > 1:
         swapped = [names[1], names[0], *names[2:]]
         tip = "The second run becomes the baseline."
@@ -208,7 +217,10 @@ def _shown(runs: Runs, split: str) -> tuple[Choice | None, list[Problem]]:
 
 
 def saved_views_menu(page: str) -> None:
-    """Draw the menu to save the current view under a name, and to open or remove saved ones. `page` is its path."""
+    """Draw a button that copies the link to the current view, and the menu to save it under a name, and to open or
+    remove saved ones. `page` is its path."""
+    with st.sidebar:
+        copy_link()
     with st.sidebar.popover("Saved views", icon=":material/bookmark:", width="stretch"):
         with st.form("view", border=False):
             st.text_input("Save this view as", key=VIEW_NAME, max_chars=saved_views.LONGEST_NAME)

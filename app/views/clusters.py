@@ -28,6 +28,7 @@ from app.components.table import Column, Table, columns_of, picking_table, plain
 from app.components.theme import tone
 from app.components.words import count
 
+SHARES = (6, 7)  # of the width: the list, and what is opened from it
 LEAST = 2
 MOST = 2000
 TARGET = "cluster"
@@ -53,17 +54,22 @@ def show(choice: Choice) -> None:
         settings = choose_settings(choice)
         runs = [run for run in choice.runs if settings or ask(clusters.prototypes, run, split)]
         run = choose_run("Show", runs, "clusters-run")
-    only = f" Only {runs[0].name} has them." if len(runs) < len(choice.runs) else ""
-    cards.note(cards.HOW_TO_READ[f"clusters {'offline' if settings else 'learned'}"] + only)
     results = {one.name: questions.clusters_of(opened_run(one), split, settings) for one in runs}
     lacking = [one for one in runs if results[one.name].value is None]
     if lacking and settings is not None:
         offer(lacking, [results[one.name] for one in lacking], split, settings)
         return
     stored_clusters = {name: stored.value for name, stored in results.items() if stored.value is not None}
-    numbers(runs, split, stored_clusters)
     result = stored_clusters[run.name]
-    show_cluster(run, choice, result, overview(run, choice, result))
+    only = f" Only {runs[0].name} has them." if len(runs) < len(choice.runs) else ""
+    how = cards.HOW_TO_READ[f"clusters {'offline' if settings else 'learned'}"] + only
+    left, right = st.columns(SHARES, gap="medium")
+    with left:
+        table = overview(run, choice, result)
+        numbers(runs, split, stored_clusters)
+        cards.note(how)
+    with right:
+        show_cluster(run, choice, result, table)
 
 
 def choose_settings(choice: Choice) -> Settings | None:
@@ -88,7 +94,7 @@ def numbers(runs: Sequence[RunSummary], split: str, stored_clusters: dict[str, C
     if len(runs) == 2:
         note = f"{runs[0].name} {ask(questions.agreement, runs[0], split, first)[0]:.1f} %"
     items = [
-        cards.Metric("clusters", f"{len(sizes):,}", f"not empty, of {last.count:,}"),
+        cards.Metric("not empty", f"{len(sizes):,}", f"of {last.count:,} clusters"),
         cards.Metric("pairs per cluster", f"{int(np.median(sizes))}", f"median; largest {sizes.max():,}"),
         cards.Metric("agreement", f"{share:.1f} %", note, "agreement"),
     ]
@@ -121,18 +127,13 @@ def overview(run: RunSummary, choice: Choice, result: clusters.Clusters) -> pd.D
         table = table.assign(inside=inside[table["cluster"]]).drop(columns="images")
         table = table.sort_values("inside", ascending=False, kind="stable", ignore_index=True)
     number = value_of(TARGET, table["cluster"].iloc[0])
-    left, right = st.columns([3, 7], gap="medium")
-    with left:
-        cards.heading("Size and agreement")
-        figure = charts.cluster_map(table, int(number) if number.isdecimal() else None, tone())
-        downloads.chart(figure, CHART, "clusters by size", on_select=_pick, selection_mode="points")
-    with right:
-        first = "those with most pairs of the slice" if choice.slice else "largest"
-        cards.heading("All clusters", count=len(table), first=first)
-        columns = {name: column for name, column in COLUMNS.items() if name in table}
-        ids = table["cluster"].to_numpy()
-        picking_table(Table(table, columns, "clusters-table", "clusters", ids, height=330), TARGET)
+    columns = {name: column for name, column in COLUMNS.items() if name in table}
+    ids = table["cluster"].to_numpy()
+    picking_table(Table(table, columns, "clusters-table", "clusters", ids, height=430), TARGET)
     downloads.table(table, f"clusters-{choice.split}")
+    cards.heading("Size and agreement")
+    figure = charts.cluster_map(table, int(number) if number.isdecimal() else None, tone())
+    downloads.chart(figure, CHART, "clusters by size", on_select=_pick, selection_mode="points")
     return table
 
 
@@ -154,7 +155,8 @@ def show_cluster(run: RunSummary, choice: Choice, result: clusters.Clusters, tab
     words = dict(zip(table["cluster"], table["words"], strict=True))
     near = near.assign(words=[words.get(other, "") for other in near["cluster"]])
     marks = ask(clusters.marking_concepts, run, choice.split, result, number)
-    left, middle, *rest = st.columns([2, 2, 3] if len(marks) else 2, gap="medium")
+    _members(run, choice, result, number, near)
+    left, middle = st.columns(2, gap="medium")
     with left:
         cards.label("Distinctive words")
         marking = ask(clusters.marking, run, choice.split, result).top(number, WORDS_SHOWN)
@@ -167,10 +169,8 @@ def show_cluster(run: RunSummary, choice: Choice, result: clusters.Clusters, tab
             cards.label("Nearest clusters")
             ids = near["cluster"].to_numpy()
             picking_table(Table(near, NEAR, "near-table", "clusters nearby", ids, height=250), TARGET)
-    for column in rest:
-        with column:
-            _concepts(marks)
-    _members(run, choice, result, number, near)
+    if len(marks):
+        _concepts(marks)
 
 
 def _concepts(table: pd.DataFrame) -> None:

@@ -17,11 +17,12 @@ from app.components import cards, downloads, loss_values, opened, samples
 from app.components.controls import MODALITIES, advanced, button, choose_one, row, switch, whole_number
 from app.components.heat_maps import Explained, show_heat_maps
 from app.components.reviewing import review_menu
+from app.components.run_names import run_label
 from app.components.selection import recall_by_tenth
 from app.components.table import Column, columns_of, plain_table
 from app.components.theme import tone
 from app.components.words import number
-from app.components.workplace import list_and_detail
+from app.components.workplace import BELOW_LIST, list_and_detail
 
 NEAREST = 10
 MOST_ACROSS = 2  # most runs beside each other
@@ -89,7 +90,10 @@ def show(choice: Choice) -> None:
             )
 
     def draw_list() -> np.ndarray:
-        return ranked_anchors(choice, tables, changes, modality, by)
+        order = ranked_anchors(choice, tables, changes, modality, by)
+        with st.container(key=BELOW_LIST):
+            distributions(tables, unit)
+        return order
 
     def draw_detail(order: np.ndarray) -> None:
         if opened.among(target, order):
@@ -98,7 +102,6 @@ def show(choice: Choice) -> None:
             show_anchor(choice, number, settings, loss)
 
     list_and_detail(choice, draw_list, draw_detail)
-    distributions(tables, unit)
     with st.expander("Both measures" if changes is None else "Both measures, and both runs"):
         parts = st.columns(2, gap="large")
         with parts[0]:
@@ -202,24 +205,19 @@ def measured(choice: Choice, settings: Settings, epsilon: float) -> dict[str, pd
 
 
 def distributions(tables: Tables, unit: str) -> None:
-    left, right = st.columns([3, 2], gap="large")
-    with left:
-        measure = st.session_state["shown"]
-        by_entropy = measure == "entropy" or (
-            measure == "diversity" and st.session_state["measure"] == "entropy"
-        )
-        cards.heading("How diverse are the anchors?", side="right" if by_entropy else "left")
-        values = {name: table[measure].to_numpy() for name, table in tables.items()}
-        label = MEASURES[measure].lower()
-        downloads.chart(charts.histogram(values, label, unit, tone()), "histogram", f"{label} histogram")
-    with right:
-        cards.heading("Does ambiguity cost recall?", correlations=_correlations(tables, "rank"))
-        recalls = {}
-        for name, table in tables.items():
-            order, ranks = table.dropna(subset="rank")[["order", "rank"]].to_numpy().T
-            recalls[name] = recall_by_tenth(order, ranks - 1, RECALL_AT)
-        figure = charts.recall_by_diversity(recalls, RECALL_AT, tone())
-        downloads.chart(figure, "tenths", "recall by diversity")
+    measure = st.session_state["shown"]
+    by_entropy = measure == "entropy" or (measure == "diversity" and st.session_state["measure"] == "entropy")
+    cards.heading("Does ambiguity cost recall?", correlations=_correlations(tables, "rank"))
+    recalls = {}
+    for name, table in tables.items():
+        order, ranks = table.dropna(subset="rank")[["order", "rank"]].to_numpy().T
+        recalls[name] = recall_by_tenth(order, ranks - 1, RECALL_AT)
+    figure = charts.recall_by_diversity(recalls, RECALL_AT, tone())
+    downloads.chart(figure, "tenths", "recall by diversity")
+    cards.heading("How diverse are the anchors?", side="right" if by_entropy else "left")
+    values = {name: table[measure].to_numpy() for name, table in tables.items()}
+    label = MEASURES[measure].lower()
+    downloads.chart(charts.histogram(values, label, unit, tone()), "histogram", f"{label} histogram")
 
 
 def _correlations(tables: Tables, column: str) -> str:
@@ -341,9 +339,12 @@ def show_anchor(choice: Choice, number: int, settings: Settings, loss: LossSetti
         figures = charts.negative_weights([anchor.nearest(NEAREST) for anchor in anchors.values()], tone())
     for position, (run, column) in enumerate(zip(runs, columns_of_runs, strict=False)):
         with column:
-            cards.label(run.name)
+            run_label(choice, run)
             downloads.chart(figures[position], f"{shown}-{position}", f"{FIGURES[shown]} {position + 1}")
-            _nearest(choice, run, anchors[run.name], number)
+    cards.note("Nearest negatives: rank, similarity, share of the loss without → with diversity.")
+    for run in runs:
+        run_label(choice, run)
+        _nearest(choice, run, anchors[run.name], number)
     query: tuple[Modality, int] = (modality, number)
     explained = Explained(
         query, lambda run: anchors[run.name].nearest(NEAREST), "Negative", "Own match", "anchor-"
@@ -361,7 +362,6 @@ def _nearest(choice: Choice, run: RunSummary, anchor: diversity.Anchor, number: 
         card = samples.sample_card(choice, run, (other, candidate), placed, pictured=other == "image")
         review = review_menu(choice, anchor.modality, number, candidate)
         items.append(replace(card, notes=(f"{before} → {after} %",), review=review))
-    cards.note("Nearest negatives: rank, similarity, share of the loss without → with diversity.")
     cards.results(items[:FIRST])
     with st.expander("More negatives"):
         cards.results(items[FIRST:])

@@ -10,6 +10,7 @@ import pandas as pd
 import streamlit as st
 
 from app import judging
+from app.address import put
 from app.ask import Run, causes, read_each
 from app.choice import DIRECTIONS, Choice
 from app.components import cards, downloads, reviewing
@@ -18,10 +19,11 @@ from app.components.refusals import attempt
 from app.components.reviewing import WORDS
 from app.components.samples import TABLE_PICTURE, ids_text, note_sample, search_words, similar_button
 from app.components.selection import matching
-from app.components.table import Column, SampleCell, Table, columns_of, plain_table, rows_table
+from app.components.table import ENLARGED, Column, SampleCell, Table, columns_of, plain_table, rows_table
 from app.components.training_offers import data_set, offer_evaluation, show_link
 from app.components.words import count, gain_cell
 
+PAIR_SIZE = 640  # pixels on the longer side of the pictures to judge
 SKIPPED = "review-skipped"
 Skipped = dict[tuple[int, int], str]  # image and caption → id of the last verdict before the skip
 RECALLS = columns_of("reviewed-recall")
@@ -54,11 +56,9 @@ def show_queue(choice: Choice) -> None:
     """Draw the next pair of the chosen queue that this reviewer has not judged; each verdict shows the next pair."""
     run = choice.last
     of_slice = " in the slice" if choice.slice else ""
-    cards.heading("Judge", run=run.name, of_slice=of_slice)
     with row():
         kind = choose_one("Queue", judging.QUEUES, "queue", cards.tip("queue"))
         reviewing.reviewer_field()
-    cards.note(cards.HOW_TO_READ[f"queue {kind}"])
     if kind != "likely":
         note_sample(run, choice.split)
     elif (sample := choice.ask(Run.query_sample)) is not None:
@@ -74,8 +74,11 @@ def show_queue(choice: Choice) -> None:
     last = given[-1].id if given else ""
     if remaining:
         image, caption = remaining[0]
-        _show_pair(choice, image, caption)
+        with st.container(key="review-pair"):
+            _show_pair(choice, image, caption)
         with reviewing.judge(choice, image, caption, "queue", keys=True):
+            enlarge = partial(put, ENLARGED, image)
+            button("Enlarge", "queue-enlarge", "", enlarge, shortcut="F")
             similar_button(choice, "text", caption, "queue")
     else:
         cards.empty("This queue is finished." if pairs else "No such pair exists.", "Choose another queue.")
@@ -84,6 +87,8 @@ def show_queue(choice: Choice) -> None:
             skip = partial(skipped.update, {remaining[0]: last})
             button("Skip", "queue-skip", "", skip, shortcut="S")
         _offer_undo(choice, skipped, given)
+    judged = cards.HOW_TO_READ["Judge"].format(run=run.name, of_slice=of_slice)
+    cards.note(f"{cards.HOW_TO_READ[f'queue {kind}']} {judged}")
 
 
 def _estimate(choice: Choice) -> str:
@@ -142,7 +147,7 @@ def _show_pair(choice: Choice, image: int, caption: int) -> None:
             if is_own
             else cards.opening_html(label, "image", number)
         )
-        picture = choice.ask(Run.picture, number)
+        picture = choice.ask(Run.picture, number, PAIR_SIZE)
         texts = [captions[caption], *rest]
         st.html(cards.sample_html(cards.Sample(name, picture, texts, 0, number, more)))
 

@@ -4,6 +4,7 @@ import html
 import time
 from collections.abc import Mapping
 from functools import partial
+from pathlib import Path
 
 import streamlit as st
 
@@ -22,6 +23,12 @@ from app.training import NOT_STARTED
 # Percent of the processor time: drawing, and the runs in the order in which they train, evaluations included
 COSTS = dict(zip((DRAWING, *DEMO_RUNS), (5, 25, 45, 25), strict=True))
 LEAST_WORK = 1.0  # percent done before the time left is estimated
+WAYS = {
+    "Pictures with captions, and a CLIP or SigLIP model": "coder-lab look PICTURES --model MODEL",
+    "Embeddings that another program computed": "coder-lab look I.npy T.npy --captions C.txt",
+    "A model of your own, trained here": "coder-lab train --data PATH --name NAME",
+}
+PICTURE = Path(__file__).parents[1] / "start.png"
 RUNNING = "How far along is the demo?"
 CHOOSE = "What would you like to see first?"
 EMPTY = "Nothing is trained yet. Start with the demo?"
@@ -53,8 +60,15 @@ def show(choice: Choice | None) -> None:
         start = partial(attempt, NOT_STARTED, jobs.start_work, command, jobs.TRAINING)
         button("Train the demo", "train-demo", "play_circle", start, type="primary")
         cards.faults(run_faults())
-        cards.note(cards.HOW_TO_READ["your own data"])
+        for way, command in WAYS.items():
+            cards.label(way)
+            st.code(command, language=None, wrap_lines=True)
         page_link("train", FIRST["train"])
+        st.image(
+            PICTURE,
+            width="stretch",
+            caption="The Overview of two runs: which is better, and why queries miss.",
+        )
 
 
 @st.fragment(run_every="2s")
