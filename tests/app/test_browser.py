@@ -26,11 +26,11 @@ PAIRS |= {"split": ("holder", "run")}
 SECTIONS = {"overview?": 9, "diversity?": 5, "diversity?anchors=Images&": 5, "weights?": 5, "similarity?": 3}
 SECTIONS |= {
     f"joint?map=PCA&{EVERYTHING}&focus=caption-2&": 1,
-    "clusters?cluster-count=4&": 3,
+    "clusters?cluster-count=4&": 2,
     "concepts?": 4,
 }
 SECTIONS |= {"retrieval?values=true&": 3, "retrieval?direction=Image+→+captions&": 3, "overview?split&": 0}
-SECTIONS |= {"train?": 1, "reviews?": 5, "data?": 2}
+SECTIONS |= {"train?": 0, "reviews?": 4, "data?": 2}
 WITHOUT_CHARTS = ("train?", "overview?split&", "reviews?", "data?")
 # every kind of component
 IN_DARK = ("overview?", "similarity?", "retrieval?values=true&", "concepts?", "data?")
