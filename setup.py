@@ -4,10 +4,10 @@ The app's packages are named app and pages in a checkout. Beside other people's 
 a wheel keeps them in coder_lab/, with streamlit_app.py, from which Streamlit imports them.
 """
 
-from setuptools import find_namespace_packages, find_packages, setup
+from setuptools import find_namespace_packages, setup
 from setuptools.command.build_py import build_py
 
-APP = find_packages(include=["app", "app.*"])
+APP = find_namespace_packages(include=["app", "app.*"])
 
 
 class BuildModules(build_py):

@@ -9,6 +9,7 @@ import sys
 import sysconfig
 import time
 import urllib.request
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,9 @@ SOURCES = (
     "setup.py",
     "README.md",
     "streamlit_app.py",
+)
+LIBRARY = (
+    "coder_lab/app/components/space_map/bundle/regl-scatterplot.js"  # of the map, which is no Python file
 )
 UNWANTED = shutil.ignore_patterns("__pycache__")
 
@@ -57,6 +61,8 @@ def environment(tmp_path_factory):
     ]
     subprocess.run([*build, *quiet], check=True)
     (wheel,) = folder.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        assert archive.namelist().count(LIBRARY) == 1
 
     python = folder / "env" / "bin" / "python"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder / "env")], check=True)

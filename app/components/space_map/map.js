@@ -88,7 +88,9 @@ class Panel {
     plot.subscribe("lassoEnd", ({ coordinates }) => {
       if (this.moved && coordinates.length > 2) space.area(this, coordinates)
     })
+    this.stage.addEventListener("pointerleave", () => space.describe(this, null))
     this.stage.addEventListener("pointerdown", (event) => {
+      space.describe(this, null)
       this.down = [event.clientX, event.clientY]
       this.moved = false
     }, true)
@@ -345,6 +347,7 @@ class Space {
 
   draw(panel, codes, sameplaces) {
     const { images } = this.data
+    panel.codes = codes
     const count = codes.length
     const size = new Uint8Array(count)
     size.fill(1, 0, images)
@@ -465,7 +468,7 @@ class Space {
   async describe(panel, point) {
     this.hovered = point
     this.tip.hidden = true
-    if (point === null) return
+    if (point === null || this.hidden.has(panel.codes?.[point])) return
     const { run, split } = this.data
     const name = this.name(point)
     await new Promise((resolve) => setTimeout(resolve, 60))
@@ -485,9 +488,11 @@ class Space {
     const stage = panel.stage.getBoundingClientRect()
     const root = this.root.getBoundingClientRect()
     const left = stage.left - root.left + x
-    this.tip.style.left = `${Math.max(4, Math.min(left + 14, root.width - 250))}px`
-    this.tip.style.top = `${stage.top - root.top + y + 14}px`
+    const top = stage.top - root.top + y
     this.tip.hidden = false
+    const below = y < stage.height / 2
+    this.tip.style.left = `${Math.max(4, Math.min(left + 14, root.width - 250))}px`
+    this.tip.style.top = `${below ? top + 14 : top - 14 - this.tip.offsetHeight}px`
   }
 
   drawLegend() {
@@ -509,6 +514,11 @@ class Space {
       const ticks = make("span", { class: "cl-map-ticks" })
       legend.ticks.forEach(([share, label]) => ticks.append(make("span", { style: `left: ${100 * share}%` }, label)))
       parts.push(make("span", {}, legend.title), make("span", { class: "cl-map-scale" }, bar, ticks))
+    }
+    if (this.arrows) {
+      const stops = this.data.arrows.palette.slice(0, -1).filter((_, step) => step % 16 === 0)
+      const bar = make("span", { class: "cl-map-ramp cl-map-short", style: `background: linear-gradient(90deg, ${stops.join(", ")})` })
+      parts.push(make("span", { class: "cl-map-arrows" }, "arrows: rank lost", bar, "gained"))
     }
     if (mixed) parts.push(make("small", {}, "Larger dots are images, smaller ones captions."))
     this.legend.replaceChildren(...parts)

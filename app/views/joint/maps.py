@@ -46,7 +46,7 @@ DIGITS = {
 }
 IN_LIST = ("rank", "gain")  # columns of the list beside the map, besides that of the colours
 NONE = -1  # of a list's rows is open
-WIDTHS = (2, 1)  # of the map and the list
+WIDTHS = (5, 3)  # of the map and the list
 
 
 @dataclass(frozen=True)
