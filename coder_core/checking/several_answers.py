@@ -23,6 +23,9 @@ CODES = frozenset(("id", "ids", "sku", "asin", "upc", "ean", "gtin", "isbn", "pi
 THINGS = frozenset(
     ("product", "item", "article", "style", "model", "identity", "person", "listing", "object")
 )
+PROPERTIES = frozenset(
+    ("type", "category", "class", "kind", "price", "color", "colour", "size", "count", "name")
+)
 WORD = re.compile("[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
 
@@ -58,12 +61,13 @@ def group_columns(splits: Sequence[Sampled]) -> list[Fault]:
 
 
 def _names_things(title: str) -> bool:
-    """True if a word of a title stands for the id of a thing.
+    """True if a word of a title stands for the id of a thing, and none for a property of things.
 
-    >>> [title for title in ("product_id", "productId", "SKU", "price", "brand", "width") if _names_things(title)]
+    >>> [title for title in ("product_id", "productId", "SKU", "price", "brand", "articleType") if _names_things(title)]
     ['product_id', 'productId', 'SKU']
     """
-    return any(word.lower() in CODES | THINGS for word in WORD.findall(title))
+    words = {word.lower() for word in WORD.findall(title)}
+    return bool(words & (CODES | THINGS)) and not words & PROPERTIES
 
 
 def _column_faults(title: str, splits: Sequence[Sampled]) -> list[Fault]:
