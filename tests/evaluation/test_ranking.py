@@ -371,3 +371,18 @@ def test_the_sampled_queries_are_a_fair_draw():
     assert np.bincount(owner[drawn.texts]).max() == 1  # a fifth of the captions: one of every five
     single = choose_queries(Relevance.of_labels(np.arange(50), 50), np.arange(50), 20)
     np.testing.assert_array_equal(single.images, single.texts)
+
+
+NEEDS_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=NEEDS_GPU)])
+def test_ranks_and_lists_are_the_same_on_every_device(device):
+    images, texts, owner = duplicated(5, n=300, m=900)
+    labels = Relevance.of_labels(owner, len(images))
+    sources = [EmbeddingPair(images, texts)]
+    scores = check_scores(sources, device)
+    assert scores.device.type == device
+    queries = Queries(np.arange(0, 300, 7), np.arange(0, 900, 11))
+    for relevance in (labels, labels.of_queries(queries)):
+        assert_same(rank(scores, relevance), rank(check_scores(sources), relevance))
