@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 unexport PYTHONDONTWRITEBYTECODE # without compiled files every process would compile PyTorch again
 
-.PHONY: app test pytest check attack bench setup clean
+.PHONY: app test pytest check attack bench scale setup clean
 
 # Without any run, or with a demo left unfinished, the demo trains in the background; your own runs are never touched.
 app: $(STAMP)
@@ -39,6 +39,10 @@ attack: $(STAMP)
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks
 	$(BIN)/python -m benchmarks.vagueness
+
+# Cost at 50,000, 100,000 and 200,000 pairs, and extrapolated to a million.
+scale: $(STAMP)
+	OMP_NUM_THREADS=2 $(BIN)/python -m benchmarks.scale
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

@@ -30,6 +30,7 @@ IMAGES = 200_000
 GROUP = 50  # images near one centre
 QUERIES = 1_000  # ranked per direction; the cost of more grows with their number
 ROWS = 419  # candidates of a block when 10,000 queries are ranked
+LEAST = 8 * QUERIES
 MILLION = 1_000_000
 LANDMARKS = 50_000
 WORDS = ("dog", "car", "boat", "house", "tree", "child", "street", "river", "horse", "table")
@@ -111,6 +112,8 @@ def measure(images: int) -> dict[str, float]:
 def main(arguments: list[str]) -> int:
     """Measure the three sizes and print a table."""
     whole = int(arguments[0]) if arguments else IMAGES
+    if whole < LEAST:
+        raise SystemExit(f"{whole:,} images are too few: at least {LEAST:,}")
     use_onednn()
     sizes = [whole // 4, whole // 2, whole]
     measured = []
