@@ -20,6 +20,7 @@ from coder_core.data.augmentation import Augment, draw_changes
 from coder_core.data.features import FeatureRows, UnreadableRowsError
 from coder_core.data.split import Split
 from coder_core.data.words import Tokens
+from coder_core.ops.host import to_device
 
 # random streams: the first per epoch, the others per step
 ORDER = 0
@@ -45,7 +46,7 @@ class Batch:
         """Copy the batch to a device; on the CPU, return it as it is."""
         if device.type == "cpu":
             return self
-        return Batch(*(value.pin_memory().to(device, non_blocking=True) for value in vars(self).values()))
+        return Batch(*(to_device(value, device) for value in vars(self).values()))
 
 
 class RegionRows:

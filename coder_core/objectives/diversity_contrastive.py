@@ -112,8 +112,18 @@ def negative_spread(
     """
     check_shapes(scores, None, negatives)
     finite = torch.where(negatives, full_precision(scores), 0.0)
+    if measure == "std" and scores.device.type != "cpu":  # a list of what is excluded would wait for the GPU
+        return _masked_deviation(finite, negatives)
     rows, columns = (~negatives).nonzero(as_tuple=True)
     return spread(finite, (rows, columns), measure, temperature)
+
+
+def _masked_deviation(scores: Tensor, negatives: Tensor) -> Tensor:
+    """Return (Q,) the deviation of each row of (Q, C) scores, which are 0 where they are not of negatives."""
+    count = negatives.sum(1).clamp_min(1).to(scores.dtype)
+    mean = scores.sum(1) / count
+    centred = torch.where(negatives, scores - mean[:, None], 0.0)
+    return torch.linalg.vector_norm(centred, dim=1) / count.sqrt()
 
 
 def anchor_diversity(

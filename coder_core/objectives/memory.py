@@ -54,9 +54,11 @@ def update_momentum(encoder: nn.Module, module: nn.Module, momentum: float) -> N
     """
     if not 0 <= momentum <= 1:
         raise ValueError(f"momentum must be from 0 to 1, got {momentum}")
-    for slow, fast in zip(encoder.parameters(), module.parameters(), strict=True):
-        if slow is not fast:
-            slow.lerp_(fast, 1 - momentum)
+    pairs = zip(encoder.parameters(), module.parameters(), strict=True)
+    averaged = [(slow, fast) for slow, fast in pairs if slow is not fast]
+    if averaged:  # a few kernels on a GPU instead of one a parameter; the same loop on a CPU
+        slow_ones, fast_ones = zip(*averaged, strict=True)
+        torch._foreach_lerp_(slow_ones, fast_ones, 1 - momentum)
     for old, new in zip(encoder.buffers(), module.buffers(), strict=True):
         if old is not new:
             old.copy_(new)
@@ -110,11 +112,18 @@ class CoupledBank(nn.Module):
         self.register_buffer("image_ids", torch.full((size,), EMPTY_ID, dtype=torch.int64))
         self.register_buffer("position", torch.zeros((), dtype=torch.int64))
         self.register_buffer("filled", torch.zeros((), dtype=torch.int64))
+        # The same two numbers on the host, so that nobody waits for a GPU; None: read the buffers.
+        self._on_host: tuple[int, int] | None = None
 
     @property
     def count(self) -> int:
         """Number of slots that hold a key."""
-        return int(self.filled)
+        return self._position_and_filled()[1]
+
+    def _position_and_filled(self) -> tuple[int, int]:
+        if self._on_host is None:
+            self._on_host = int(self.position), int(self.filled)
+        return self._on_host
 
     def set_columns(self, columns: tuple[int, ...]) -> None:
         """Prepare an empty bank for ids with these further dimensions: (), (K,) or (2, K). ValueError: it has keys with
@@ -132,6 +141,7 @@ class CoupledBank(nn.Module):
         stored = state.get(f"{prefix}image_ids")
         if stored is not None and stored.shape[:1] == (self.size,):
             self.image_ids = self.image_ids.new_full(stored.shape, EMPTY_ID)
+        self._on_host = None
         super()._load_from_state_dict(state, prefix, *further)
 
     @torch.no_grad()
@@ -142,9 +152,11 @@ class CoupledBank(nn.Module):
         if not len(images) == len(texts) == len(image_ids):
             raise ValueError(f"{len(images)} image keys, {len(texts)} text keys, {len(image_ids)} ids")
         self.set_columns(tuple(image_ids.shape[1:]))
-        end = int(self.position) + len(images)
-        newest = torch.arange(max(int(self.position), end - self.size), end, device=images.device)
+        position, filled = self._position_and_filled()
+        end = position + len(images)
+        newest = torch.arange(max(position, end - self.size), end, device=images.device)
         for ring, keys in ((self.images, images), (self.texts, texts), (self.image_ids, image_ids)):
             ring[newest % self.size] = keys[len(keys) - len(newest) :].to(ring.dtype)
-        self.position.fill_(end % self.size)
-        self.filled.fill_(min(self.size, int(self.filled) + len(images)))
+        self._on_host = end % self.size, min(self.size, filled + len(images))
+        self.position.fill_(self._on_host[0])
+        self.filled.fill_(self._on_host[1])

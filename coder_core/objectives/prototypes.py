@@ -14,7 +14,7 @@ prototypes of those pairs are left out of the pair's softmax, so that such pairs
 """
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -95,11 +95,27 @@ class Prototypes(nn.Module):
         self.register_buffer("labels", torch.full((pairs,), NO_LABEL, dtype=torch.int64))
         self.register_buffer("seen", torch.zeros((), dtype=torch.int64))
         self.register_buffer("reseeded", torch.zeros((), dtype=torch.int64))
+        self._seen_on_host: int | None = None  # `seen`, without waiting for a GPU; None: read the buffer
 
     @property
     def ready(self) -> bool:
         """True after the first pass, when the centroids exist."""
-        return int(self.seen) >= self.pass_pairs
+        return self.pairs_seen >= self.pass_pairs
+
+    @property
+    def pairs_seen(self) -> int:
+        """Number of pairs that `update` has seen, over all passes."""
+        if self._seen_on_host is None:
+            self._seen_on_host = int(self.seen)
+        return self._seen_on_host
+
+    def _see(self, pairs: int) -> None:
+        self._seen_on_host = self.pairs_seen + pairs
+        self.seen += pairs
+
+    def _load_from_state_dict(self, *arguments: Any) -> None:
+        self._seen_on_host = None
+        super()._load_from_state_dict(*arguments)
 
     @torch.no_grad()
     def assign(self, vectors: Tensor) -> Assignment:
@@ -130,7 +146,7 @@ class Prototypes(nn.Module):
         self.idle[assigned.labels] = 0
         self._move(vectors, assigned.labels)
         self._reseed(vectors, assigned)
-        self.seen += len(vectors)
+        self._see(len(vectors))
 
     @torch.no_grad()
     def replace(self, centroids: Tensor, vectors: Tensor) -> None:
@@ -152,11 +168,11 @@ class Prototypes(nn.Module):
         return PrototypeCounts(used, dead, int(self.members.max()), int(self.reseeded))
 
     def _seed(self, vectors: Tensor) -> None:
-        first = int(self.seen) - self.pass_pairs + self.count
+        first = self.pairs_seen - self.pass_pairs + self.count
         slots = torch.arange(len(vectors), device=vectors.device) + first
         is_seed = (slots >= 0) & (slots < self.count)
         self._start(slots[is_seed], vectors[is_seed])
-        self.seen += len(vectors)
+        self._see(len(vectors))
 
     def _start(self, numbers: Tensor, vectors: Tensor) -> None:
         """Place each of the prototypes at a single pair."""
@@ -246,6 +262,10 @@ def prototype_guided(logits: Tensor, labels: Tensor) -> Tensor:
     count = logits.shape[1]
     if len(labels) and not 0 <= int(labels.min()) <= int(labels.max()) < count:
         raise ValueError(f"labels run from 0 to {count - 1}, got {int(labels.min())} … {int(labels.max())}")
+    return _cross_entropy(logits, labels)
+
+
+def _cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
     return torch.nn.functional.cross_entropy(full_precision(logits), labels, reduction="none")
 
 
@@ -378,7 +398,7 @@ class PrototypeLoss(nn.Module):
         if self.partners is not None:
             left_out = self._of_partners(self.partners, pair_ids, assigned.labels)
             logits = torch.where(left_out.repeat(2, 1), LEFT_OUT, logits)
-        per_pair = prototype_guided(logits, labels).view(2, -1).sum(0)
+        per_pair = _cross_entropy(logits, labels).view(2, -1).sum(0)
         correct = (best_columns(logits) == labels).float().view(2, -1)
         return Classified(per_pair, assigned, correct)
 

@@ -83,18 +83,15 @@ def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
         group["lr"] = rate * group["share"]
 
 
-def clip_gradients(parameters: Mapping[str, nn.Parameter], most: float, batch: Batch, step: int) -> Tensor:
-    """Clip the joint norm of the parameters' gradients to `most`; return the norm before clipping. NotFiniteError: a
-    gradient contains NaN or Inf, which clipping would spread; the error names the step and the batch."""
-    norm = torch.nn.utils.get_total_norm([p.grad for p in parameters.values() if p.grad is not None])
-    check_gradients(parameters, norm, batch, step)
-    torch.nn.utils.clip_grads_with_norm_(parameters.values(), most, norm)
-    return norm
+def gradient_norm(parameters: Mapping[str, nn.Parameter]) -> Tensor:
+    """Return () the joint norm of the parameters' gradients."""
+    return torch.nn.utils.get_total_norm([p.grad for p in parameters.values() if p.grad is not None])
 
 
-def check_gradients(parameters: Mapping[str, nn.Parameter], norm: Tensor, batch: Batch, step: int) -> None:
-    """Raise NotFiniteError, naming the parameters, if a gradient is not finite; call it before the optimizer step."""
-    if bool(torch.isfinite(norm)):
+def check_gradients(parameters: Mapping[str, nn.Parameter], norm: float, batch: Batch, step: int) -> None:
+    """Raise NotFiniteError, naming the step, the batch and the parameters, if the norm of the gradients is not finite; call
+    it before clipping, which would spread NaN and Inf."""
+    if math.isfinite(norm):
         return
     bad = [name for name, p in parameters.items() if p.grad is not None and not bool(p.grad.isfinite().all())]
     named = ", ".join(map(str, batch.text_ids[:SAMPLES_NAMED].tolist()))

@@ -6,6 +6,7 @@ epochs, another branch, reviewers' weights. `Objective` joins both for the train
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -331,9 +332,10 @@ def seed_step(seed: int, step: int, process: int) -> None:
     torch.manual_seed(int(state) % 2**63)
 
 
-def check_losses(losses: Losses, batch: Batch, step: int) -> None:
-    """Raise NotFiniteError, naming the step, the term and the samples, if the loss is not finite."""
-    if bool(torch.isfinite(losses.total)):
+def check_losses(losses: Losses, total: float, batch: Batch, step: int) -> None:
+    """Raise NotFiniteError, naming the step, the term and the samples, if the loss, whose total was read, is not
+    finite."""
+    if math.isfinite(total):
         return
     terms = [name for name, value in losses.parts.items() if not bool(torch.isfinite(value))]
     rows = (~torch.isfinite(losses.per_pair)).nonzero().flatten()[:SAMPLES_NAMED]

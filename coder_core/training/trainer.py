@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from rich.console import Console
 from torch import Tensor, nn
+from torch.nn.utils import clip_grads_with_norm_
 
 from coder_core.config.schema import Config
 from coder_core.console.signals import StopRequest, StopRequestedError
@@ -25,7 +26,7 @@ from coder_core.runs.change import describe_changes, worse_than_start
 from coder_core.runs.record import STEPS_BETWEEN_LINES
 from coder_core.training.comparison import Comparison, starts_trained
 from coder_core.training.gradient_caching import PiecewiseModel
-from coder_core.training.optim import clip_gradients, learning_rate, make_optimizer, set_rate
+from coder_core.training.optim import check_gradients, gradient_norm, learning_rate, make_optimizer, set_rate
 from coder_core.training.prepare import Prepared, make_objective
 from coder_core.training.reporting import EpochReport, Reporter
 from coder_core.training.state import Checkpoints, Position, TrainingState, environment
@@ -163,11 +164,10 @@ class Trainer:
             embed=self._embed,
             autocast=autocast(self.device, training.precision),
         )
-        check_losses(losses, batch, step)
-        norm = self._update(losses, batch)
+        mean_loss, norm = self._update(losses, batch)
         self.objective.after_step(self.model, step)
         self.position.step += 1
-        self.position.loss_sum += float(parallel.mean(losses.total))  # waits for a GPU
+        self.position.loss_sum += mean_loss
         seconds = time.monotonic() - self.batch_asked_at
         self.position.seconds += seconds
         ends_epoch = self.position.step % self.per_epoch == 0 or self.position.step == self.steps
@@ -185,15 +185,23 @@ class Trainer:
         if self.first and time.monotonic() - self.checkpoints.saved_at > training.save_every:
             self._save()
 
-    def _update(self, losses: Losses, batch: Batch) -> Tensor:
-        """Run backward pass, clipping and optimizer step; return the norm of the model's gradient before clipping."""
+    def _update(self, losses: Losses, batch: Batch) -> tuple[float, Tensor]:
+        """Run backward pass, clipping and optimizer step. Return the loss, a mean over all processes, and the norm of the
+        model's gradient before clipping. NotFiniteError: the loss or a gradient is not finite."""
         self.state.optimizer.zero_grad(set_to_none=True)
         losses.total.backward()
         parallel.average_gradients(self.part_parameters)
-        most = self.config.training.clip_norm
-        norm, *_ = [clip_gradients(group, most, batch, self.position.step) for group in self.clip_groups]
+        norms = [gradient_norm(group) for group in self.clip_groups]
+        numbers = [losses.total.detach(), parallel.mean(losses.total), *norms]
+        total, mean_loss, *read = torch.stack(numbers).tolist()  # one wait for a GPU, not one a number
+        step = self.position.step
+        check_losses(losses, total, batch, step)
+        for group, norm in zip(self.clip_groups, read, strict=True):
+            check_gradients(group, norm, batch, step)
+        for group, norm in zip(self.clip_groups, norms, strict=True):
+            clip_grads_with_norm_(group.values(), self.config.training.clip_norm, norm)
         self.state.optimizer.step()
-        return norm
+        return mean_loss, norms[0]
 
     def _evaluate_start(self, stop: StopRequest) -> None:
         """Evaluate the model that the run starts from on dev; a concept branch, which has not been trained, does not

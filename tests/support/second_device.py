@@ -8,6 +8,10 @@ CUDA's kernels, streams, bfloat16 and speed are not covered.
 Registration affects the whole process, so the tests register it in a separate one.
 """
 
+import traceback
+from contextlib import contextmanager
+from pathlib import Path
+
 import torch
 from torch import Tensor
 from torch.nn.utils import rnn
@@ -18,6 +22,16 @@ _KEY = "PrivateUse1"
 _COPIES = {"aten::copy_", "aten::_copy_from", "aten::_to_copy"}
 # Lengths and sizes stay on the CPU.
 _PACKED = {"aten::_pack_padded_sequence", "aten::_pack_padded_sequence_backward"}
+# Operations for which the program waits for a GPU, because a number or a size of theirs is needed on the CPU.
+_WAITING = {
+    "aten::_local_scalar_dense",
+    "aten::nonzero",
+    "aten::masked_select",
+    "aten::equal",
+    "aten::_unique2",
+}
+_WAITING |= {"aten::unique_dim", "aten::unique_consecutive", "aten::repeat_interleave", "aten::bincount"}
+_waits = None  # places of the package that wait, while `waits` records them
 _kept = {}  # storage of a tensor on the device -> CPU tensor with its values
 _libraries = []
 
@@ -31,6 +45,37 @@ class _Tensor(Tensor):
 class _Module(backend_registration._DummyBackendModule):
     def get_amp_supported_dtype(self):
         return []
+
+
+@contextmanager
+def waits():
+    """Yield a list to which the place of each operation that waits for the device is added: "pairs.py nonzero"."""
+    global _waits
+    _waits = []
+    try:
+        yield _waits
+    finally:
+        _waits = None
+
+
+def _note_a_wait(name, args, kwargs):
+    """Record an operation that waits: for a number, for a size that depends on values, or for a copy."""
+    devices = [value.device.type for value in args if isinstance(value, Tensor)]
+    waiting = name in _WAITING
+    if name == "aten::_to_copy" and not kwargs.get("non_blocking"):
+        target = kwargs.get("device")
+        waiting = target is not None and target.type not in devices
+    elif name in ("aten::copy_", "aten::_copy_from"):
+        blocking = not (kwargs.get("non_blocking") or any(value is True for value in args))
+        waiting = blocking and len(set(devices)) > 1
+    elif name.startswith("aten::index"):
+        indices = [index for value in args if isinstance(value, list | tuple) for index in value]
+        tensors = [index for index in indices if isinstance(index, Tensor)]
+        waiting = any(index.dtype == torch.bool or index.device.type == "cpu" for index in tensors)
+    if waiting:
+        frames = [frame for frame in traceback.extract_stack() if "/coder_core/" in frame.filename]
+        place = Path(frames[-1].filename).name if frames else "elsewhere"
+        _waits.append(f"{place} {frames[-1].name if frames else ''}: {name.removeprefix('aten::')}")
 
 
 def register():
@@ -86,6 +131,8 @@ def _real(tensor):
 def _run(operation, *args, **kwargs):
     """Run one operation on the underlying CPU tensors. RuntimeError: it would mix devices."""
     name = operation._schema.name
+    if _waits is not None:
+        _note_a_wait(name, args, kwargs)
     tensors = []
     given = {}
 
@@ -179,5 +226,5 @@ def _pad_packed(data, sizes, batch_first, value, total):
         index[step, :size] = start + torch.arange(size)
     index = index.T if batch_first else index
     filled = torch.cat([data, torch.full_like(data[:1], value)])
-    rows = filled.index_select(0, index.reshape(-1).to(data.device))
+    rows = filled.index_select(0, index.reshape(-1).to(data.device, non_blocking=True))
     return rows.reshape(*index.shape, *data.shape[1:]), lengths

@@ -134,3 +134,16 @@ def test_every_kind_of_run_is_the_same_on_another_device(tmp_path, device):
         expected, actual = (pd.json_normalize(history) for history in (on_cpu, on_second))
         assert expected.size > 20, name
         pd.testing.assert_frame_equal(actual, expected, rtol=1e-3, atol=1e-3, obj=name)
+
+
+PROTOTYPES_WAIT = {"prototypes.py update: _unique2", "prototypes.py _move: _unique2"}
+PROTOTYPES_WAIT |= {"prototypes.py _reseed: nonzero"}
+
+
+@pytest.mark.slow
+def test_a_step_waits_for_a_device_once(tmp_path):
+    """For its loss and its norms of gradients, in one copy. Prototypes, which look for pairs that repeat, for clusters that
+    move and for dead ones, wait three times more."""
+    waits = reported_by("waits_worker", tmp_path, output=tmp_path / "printed")
+    once = {"trainer.py _update: _to_copy": 1}
+    assert waits == {"triplet": once, "infonce": once, "coder": once | dict.fromkeys(PROTOTYPES_WAIT, 1)}

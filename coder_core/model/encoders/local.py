@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from coder_core.model.device import factor_type
 from coder_core.model.encoders.recurrent import mean_states
 from coder_core.ops import full_precision, normalise, padding_mask, parallel
+from coder_core.ops.host import on_host, to_device
 
 LOWEST = -1e4  # value at padded positions, which then sort last and get no weight
 TEMPERATURE = 0.1  # of the softmax over ranks
@@ -87,10 +88,11 @@ class RegionEncoder(nn.Module):
             regions = normalise(regions) * math.sqrt(regions.shape[-1])
         if self.one_mask and self.training and self.dropout.p:
             regions = regions * self.dropout(regions.new_ones(len(regions), 1, regions.shape[-1]))
-        if lengths is None or int(lengths.min()) == regions.shape[1]:
+        if lengths is None or int(on_host(lengths).min()) == regions.shape[1]:
             return self._encode(regions.flatten(0, 1)).view(*regions.shape[:2], -1)
         real = ~padding_mask(lengths, regions.shape[1])
-        rows = self._encode(regions[real])
+        of_regions = (~padding_mask(on_host(lengths), regions.shape[1])).flatten().nonzero().flatten()
+        rows = self._encode(regions.flatten(0, 1)[to_device(of_regions, regions.device)])
         return rows.new_zeros(*regions.shape[:2], rows.shape[-1]).masked_scatter(real[..., None], rows)
 
     def _encode(self, rows: Tensor) -> Tensor:
@@ -121,9 +123,14 @@ class GeneralisedPooling(nn.Module):
         return pool_each([self], features, lengths)[0]
 
     def weights(self, lengths: Tensor, longest: int) -> Tensor:
-        """Return θ, (B, longest), zero from each length on, computed once per distinct length."""
-        distinct, row = torch.unique(lengths, return_inverse=True)
-        codes = position_codes(longest, self.code_size).to(self.score.weight)
+        """Return θ, (B, longest), zero from each length on, computed once per distinct length; on a GPU, where counting
+        those would wait for it, once per possible length."""
+        if lengths.device.type == "cpu":
+            distinct, row = torch.unique(lengths, return_inverse=True)
+        else:
+            distinct = to_device(torch.arange(1, longest + 1), lengths.device)
+            row = lengths - 1
+        codes = to_device(position_codes(longest, self.code_size), lengths.device).to(self.score.weight)
         states = mean_states(self.gru, codes.expand(len(distinct), -1, -1), distinct)
         scores = (full_precision(states) * self.score.weight).sum(-1)
         padded = padding_mask(distinct, longest)

@@ -21,6 +21,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from coder_core.model.device import factor_type, rounded_rows
+from coder_core.ops.host import on_host, to_device
 
 PADDING = 16  # unused floats after each row of a weight: rows a power of two apart conflict in the cache
 # units of `rounded_rows`, for a step's sequences and a batch's words
@@ -67,8 +68,12 @@ class RecurrentWords(nn.Module):
 
 def mean_states(gru: nn.GRU, features: Tensor, lengths: Tensor) -> Tensor:
     """Return the mean of a bidirectional GRU's directions: (B, T, I), (B,) -> (B, T, H), zero at padded positions."""
-    packed = pack_padded_sequence(features, lengths.cpu(), batch_first=True, enforce_sorted=False)
+    # Sorted here and not by pack_padded_sequence, which would wait for a GPU to take the order.
+    by_length, order = torch.sort(on_host(lengths), descending=True)
+    longest_first = features.index_select(0, to_device(order, features.device))
+    packed = pack_padded_sequence(longest_first, by_length, batch_first=True)
     states, _ = pad_packed_sequence(gru(packed)[0], batch_first=True, total_length=features.shape[1])
+    states = states.index_select(0, to_device(torch.argsort(order), features.device))
     forward, backward = states.chunk(2, dim=-1)
     return (forward + backward) / 2
 

@@ -108,7 +108,7 @@ class PrototypeClassification(PrototypeLoss, Part):
         if self._pending is None:
             return
         pending = self._pending
-        if int(self.clusters.seen) % self.clusters.pass_pairs == 0:
+        if self.clusters.pairs_seen % self.clusters.pass_pairs == 0:
             self.tally.zero_()
         if pending.sums is not None:
             self.tally += pending.sums
