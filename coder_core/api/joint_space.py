@@ -202,7 +202,7 @@ class SearchedTexts:
             return np.zeros(0, dtype=np.int64)
         if numbered := _NUMBERED.fullmatch(words):
             number = int(numbered[2])
-            found = []
+            found: list[int] = []
             if numbered[1] != "caption" and number < images:
                 found.append(number)
             if numbered[1] != "image" and number < len(self.captions):

@@ -143,11 +143,11 @@ def _refuse_collapsed(points: Points) -> None:
 
 
 def _tsne(
-    rows: Array, settings: LayoutSettings, init: Array | None, notes: list[str], progress: Progress
+    points: Array, settings: LayoutSettings, init: Array | None, notes: list[str], progress: Progress
 ) -> Array:
     """Lay out (N, D) unit rows by t-SNE on cosine distances, (N, 2). `init`: a finished layout to start from, at its own
     scale; None: the principal plane."""
-    perplexity = usable_perplexity(settings.perplexity, len(rows))
+    perplexity = usable_perplexity(settings.perplexity, len(points))
     if perplexity < settings.perplexity:
         notes.append(
             f"perplexity {settings.perplexity:g} was lowered to {perplexity:g}, a third of the points"
@@ -168,7 +168,7 @@ def _tsne(
     phase = "t-SNE: moving the points"
     printed = PrintedProgress(r"Iteration (\d+)", lambda done: progress(done, ITERATIONS, phase))
     with contextlib.redirect_stdout(printed):
-        return np.asarray(model.fit_transform(rows), dtype=np.float32)
+        return np.asarray(model.fit_transform(points), dtype=np.float32)
 
 
 def usable_perplexity(perplexity: float, points: int) -> float:

@@ -17,7 +17,9 @@ MOST_BYTES = 512 * 2**20
 Extent = tuple[float, float, float, float]  # least x and y, greatest x and y
 _LOCK = Lock()
 _COLUMNS: OrderedDict[str, bytes] = OrderedDict()
-_KEYS: dict[int, tuple[weakref.ref, str]] = {}  # identity of a published array → the array and its key
+_KEYS: dict[
+    int, tuple[weakref.ref[np.ndarray], str]
+] = {}  # identity of a published array → the array and its key
 
 
 def publish(column: np.ndarray) -> str:

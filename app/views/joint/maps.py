@@ -372,9 +372,9 @@ def _list(view: View, points: np.ndarray) -> None:
             frame[key] = values if len(points) == len(shown) else values[points]
             columns[key] = Column(key, DIGITS.get(name, ""), name)
     if own := [name for name in names if name in shown.own]:
-        values = own_columns.written(pd.DataFrame({name: frame[name] for name in own}))
-        frame |= {name: values[name].to_numpy() for name in own}
-        columns |= own_columns.table_columns(values)
+        of_own = own_columns.written(pd.DataFrame({name: frame[name] for name in own}))
+        frame |= {name: of_own[name].to_numpy() for name in own}
+        columns |= own_columns.table_columns(of_own)
     table = pd.DataFrame(frame, index=range(len(points)))
     ids = points + shown.first
     listed = Table(

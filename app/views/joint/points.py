@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import get_args
+from typing import cast, get_args
 
 import numpy as np
 import pandas as pd
@@ -91,13 +91,13 @@ class Shown:
     @cached_property
     def columns(self) -> list[str]:
         """List the columns that colour points: ours, and the user's."""
-        names = [*QUANTITIES]
+        names: list[str] = [*QUANTITIES]
         if len(self.choice.runs) == 2:
-            names.append("gain")  # type: ignore[arg-type]
+            names.append("gain")
         if self.both:
-            names.append("modality")  # type: ignore[arg-type]
+            names.append("modality")
         if all(self.clusters(run) is not None for run in self.choice.runs):
-            names.append("cluster")  # type: ignore[arg-type]
+            names.append("cluster")
         return [*(name for name in COLUMNS if name in names), *self.own]
 
     @cached_property
@@ -116,7 +116,8 @@ class Shown:
     def values(self, run: RunSummary, column: str) -> pd.Series:
         """Return the values of every point in a column."""
         if column in QUANTITIES:
-            return pd.Series(self._on_map(ask(joint_space.quantity, run, self.choice.split, column)))
+            name = cast(joint_space.Quantity, column)
+            return pd.Series(self._on_map(ask(joint_space.quantity, run, self.choice.split, name)))
         if column == "gain":
             first, last = (self.values(of, "rank") for of in self.choice.runs)
             return first - last
