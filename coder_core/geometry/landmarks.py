@@ -6,8 +6,6 @@ a placed point is among the landmarks that are most similar to it. `surviving_ne
 
 from functools import partial
 
-from typing import Any
-
 import numpy as np
 from scipy.spatial import KDTree
 
