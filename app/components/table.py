@@ -26,7 +26,7 @@ from app.components.opened import View
 PAGE = 50
 HERE = Path(__file__)
 NAME = "coder-table"
-NOT_LISTED = "not in the list"
+NOT_LISTED = "not listed"
 SORTS = {None: "descending", "descending": "ascending", "ascending": None}  # order → next after a click
 ENLARGED = "enlarged-image"  # session key of the image to enlarge next
 

@@ -293,7 +293,7 @@ def show_table(choice: Choice) -> None:
         name = f"Without an intact evaluation on {split}"
         key = "runs-"
         if samples is not None:
-            names = ", ".join(dict.fromkeys(str(row["data"]) for row in rows))
+            names = ", ".join(dict.fromkeys(str(row["data"]) for row in rows if row["data"]))
             name = f"{names}: {count(samples.images, 'image')}, {count(samples.captions, 'caption')}"
             key = f"runs-{samples.digest}-{samples.images}"
         with here if samples == of_choice else elsewhere:

@@ -244,10 +244,10 @@ def place_in_words(rank: int) -> str:
     """Return a rank, from 0, as readers see it: "–" for a sample that is not a query.
 
     >>> place_in_words(1233), place_in_words(-1), place_in_words(UNLISTED)
-    ('1,234', '–', 'not in the list')
+    ('1,234', '–', 'not listed')
     """
     if rank == UNLISTED:
-        return "not in the list"
+        return "not listed"
     return "–" if rank < 0 else f"{rank + 1:,}"
 
 

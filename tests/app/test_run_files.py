@@ -52,4 +52,4 @@ def test_lists_show_results_and_changes(root, opened):
         table for table in app.tables() if "captions" in table["label"] or "queries" in table["label"]
     ][:1]
     assert table["rows"]
-    assert "not in the list" in str(app.tables())
+    assert "not listed" in str(app.tables())

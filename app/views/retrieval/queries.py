@@ -121,7 +121,7 @@ def one_query(shown: failures.Queries, number: int, source: judging.Source | Non
     cards.heading("One query in detail", detail=True, frames=frames)
     ranks = choice.ask_each(Run.rank_of, QUERIES[modality], number)
     notes = {
-        name: "match not in the list"
+        name: "match not listed"
         if rank == retrieval.UNLISTED
         else f"match at rank {retrieval.place_in_words(rank)}"
         for name, rank in ranks.items()
