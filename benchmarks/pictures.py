@@ -56,7 +56,7 @@ def lines(folder: Path, rounds: int) -> list[Line]:
     """Measure a batch, and reading alone."""
     files, cached, split = open_both(folder / "pictures")
     images = np.arange(PICTURES)
-    contents = [split.read(image) for image in images]
+    contents = [split.read(image) for image in range(PICTURES)]
     cache = cached.cache
     assert isinstance(cache, PictureCache)
 
@@ -69,7 +69,7 @@ def lines(folder: Path, rounds: int) -> list[Line]:
             read_picture(content, "the picture")
 
     def read(turn: int) -> None:
-        for image in images:
+        for image in range(PICTURES):
             cache.read(image)
 
     programs: dict[str, Callable[[int], object]] = {
