@@ -20,7 +20,7 @@ EXPECTED = f"{LINE}, separated by spaces, the rank a whole number, the score a f
 FORM = "spaces in ids are written as %20"
 
 
-class Table(NamedTuple):
+class ListTable(NamedTuple):
     """The lists of one direction; k is the length of the longest, 0 without any."""
 
     candidates: np.ndarray  # (Q, k) int32 candidates, best first; −1 after the end of a list
@@ -42,8 +42,8 @@ class Line(NamedTuple):
 class TrecRun:
     """The lists of a run file for a split."""
 
-    i2t: Table
-    t2i: Table
+    i2t: ListTable
+    t2i: ListTable
     tag: str  # the system's name for itself, of the first line
     faults: list[Fault] = field(default_factory=list)  # warnings and notes
 
@@ -151,7 +151,7 @@ def _order_faults(path: Path, listed: Sequence[Line]) -> list[Fault]:
     return []
 
 
-def _table(lists: dict[int, dict[int, Line]], queries: int) -> Table:
+def _table(lists: dict[int, dict[int, Line]], queries: int) -> ListTable:
     """Return the lists of one direction as arrays, best first."""
     longest = max(map(len, lists.values()), default=0)
     candidates = np.full((queries, longest), -1, np.int32)
@@ -160,10 +160,10 @@ def _table(lists: dict[int, dict[int, Line]], queries: int) -> Table:
         best_first = sorted(listed.items(), key=lambda item: item[1].rank)
         candidates[query, : len(listed)] = [candidate for candidate, _ in best_first]
         scores[query, : len(listed)] = [line.score for _, line in best_first]
-    return Table(candidates, scores)
+    return ListTable(candidates, scores)
 
 
-def _notes(path: Path, i2t: Table, t2i: Table, left_out: Sequence[str]) -> list[Fault]:
+def _notes(path: Path, i2t: ListTable, t2i: ListTable, left_out: Sequence[str]) -> list[Fault]:
     """Return a note on the lists, and warnings about queries that they leave out."""
     facts = []
     notes = []
