@@ -23,7 +23,6 @@ from app.views.train.form import show_form
 
 RUNS = {"run": Column("run"), "state": Column("state"), "step": Column("step", ",d")}
 RUNS |= {"best": Column("best R@sum on dev", ".1f", "R@sum")}
-FORM = ("data", "preset", "name", "set", "use-reviews")  # controls of the form that a link fills in
 RESULTS = "See its results"
 STOPPED_EARLY = "was stopped before its first step"
 ENDED_BADLY = ("failed", "interrupted", "damaged", "unknown")
@@ -33,11 +32,8 @@ def show(choice: Choice | None) -> None:
     entries = training.training_runs()
     names = [entry.name for entry in entries]
     alive = list({entry.job_name: entry.name for entry in reversed(entries) if entry.alive}.values())[::-1]
-    filled_in = any(key in st.query_params for key in FORM)
-    with st.expander("Start a run", expanded=(filled_in or not names) and not alive, icon=":material/add:"):
-        show_form()
     if not names:
-        cards.empty("Nothing has been trained here yet.", "Choose a preset above and start it.")
+        cards.empty("Nothing has been trained here yet.", "Choose a preset below and start it.")
     else:
         if st.session_state.get("watch") not in (None, *names):
             put("watch", names[0])
@@ -48,6 +44,8 @@ def show(choice: Choice | None) -> None:
         _table_of_runs(entries, watched)
         baseline = None if choice is None else choice.first
         show_training(st.selectbox("Run", names, **bound("watch"), width=320), baseline)
+    with st.expander("Start a run", expanded=not alive, icon=":material/add:"):
+        show_form()
 
 
 def answer(entry: training.TrainingRun) -> str:
