@@ -30,7 +30,9 @@ class Strength:
     alpha: float  # share of the bias that is subtracted; 0 leaves the scores as they are
 
 
-def hub_biases(candidates: Sequence[EmbeddingPair], neighbours: Sequence[int] = NEIGHBOURS) -> np.ndarray:
+def hub_biases(
+    candidates: Sequence[EmbeddingPair], neighbours: Sequence[int] = NEIGHBOURS, device: str = "cpu"
+) -> np.ndarray:
     """Return (N, K) float32: the mean score of every candidate with its k nearest reference queries, for K values of k.
     ValueError: a k below 1 or above the number of reference queries.
 
@@ -41,20 +43,22 @@ def hub_biases(candidates: Sequence[EmbeddingPair], neighbours: Sequence[int] = 
     Args:
         candidates: `image` holds the N candidates, of either modality, and `text` the reference queries of the other
             modality; scores of several pairs are summed.
+        device: of the products.
     """
     count, queries = candidates[0].shape
     most = max(neighbours)
     if min(neighbours) < 1 or most > queries:
         raise ValueError(f"k must be from 1 to the {queries:,} reference queries, got {tuple(neighbours)}")
-    texts = [torch.from_numpy(np.array(pair.text, np.float32)) for pair in candidates]
+    texts = [torch.from_numpy(np.array(pair.text, np.float32)).to(device) for pair in candidates]
     biases = np.empty((count, len(neighbours)), np.float32)
     for rows in slices(count, TILE_ELEMENTS // queries):
-        scores = torch.zeros(rows.stop - rows.start, queries)
+        scores = torch.zeros(rows.stop - rows.start, queries, device=device)
         for pair, text in zip(candidates, texts, strict=True):
-            scores.addmm_(torch.from_numpy(np.array(pair.image[rows], np.float32)), text.T, alpha=pair.weight)
+            images = torch.from_numpy(np.array(pair.image[rows], np.float32)).to(device)
+            scores.addmm_(images, text.T, alpha=pair.weight)
         nearest = scores.topk(most, dim=1).values.double()
-        means = nearest.cumsum(1) / torch.arange(1, most + 1)
-        biases[rows] = means[:, [k - 1 for k in neighbours]].float().numpy()
+        means = nearest.cumsum(1) / torch.arange(1, most + 1, device=device)
+        biases[rows] = means[:, [k - 1 for k in neighbours]].float().cpu().numpy()
     return biases
 
 
@@ -79,6 +83,7 @@ def choose_strengths(
     image_biases: np.ndarray,
     text_biases: np.ndarray,
     neighbours: Sequence[int] = NEIGHBOURS,
+    device: str = "cpu",
 ) -> tuple[Strength, Strength]:
     """Choose the k and α with the largest R@1 + R@5 + R@10 on a split, for image→text and for text→image.
 
@@ -100,7 +105,8 @@ def choose_strengths(
         column = columns[strength.k]
         of_images = strength.alpha * image_biases[:, column]
         of_texts = strength.alpha * text_biases[:, column]
-        image_ranks, text_ranks = first_ranks(check_scores(corrected(sources, of_images, of_texts)), labels)
+        scores = check_scores(corrected(sources, of_images, of_texts), device)
+        image_ranks, text_ranks = first_ranks(scores, labels)
         metrics = query_metrics(image_ranks, text_ranks)
         sums.append([sum(metrics[f"{way}_r{k}"] for k in RECALL_AT) for way in ("i2t", "t2i")])
     i2t, t2i = np.argmax(sums, axis=0)  # the first of equal sums

@@ -43,6 +43,7 @@ class ExportArguments:
     """First and last rank of negatives among the candidates of other images; 1 is the hardest."""
     margin: float | None = None
     """Use only negatives that score at least this much below the positive; by default they may score above it."""
+    device: str = "auto"  # Where scores are computed for triplets: auto, cpu or cuda. The result is the same.
     seed: int = 0  # Seed of the random choice of negatives within --ranks.
     reviews: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     """Verdicts on pairs: triplets leave out pairs judged wrong, and negatives that also match."""

@@ -11,6 +11,7 @@ from coder_core.embedding.exports.arguments import ExportArguments
 from coder_core.embedding.exports.huggingface import write_huggingface
 from coder_core.embedding.exports.triplets import Mining, ReviewedPairs, TripletFiles, write_triplets
 from coder_core.embedding.exports.vectors import names_file, read_vectors, write_faiss, write_parquet
+from coder_core.model.device import choose_device
 
 
 def export_run(parsed: ExportArguments) -> None:
@@ -31,7 +32,7 @@ def _export_triplets(parsed: ExportArguments, folder: Path, console: Console) ->
     reviews = Reviews() if parsed.reviews is None else read_reviews(parsed.reviews)
     print_faults(console, reviews.faults)
 
-    pairs = ReviewedPairs(parsed.run, parsed.split, reviews)
+    pairs = ReviewedPairs(parsed.run, parsed.split, reviews, str(choose_device(parsed.device)))
     files = TripletFiles(folder, parsed.form)
     mining = Mining(parsed.negatives, parsed.ranks, parsed.margin, parsed.seed)
     with watching(console, f"writing {folder}") as progress:

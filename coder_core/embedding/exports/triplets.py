@@ -66,6 +66,7 @@ class ReviewedPairs:
     run: Path
     split: str
     reviews: Reviews
+    device: str = "cpu"  # of the products behind the lists, which are the same on every device
 
 
 @dataclass(frozen=True)
@@ -149,7 +150,7 @@ def write_triplets(
     judged = judge_split(source.reviews.verdicts, names, analysis.captions, owner, len(names))
     matches = Matches(analysis, judged, groups)
     pairs = np.flatnonzero(judged.labels != "wrong-caption")
-    miner = Miner(check_scores(analysis.sources), owner, pairs, matches, mining)
+    miner = Miner(check_scores(analysis.sources, source.device), owner, pairs, matches, mining)
 
     folder = analysis.picture_folder
     pictures = [str(Path(folder) / name) if folder else name for name in names]
@@ -212,7 +213,9 @@ class Miner:
         """Yield blocks of (rows, 2 + k) int64: anchor, positive and its negatives, hardest first."""
         owner = self.owner
         pairs = self.pairs
-        own = self.scores.pairs(torch.from_numpy(owner), torch.arange(len(owner))).numpy()
+        device = self.scores.device
+        images = torch.from_numpy(owner).to(device)
+        own = self.scores.pairs(images, torch.arange(len(owner), device=device)).cpu().numpy()
         labels = Relevance.of_labels(owner, self.scores.shape[0])
         relation = labels.i2t if by_image else labels.t2i
         most = int(np.bincount(owner).max()) if by_image else 1

@@ -364,12 +364,14 @@ def hub_corrected_row(row: RunRow, run: RunData, console: Console) -> tuple[RunR
     chosen_on = split_name if split_name in CHOOSING else "dev"
     if run.loaded is None and chosen_on == "dev" and "dev" not in list_splits(folder):
         chosen_on = "val"
-    correction, sources = correct_hubs(folder, split_name, chosen_on, sources_of)
+    correction, sources = correct_hubs(folder, split_name, chosen_on, sources_of, row.device)
     strengths = zip(("image→text", "text→image"), correction.strengths.values(), strict=True)
     i2t, t2i = (f"k = {k} and α = {alpha:g} for {direction}" for direction, (k, alpha) in strengths)
     fact = f"hubs corrected after training: {i2t}, {t2i}, chosen on {chosen_on}"
     fact += ", the split that is shown" if chosen_on == split_name else ""
-    corrected = RunRow(folder, dict(correction.metrics), list(sources), row.split, hubs_corrected=True)
+    corrected = RunRow(
+        folder, dict(correction.metrics), list(sources), row.split, hubs_corrected=True, device=row.device
+    )
     return corrected, Fault(str(folder), fact, severity="note")
 
 

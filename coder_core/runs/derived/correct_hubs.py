@@ -21,7 +21,11 @@ REFERENCE = "train"  # its captions and images are the queries for computing bia
 
 
 def correct_hubs(
-    run: Path, split: str, chosen_on: str, sources_of: Callable[[str], tuple[Sequence[Source], np.ndarray]]
+    run: Path,
+    split: str,
+    chosen_on: str,
+    sources_of: Callable[[str], tuple[Sequence[Source], np.ndarray]],
+    device: str = "cpu",
 ) -> tuple[HubCorrection, list[Source]]:
     """Correct the scores of an analysed split with k and α chosen on `chosen_on`, and store the ranks. Returns the
     ranks and the corrected scores. `sources_of`: split name → its scores, and the image of every caption, (m,).
@@ -35,21 +39,22 @@ def correct_hubs(
         joined = list(zip(pairs, reference, strict=True))
         images = [EmbeddingPair(pair.image, train.text, pair.weight) for pair, train in joined]
         texts = [EmbeddingPair(pair.text, train.image, pair.weight) for pair, train in joined]
-        return pairs, owner, hub_biases(images, neighbours), hub_biases(texts, neighbours)
+        return pairs, owner, hub_biases(images, neighbours, device), hub_biases(texts, neighbours, device)
 
     pairs, owner, image_biases, text_biases = biased(chosen_on)
-    i2t, t2i = choose_strengths(pairs, owner, image_biases, text_biases, neighbours)
+    i2t, t2i = choose_strengths(pairs, owner, image_biases, text_biases, neighbours, device)
     if split != chosen_on:
         pairs, owner, image_biases, text_biases = biased(split)
     of_images = t2i.alpha * image_biases[:, neighbours.index(t2i.k)]
     of_texts = i2t.alpha * text_biases[:, neighbours.index(i2t.k)]
     scores = corrected(pairs, of_images, of_texts)
-    labels = Relevance.of_labels(owner, scores[0].shape[0])
-    ranks = rank(check_scores(scores), labels)
+    analysis = open_analysis(run, split)
+    labels = Relevance.of_labels(owner, scores[0].shape[0]).of_queries(analysis.ranked_queries)
+    ranks = rank(check_scores(scores, device), labels)
     strengths = {"i2t": (i2t.k, i2t.alpha), "t2i": (t2i.k, t2i.alpha)}
     metrics = rank_metrics(ranks, labels)
     facts = {"chosen_on": chosen_on, "strengths": strengths, "metrics": metrics}
-    folder = correction_folder(run, split, open_analysis(run, split))
+    folder = correction_folder(run, split, analysis)
     write_derived(folder, rank_tables(ranks), facts=facts)
     correction = HubCorrection(
         ranks.i2t.first, ranks.t2i.first, ranks.i2t.best, ranks.t2i.best, chosen_on, strengths, metrics
