@@ -44,7 +44,7 @@ class Comparison:
 
     def set_start(self, ranks: Ranks) -> None:
         """Take the ranks of the model before its first step as the start, and as the previous evaluation."""
-        self.start = first_ranks(ranks)
+        self.start = _first_ranks(ranks)
         self.last = self.start
 
     def changes(self, ranks: Ranks) -> dict[str, Any]:
@@ -54,7 +54,7 @@ class Comparison:
         Both hold `rsum`, the change of R@sum, and for each direction, as in `i2t_fixed` and `i2t_broken`, numbers of
         queries. `since_start` also holds `low` and `high`, the ends of the 95% interval of `rsum`.
         """
-        now = first_ranks(ranks)
+        now = _first_ranks(ranks)
         fields = {}
         if self.last is not None:
             fields[SINCE_LAST] = _change(self.last, now)
@@ -96,7 +96,7 @@ class Comparison:
         return {way: ranks.numpy().astype(np.int64) for way, ranks in found.items()}
 
 
-def first_ranks(ranks: Ranks) -> FirstRanks:
+def _first_ranks(ranks: Ranks) -> FirstRanks:
     """Return the ranks of the best right result of every query."""
     return {"i2t": np.asarray(ranks.i2t.first), "t2i": np.asarray(ranks.t2i.first)}
 
