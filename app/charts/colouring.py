@@ -115,6 +115,7 @@ def on_ramp(scale: Sequence[tuple[float, str]], steps: int) -> list[str]:
     colours = []
     for share in np.linspace(0, 1, steps).tolist():
         right = min(max(bisect(shares, share), 1), len(scale) - 1)
-        (start, first), (end, second) = scale[right - 1], scale[right]
+        start, first = scale[right - 1]
+        end, second = scale[right]
         colours.append(mixed(first, second, (share - start) / (end - start)))
     return colours

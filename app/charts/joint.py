@@ -168,7 +168,7 @@ def _name(lines: Sequence[str], x: float, colours: Tone) -> dict[str, Any]:
 def share_bars(colouring: Kinds | Ramp, selected: np.ndarray, name: str, colours: Tone) -> go.Figure:
     """Draw the shares (%) of kinds, or of twenty steps of a ramp, among all points and among the `selected` ones, which
     are called `name`."""
-    layout: dict[str, Any] = {}
+    axes: Part = {}
     if isinstance(colouring, Kinds):
         x: Any = [plain(kind) for kind in colouring.names]
         counts = [np.bincount(colouring.codes[rows], minlength=len(x)) for rows in (slice(None), selected)]
@@ -177,11 +177,11 @@ def share_bars(colouring: Kinds | Ramp, selected: np.ndarray, name: str, colours
         x = middles(edges)
         values = np.clip(colouring.values, colouring.low, colouring.high)
         counts = [np.histogram(values[rows], edges)[0] for rows in (slice(None), selected)]
-        layout["xaxis"] = {"tickvals": colouring.ticks, "ticktext": colouring.labels}
+        axes["xaxis"] = {"tickvals": colouring.ticks, "ticktext": colouring.labels}
     shares = [100 * count / max(int(count.sum()), 1) for count in counts]
     looks = (("all", colours.faint), (name, colours.runs[1]))
     bars = [
         bar(x, share, label, colour, "%{y:.1f} %")
         for share, (label, colour) in zip(shares, looks, strict=True)
     ]
-    return figure(colours, bars, "", "share (%)", height=SHARES_HEIGHT, barmode="group", **layout)
+    return figure(colours, bars, "", "share (%)", height=SHARES_HEIGHT, barmode="group", **axes)

@@ -61,10 +61,10 @@ def show_causes(choice: Choice) -> None:
         addresses = [(f"{cause} {number:,}", _cause_address(choice, last, cause)) for cause, number in named]
         st.html(cards.links_html(addresses))
     with right:
-        changes = fixes[["change", "change_low", "change_high"]].itertuples(index=False)
+        changes = fixes[["change", "change_low", "change_high"]].itertuples(index=False, name=None)
         fixes = fixes.assign(
             recall=fixes.apply("{0[recall]:.1f} [{0[low]:.1f}, {0[high]:.1f}]".format, axis=1),
-            change=[gain_cell(*change) for change in changes],
+            change=[gain_cell(change, low, high) for change, low, high in changes],
         )
         columns = columns_of("fixes")
         columns["recall"] = replace(columns["recall"], label=f"R@{at}")
@@ -99,4 +99,5 @@ def _open_cause(choice: Choice) -> None:
     """Go to the queries of the cause whose bar was clicked, if one was."""
     clicked = st.session_state.pop(OPENED_CAUSE, None)
     if clicked is not None:
-        links.go("retrieval", choice, **_cause_values(*clicked))
+        cause, run = clicked
+        links.go("retrieval", choice, **_cause_values(cause, run))

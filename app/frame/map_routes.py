@@ -47,8 +47,9 @@ async def column(request: Request) -> Response:
 async def sample(request: Request) -> Response:
     """Answer with name, text and picture (data URL) of a sample of a run's split, such as "caption-12"."""
     values = request.query_params
-    named = (values.get("run", ""), values.get("split", ""), values.get("sample", ""))
-    described = await run_in_threadpool(_described, *named)
+    run = values.get("run", "")
+    split = values.get("split", "")
+    described = await run_in_threadpool(_described, run, split, values.get("sample", ""))
     if described is None:
         return PlainTextResponse("There is no such sample.", 404, HERE)
     return JSONResponse(described, headers=HERE | {"cache-control": "private, max-age=600"})
@@ -100,7 +101,10 @@ def _described(run: str, split: str, sample: str) -> Mapping[str, str] | None:
 
     summary = _run(run, split)
     parsed = parse(sample)
-    return None if summary is None or parsed is None else describe(summary, split, *parsed)
+    if summary is None or parsed is None:
+        return None
+    modality, number = parsed
+    return describe(summary, split, modality, number)
 
 
 def _found(run: str, split: str, query: str) -> bytes | None:

@@ -60,9 +60,9 @@ def show(choice: Choice | None) -> None:
         start = partial(attempt, NOT_STARTED, jobs.start_work, command, jobs.TRAINING)
         button("Train the demo", "train-demo", "play_circle", start, type="primary")
         cards.faults(run_faults())
-        for way, command in WAYS.items():
+        for way, shown in WAYS.items():
             cards.label(way)
-            st.code(command, language=None, wrap_lines=True)
+            st.code(shown, language=None, wrap_lines=True)
         page_link("train", FIRST["train"])
         st.image(
             PICTURE,

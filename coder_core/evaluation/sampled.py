@@ -19,7 +19,8 @@ RANKED_PAIRS = (
 )
 SAMPLED = 10_000  # queries per direction of a larger split
 SEED = 20260601
-AUTO, ALL = "auto", "all"
+AUTO = "auto"
+ALL = "all"
 
 
 @dataclass(frozen=True)

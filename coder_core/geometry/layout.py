@@ -121,8 +121,10 @@ def _from_landmarks(
         drawn = f"{len(landmarks):,} of {len(points):,} points drawn at random are landmarks of the layout"
         notes.append(f"{drawn}; the others are placed among their nearest landmarks")
     judging = within(progress, _JUDGING, 1.0)
-    survived = surviving_neighbours(points, plane, landmarks, seed=settings.seed, progress=judging)
-    notes.append(_describe_survival(*survived))
+    share_of_landmarks, share_of_placed = surviving_neighbours(
+        points, plane, landmarks, seed=settings.seed, progress=judging
+    )
+    notes.append(_describe_survival(share_of_landmarks, share_of_placed))
     return plane
 
 

@@ -55,9 +55,10 @@ def update_momentum(encoder: nn.Module, module: nn.Module, momentum: float) -> N
     if not 0 <= momentum <= 1:
         raise ValueError(f"momentum must be from 0 to 1, got {momentum}")
     pairs = zip(encoder.parameters(), module.parameters(), strict=True)
-    averaged = [(slow, fast) for slow, fast in pairs if slow is not fast]
+    averaged: list[tuple[Tensor, Tensor]] = [(slow, fast) for slow, fast in pairs if slow is not fast]
     if averaged:  # a few kernels on a GPU instead of one a parameter; the same loop on a CPU
-        slow_ones, fast_ones = zip(*averaged, strict=True)
+        slow_ones = [slow for slow, _ in averaged]
+        fast_ones = [fast for _, fast in averaged]
         torch._foreach_lerp_(slow_ones, fast_ones, 1 - momentum)
     for old, new in zip(encoder.buffers(), module.buffers(), strict=True):
         if old is not new:

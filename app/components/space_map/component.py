@@ -82,7 +82,8 @@ def space_map(content: SpaceMap, key: str, colours: charts.Tone, handle: Handler
 
     maps = [_map(panel) for panel in content.panels]
     ends = np.array([extent(panel["plane"]) for panel in maps])
-    low, high = ends[:, :2].min(0), ends[:, 2:].max(0)
+    low = ends[:, :2].min(0)
+    high = ends[:, 2:].max(0)
     centre = (low + high) / 2
     halves = np.maximum((high - low) / 2, 1e-6)
     arrows = content.arrows

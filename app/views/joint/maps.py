@@ -360,7 +360,7 @@ def _list(view: View, points: np.ndarray) -> None:
     """List points, with ranks in every run and the values of the column that colours them."""
     shown = view.shown
     choice = shown.choice
-    frame: dict[str, Any] = {}
+    frame: dict[str, np.ndarray] = {}
     columns = {}
     wanted = dict.fromkeys([*IN_LIST, view.column])
     names = [name for name in wanted if name in shown.columns and name != "modality"]
@@ -402,17 +402,13 @@ def selection_table(shown: Shown, points: np.ndarray) -> pd.DataFrame:
     """Return points as one table: shared columns, then every run's numbers under "column (run)"."""
     choice = shown.choice
     kinds = np.where(points < shown.images, "image", "caption")
-    columns: dict[str, Any] = {
-        "modality": kinds,
-        "number": shown.numbers(points),
-        "image": shown.owners(points),
-    }
-    columns["text"] = shown.texts(points)
+    named = {"modality": kinds, "number": shown.numbers(points), "image": shown.owners(points)}
+    texts = {"text": np.array(shown.texts(points), dtype=object)}
     known = [name for name in shown.columns if name != "modality"]
     shared = [name for name in known if name in SHARED]
     own = [*shown.own]
-    columns |= {name: shown.values(choice.last, name).iloc[points].to_numpy() for name in [*shared, *own]}
-    table = own_columns.written(pd.DataFrame(columns))
+    values = {name: shown.values(choice.last, name).iloc[points].to_numpy() for name in [*shared, *own]}
+    table = own_columns.written(pd.DataFrame(named | texts | values))
     for run, plane in zip(choice.runs, shown.planes, strict=True):
         of_run = {
             name: shown.values(run, name).iloc[points].to_numpy()

@@ -35,7 +35,8 @@ def figure(shown: Shown, colouring: Colouring, marks: charts.Marks, colours: cha
     plotted = joint_space.draw_points(shown.images, shown.captions, MOST_DRAWN)
     runs = [run.name for run in shown.choice.runs]
     scales = [coloured.scale for coloured in colouring]
-    maps = [charts.Map(*parts) for parts in zip(runs, shown.planes, scales, strict=True)]
+    parts = zip(runs, shown.planes, scales, strict=True)
+    maps = [charts.Map(name, plane, scale) for name, plane, scale in parts]
     return charts.joint_map(maps, shown.images, plotted, _labels(shown, plotted), marks, colours)
 
 
@@ -51,9 +52,12 @@ def note(shown: Shown) -> str:
 
 def _labels(shown: Shown, plotted: np.ndarray) -> list[str]:
     names = shown.choice.ask(Run.image_names)
-    columns = (shown.numbers(plotted).tolist(), shown.owners(plotted).tolist(), shown.texts(plotted))
+    numbers = shown.numbers(plotted).tolist()
+    images = shown.owners(plotted).tolist()
     labels = []
-    for point, number, image, text in zip(plotted.tolist(), *columns, strict=True):
+    for point, number, image, text in zip(
+        plotted.tolist(), numbers, images, shown.texts(plotted), strict=True
+    ):
         ids = ids_text("image" if point < shown.images else "text", number, image, names[image])
         labels.append(f"{charts.plain(ids)}<br>{charts.plain(text[:LABEL_LENGTH])}")
     return labels

@@ -198,10 +198,12 @@ def _several(runs: Sequence[Run], split: str) -> list[Section]:
     for run in runs:
         widened = several_metrics(run, split)
         for by, metrics in {"labels": run.metrics[split], **widened}.items() if widened else ():
-            row: dict[str, Any] = {"run": run.name, "by": by}
-            for way, label in DIRECTIONS.items():
-                row |= {f"{label} R@{k}": metrics.get(f"{way}_r{k}") for k in RECALL_AT}
-            rows.append(row | {"R@sum": metrics.get("rsum")})
+            recalls = {
+                f"{label} R@{k}": metrics.get(f"{way}_r{k}")
+                for way, label in DIRECTIONS.items()
+                for k in RECALL_AT
+            }
+            rows.append({"run": run.name, "by": by, **recalls, "R@sum": metrics.get("rsum")})
     if not rows:
         return []
     return [Section("Several right answers", SEVERAL, [("table", pd.DataFrame(rows).round(1))])]

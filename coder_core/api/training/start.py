@@ -124,8 +124,17 @@ def options(preset: str) -> list[Option]:
         value = getattr(getattr(config, setting.section), setting.key)
         choices = choices if not choices or value in choices else (*choices, value)
         kind = KINDS[setting.value_type]
-        limits = setting.smallest, setting.largest
-        offered.append(Option(setting.key, setting.section, kind, value, choices, setting.help, *limits))
+        option = Option(
+            setting.key,
+            setting.section,
+            kind,
+            value,
+            choices,
+            setting.help,
+            setting.smallest,
+            setting.largest,
+        )
+        offered.append(option)
     return offered
 
 

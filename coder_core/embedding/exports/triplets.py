@@ -236,8 +236,8 @@ class Miner:
             query, column = np.nonzero(usable)
             asked = some[query]
             found = best[query, column].astype(np.int64)
-            images, texts = (asked, found) if by_image else (found, asked)
-            usable[query, column] = ~self.matches.mask(images, texts)
+            known = self.matches.mask(asked, found) if by_image else self.matches.mask(found, asked)
+            usable[query, column] = ~known
 
             bounds = np.searchsorted(anchors[order], (some[0], some[-1] + 1))
             rows = order[bounds[0] : bounds[1]]

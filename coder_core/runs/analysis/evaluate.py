@@ -148,11 +148,11 @@ def _tables(
     folder: Path, loaded: LoadedModel, split: Split, encoded: Encoded, progress: Progress
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return arrays and documents besides the ranks: scores, or embeddings, with weights, concepts and prototypes."""
-    arrays: dict[str, Any]
-    arrays = {}
-    documents: dict[str, Any] = {}
-    if split.search_log is None:  # weights are of captions with their own images
+    if split.search_log is None:
         arrays, documents = weight_tables(folder, loaded.config, encoded, split, progress)
+    else:  # weights are of captions with their own images
+        arrays = {}
+        documents = {}
     if isinstance(encoded, SplitScores):
         parts = encoded.images.parts
         arrays[tables.SCORES] = encoded.scores

@@ -184,8 +184,15 @@ def _write_ranked(
     if tables.JUDGEMENTS in arrays:
         relevance = relevance_of_judgements(arrays[tables.JUDGEMENTS], *pair.shape)
     metrics, ranks = ranked([pair], arrays["image_of_text"], place, options, progress, relevance=relevance)
-    named: dict[str, Any] = {"metrics": metrics, "documents": documents, "kind": tables.KIND_IMPORTED}
-    write_analysis(folder, place.split, **(named | dict(samples) | dict(arrays) | ranks))
+    write_analysis(
+        folder,
+        place.split,
+        metrics=metrics,
+        documents=documents,
+        kind=tables.KIND_IMPORTED,
+        **samples,
+        **dict(arrays) | ranks,
+    )
     return metrics
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -80,19 +79,15 @@ def _ids(analysis: Analysis) -> tuple[Ids, int, int, str]:
 
 def _documents(analysis: Analysis, file: Path, like: Path, given: TrecRun) -> dict[str, Any]:
     """Return the documents of the new analysis: its origin, and those on the samples."""
-    files: Mapping[str, str] = {"run file": str(file), "samples of": str(like), "tag": given.tag}
-    documents: dict[str, Any] = {
-        tables.DOCUMENT_IMPORTED: {
-            "created": time.strftime("%Y-%m-%d %H:%M:%S %z"),
-            "files": files,
-            "images": analysis.n_images,
-            "captions": analysis.n_texts,
-            "queries": 0,
-            "dimension": 0,
-            "notes": [str(fault) for fault in given.faults],
-        },
-        tables.DOCUMENT_LISTS: {"tag": given.tag, "sha256": file_sha256(file)},
+    imported = {
+        "created": time.strftime("%Y-%m-%d %H:%M:%S %z"),
+        "files": {"run file": str(file), "samples of": str(like), "tag": given.tag},
+        "images": analysis.n_images,
+        "captions": analysis.n_texts,
+        "queries": 0,
+        "dimension": 0,
+        "notes": [str(fault) for fault in given.faults],
     }
-    if analysis.search_log is not None:
-        documents[tables.DOCUMENT_SEARCH_LOG] = analysis.search_log
-    return documents
+    lists = {"tag": given.tag, "sha256": file_sha256(file)}
+    of_log = {} if analysis.search_log is None else {tables.DOCUMENT_SEARCH_LOG: analysis.search_log}
+    return {tables.DOCUMENT_IMPORTED: imported, tables.DOCUMENT_LISTS: lists, **of_log}
