@@ -19,6 +19,7 @@ from coder_core.runs.analysis import unfinished_ranks
 from coder_core.runs.analysis.import_embeddings import rank_imported
 from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.analysis.rows import embedded_row
+from coder_core.runs.derived.store import derived_folder
 from tests.support.picture_folders import write_lines
 from tests.support.precomp_folders import assert_refused, refusal
 from tests.support.run_folders import (
@@ -125,9 +126,14 @@ def test_of_a_large_split_a_sample_of_the_queries_is_ranked(files, runs, monkeyp
 
     assert evaluate([str(runs / "clip")]) == 0  # keeps the sample
     assert words in capsys.readouterr().out
+    of_sample = {kind: derived_folder(runs / "clip", "dev", kind, {}, [large]) for kind in ("hubs", "layout")}
     assert evaluate([str(runs / "clip"), "--rank", "all"]) == 0
     assert "sampled" not in capsys.readouterr().out
-    assert_same_analysis(open_analysis(runs / "clip", "dev"), whole)
+    ranked = open_analysis(runs / "clip", "dev")
+    assert_same_analysis(ranked, whole)
+    of_all = {kind: derived_folder(runs / "clip", "dev", kind, {}, [ranked]) for kind in of_sample}
+    assert of_sample["layout"] == of_all["layout"]
+    assert of_sample["hubs"].key != of_all["hubs"].key  # a result about the sample is not shown for all
 
 
 def test_sampled_queries_that_have_no_results_are_refused(files, runs):

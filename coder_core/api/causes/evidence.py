@@ -21,7 +21,6 @@ from coder_core.console.faults import InputError
 from coder_core.data.content.duplicates import EMPTY_WORDS, caption_words
 from coder_core.data.content.report import TINY_SIDE, tiny_image
 from coder_core.geometry.captions import SPACE_SIZE, largest_cosine
-from coder_core.runs.analysis.tables import RANKED_QUERIES
 from coder_core.runs.derived.store import DerivedFolder, derived_folder, read_as, write_derived
 
 KIND = "causes"
@@ -92,9 +91,7 @@ def split_evidence(run: Run, split: str) -> Evidence:
         fact = "is a search log: people's judgements decide what is right there, and labels have no fault"
         raise InputError.at(f"split {split!r} of run {run.name}", fact, "a split with labels")
     analysis = run.analysis(split)
-    files = analysis.manifest["files"]
-    sampled = {name: files[f"{name}.npy"]["sha256"] for name in RANKED_QUERIES if name in analysis.arrays}
-    folder = derived_folder(run.path, split, KIND, {"method": VERSION, **sampled}, [analysis])
+    folder = derived_folder(run.path, split, KIND, {"method": VERSION}, [analysis])
     with suppress(InputError):  # damaged: computed again, and replaced
         stored = read_as(folder, _build)
         if stored is not None:

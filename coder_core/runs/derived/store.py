@@ -18,11 +18,14 @@ from coder_core.console.faults import InputError
 from coder_core.console.plain_files import check_values, subfolder, trusting
 from coder_core.files import atomic, sealed
 from coder_core.runs.analysis.read import Analysis
-from coder_core.runs.analysis.tables import split_folder
+from coder_core.runs.analysis.tables import RANKED_QUERIES, split_folder
 
 VERSION = 1
 Result = TypeVar("Result")
 _NAME = re.compile(r"[a-z]+-[0-9a-f]{24}")
+OF_RANKS = ("blends", "causes", "hubs", "qrels", "widened")
+"""Kinds of results that depend on which queries are ranked."""
+
 _SOURCE_FILES = ("image_embeddings.npy", "text_embeddings.npy", "scores.npy", "image_of_text.npy")
 
 
@@ -47,6 +50,9 @@ def derived_folder(
     split_folder(run_folder, split)  # refuses a name that leads elsewhere
     description = {"version": VERSION, "kind": kind, "parameters": dict(parameters)}
     description["sources"] = [_source(analysis) for analysis in analyses]
+    if kind in OF_RANKS and analyses[0].ranked_queries is not None:
+        files = analyses[0].manifest["files"]
+        description["ranked"] = [files[f"{name}.npy"]["sha256"] for name in RANKED_QUERIES]
     key = hashlib.sha256(json.dumps(description, sort_keys=True).encode()).hexdigest()[:24]
     path = subfolder(run_folder, "derived", split, f"{kind}-{key}")
     return DerivedFolder(path, key, description)
