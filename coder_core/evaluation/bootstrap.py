@@ -184,6 +184,9 @@ def mean_change(before: np.ndarray, after: np.ndarray, counted: np.ndarray, imag
     """Return (3,): the mean of `after` over the counted queries minus the mean of `before` over all, with the ends of its
     95% interval. Every draw takes the same images for both, so what they share cancels.
 
+    >>> mean_change(np.zeros(4), np.ones(4), np.ones(4, bool), np.arange(4)).tolist()
+    [1.0, 1.0, 1.0]
+
     Args:
         before, after: (Q,) values.
         counted: (Q,) bool.

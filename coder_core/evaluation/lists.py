@@ -35,7 +35,12 @@ class Lists:
 
 
 def rank_lists(i2t: Lists, t2i: Lists, relevance: Relevance) -> Ranks:
-    """Rank the lists of both directions by a relevance."""
+    """Rank the lists of both directions by a relevance.
+
+    >>> lists = Lists(np.array([[1, 0], [1, 0]]), np.array([[0.9, 0.2], [0.8, 0.7]]), candidates_in_all=2)
+    >>> rank_lists(lists, lists, Relevance.of_labels(np.arange(2), images=2)).t2i.first
+    array([1, 0])
+    """
     return Ranks(_ranked(i2t, relevance.i2t), _ranked(t2i, relevance.t2i))
 
 

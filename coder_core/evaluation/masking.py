@@ -21,6 +21,9 @@ def draw_masks(players: int, seed: int = 0) -> Array:
     random choice and random signs of its columns, and its complement. Columns are uncorrelated, and in a mask and its
     complement all interactions of an even number of players cancel, so `effects` has the least variance that so many
     masks allow.
+
+    >>> draw_masks(2).astype(int).tolist()
+    [[0, 0], [1, 0], [0, 1], [1, 1]]
     """
     if players <= ALL_SUBSETS:
         numbers = np.arange(1 << players)
@@ -37,7 +40,11 @@ def draw_masks(players: int, seed: int = 0) -> Array:
 
 def effects(masks: Array, rows: Array) -> Array:
     """Return (players, D) the effect of each player on the embedding: the mean of the rows of masks that keep it minus
-    the mean of those that do not. `masks`: (n, players) from `draw_masks`; `rows`: (n, D), the embedding of each."""
+    the mean of those that do not. `masks`: (n, players) from `draw_masks`; `rows`: (n, D), the embedding of each.
+
+    >>> effects(draw_masks(2), draw_masks(2) @ np.array([[2.0], [3.0]])).tolist()
+    [[2.0], [3.0]]
+    """
     signs = np.where(masks, 1.0, -1.0)
     return np.asarray(2 / len(masks) * (signs.T @ rows.astype(np.float64)))
 
@@ -48,6 +55,9 @@ def interactions(word_effects: Array, cell_effects: Array) -> Array:
     The interaction is the mean over all other words and cells of what the cell adds to what the word adds to the
     score. The score is linear in either embedding and the masks of pictures and texts are independent, so the mean of
     the products is the product of the means: ψ_i · φ_j.
+
+    >>> interactions(np.array([[2.0]]), np.array([[3.0], [1.0]])).tolist()
+    [[6.0, 2.0]]
     """
     return np.asarray(word_effects @ cell_effects.T, dtype=np.float32)
 
@@ -57,6 +67,10 @@ def curve_masks(importance: Array) -> tuple[Array, Array]:
 
     Insertion keeps the k most important cells, deletion all others, for k from 0 to L. `importance`: (L,); NaN for
     cells that the map does not cover, which come last.
+
+    >>> inserted, deleted = curve_masks(np.arange(20.0))
+    >>> inserted.sum(1).tolist(), deleted.sum(1)[:3].tolist(), inserted[1].nonzero()[0].tolist()
+    ([0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20], [20, 18, 16], [18, 19])
     """
     order = np.argsort(-np.nan_to_num(importance, nan=-np.inf), kind="stable")
     place = np.empty(len(order), np.int64)
@@ -70,6 +84,9 @@ def area_between(inserted: Array, deleted: Array) -> float:
     """Return the area between an insertion and a deletion curve over the share of cells, in units of the score.
 
     0 is what an order at random gets on average; larger is more faithful. `inserted`, `deleted`: (STEPS + 1,) scores.
+
+    >>> area_between(np.ones(11), np.zeros(11))
+    1.0
     """
     difference = inserted - deleted
     return float(np.trapezoid(difference, dx=1 / (len(difference) - 1)))

@@ -76,7 +76,12 @@ def choose_queries(relevance: Relevance, image_of_text: Array, asked: str | int 
 
 
 def queries_differ(chosen: Queries | None, ranked: Queries | None) -> bool:
-    """True unless both are the same queries."""
+    """True unless both are the same queries.
+
+    >>> some = Queries(np.arange(3), np.arange(2))
+    >>> queries_differ(some, Queries(np.arange(3), np.arange(2))), queries_differ(some, None)
+    (False, True)
+    """
     if chosen is None or ranked is None:
         return chosen is not ranked
     same = np.array_equal(chosen.images, ranked.images) and np.array_equal(chosen.texts, ranked.texts)

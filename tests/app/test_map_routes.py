@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import urlencode
 
 import numpy as np
@@ -39,7 +40,13 @@ def get(root, monkeypatch):
 
         headers = [(b"if-none-match", tag.encode())] if tag else []
         scope = {"type": "http", "method": "GET", "path": path, "headers": headers, "root_path": ""}
-        asyncio.run(APP(scope | {"query_string": urlencode(query).encode()}, receive, send))
+        scope["query_string"] = urlencode(query).encode()
+
+        async def ask():
+            await APP(scope, receive, send)
+
+        with ThreadPoolExecutor(1) as thread:  # this thread may run an event loop of the browser tests
+            thread.submit(lambda: asyncio.run(ask())).result()
         answer = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
         return sent[0]["status"], answer, b"".join(part.get("body", b"") for part in sent[1:])
 

@@ -153,4 +153,4 @@ def every_page_has_something_to_show(root, monkeypatch):
             assert app.refusals()
             continue
         assert not app.refusals(), page
-        assert app.get("plotly_chart") or app.get("imgs"), page
+        assert app.get("plotly_chart") or app.get("imgs") or app.maps(), page

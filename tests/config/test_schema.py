@@ -51,7 +51,11 @@ def test_a_value_of_the_wrong_type_is_named(section, key, value, message):
 def test_missing_keys_use_defaults_and_settings_describe_their_ranges():
     config = from_document({"objective": {"margin": 1}})
     before = replace(Config().data, equal_texts="label")  # a run written before the setting counted labels
-    assert config == replace(Config(), data=before, objective=replace(Config().objective, margin=1.0))
+    cleaned = replace(
+        Config().cleaning, clean_rounds=1
+    )  # … and before the number of rounds was chosen from the list
+    objective = replace(Config().objective, margin=1.0)
+    assert config == replace(Config(), data=before, cleaning=cleaned, objective=objective)
     assert from_document({"data": {"equal_texts": "match"}}).data == Config().data
     assert isinstance(config.objective.margin, float)
     assert_refused(r"\[data\]: is 3; expected a table", from_document, {"data": 3})

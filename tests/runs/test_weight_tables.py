@@ -98,7 +98,7 @@ def test_evaluating_another_split_reports_the_search_for_neighbours(run, data):
         reports.append((phase, done, total))
 
     evaluate_split(run, load_model(run), read_split(data, "train"), "train", progress=note)
-    phases = ["tiny: placing captions in the text space", "tiny: finding semantic neighbours"]
+    phases = ["ranks", "tiny: placing captions in the text space", "tiny: finding semantic neighbours"]
     assert list(dict.fromkeys(phase for phase, _, _ in reports if phase)) == phases
     assert reports[-1] == (phases[-1], 90, 90)
     (weights,) = arrays(run / "analysis" / "train", "sample_weight")
