@@ -120,7 +120,7 @@ def reviewed_recall(
     owner = reviewed.image_of_text
     n = len(reviewed.keys)
     captions = np.arange(len(owner)) if within is None else within
-    counted = {"i2t": np.arange(n) if within is None else owner[captions], "t2i": captions}
+    counted = {"i2t": owner[captions], "t2i": captions}
     results = [_reviewed_results(run, split, way, judged, counted[way]) for way in DIRECTIONS]
     rows: list[dict[str, object]] = []
     for group in ("all", "changed"):

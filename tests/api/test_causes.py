@@ -10,7 +10,7 @@ from coder_core.api import causes, open_run
 from coder_core.api.causes import budget
 from coder_core.api.causes.evidence import PICTURE, TEXT, compute_evidence, other_images_with_words
 from coder_core.api.causes.fixes import AVERAGED, COMPLETE, HUBS, LEFT_OUT
-from coder_core.api.causes.hubs import HALVES_SEED, NEIGHBOURS, RECALL_AT, STRENGTHS, corrected_ranks
+from coder_core.api.causes.hubs import HALVES_SEED, RECALL_AT, corrected_ranks
 from coder_core.api.reviews import ReviewedSplit
 from coder_core.api.sides import Sides
 from coder_core.config.schema import Config
@@ -72,7 +72,8 @@ def slow_corrected_ranks(scores, anchor_images, candidate_images):
             if image != anchor_images[query]
         )
 
-    settings = [(1, 0.0), *((k, alpha) for alpha in STRENGTHS for k in NEIGHBOURS)]
+    strengths = [(k, alpha) for alpha in (0.25, 0.5, 0.75, 1.0) for k in (1, 4, 16, 64, 128)]
+    settings = [(1, 0.0), *strengths]
     ranks = np.array([[rank(q, *setting) for q in range(len(scores))] for setting in settings])
     result = np.empty(len(scores), int)
     for half in (False, True):
@@ -246,6 +247,26 @@ def test_without_a_miss_there_is_no_share(several):
     assert causes.gain_sentence(causes.what_would_fix(misses), 1).startswith("None of the fixes")
 
 
+def test_pixels_tell_copies_and_embeddings_do_where_a_picture_cannot_be_read(tmp_path):
+    """Images 0 and 1, 2 and 3, 4 and 5 have equal embeddings. The first two show something else, the next two are one
+    picture twice, and the picture of image 5 is gone."""
+    folder = write_run(tmp_path / "runs", "pictures", images=12)
+    pictures = tmp_path / "runs-pictures"
+    (pictures / "3.png").write_bytes((pictures / "2.png").read_bytes())
+    (pictures / "5.png").unlink()
+    run = open_run(folder)
+    v, w = (rows.copy() for rows in run.embeddings("dev"))
+    v[1:6:2] = v[0:6:2]
+    facts = {"picture_folder": pictures, "captions": run.captions("dev")}
+    write_embeddings(folder, v, w, run.image_of_text("dev"), **facts)
+    of_images = causes.split_evidence(open_run(folder), "dev").t2i
+    found = {}
+    for image in (0, 2, 4):
+        rows = of_images.images == image
+        found[image] = of_images.copies[rows][of_images.results[rows] == image + 1]
+    assert [set(copies.tolist()) for copies in found.values()] == [{0}, {PICTURE}, {PICTURE}]
+
+
 def test_queries_of_a_slice_alone_are_counted(several):
     question = causes.Question("t2i", within=np.array([2, 6, 7]))
     misses = causes.find_causes(several, np.arange(8), replace(question, noise=0.01))
@@ -268,6 +289,9 @@ def test_one_sentence_says_why(several):
     assert sentences[5] == "Missed by 0.001: two trainings with other seeds typically differ by 0.010."
     assert sentences[6].endswith("a model error.")
     assert sentences[7] == "Hit: its match has rank 1."
+    several.t2i.copies[2] = 0, TEXT, PICTURE
+    later = causes.find_causes(several, np.arange(8), causes.Question("t2i", 3, noise=0.01), known)
+    assert causes.why(later, "t2i", 2, several, known, hub).endswith("result 2 has the same text.")
     assert causes.why(misses, "t2i", 99, several, known, hub) == ""
 
 

@@ -136,6 +136,12 @@ def test_recall_by_slice_matches_reference_loops(tmp_path, direction, monkeypatc
     gains = table.slice_gains(runs, "dev", slices.Queries(direction, 5), entries, columns)
     asked = [entry.expression for entry in entries if slices.select(entry.expression, columns).any()]
     assert gains["expression"].tolist() == asked
+    plain = table.slice_recalls(runs, "dev", slices.Queries(direction, 5), entries, columns)
+    assert plain["expression"].tolist() == [name for name in expressions if name != "image == 3"]
+    for expression, recall in zip(plain["expression"], plain["recall_1"], strict=True):
+        mask = slices.select(expression, columns)
+        queries = mask if direction == "t2i" else np.unique(owner[mask])
+        assert recall == pytest.approx(100 * np.mean(ranks[1][queries] < 5))
     for expression, gain in zip(gains["expression"], gains["gain"], strict=True):
         mask = slices.select(expression, columns)
         queries = mask if direction == "t2i" else np.unique(owner[mask])

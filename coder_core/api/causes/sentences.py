@@ -81,7 +81,7 @@ def _unlabelled_match(probability: Array) -> str:
 
 
 def _copy(direction: Direction, copies: Array) -> str:
-    place = int((copies > 0).argmax()) + 1
+    place = int(np.flatnonzero(copies)[0]) + 1
     if copies[place - 1] == TEXT:
         return f"result {place} has the same text"
     if direction == "t2i":
