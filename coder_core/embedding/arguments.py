@@ -47,6 +47,35 @@ class TowerArguments:
 
 
 @dataclass(frozen=True)
+class SplitArguments:
+    """The run and the split that a command writes."""
+
+    name: str  # Name of a new run, or of a run of the same model to which to add the split.
+    split: SplitName = "dev"
+    """Name of the split in the data and in the run; runs are compared on splits of the same name."""
+    rank: str = "auto"
+    """Queries of each direction to rank against all candidates: auto (all of a split of up to 10,000,000,000 pairs of
+    images and captions, a random 10,000 of a larger one), all, or a number; 0 ranks only the queries opened in the app."""
+    root: Path = Path("checkpoints")  # Folder of the runs.
+    overwrite: bool = False  # Replace the split if the run already has it.
+
+
+@dataclass(frozen=True)
+class ImportArguments(SplitArguments):
+    """The run and the split that an import writes, and what belongs to its images."""
+
+    pictures: Path | None = None
+    """Folder of the picture files, for the app to show; not needed if the names of the pictures are absolute paths."""
+    groups: Path | None = None
+    """Groups of images that show the same thing, such as a product: lines of a picture's name, a tab and an id. Their
+    captions then also count as right by group. With --images, needs --ids."""
+    columns: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
+    """Table with further facts, such as brand and price, joined by the column with names of pictures or ids of captions
+    (docs/data.md, section 14)."""
+    device: str = "auto"  # Where scores are computed: auto, cpu or cuda. Ranks are the same.
+
+
+@dataclass(frozen=True)
 class EmbedArguments:
     """Turn any model's embeddings (CLIP, SigLIP, a colleague's) into a run that the app opens beside others.
 
@@ -61,29 +90,15 @@ class EmbedArguments:
     a file has several arrays, FILE:NAME picks one."""
     texts: Path  # Caption embeddings, (m, D) in the order of the captions, in any of these formats.
     captions: Path  # m captions, UTF-8, one per line. Without --ids every m / n of them belong to one image.
-    name: str  # Name of a new run, or of an imported run to which to add the split.
+    target: Annotated[ImportArguments, tyro.conf.arg(name="")]
     ids: Path | None = None
     """One id per line: one for each image (they name the pictures) or each caption (equal ids are one image)."""
-    pictures: Path | None = None  # Folder of the picture files that the ids name, for the app to show.
-    groups: Path | None = None
-    """Groups of images that show the same thing, such as a product: lines of y.jpg, a tab and an id. Their captions then
-    also count as right by group; needs --ids."""
     qrels: Path | None = None
     """Makes the split a search log: --captions are its queries, lines of an id, a tab and a text in the order of --texts,
     and this file has graded judgements of pictures, as TREC (query 0 picture grade) or BEIR; needs --ids."""
     queries: Path | None = None
     """Embeddings of texts that are not captions: .npy of (q, D). Retrieval offers them as queries. With --query-texts."""
     query_texts: Path | None = None  # The q texts of --queries, UTF-8, one per line, all different.
-    columns: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
-    """Table with further facts, such as brand and price, joined by the column with names of pictures or ids of captions
-    (docs/data.md, section 14)."""
-    split: SplitName = "dev"  # Name of the split; runs are compared on splits of the same name.
-    rank: str = "auto"
-    """Queries of each direction to rank against all candidates: auto (all of a split of up to 10,000,000,000 pairs of
-    images and captions, a random 10,000 of a larger one), all, or a number; 0 ranks only the queries opened in the app."""
-    device: str = "auto"  # Where scores are computed: auto, cpu or cuda. Ranks are the same.
-    root: Path = Path("checkpoints")  # Folder of the runs.
-    overwrite: bool = False  # Replace the split if the run already has it.
 
 
 @dataclass(frozen=True)
@@ -93,9 +108,7 @@ class FolderArguments:
     (image_path) are one image with several captions."""
 
     folder: tyro.conf.Positional[Path]  # The table or folder.
-    name: str  # Name of a new run, or of an imported run to which to add the split.
-    pictures: Path | None = None
-    """Folder that the image paths are relative to; not needed if they are absolute."""
+    target: Annotated[ImportArguments, tyro.conf.arg(name="")]
     image_embeddings: str = ""
     """Column of a table; empty: guessed from titles and types, with a note. The next three flags work the same way."""
     text_embeddings: str = ""  # Column of a table.
@@ -104,17 +117,6 @@ class FolderArguments:
     group_column: str = (
         ""  # Column of a table whose equal values mark images that show the same thing: product_id.
     )
-    groups: Path | None = None  # File of such groups: lines of a picture's path, a tab and an id.
-    columns: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
-    """Table with further facts, such as brand and price, joined by the column with names of pictures or ids of captions
-    (docs/data.md, section 14)."""
-    split: SplitName = "dev"  # Name of the split; runs are compared on splits of the same name.
-    rank: str = "auto"
-    """Queries of each direction to rank against all candidates: auto (all of a split of up to 10,000,000,000 pairs of
-    images and captions, a random 10,000 of a larger one), all, or a number; 0 ranks only the queries opened in the app."""
-    device: str = "auto"  # Where scores are computed: auto, cpu or cuda. Ranks are the same.
-    root: Path = Path("checkpoints")  # Folder of the runs.
-    overwrite: bool = False  # Replace the split if the run already has it.
 
 
 @dataclass(frozen=True)
@@ -147,7 +149,7 @@ class PicturesArguments:
     """
 
     data: tyro.conf.Positional[Path]  # Folder or file of pictures with captions; "demo" is the built-in data.
-    name: str  # Name of a new run, or of a run of the same model to which to add the split.
+    target: Annotated[SplitArguments, tyro.conf.arg(name="")]
     towers: Annotated[TowerArguments, tyro.conf.arg(name="")] = field(default_factory=TowerArguments)
     prompt: str = "{}"  # Prompt for the text tower; the caption replaces {}.
     queries: Path | None = None
@@ -157,12 +159,6 @@ class PicturesArguments:
     """Graded judgements of pictures for these queries: TREC (query 0 picture grade) or BEIR (query-id, corpus-id, score).
     Right from grade 1. nDCG@10 leads; queries without a judgement are listed, not counted."""
     pool: str = ""  # Split of DATA whose pictures are ranked for --queries; empty: those of all splits.
-    split: SplitName = "dev"  # The split to embed.
-    rank: str = "auto"
-    """Queries of each direction to rank against all candidates: auto (all of a split of up to 10,000,000,000 pairs of
-    images and captions, a random 10,000 of a larger one), all, or a number; 0 ranks only the queries opened in the app."""
-    root: Path = Path("checkpoints")  # Folder of the runs.
-    overwrite: bool = False  # Replace the split if the run already has it.
 
 
 @dataclass(frozen=True)

@@ -31,23 +31,24 @@ from coder_core.runs.analysis.import_lists import import_lists
 def import_embeddings(parsed: EmbedArguments | FolderArguments) -> None:
     """Make a run from the embeddings that the flags name, and print its metrics."""
     console = open_console()
-    options = RankOptions(parse_rank(parsed.rank), str(choose_device(parsed.device)))
+    target = parsed.target
+    options = RankOptions(parse_rank(target.rank), str(choose_device(target.device)))
     # before the files are read
-    import_folder(parsed.root, parsed.name, parsed.split, overwrite=parsed.overwrite)
+    import_folder(target.root, target.name, target.split, overwrite=target.overwrite)
 
     embeddings = _read_folder(parsed) if isinstance(parsed, FolderArguments) else _read_files(parsed)
-    if parsed.columns is not None:
-        embeddings = _with_columns(embeddings, parsed.columns)
+    if target.columns is not None:
+        embeddings = _with_columns(embeddings, target.columns)
     embeddings = _with_groups(embeddings, parsed)
     print_faults(console, embeddings.faults)
     use_onednn()
     with watching(console, "ranking", rate=True) as progress:
         folder, metrics = import_run(
             embeddings,
-            parsed.root,
-            parsed.name,
-            parsed.split,
-            overwrite=parsed.overwrite,
+            target.root,
+            target.name,
+            target.split,
+            overwrite=target.overwrite,
             options=options,
             progress=progress,
         )
@@ -59,10 +60,10 @@ def import_embeddings(parsed: EmbedArguments | FolderArguments) -> None:
     saved = f", {len(embeddings.query_texts):,} saved queries" if embeddings.query_texts else ""
     say(console, f"{n:,} images and {m:,} captions, {width:,} numbers each{saved}: {folder}")
     if metrics:
-        print_metrics(console, folder, parsed.split, f"{parsed.split} · pessimistic ties")
+        print_metrics(console, folder, target.split, f"{target.split} · pessimistic ties")
         return
 
-    command_line = f"coder-lab evaluate {folder} --split {parsed.split} --rank all"
+    command_line = f"coder-lab evaluate {folder} --split {target.split} --rank all"
     say(console, f"not ranked, except for the queries that you open in the app. To rank all: {command_line}")
 
 
@@ -81,14 +82,14 @@ def _with_groups(embeddings: Embeddings, parsed: EmbedArguments | FolderArgument
     """Return the embeddings with the groups of their images, by a column or a file, if one is named. InputError: both
     are; the column does not exist; the file names none of the images."""
     column = parsed.group_column if isinstance(parsed, FolderArguments) else ""
-    if column and parsed.groups is not None:
+    if column and parsed.target.groups is not None:
         raise InputError.at("--group-column and --groups", "are both given", "one of them", "leave one out")
     if column:
-        where = embeddings.source.get("table", str(parsed.name))
+        where = embeddings.source.get("table", str(parsed.target.name))
         ids, note = ids_of_column(embeddings.columns, column, where)
         groups = group_numbers(ids)
-    elif parsed.groups is not None:
-        groups, note = read_groups(parsed.groups, embeddings.image_names or [])
+    elif parsed.target.groups is not None:
+        groups, note = read_groups(parsed.target.groups, embeddings.image_names or [])
     else:
         return embeddings
     return replace(embeddings, image_groups=groups, faults=[*embeddings.faults, note])
@@ -108,12 +109,12 @@ def _read_folder(parsed: FolderArguments) -> Embeddings:
         parsed.image_embeddings, parsed.text_embeddings, parsed.image_column, parsed.caption_column
     )
     if parsed.folder.suffix.lower() == ".parquet":
-        return read_table(parsed.folder, columns, pictures=parsed.pictures)
+        return read_table(parsed.folder, columns, pictures=parsed.target.pictures)
 
     problem = f"is given, but {parsed.folder} is not a Parquet table"
     flags = [spelt_as_flag(name) for name, title in asdict(columns).items() if title]
     stop_on_errors(Fault(flag, problem, fix="leave it out") for flag in flags)
-    return read_clip_retrieval(parsed.folder, pictures=parsed.pictures)
+    return read_clip_retrieval(parsed.folder, pictures=parsed.target.pictures)
 
 
 def _read_files(parsed: EmbedArguments) -> Embeddings:
@@ -124,7 +125,7 @@ def _read_files(parsed: EmbedArguments) -> Embeddings:
         parsed.texts,
         parsed.captions,
         ids=parsed.ids,
-        pictures=parsed.pictures,
+        pictures=parsed.target.pictures,
         queries=parsed.queries,
         query_texts=parsed.query_texts,
     )
@@ -154,7 +155,7 @@ def _read_log(parsed: EmbedArguments, qrels: Path) -> Embeddings:
         raise InputError.at(parsed.texts, fact, f"{images.shape[1]:,}, as {parsed.images}")
     source = {"images": str(parsed.images), "texts": str(parsed.texts), "queries": str(parsed.captions)}
     source["judgements"] = str(qrels)
-    names, folder = picture_names(names, parsed.pictures, faults)
+    names, folder = picture_names(names, parsed.target.pictures, faults)
     faults += check_names(folder, names)
     return Embeddings(
         images,

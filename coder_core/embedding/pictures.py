@@ -26,8 +26,9 @@ from coder_core.runs.analysis.import_embeddings import import_folder
 def embed_pictures(parsed: PicturesArguments) -> None:
     """Embed a split as a run; rank 0 prints the faults of the data, the model and the metrics."""
     console = open_console()
-    parse_rank(parsed.rank)
-    import_folder(parsed.root, parsed.name, parsed.split, overwrite=parsed.overwrite)
+    run = parsed.target
+    parse_rank(run.rank)
+    import_folder(run.root, run.name, run.split, overwrite=run.overwrite)
     flags = parsed.towers
     split, notes_of_data = _split(parsed)
     device = choose_device(flags.device)
@@ -48,8 +49,8 @@ def embed_pictures(parsed: PicturesArguments) -> None:
             encoding = Encoding(
                 towers, flags.batch_size, decoders(flags, device.type), flags.reading.skip_broken
             )
-            options = RankOptions(parse_rank(parsed.rank), str(device))
-            target = Target(parsed.root, parsed.name, parsed.split, parsed.overwrite, notes, options)
+            options = RankOptions(parse_rank(run.rank), str(device))
+            target = Target(run.root, run.name, run.split, run.overwrite, notes, options)
             shown_progress = progress if parallel.rank() == 0 else silent
             result = embed_split(split, encoding, target, progress=shown_progress, tell=partial(say, console))
     finally:
@@ -63,7 +64,7 @@ def embed_pictures(parsed: PicturesArguments) -> None:
     revision = f" at {str(facts['revision'])[:12]}" if facts.get("revision") else ""
     model = facts.get("model") or facts.get("tower")
     say(console, f"{folder}: embedded with {model}{revision}, prompt {facts['prompt']!r}")
-    print_metrics(console, folder, parsed.split, f"{parsed.split} · zero-shot · pessimistic ties")
+    print_metrics(console, folder, run.split, f"{run.split} · zero-shot · pessimistic ties")
 
 
 def _split(parsed: PicturesArguments) -> tuple[CaptionedSplit, list[Fault]]:
@@ -75,16 +76,16 @@ def _split(parsed: PicturesArguments) -> tuple[CaptionedSplit, list[Fault]]:
     if parsed.pool and parsed.queries is None:
         raise InputError.at("--pool", "is given without --queries", fix="leave it out")
     of_log = [parsed.pool] if parsed.pool else []
-    splits = [parsed.split] if parsed.queries is None else of_log
+    splits = [parsed.target.split] if parsed.queries is None else of_log
     reading = parsed.towers.reading
     data = read_pictures(parsed.towers, parsed.data, splits)
     notes = stop_on_errors(data.faults)
     pool = [data.split(parsed.pool)] if parsed.pool else data.splits
     if parsed.queries is not None and parsed.qrels is not None:
-        split, of_queries = with_queries(pool, parsed.split, parsed.queries, parsed.qrels)
+        split, of_queries = with_queries(pool, parsed.target.split, parsed.queries, parsed.qrels)
         notes = [*notes, *of_queries]
     else:
-        split = data.split(parsed.split)
+        split = data.split(parsed.target.split)
     if reading.columns and parsed.queries is not None and len(pool) > 1:  # of several splits
         table = Path(reading.columns)
         columns, joined = read_table_columns(table, split.image_names, split.image_of_text)

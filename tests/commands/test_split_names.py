@@ -20,4 +20,5 @@ FLAGS[EmbedArguments] = ["--images=i", "--texts=t", "--captions=c", "--name=n"]
 @pytest.mark.parametrize("kind", FLAGS)
 def test_every_command_accepts_val_for_dev(kind):
     for word, split in {"val": "dev", "Validation": "dev", "Dev": "dev", "TestA": "TestA"}.items():
-        assert tyro.cli(kind, args=[*FLAGS[kind], "--split", word]).split == split
+        parsed = tyro.cli(kind, args=[*FLAGS[kind], "--split", word])
+        assert getattr(parsed, "target", parsed).split == split
