@@ -12,11 +12,13 @@ import urllib.error
 import urllib.request
 import webbrowser
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 from urllib.parse import quote
 
+import psutil
 import tyro
 
 from coder_core.config.presets import DEMO_RUNS
@@ -32,6 +34,7 @@ PORT = 8501
 SCRIPT = "streamlit_app.py"
 INSTALLED = "coder_lab"  # folder beside coder_core in which the wheel keeps the app
 LONGEST_START = 120.0  # seconds until the server answers
+BACKGROUND = 10  # niceness of the demo's training
 RUNS = "CODER_CHECKPOINTS"
 DATA = "CODER_DATA"
 # variables that hold paths, perhaps several; relative ones mean the folder in which the command starts
@@ -138,10 +141,13 @@ def needs_demo(root: Path) -> bool:
 
 
 def start_demo(root: Path) -> None:
-    """Train the demo runs as the app's own job, which its first page shows and can stop."""
+    """Train the demo runs as the app's own job, which its first page shows and can stop. It gets the processor time
+    that the pages leave."""
     job = JobFolder(root.resolve() / ".training")
     training = module_command("coder_core.train", "--root", str(root.resolve()))
-    job.start((*training, "--progress", str(job.progress_file)))
+    started = job.start((*training, "--progress", str(job.progress_file)))
+    with suppress(psutil.Error):
+        psutil.Process(started.pid).nice(BACKGROUND)
 
 
 def serve(server: ServerArguments, page: str = "", environment: Mapping[str, str] | None = None) -> None:

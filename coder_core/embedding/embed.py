@@ -16,7 +16,7 @@ from coder_core.data.captioned.decoding import PreparedBlock
 from coder_core.data.captioned.reading import CaptionedSplit
 from coder_core.data.embeddings import Embeddings, same_rows
 from coder_core.embedding import resumable
-from coder_core.evaluation.recall import Metrics
+from coder_core.evaluation.rank_metrics import Metrics
 from coder_core.evaluation.sampled import AS_USUAL, RankOptions
 from coder_core.files import atomic
 from coder_core.files.parts import FOLDER

@@ -20,7 +20,7 @@ from coder_core.data.groups import group_numbers
 from coder_core.data.lines import FROM_ZERO, check_texts, count_cases, shorten
 from coder_core.data.pictures import check_pictures
 from coder_core.data.search_log import SearchLog, log_of_judgements
-from coder_core.evaluation.recall import Metrics
+from coder_core.evaluation.rank_metrics import Metrics
 from coder_core.evaluation.sampled import RankOptions, parse_rank
 from coder_core.runs.analysis.graded import GRADED_METRICS, add_judged_metrics
 from coder_core.runs.analysis.import_embeddings import import_run, metric_warnings

@@ -12,8 +12,8 @@ import numpy as np
 import torch
 
 from coder_core.evaluation.metrics import RECALL_AT
+from coder_core.evaluation.rank_metrics import query_metrics
 from coder_core.evaluation.ranking import first_ranks
-from coder_core.evaluation.recall import query_metrics
 from coder_core.evaluation.relevance import Relevance
 from coder_core.evaluation.scores import check_scores
 from coder_core.evaluation.sources import TILE_ELEMENTS, EmbeddingPair, Source, slices

@@ -1,4 +1,5 @@
-"""Choose the queries of a split that is too large to rank whole. Uses only NumPy, so that the app need not load torch.
+"""Random parts of a split: the queries to rank of a large one, and two halves of its images. Uses only NumPy, so that
+the app need not load torch.
 
 A split of more than `RANKED_PAIRS` pairs is ranked for a seeded sample of queries of each direction, against all
 candidates: ranks of the sample are those of the whole ranking, and only its recalls have wider intervals.
@@ -19,6 +20,7 @@ RANKED_PAIRS = (
 )
 SAMPLED = 10_000  # queries per direction of a larger split
 SEED = 20260601
+HALVES_SEED = 0  # for halving the images of a split
 AUTO = "auto"
 ALL = "all"
 
@@ -131,3 +133,15 @@ def _places(image_of_text: Array) -> Array:
     places = np.empty(len(order), np.int64)
     places[order] = np.arange(len(order)) - np.searchsorted(ascending, ascending)
     return places
+
+
+def random_halves(images: int) -> tuple[Array, Array]:
+    """Return the images of two random halves in ascending order; the second one gets the odd image.
+
+    The halves depend only on the number of images, so all runs on a split have the same ones.
+
+    >>> [half.tolist() for half in random_halves(5)]
+    [[2, 4], [0, 1, 3]]
+    """
+    order = np.random.default_rng(HALVES_SEED).permutation(images)
+    return np.sort(order[: images // 2]), np.sort(order[images // 2 :])

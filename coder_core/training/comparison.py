@@ -15,7 +15,7 @@ from coder_core.config.schema import Config
 from coder_core.console.faults import InputError
 from coder_core.evaluation.bootstrap import Hits, count_hits, recall_differences
 from coder_core.evaluation.metrics import Ranks
-from coder_core.evaluation.recall import query_metrics
+from coder_core.evaluation.rank_metrics import query_metrics
 from coder_core.runs.change import SINCE_LAST, SINCE_START
 
 WAYS = ("i2t", "t2i")

@@ -15,8 +15,9 @@ from coder_core.console.signals import StopRequest, StopRequestedError
 from coder_core.data.batches import Batch
 from coder_core.data.features import UnreadableRowsError
 from coder_core.evaluation.metrics import Ranks
+from coder_core.evaluation.rank_metrics import Metrics
 from coder_core.evaluation.ranking import rank
-from coder_core.evaluation.recall import CHOSEN_HALF, OTHER_HALF, Metrics, half_metrics, metrics_of
+from coder_core.evaluation.recall import CHOSEN_HALF, OTHER_HALF, half_metrics, metrics_of
 from coder_core.evaluation.relevance import Relevance
 from coder_core.evaluation.scores import check_owners, check_scores
 from coder_core.model.device import autocast

@@ -7,7 +7,7 @@ from coder_core.api import open_run, slices
 from coder_core.api.slices import Slice, table
 from coder_core.data.words import tokenise
 from coder_core.evaluation.metrics import label_values
-from coder_core.evaluation.recall import HALVES_SEED
+from coder_core.evaluation.sampled import HALVES_SEED
 from tests.reference.graded import label_means
 from tests.support.precomp_folders import refusal
 from tests.support.run_folders import write_run

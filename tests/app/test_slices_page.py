@@ -11,7 +11,7 @@ from app.choice import Choice, slice_mask
 from coder_core.api import list_runs, open_run
 from coder_core.api.retrieval import gain_in_words
 from coder_core.api.reviews import Review, ReviewedSplit, append_review
-from coder_core.evaluation.recall import HALVES_SEED
+from coder_core.evaluation.sampled import HALVES_SEED
 from coder_core.runs.derived.blends import store_blends
 from tests.support.pages import numbers
 from tests.support.run_folders import write_run

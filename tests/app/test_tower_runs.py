@@ -83,9 +83,11 @@ def test_custom_towers_encode_only_once_allowed(root, monkeypatch):
     np.testing.assert_allclose(row, [0, 1, 0], atol=1e-6)
 
 
-def test_opening_a_run_imports_no_torch_or_custom_code_and_uses_no_network(root):
+def test_the_app_and_an_opened_run_import_no_torch_or_custom_code_and_use_no_network(root):
     program = (
         "import socket, sys; socket.socket.connect = None\n"
+        "from app.frame import runner, sidebar\n"
+        "from app.views import overview, retrieval, start\n"
         "from coder_core.api import list_runs, open_run\n"
         "for found in list_runs(sys.argv[1]):\n"
         "    run = open_run(found.path); run.diversity('dev'); assert run.reads_pictures('dev')\n"

@@ -16,8 +16,8 @@ from coder_core.data.dataset import read_split
 from coder_core.data.embeddings import read_embeddings
 from coder_core.data.judgements import COCO_JUDGEMENTS, coco_judgements
 from coder_core.evaluate import main
+from coder_core.evaluation.rank_metrics import extended_metrics
 from coder_core.evaluation.ranking import rank
-from coder_core.evaluation.recall import extended_metrics
 from coder_core.evaluation.relevance import judged_relevance
 from coder_core.evaluation.scores import check_scores
 from coder_core.evaluation.sources import EmbeddingPair

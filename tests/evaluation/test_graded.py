@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from coder_core.evaluation.metrics import parse_metric, query_values
+from coder_core.evaluation.rank_metrics import extended_metrics
 from coder_core.evaluation.ranking import rank
-from coder_core.evaluation.recall import ensemble_metrics, extended_metrics, five_fold
+from coder_core.evaluation.recall import ensemble_metrics, five_fold
 from coder_core.evaluation.relevance import LABEL, Relation, Relevance
 from coder_core.evaluation.scores import check_scores
 from coder_core.evaluation.sources import EmbeddingPair, ScoreMatrix

@@ -13,8 +13,8 @@ from PIL import Image, ImageDraw
 from coder_core.config.schema import Config, to_document
 from coder_core.data.embeddings import read_embeddings
 from coder_core.data.split import part_images
+from coder_core.evaluation.rank_metrics import rank_metrics
 from coder_core.evaluation.ranking import rank
-from coder_core.evaluation.recall import rank_metrics
 from coder_core.evaluation.relevance import Relevance
 from coder_core.evaluation.scores import check_scores
 from coder_core.evaluation.sources import mixture

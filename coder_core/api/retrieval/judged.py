@@ -71,8 +71,8 @@ def judged_values(run: Run, split: str, judgements: Judgements) -> pd.DataFrame:
     query with a positive: direction ("i2t", "t2i"), query, and from 0 to 1 map_at_r, r_precision, judged_1, judged_5,
     judged_10 (any positive among the first K), judged_mrr, judged_ndcg10, labels_1, labels_5, labels_10 (a labelled
     one), labels_mrr and labels_ndcg10. Among exactly equal scores positives come last."""
+    from coder_core.evaluation.rank_metrics import extended_values
     from coder_core.evaluation.ranking import rank
-    from coder_core.evaluation.recall import extended_values
     from coder_core.evaluation.scores import check_scores
 
     owner = run.image_of_text(split)

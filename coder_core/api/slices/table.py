@@ -22,7 +22,8 @@ from coder_core.api.slices.own_columns import MOST_SLICES, own_names, suggested
 from coder_core.console.faults import InputError
 from coder_core.data.words import tokenise
 from coder_core.evaluation.metrics import label_metrics, label_values, places
-from coder_core.evaluation.recall import HALVES_SEED, Metrics, query_metrics
+from coder_core.evaluation.rank_metrics import Metrics, query_metrics
+from coder_core.evaluation.sampled import random_halves
 from coder_core.model.concepts.choosing import STOP_WORDS
 
 _USUAL = tomllib.loads(Path(__file__).with_name("usual.toml").read_text("utf-8"))
@@ -193,7 +194,7 @@ def slice_table(
     """
     images, counts, hits, graded = _hits(runs, split, queries, slices, columns)
     discovery = np.zeros(images, dtype=bool)
-    discovery[np.random.default_rng(HALVES_SEED).permutation(images)[: images // 2]] = True
+    discovery[random_halves(images)[0]] = True
     halves = [counts[:-1, half].sum(1) >= LEAST_QUERIES for half in (discovery, ~discovery)]
     rows = np.flatnonzero(halves[0] & halves[1])
     expected, excess = (_excess(counts, hits[-1], half)[rows] for half in (discovery, ~discovery))

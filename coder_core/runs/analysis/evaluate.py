@@ -11,8 +11,9 @@ from coder_core.data.captioned.decoding import Pictures
 from coder_core.data.captioned.positions import note_packed
 from coder_core.data.embeddings import Embeddings
 from coder_core.data.split import Split
+from coder_core.evaluation.rank_metrics import Metrics
 from coder_core.evaluation.ranking import rank
-from coder_core.evaluation.recall import Metrics, metrics_of
+from coder_core.evaluation.recall import metrics_of
 from coder_core.evaluation.relevance import Queries, Relevance, relevance_of_judgements
 from coder_core.evaluation.sampled import AS_USUAL, RANKED_PAIRS, RankOptions, choose_queries
 from coder_core.evaluation.scores import check_owners, check_scores

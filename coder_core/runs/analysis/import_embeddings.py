@@ -14,7 +14,7 @@ from coder_core.console.faults import Fault, InputError, stop_on_errors
 from coder_core.console.output import Progress, silent
 from coder_core.console.plain_files import check_folder, subfolder
 from coder_core.data.embeddings import ONCE_PER_IMAGE, Embeddings
-from coder_core.evaluation.recall import Metrics
+from coder_core.evaluation.rank_metrics import Metrics
 from coder_core.evaluation.relevance import relevance_of_judgements
 from coder_core.evaluation.sampled import AS_USUAL, AUTO, RankOptions, choose_queries, queries_differ
 from coder_core.evaluation.sources import EmbeddingPair, slices

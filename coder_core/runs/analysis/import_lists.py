@@ -13,7 +13,7 @@ from coder_core.data.qrels import Ids, SampleIds
 from coder_core.data.search_log import QueryIds
 from coder_core.data.trec_run import TrecRun, read_trec_run
 from coder_core.evaluation.lists import Lists, rank_lists
-from coder_core.evaluation.recall import Metrics, rank_metrics
+from coder_core.evaluation.rank_metrics import Metrics, rank_metrics
 from coder_core.evaluation.relevance import Relevance
 from coder_core.files.sealed import file_sha256
 from coder_core.runs.analysis import tables

@@ -4,7 +4,7 @@ import numpy as np
 
 from coder_core.data.reviews import JudgedSplit
 from coder_core.evaluation.metrics import Ranks
-from coder_core.evaluation.recall import Metrics, extended_metrics
+from coder_core.evaluation.rank_metrics import Metrics, extended_metrics
 from coder_core.evaluation.relevance import LABEL, VERDICT, Relevance, label_pairs
 
 

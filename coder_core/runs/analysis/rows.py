@@ -25,8 +25,9 @@ from coder_core.evaluation.bootstrap import count_hits, recall_intervals
 from coder_core.evaluation.c_way import DIRECTIONS, Protocol, c_way_accuracy, most_options, option_faults
 from coder_core.evaluation.lists import Lists, rank_lists
 from coder_core.evaluation.metrics import RECALL_AT, Ranks, label_metrics
+from coder_core.evaluation.rank_metrics import Metrics, extended_metrics, rank_metrics
 from coder_core.evaluation.ranking import Ties, rank
-from coder_core.evaluation.recall import Metrics, extended_metrics, five_fold, metrics_of, rank_metrics
+from coder_core.evaluation.recall import five_fold, metrics_of
 from coder_core.evaluation.relevance import (
     Queries,
     Relevance,

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from coder_core.console.faults import Fault
-from coder_core.evaluation.recall import Metrics
+from coder_core.evaluation.rank_metrics import Metrics
 
 EqualTexts = Literal["match", "label"]
 

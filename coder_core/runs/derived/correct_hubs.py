@@ -7,8 +7,8 @@ import numpy as np
 
 from coder_core.console.faults import InputError
 from coder_core.evaluation.hub_correction import NEIGHBOURS, choose_strengths, corrected, hub_biases
+from coder_core.evaluation.rank_metrics import rank_metrics
 from coder_core.evaluation.ranking import rank
-from coder_core.evaluation.recall import rank_metrics
 from coder_core.evaluation.relevance import Relevance
 from coder_core.evaluation.scores import check_scores
 from coder_core.evaluation.sources import EmbeddingPair, Source
