@@ -50,6 +50,14 @@ class Config:
         """True if captions are read as words of the run's vocabulary."""
         return self.model.text_encoder == "bigru" and not self.towers.text_tower
 
+    @property
+    def starts_trained(self) -> bool:
+        """True if the weights that a run starts from already retrieve: two pretrained towers in their own space, or a
+        finished run that boosting takes as teacher and start."""
+        zero_shot = self.towers.both and self.towers.projection == "none"
+        from_teacher = self.boosting.offline and self.boosting.boosting_start == "teacher"
+        return zero_shot or from_teacher
+
 
 SECTIONS = {key: section for key, section in get_type_hints(Config).items() if key != "name"}
 

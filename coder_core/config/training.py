@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Literal
 
 from coder_core.config.setting import setting, with_help
@@ -39,6 +40,21 @@ def own_loss_faults() -> list[Fault]:
     fix = f"correct the file, or leave it out of {OWN_LOSSES}"
     return [
         Fault(OWN_LOSSES, f"{file} cannot be loaded ({why})", fix=fix) for file, why in _FAILED_LOSSES.items()
+    ]
+
+
+TENSORBOARD = "tensorboard"
+WANDB = "wandb"
+"""Packages that track experiments: names of the flags, and of the folders in a run folder."""
+
+
+def tracker_faults(training: "TrainingConfig") -> list[Fault]:
+    """Return an error for every tracker that is asked for but whose package is not installed."""
+    asked = {TENSORBOARD: training.tensorboard, WANDB: training.wandb}
+    return [
+        Fault(f"--{name}", f"needs the package {name}, which is not installed", fix=f"pip install {name}")
+        for name, wanted in asked.items()
+        if wanted and find_spec(name) is None
     ]
 
 

@@ -20,7 +20,7 @@ from coder_core.data.augmentation import Augment, draw_changes
 from coder_core.data.features import FeatureRows, UnreadableRowsError
 from coder_core.data.split import Split
 from coder_core.data.words import Tokens
-from coder_core.ops.host import to_device
+from coder_core.ops.vectors import to_device
 
 # random streams: the first per epoch, the others per step
 ORDER = 0

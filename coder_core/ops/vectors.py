@@ -1,4 +1,5 @@
-"""Vectors and masked statistics: precision, length, mean of parts, largest column, masked mean and log-sum."""
+"""Vectors and masked statistics: precision, length, mean of parts, largest column, masked mean and log-sum; and copies on
+a device that know their values on the host, so that nobody waits for a GPU to read them back."""
 
 import torch
 from torch import Tensor
@@ -10,6 +11,8 @@ FAR_BELOW = (
 )  # exponent of an entry that is left out: its exponential is exactly 0, and its gradient is finite
 
 EMPTY_ID = -1  # image id of an empty bank slot
+
+_HOST = "_values_on_host"  # attribute of a tensor on a device
 
 
 def full_precision(values: Tensor) -> Tensor:
@@ -111,3 +114,28 @@ def log1p_sum_exp(values: Tensor, mask: Tensor) -> Tensor:
     exponents = torch.where(mask, full_precision(values), FAR_BELOW)
     sums = torch.logsumexp(exponents, dim=-1)
     return torch.logaddexp(sums, torch.zeros_like(sums))
+
+
+def to_device(values: Tensor, device: torch.device) -> Tensor:
+    """Copy a CPU tensor to a device without waiting; `on_host` then finds the original.
+
+    >>> to_device(torch.ones(2), torch.device("cpu"))
+    tensor([1., 1.])
+    """
+    if device.type == "cpu":
+        return values
+    copy = values.pin_memory().to(device, non_blocking=True)
+    setattr(copy, _HOST, values)
+    return copy
+
+
+def on_host(values: Tensor) -> Tensor:
+    """Return values on the CPU: the original of `to_device`, or a copy, for which the program waits.
+
+    >>> on_host(torch.ones(2))
+    tensor([1., 1.])
+    """
+    if values.device.type == "cpu":
+        return values
+    known = None if torch.compiler.is_compiling() else getattr(values, _HOST, None)
+    return values.cpu() if known is None else known

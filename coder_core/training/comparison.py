@@ -5,13 +5,13 @@ later one answers it, and broken if only the earlier one does.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from coder_core.config.schema import Config
 from coder_core.console.faults import InputError
 from coder_core.evaluation.bootstrap import Hits, count_hits, recall_differences
 from coder_core.evaluation.metrics import Ranks
@@ -22,25 +22,16 @@ WAYS = ("i2t", "t2i")
 FirstRanks = Mapping[str, np.ndarray]  # "i2t" (n,), "t2i" (m,): ranks of the best right results, 0 is first
 
 
-def starts_trained(config: Config) -> bool:
-    """True if the weights that a run starts from already retrieve: two pretrained towers in their own space, or a
-    finished run that boosting takes as teacher and start."""
-    boosting = config.boosting
-    from_teacher = boosting.offline and boosting.boosting_start == "teacher"
-    zero_shot = config.towers.both and config.towers.projection == "none"
-    return zero_shot or from_teacher
-
-
+@dataclass
 class Comparison:
     """What evaluations on dev are compared with: the start and the previous evaluation, each as ranks of all queries.
 
     Both are part of the training state, so that a run that was resumed reports the same numbers.
     """
 
-    def __init__(self, image_of_text: np.ndarray) -> None:
-        self.image_of_text = image_of_text
-        self.start: FirstRanks | None = None
-        self.last: FirstRanks | None = None
+    image_of_text: np.ndarray
+    start: FirstRanks | None = None
+    last: FirstRanks | None = None
 
     def set_start(self, ranks: Ranks) -> None:
         """Take the ranks of the model before its first step as the start, and as the previous evaluation."""

@@ -20,6 +20,7 @@ from rich.console import Console
 from coder_core.config.checks import check_schedule, problems, with_fitting_warmup
 from coder_core.config.schema import MAY_CHANGE, Config, differences, replaced, to_document
 from coder_core.config.setting import spelt_as_flag
+from coder_core.config.training import tracker_faults
 from coder_core.console.faults import Fault, InputError, stop_on_errors
 from coder_core.console.output import print_faults, watching
 from coder_core.console.plain_files import check_folder
@@ -44,7 +45,6 @@ from coder_core.training.prepare import Inputs, Prepared, prepare
 from coder_core.training.reviewed import FILE as REVIEWS
 from coder_core.training.reviewed import FINGERPRINT, named_reviews, reviews_of_run
 from coder_core.training.state import STATES_KEPT, Position, check_parts
-from coder_core.training.trackers import tracker_faults
 from coder_core.training.trainer import Trainer
 
 TEACHER = "boosting_anchor_fingerprint"  # key in the table [about] of config.toml, for a run with an offline teacher

@@ -66,7 +66,8 @@ class Reporter:
                 self.history = HistoryWriter(path, resume_step=position.step if resumed else None)
                 if not resumed:
                     self.history.write("start", step=0, steps=self.steps, per_epoch=self.per_epoch)
-                self.trackers = open_trackers(self.folder, self.training, resume_step=position.step)
+                if self.training.tensorboard or self.training.wandb:
+                    self.trackers = open_trackers(self.folder, self.training, resume_step=position.step)
                 self._write_status("running", position)
             try:
                 yield

@@ -4,19 +4,12 @@ Both packages are optional and are imported only for a run that asks for them.
 """
 
 from collections.abc import Iterator, Mapping
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
 
-from coder_core.config.training import TrainingConfig
-from coder_core.console.faults import Fault
+from coder_core.config.training import TENSORBOARD, WANDB, TrainingConfig
 from coder_core.console.plain_files import subfolder
 from coder_core.runs.record import run_key
-
-TENSORBOARD = "tensorboard"
-WANDB = "wandb"
-"""Folders in a run folder, and names of the packages and of the flags."""
-
 
 ID_DIGITS = 16  # of the run's key, by which Weights & Biases knows a run that continues
 
@@ -29,16 +22,6 @@ class Tracker(Protocol):
 
     def close(self) -> None:
         """Finish the files."""
-
-
-def tracker_faults(training: TrainingConfig) -> list[Fault]:
-    """Return an error for every tracker that is asked for but whose package is not installed."""
-    asked = {TENSORBOARD: training.tensorboard, WANDB: training.wandb}
-    return [
-        Fault(f"--{name}", f"needs the package {name}, which is not installed", fix=f"pip install {name}")
-        for name, wanted in asked.items()
-        if wanted and find_spec(name) is None
-    ]
 
 
 def open_trackers(folder: Path, training: TrainingConfig, *, resume_step: int) -> list[Tracker]:

@@ -25,7 +25,7 @@ from coder_core.model.encode import SplitEmbeddings, SplitEncoding, encode_split
 from coder_core.ops import parallel
 from coder_core.runs.change import describe_changes, worse_than_start
 from coder_core.runs.record import STEPS_BETWEEN_LINES
-from coder_core.training.comparison import Comparison, starts_trained
+from coder_core.training.comparison import Comparison
 from coder_core.training.gradient_caching import PiecewiseModel
 from coder_core.training.optim import check_gradients, gradient_norm, learning_rate, make_optimizer, set_rate
 from coder_core.training.prepare import Prepared, make_objective
@@ -115,7 +115,7 @@ class Trainer:
                 raise
 
     def _loop(self, stop: StopRequest) -> str:
-        if self.position.step == 0 and starts_trained(self.config):
+        if self.position.step == 0 and self.config.starts_trained:
             try:
                 self._evaluate_start(stop)
             except StopRequestedError:

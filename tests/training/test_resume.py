@@ -16,6 +16,7 @@ from coder_core.ablation.papers import TABLES
 from coder_core.ablation.results import collect_results
 from coder_core.ablation.writing import markdown
 from coder_core.api import open_run
+from coder_core.config.training import TENSORBOARD
 from coder_core.console.faults import InputError
 from coder_core.model.encode import score_split
 from coder_core.runs.load import best_save, load_model, read_config
@@ -23,7 +24,7 @@ from coder_core.runs.record import HISTORY, read_frame, read_history, read_statu
 from coder_core.runs.saves import SaveStore
 from coder_core.training.launch import continue_run, start_run
 from coder_core.training.prepare import prepare
-from coder_core.training.trackers import TENSORBOARD, EventWriter
+from coder_core.training.trackers import EventWriter
 from coder_core.training.trainer import Trainer
 from tests.support.precomp_folders import assert_refused
 from tests.support.run_folders import flip

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from coder_core.model.device import factor_type
 from coder_core.model.encoders.recurrent import mean_states
 from coder_core.ops import full_precision, normalise, padding_mask, parallel
-from coder_core.ops.host import on_host, to_device
+from coder_core.ops.vectors import on_host, to_device
 
 LOWEST = -1e4  # value at padded positions, which then sort last and get no weight
 TEMPERATURE = 0.1  # of the softmax over ranks

@@ -21,7 +21,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from coder_core.model.device import factor_type, rounded_rows
-from coder_core.ops.host import on_host, to_device
+from coder_core.ops.vectors import on_host, to_device
 
 PADDING = 16  # unused floats after each row of a weight: rows a power of two apart conflict in the cache
 # units of `rounded_rows`, for a step's sequences and a batch's words
