@@ -223,9 +223,9 @@ def print_fit(run: Run, folder: Path) -> None:
     pairs = PairEvidence(run, SPLIT)
     reviews = read_reviews(REVIEWS)
     known = causes.Known.of(run, SPLIT, ReviewedSplit.of(run, SPLIT), reviews)
-    texts = random.integers(0, len(pairs.owner), RANDOM)
+    texts = random.integers(0, run.count(SPLIT, "text"), RANDOM)
     images = random.integers(0, pairs.images, RANDOM)
-    foreign = pairs.owner[texts] != images
+    foreign = ~run.matches(SPLIT, "t2i", texts, images)
     judged = np.concatenate([known.people, known.refused, np.stack([texts, images], 1)[foreign]])
     is_match = np.arange(len(judged)) < len(known.people)
     accepted, refused = (

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import pandas as pd
 import streamlit as st
 
 from app import charts, judging, questions
@@ -18,38 +19,47 @@ BUDGET = "budget"
 OPENED_CAUSE = "opened-cause"
 
 
-def have_causes(choice: Choice) -> bool:
-    """True if the causes of the misses of all chosen runs can be found."""
-    return all(ask(causes.has_causes, run, choice.split) for run in choice.runs)
+def runs_with_causes(choice: Choice) -> list[RunSummary]:
+    """Return the chosen runs whose misses have known causes."""
+    return [run for run in choice.runs if ask(causes.has_causes, run, choice.split)]
 
 
 def show_causes(choice: Choice) -> None:
-    """Draw the causes of every run's misses as one bar, and what would fix those of the last run. A click on a cause, or
-    its link, lists its queries on the Retrieval page."""
+    """Draw the causes of every run's misses as one bar, and what would fix those of the last run; for a run without the
+    evidence, say why. A click on a cause, or its link, lists its queries on the Retrieval page."""
+    reasons = choice.ask_each(causes.why_no_causes)
+    for reason in filter(None, reasons.values()):
+        cards.note(reason)
+    runs = runs_with_causes(choice)
+    if runs:
+        _show_budgets(choice.of(runs))
+
+
+def _show_budgets(choice: Choice) -> None:
     _open_cause(choice)
     heading, controls = st.columns((4, 3), gap="large", vertical_alignment="bottom")
     with controls, row(gap="small"):
         tip = cards.tip("cause")
         modality = choose_one("Misses of", links.DIRECTIONS, "misses-of", hidden=True)
         at = int(choose_one("Missed by the first", FIRST, "misses-at", tip, hidden=True))
+    direction = QUERIES[modality]
     within = choice.samples(modality)
-    asked = {run.name: judging.asked(run, choice.split, QUERIES[modality], at, within) for run in choice.runs}
+    asked = {run.name: judging.asked(run, choice.split, direction, at, within) for run in choice.runs}
     budgets = {}
     for run in choice.runs:
         known = judging.known_about(run, choice.split)
-        question = asked[run.name].question
-        budgets[run.name] = ask(questions.cause_shares, run, choice.split, question, known)
+        budgets[run.name] = ask(questions.cause_shares, run, choice.split, asked[run.name].question, known)
     last = choice.last
-    question = asked[last.name].question
     of_last = budgets[last.name]
     missed = int(of_last["count"].sum())
-    others = [] if choice.second is None else [choice.first]
-    known = judging.known_about(last, choice.split)
-    fixes = ask_all(questions.cause_fixes, [*others, last], choice.split, question, known)
-    with heading:
-        if not missed:
+    if not missed:
+        with heading:
             cards.heading(f"{last.name} misses no query among the first {at}")
-            return
+        return
+    compared = [last] if choice.second is None else [choice.first, last]
+    known = judging.known_about(last, choice.split)
+    fixes = ask_all(questions.cause_fixes, compared, choice.split, asked[last.name].question, known)
+    with heading:
         how = cards.HOW_TO_READ["error budget"].format(missed=count(missed, "miss", "misses"), last=last.name)
         how += f" {_close(last, asked[last.name])}"
         cards.heading(causes.gain_sentence(fixes, at), how)
@@ -61,19 +71,23 @@ def show_causes(choice: Choice) -> None:
         addresses = [(f"{cause} {number:,}", _cause_address(choice, last, cause)) for cause, number in named]
         st.html(cards.links_html(addresses))
     with right:
-        changes = fixes[["change", "change_low", "change_high"]].itertuples(index=False, name=None)
-        fixes = fixes.assign(
-            recall=fixes.apply("{0[recall]:.1f} [{0[low]:.1f}, {0[high]:.1f}]".format, axis=1),
-            change=[gain_cell(change, low, high) for change, low, high in changes],
-        )
-        columns = columns_of("fixes")
-        columns["recall"] = replace(columns["recall"], label=f"R@{at}")
-        plain_table(fixes, {"fix": Column(last.name)} | columns, "fixes", "fixes")
+        _fix_table(last, fixes, at)
 
     def open_bar(bar: tuple[int, int]) -> None:
         st.session_state[OPENED_CAUSE] = causes.CAUSES[bar[0]], choice.runs[bar[1]].name
 
     events.on_cell([BUDGET], (len(causes.CAUSES), len(budgets)), open_bar)
+
+
+def _fix_table(run: RunSummary, fixes: pd.DataFrame, at: int) -> None:
+    changes = fixes[["change", "change_low", "change_high"]].itertuples(index=False, name=None)
+    shown = fixes.assign(
+        recall=fixes.apply("{0[recall]:.1f} [{0[low]:.1f}, {0[high]:.1f}]".format, axis=1),
+        change=[gain_cell(change, low, high) for change, low, high in changes],
+    )
+    columns = columns_of("fixes")
+    columns["recall"] = replace(columns["recall"], label=f"R@{at}")
+    plain_table(shown, {"fix": Column(run.name)} | columns, "fixes", "fixes")
 
 
 def _close(run: RunSummary, asked: judging.Asked) -> str:

@@ -29,7 +29,7 @@ from app.ask import (
 from app.choice import DIRECTIONS, QUERIES, Choice
 from app.components import answers, cards, downloads, links
 from app.components.controls import choose_one, pick, side_by_side
-from app.components.error_budget import have_causes, show_causes
+from app.components.error_budget import show_causes
 from app.components.gains import show_gains
 from app.components.run_names import run_colour
 from app.components.samples import cells_of
@@ -106,7 +106,7 @@ def show(choice: Choice) -> None:
         if is_log:  # nDCG@10 leads
             show_judged(choice)
         intact = all(run.name in metrics for run in choice.runs)  # a damaged one is named above
-        if intact and have_causes(choice):
+        if intact:
             show_causes(choice)
         if choice.between:
             recalls = {key: label for label, key, _ in HEADLINE if not key.endswith("medr")}

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 from coder_core.api import causes, open_run
 from coder_core.api.causes import budget
@@ -15,7 +16,10 @@ from coder_core.api.reviews import ReviewedSplit
 from coder_core.api.sides import Sides
 from coder_core.config.schema import Config
 from coder_core.data.reviews import Review, Reviews
+from coder_core.embedding.log import log_split
 from coder_core.evaluation.recall import ensemble_metrics
+from coder_core.runs.analysis.import_lists import import_lists
+from tests.support.precomp_folders import assert_refused
 from tests.support.run_folders import unit, write_configured, write_embeddings, write_run
 from tests.support.tiny_runs import changed
 
@@ -39,8 +43,8 @@ def review(image, caption, verdict):
 
 def test_words_of_a_caption_are_counted_in_other_images():
     captions = ["a black dog", "a dog", "it barks", "the black cat", "a dog and a black hat"]
-    owner = np.array([0, 0, 1, 2, 3])
-    np.testing.assert_array_equal(other_images_with_words(captions, owner), [1, 1, 0, 0, 0])
+    right = sparse.csr_array((np.ones(5, bool), (np.arange(5), [0, 0, 1, 2, 3])))
+    np.testing.assert_array_equal(other_images_with_words(captions, right), [1, 1, 0, 0, 0])
 
 
 def slow_corrected_ranks(scores, anchor_images, candidate_images):
@@ -95,7 +99,8 @@ def test_corrected_ranks_match_a_slow_reference(pair_scores):
     if pair_scores:
         sides = Sides(w[:, :0], v[:, :0], owner, np.arange(14), scores)
     expected = slow_corrected_ranks(scores.astype(float), owner, np.arange(14))
-    np.testing.assert_array_equal(corrected_ranks(sides, np.arange(28)), expected)
+    right = sparse.csr_array((np.ones(28, bool), (np.arange(28), owner)))
+    np.testing.assert_array_equal(corrected_ranks(sides, np.arange(28), right), expected)
 
 
 def some_way(queries, **values):
@@ -107,6 +112,7 @@ def some_way(queries, **values):
         "corrected": np.full(queries, 4),
         "results": (np.arange(queries)[:, None] + np.arange(1, 4)) % queries,
         "match": np.zeros((queries, 3), bool),
+        "refused": np.zeros((queries, 3), bool),
         "features": np.zeros((queries, 3, 4), np.float32),
         "copies": np.zeros((queries, 3), np.int8),
         "scores": np.full((queries, 3), 0.9, np.float32),
@@ -406,6 +412,75 @@ def test_reviews_become_what_people_know(injected):
     assert known.refused.tolist() == [[0, 8]]
     assert known.others.tolist() == [[3, 9]]
     assert known.verdicts[1] == "wrong-caption"
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory):
+    """Run of a search log whose query k has the right pictures 2k and 2k + 1, most like the latter; query → its cause."""
+    random = np.random.default_rng(0)
+    queries = 60
+    v = random.normal(size=(2 * queries + 3, SIZE))
+    w = v[1 : 2 * queries : 2] + 0.4 * random.normal(size=(queries, SIZE))
+    captions = [f"thing{k} beside place{k} in colour{k}" for k in range(queries)]
+    judged = [(k, 2 * k + step, 1) for k in range(queries) for step in (0, 1)]
+    cause = {0: budget.COPY, 1: budget.UNLABELLED, 2: budget.MODEL, 4: budget.VAGUE, 6: budget.MODEL}
+    v[-3] = v[1]  # another file of a right picture, nearer by a hair than both
+    w[0] = v[1]
+    captions[3] = captions[1].replace(
+        "place1", "town"
+    )  # says the same, and nobody judged query 1 with its picture
+    w[1] = v[7] + 0.05 * random.normal(size=SIZE)
+    captions[5] = captions[2].replace("place2", "town")  # says the same, but the judges refused that picture
+    w[2] = v[11] + 0.05 * random.normal(size=SIZE)
+    judged.append((2, 11, 0))
+    w[4] = v[20] + 0.05 * random.normal(size=SIZE)
+    for k in (4, *range(10, 17)):
+        captions[k] = f"thing beside place{k}"
+    captions[4] = "thing"
+    w[6] = v[30] + 0.05 * random.normal(size=SIZE)
+    root = tmp_path_factory.mktemp("log") / "shop"
+    log_split(root, "log", unit(v), unit(w), captions=captions, judgements=np.array(judged))
+    return open_run(root), cause
+
+
+def test_a_search_log_has_causes_by_its_judgements(log):
+    run, truth = log
+    misses = causes.causes_of_run(run, "log", causes.Question("t2i"))
+    assert {query: int(misses.cause[query]) for query in truth} == truth
+    assert (misses.cause[7:10] == causes.HIT).all()
+    way = misses.way
+    scores = run.similarity(range(123), range(60), split="log")
+    own = np.stack([scores[2 * np.arange(60), np.arange(60)], scores[2 * np.arange(60) + 1, np.arange(60)]])
+    np.testing.assert_allclose(way.match_scores, own.max(0), atol=1e-6)
+    assert way.refused.sum() == 1
+    of_images = causes.causes_of_run(run, "log", causes.Question("i2t"))
+    np.testing.assert_array_equal(of_images.way.queries, np.arange(120))
+
+
+def test_a_verdict_on_one_of_several_right_pictures_leaves_the_query_a_label(log):
+    run, _ = log
+    known = causes.Known.nothing(60)
+    known.verdicts[[2, 6]] = "wrong-caption"
+    wrong = causes.causes_of_run(run, "log", causes.Question("t2i"), known)
+    assert not wrong.wrong.any()
+    of_images = causes.causes_of_run(run, "log", causes.Question("i2t"), known)
+    judged_best = run.image_of_text("log")[[2, 6]]
+    np.testing.assert_array_equal(np.flatnonzero(of_images.wrong), judged_best)
+
+
+def test_lists_of_another_system_say_why_they_have_no_causes(run, tmp_path):
+    ours = write_run(tmp_path / "runs", "ours", images=12, pictures=False)
+    names = open_run(ours).image_names("dev")
+    lines = [f"{names[image]}#0 Q0 {names[image]} 1 0.5 x\n" for image in range(12)]
+    (tmp_path / "run.txt").write_text("".join(lines))
+    import_lists(tmp_path / "run.txt", ours, tmp_path / "runs", "theirs", "dev")
+    theirs = open_run(tmp_path / "runs" / "theirs")
+    assert causes.why_no_causes(theirs, "dev").startswith(
+        "Why theirs misses cannot be told: it has only the lists"
+    )
+    assert not causes.has_causes(theirs, "dev")
+    assert_refused("only the lists of another system", causes.split_evidence, theirs, "dev")
+    assert causes.why_no_causes(run, "dev") == ""
 
 
 @pytest.fixture(scope="module")

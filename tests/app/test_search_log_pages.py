@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 
-from coder_core.api import causes, list_runs, open_run
+from coder_core.api import causes, open_run
 from coder_core.embedding.log import log_split
 from tests.support.pages import PAGES
-from tests.support.precomp_folders import assert_refused
 from tests.support.run_folders import unit
 
 IMAGES = 40
@@ -86,11 +85,13 @@ def test_overview_has_both_figures_of_a_catalogue_and_retrieval_says_why_a_resul
     assert "same group" in app.texts()
 
 
-def test_a_search_log_has_no_error_budget(shop, opened):
-    run = open_run(list_runs(shop)[0].path)
-    split = run.splits[0]
-    assert not causes.has_causes(run, split)
-    assert_refused("is a search log", causes.split_evidence, run, split)
-    app = opened(shop, "overview", run=[run.name], split=split)
-    assert not app.rows("misses fixed")
-    assert "cause" not in opened(shop, "retrieval", run=[run.name], split=split).keys("selectbox")
+def test_a_search_log_has_an_error_budget_and_lists_the_queries_of_a_cause(shop, opened):
+    run = open_run(shop / "one")
+    misses = causes.causes_of_run(run, "log", causes.Question("i2t"))
+    budget = causes.error_budget(misses).set_index("cause")["count"]
+    cause = str(budget.idxmax())
+    app = opened(shop, "overview", run=["one"], split="log", misses_of="Image → captions")
+    assert f"{cause} {budget.max()}" in app.texts()
+    app = opened(shop, "retrieval", run=["one"], split="log", direction="Image → captions", cause=cause)
+    assert app.saying(f"Only queries that one misses with the cause “{cause}”")
+    assert app.saying("Missed by")

@@ -15,7 +15,7 @@ from app.ask import Direction, Modality, Run, RunSummary, ask, ask_both, causes,
 from app.choice import DIRECTIONS, QUERIES, UNITS, Choice
 from app.components import cards, downloads, events
 from app.components.controls import choose_one, more_filters, pick, row, switch
-from app.components.error_budget import have_causes
+from app.components.error_budget import runs_with_causes
 from app.components.gains import show_gains
 from app.components.samples import SampleList, of_run, sample_table, search_words
 from app.components.selection import by_outcome
@@ -286,14 +286,15 @@ class CauseOfRun:
 
 
 def choose_cause(shown: Queries) -> CauseOfRun | None:
-    """Let the user choose a cause of misses, and the run that misses; None for all queries, also of a search log."""
-    if not have_causes(shown.choice):
+    """Let the user choose a cause of misses, and the run that misses; None for all queries, also of runs whose causes are
+    unknown."""
+    runs = {run.name: run for run in reversed(runs_with_causes(shown.choice))}
+    if not runs:
         return None
     cause = pick("Cause of the miss", [ANY_CAUSE, *causes.CAUSES], "cause", 200, help=cards.tip("cause"))
     if cause == ANY_CAUSE:
         return None
-    runs = {run.name: run for run in reversed(shown.choice.runs)}
-    name = pick("Missed by", runs, "cause-of", 200) if len(runs) > 1 else shown.choice.last.name
+    name = pick("Missed by", runs, "cause-of", 200) if len(runs) > 1 else next(iter(runs))
     return CauseOfRun(cause, runs[name])
 
 

@@ -127,7 +127,7 @@ def one_query(shown: failures.Queries, number: int, source: judging.Source | Non
         for name, rank in ranks.items()
     }
     for run in choice.runs:
-        if ranks[run.name] >= shown.at and ask(causes.has_causes, run, choice.split):
+        if ranks[run.name] >= shown.at:
             notes[run.name] += f" · {_why(shown, run, number)}"
     switch("Mark likely unlabelled matches", "guess", "likely")
 
@@ -139,8 +139,10 @@ def one_query(shown: failures.Queries, number: int, source: judging.Source | Non
 
 
 def _why(shown: failures.Queries, run: RunSummary, number: int) -> str:
-    """Say why a run misses a sample."""
+    """Say why a run misses a sample, or why that is unknown."""
     split = shown.choice.split
+    if unknown := ask(causes.why_no_causes, run, split):
+        return unknown
     question = judging.asked(run, split, shown.direction, shown.at).question
     sentence = ask(questions.why, run, split, question, judging.known_about(run, split), number)
     return sentence or "Why is not known: the causes of a large split are found for a sample of its queries."

@@ -11,7 +11,7 @@ from coder_core.api.causes.budget import (
     find_causes,
     seed_noise,
 )
-from coder_core.api.causes.evidence import Evidence, WayEvidence, has_causes, split_evidence
+from coder_core.api.causes.evidence import Evidence, WayEvidence, has_causes, split_evidence, why_no_causes
 from coder_core.api.causes.fixes import IN_WORDS, averaged_with, gain_sentence, what_would_fix
 from coder_core.api.causes.people import (
     FEWEST_VERDICTS,

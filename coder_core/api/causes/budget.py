@@ -3,7 +3,7 @@
 A query that misses at K gets the first cause that applies, in the order of `CAUSES`:
 
 wrong label         a reviewer called all its labels wrong, or each says something specific and belongs to another image
-                    with probability ≥ 0.5
+                    with probability ≥ 0.5 (in a search log only a reviewer's verdict counts: its judges saw the pairs)
 unlabelled match    one of the first K results matches by a verdict, a judgement or a group, or probably (≥ 0.5)
 copy                one of them is a near-duplicate of the match's picture, or has the same text
 hub                 with scores corrected for hubs a match is among the first K
@@ -22,13 +22,21 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 import pandas as pd
 
-from coder_core.api.causes.evidence import PICTURE, TEXT, Evidence, WayEvidence, split_evidence
+from coder_core.api.causes.evidence import (
+    PICTURE,
+    TEXT,
+    Evidence,
+    WayEvidence,
+    among,
+    right_pairs,
+    split_evidence,
+)
 from coder_core.api.reviews import ReviewedSplit
 from coder_core.api.run import Run
 from coder_core.api.sides import DIRECTIONS, Array, Direction
 from coder_core.data.reviews import Reviews
 from coder_core.evaluation.bootstrap import mean_intervals
-from coder_core.evaluation.relevance import GROUP, widened
+from coder_core.evaluation.relevance import GROUP, label_pairs, widened
 
 CAUSES = ("wrong label", "unlabelled match", "copy", "hub", "vague query", "close", "model error")
 WRONG, UNLABELLED, COPY, HUB, VAGUE, CLOSE, MODEL = range(len(CAUSES))
@@ -129,10 +137,20 @@ class Misses:
 
 
 def find_causes(
-    evidence: Evidence, image_of_text: Array, question: Question, known: Known | None = None
+    evidence: Evidence,
+    image_of_text: Array,
+    question: Question,
+    known: Known | None = None,
+    labels: Array | None = None,
 ) -> Misses:
-    """Find the cause of every miss. `image_of_text`: (m,) the image of every caption."""
+    """Find the cause of every miss.
+
+    Args:
+        image_of_text: (m,) the image of every caption, to which verdicts on a caption refer.
+        labels: (P, 2) int64 rows (caption, image) that match in a search log; None for one image per caption.
+    """
     known = known or Known.nothing(len(image_of_text))
+    labels = label_pairs(image_of_text) if labels is None else labels
     whole = evidence.way(question.direction)
     way = whole if question.within is None else _part(whole, np.isin(whole.queries, question.within))
     at = min(question.at, way.scores.shape[1])
@@ -141,7 +159,12 @@ def find_causes(
         noise = SEED_NOISE * float(np.std(whole.match_scores - whole.scores[:, at - 1]))
     calibration = _calibration(evidence, known)
     unlabelled = _unlabelled(way, question.direction, known, calibration)
-    wrong, vague = _labels(evidence, way, question, image_of_text, known)
+    wrong_captions, vague_captions = _wrong_and_vague(evidence, question.at, known)
+    captions, images = labels.T
+    is_right = ~wrong_captions[captions] | (image_of_text[captions] != images)
+    query_of_label = captions if question.direction == "t2i" else images
+    wrong = _has_none(query_of_label, is_right, way.queries)
+    vague = _has_none(query_of_label, is_right & ~vague_captions[captions], way.queries)
     first = slice(0, at)
     equal_text = (way.copies[:, first] == TEXT).any(1) & ~vague  # texts that say little are equal by chance
     applies = np.stack(
@@ -173,6 +196,7 @@ def _unlabelled(
     for pairs, value in ((known.refused, 0.0), (known.matches, 1.0)):
         judged = _among(way, direction, pairs)
         probability[judged & ~way.match] = value
+    probability[way.refused] = 0
     return np.asarray(probability)
 
 
@@ -186,7 +210,7 @@ def _among(way: WayEvidence, direction: Direction, pairs: Array) -> Array:
     """Return (q, k) bool: a query and its result are one of the pairs, (·, 2) rows (caption, image)."""
     queries = np.broadcast_to(way.queries[:, None], way.results.shape)
     texts, images = (queries, way.results) if direction == "t2i" else (way.results, queries)
-    return np.asarray(np.isin(texts << 32 | images, pairs[:, 0] << 32 | pairs[:, 1]))
+    return among(texts, images, pairs)
 
 
 def _calibration(evidence: Evidence, known: Known) -> tuple[float, float]:
@@ -224,27 +248,28 @@ def _sigmoid(values: Array) -> Array:
     return np.where(np.isnan(values), 0.0, 1 / (1 + np.exp(-np.clip(np.nan_to_num(values), -50, 50))))
 
 
-def _labels(
-    evidence: Evidence, way: WayEvidence, question: Question, image_of_text: Array, known: Known
-) -> tuple[Array, Array]:
-    """Return (q,) bool twice: all labels of the query are wrong; all others are vague."""
+def _wrong_and_vague(evidence: Evidence, at: int, known: Known) -> tuple[Array, Array]:
+    """Return (m,) bool twice: the captions that probably belong to another image, and those that say little."""
     judged = known.verdicts
-    says_little = evidence.fits >= max(question.at, FITS_MANY)
+    says_little = evidence.fits >= max(at, FITS_MANY)
     probably_wrong = np.nan_to_num(evidence.wrong) >= PROBABLE
     suspicious = probably_wrong & ~says_little  # vague words are unlike all captions
     wrong = np.where(judged == "", suspicious, judged == "wrong-caption")
-    vague = says_little | (judged == "too-vague")
-    if question.direction == "t2i":
-        return wrong[way.queries], vague[way.queries]
-    images = int(image_of_text.max()) + 1
-    right = np.bincount(image_of_text, ~wrong, images)
-    specific = np.bincount(image_of_text, ~wrong & ~vague, images)
-    return right[way.queries] == 0, specific[way.queries] == 0
+    return wrong, says_little | (judged == "too-vague")
+
+
+def _has_none(query_of_label: Array, kept: Array, queries: Array) -> Array:
+    """Return (q,) bool: none of a query's labels is kept. `query_of_label`, `kept`: (P,) number and bool of each label."""
+    counts = np.bincount(query_of_label, kept, int(query_of_label.max()) + 1)
+    return np.asarray(counts[queries] == 0)
 
 
 def causes_of_run(run: Run, split: str, question: Question, known: Known | None = None) -> Misses:
     """Find the causes of a run's misses from its stored evidence; arguments as for `find_causes`."""
-    return find_causes(split_evidence(run, split), run.image_of_text(split), question, known)
+    labels = None
+    if run.analysis(split).judged is not None:
+        labels = np.stack(right_pairs(run, split, "t2i").nonzero(), 1)
+    return find_causes(split_evidence(run, split), run.image_of_text(split), question, known, labels)
 
 
 def seed_noise(first: WayEvidence, second: WayEvidence, at: int) -> float:

@@ -5,18 +5,20 @@ Nothing here depends on a verdict, on K or on a slice; `budget` combines it with
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
 from coder_core.api import data_quality
 from coder_core.api.causes.hubs import corrected_ranks, exact_tile, first_ranks
 from coder_core.api.retrieval.comparison import same_samples
-from coder_core.api.retrieval.results import ALIKE, PICTURES_READ, captions_by_image, text_vectors
+from coder_core.api.retrieval.results import ALIKE, PICTURES_READ, text_vectors
 from coder_core.api.run import Run
-from coder_core.api.sides import DIRECTIONS, QUERIES, TILE_ELEMENTS, Array, Direction, slices
+from coder_core.api.sides import DIRECTIONS, QUERIES, TILE_ELEMENTS, Array, Direction, Sides, slices
 from coder_core.console.faults import InputError
 from coder_core.data.content.duplicates import EMPTY_WORDS, caption_words
 from coder_core.data.content.report import TINY_SIDE, tiny_image
@@ -24,9 +26,12 @@ from coder_core.geometry.captions import SPACE_SIZE, largest_cosine
 from coder_core.runs.derived.store import DerivedFolder, derived_folder, read_as, write_derived
 
 KIND = "causes"
-VERSION = 1
+VERSION = 2
 TRAIN = "train"
 RANDOM_PAIRS = 5_000
+MOST_COMPARED = (
+    20  # captions of an image, and pictures of a query of a search log, that a result is compared with
+)
 SMALLEST_SPREAD = 1e-6
 PERHAPS_COPY = 0.9  # least cosine of two pictures' embeddings for which their pixels are compared
 SURELY_COPY = 0.99  # … from which they are copies where no pixels can be read
@@ -36,7 +41,7 @@ TEXT = 2
 """Kinds of copies: the result's picture is a near-duplicate, or the result has an equal text."""
 FEATURES = ("words", "captions", "pictures", "score")
 """Likeness of a result to a match, each in standard deviations above the mean of random pairs: largest cosine of the
-caption with the captions of the other image, by words (TF-IDF) and by the run; cosine of both pictures; the score."""
+caption with the captions of the image, by words (TF-IDF) and by the run; cosine of both pictures; the score."""
 
 
 @dataclass(frozen=True)
@@ -44,11 +49,14 @@ class WayEvidence:
     """Evidence on q queries of one direction, which have a labelled match, and on their k best results."""
 
     queries: Array  # (q,) int64 rows of the split
-    images: Array  # (q,) int64, the image that each query is or describes
+    images: (
+        Array  # (q,) int64, the image that each query is or describes; in a search log, the one judged best
+    )
     ranks: Array  # (q,) int64 by the labels, 0 is first
     corrected: Array  # (q,) int64, by scores corrected for hubs
     results: Array  # (q, k) int64 candidates, best first
     match: Array  # (q, k) bool
+    refused: Array  # (q, k) bool, the judges of a search log say that it does not match
     features: Array  # (q, k, 4) float32, see `FEATURES`
     copies: Array  # (q, k) int8: `PICTURE`, `TEXT` or 0
     scores: Array  # (q, k) float32
@@ -69,27 +77,34 @@ class Evidence:
         return self.i2t if direction == "i2t" else self.t2i
 
 
+def why_no_causes(run: Run, split: str) -> str:
+    """Say in one sentence why nobody can tell the causes of a split's misses; "" if the evidence exists."""
+    if run.lists(split) is not None:
+        return (
+            f"Why {run.name} misses cannot be told: it has only the lists of another system, and causes need "
+            "embeddings, or the scores of all pairs."
+        )
+    ranked = run.analysis(split).ranked_queries
+    if ranked is not None and not len(ranked.texts):
+        return f"Why {run.name} misses is not known yet: split {split} is not ranked."
+    return ""
+
+
 def has_causes(run: Run, split: str) -> bool:
-    """True if labels decide what is right in a split, all pairs have scores, and any query is ranked; False for a search
-    log, where judgements decide, and for the lists of another system."""
-    analysis = run.analysis(split)
-    ranked = analysis.ranked_queries
-    any_ranked = ranked is None or len(ranked.texts) > 0
-    return analysis.judged is None and run.lists(split) is None and any_ranked
+    """True if the causes of a split's misses can be found; see `why_no_causes`."""
+    return not why_no_causes(run, split)
 
 
 def split_evidence(run: Run, split: str) -> Evidence:
     """Return the evidence on a split: the stored one, or else compute and store it, unless the run's folder is read-only.
-    InputError: the split is a search log, or no query is ranked."""
+    InputError: the run has only lists, or no query is ranked."""
+    where = f"split {split!r} of run {run.name}"
     if run.lists(split) is not None:
         fact = "has only the lists of another system, without scores of all pairs"
-        raise InputError.at(f"split {split!r} of run {run.name}", fact, "a run with embeddings or scores")
+        raise InputError.at(where, fact, "a run with embeddings or scores")
     if not has_causes(run, split):
-        if run.analysis(split).judged is None:
-            fix = f"coder-lab evaluate {run.path} --split {split}"
-            raise InputError.at(f"split {split!r} of run {run.name}", "is not ranked", fix=fix)
-        fact = "is a search log: people's judgements decide what is right there, and labels have no fault"
-        raise InputError.at(f"split {split!r} of run {run.name}", fact, "a split with labels")
+        fix = f"coder-lab evaluate {run.path} --split {split}"
+        raise InputError.at(where, "is not ranked", fix=fix)
     analysis = run.analysis(split)
     folder = derived_folder(run.path, split, KIND, {"method": VERSION}, [analysis])
     with suppress(InputError):  # damaged: computed again, and replaced
@@ -106,38 +121,66 @@ def compute_evidence(run: Run, split: str) -> Evidence:
     """Compute the evidence on a split; of a split too large to compute whole, on a sample of its queries."""
     pairs = PairEvidence(run, split)
     ways = {direction: _way(run, split, direction, pairs) for direction in DIRECTIONS}
-    fits = other_images_with_words(run.captions(split), run.image_of_text(split))
+    fits = other_images_with_words(run.captions(split), pairs.right["t2i"])
     return Evidence(wrong_probability(run, split), fits, ways["i2t"], ways["t2i"])
+
+
+def right_pairs(run: Run, split: str, direction: Direction) -> sparse.csr_array:
+    """Return (Q, C) bool: the candidates that every query matches by its label or, in a search log, by the judgements."""
+    relevance = run.analysis(split).relevance
+    relation = relevance.t2i if direction == "t2i" else relevance.i2t
+    queries = relation.queries[relation.found]
+    candidates = relation.candidates[relation.found]
+    count = run.count(split, QUERIES[direction])
+    candidate_count = run.count(split, "image" if direction == "t2i" else "text")
+    matches = np.ones(len(queries), bool)
+    return sparse.csr_array((matches, (queries, candidates)), (count, candidate_count))
 
 
 def wrong_probability(run: Run, split: str) -> Array:
     """Estimate (m,) the probability that each caption belongs to another image; NaN outside the sample of a large split,
-    and for train pairs of a run that learned them, right or wrong."""
+    for train pairs of a run that learned them, right or wrong, and for a search log, whose judges saw the pairs."""
     probability = np.full(run.count(split, "text"), np.nan)
-    if split == TRAIN and not run.summary.imported:
+    learned = split == TRAIN and not run.summary.imported
+    if learned or run.analysis(split).judged is not None:
         return probability
     table = data_quality.mismatches(run, split, sample=run.query_sample(split))
     probability[table["caption"]] = data_quality.error_probability(table["random"].to_numpy())
     return probability
 
 
-def other_images_with_words(captions: Any, image_of_text: Array) -> Array:
-    """Count (m,) the OTHER images whose captions together have all words of a caption that describe something.
+def other_images_with_words(captions: Sequence[str], right: sparse.csr_array) -> Array:
+    """Count (m,) the images that a caption does not match, but whose captions together have all its words that describe
+    something. `right`: (m, n), from `right_pairs`.
 
-    >>> other_images_with_words(["a dog", "a red ball", "the dog runs", "a cat"], np.array([0, 0, 1, 2]))
+    >>> right = sparse.csr_array(([True] * 4, ([0, 1, 2, 3], [0, 0, 1, 2])))
+    >>> other_images_with_words(["a dog", "a red ball", "the dog runs", "a cat"], right)
     array([1, 0, 0, 0])
     """
     words = [frozenset(caption_words(caption)) - EMPTY_WORDS for caption in captions]
+    own = [set(images.tolist()) for images in np.split(right.indices, right.indptr[1:-1])]
     images_of: dict[str, set[int]] = {}
-    for of_caption, image in zip(words, image_of_text.tolist(), strict=True):
+    for of_caption, images in zip(words, own, strict=True):
         for word in of_caption:
-            images_of.setdefault(word, set()).add(image)
-    every = set(image_of_text.tolist())
+            images_of.setdefault(word, set()).update(images)
+    every = set(right.indices.tolist())
     counts = np.empty(len(words), np.int64)
     for row, of_caption in enumerate(words):
         rarest_first = sorted((images_of[word] for word in of_caption), key=len)
-        counts[row] = len(set.intersection(*rarest_first) if rarest_first else every) - 1
+        found = set.intersection(*rarest_first) if rarest_first else every
+        counts[row] = len(found) - len(found & own[row])
     return counts
+
+
+def _padded(pairs: sparse.csr_array) -> Array:
+    """Return (rows, most) the columns of every row, at most `MOST_COMPARED` of them, filled with −1."""
+    counts = np.diff(pairs.indptr)
+    row = np.repeat(np.arange(len(counts)), counts)
+    place = np.arange(len(row)) - pairs.indptr[row]
+    kept = place < MOST_COMPARED
+    table = np.full((len(counts), int(place[kept].max(initial=0)) + 1), -1, np.int64)
+    table[row[kept], place[kept]] = pairs.indices[kept]
+    return table
 
 
 class PairEvidence:
@@ -146,9 +189,10 @@ class PairEvidence:
     def __init__(self, run: Run, split: str) -> None:
         self.run = run
         self.split = split
-        self.owner = run.image_of_text(split)
+        self.right = {direction: right_pairs(run, split, direction) for direction in DIRECTIONS}
         self.images = run.count(split, "image")
-        self.captions_of = captions_by_image(self.owner, self.images)
+        self.captions_of = _padded(self.right["i2t"])
+        self.pictures_of = _padded(self.right["t2i"])
         self.vectors = text_vectors(run, split)
         part = run.compared(split)
         self.has_embeddings = part.scores is None
@@ -156,12 +200,12 @@ class PairEvidence:
         self.texts = part.texts
         self.sides = run.sides(split, "text")
         self.keys = self._text_keys()
-        of_labels = self.keys * self.images + self.owner
-        self.labelled_texts = np.unique(of_labels)
+        labelled, shown = self.right["t2i"].nonzero()
+        self.labelled_texts = np.unique(self.keys[labelled] * self.images + shown)
         random = np.random.default_rng(0)
-        texts = random.integers(0, len(self.owner), RANDOM_PAIRS)
+        texts = random.integers(0, len(self.keys), RANDOM_PAIRS)
         images = random.integers(0, self.images, RANDOM_PAIRS)
-        foreign = self.owner[texts] != images
+        foreign = ~run.matches(split, "t2i", texts, images)
         values = self._values(texts[foreign], images[foreign])
         self.mean = np.zeros(len(FEATURES))
         self.spread = np.ones(len(FEATURES))
@@ -181,14 +225,22 @@ class PairEvidence:
         """Return (P,) bool: the image has a caption with the same words, apart from case, punctuation and articles."""
         return np.isin(self.keys[texts] * self.images + images, self.labelled_texts)
 
-    def likeness_of_pictures(self, first: Array, second: Array) -> Array:
-        """Return (P,) cosine of the embeddings of two images; NaN without embeddings."""
+    def nearest_pictures(self, texts: Array, images: Array) -> tuple[Array, Array]:
+        """Return for P pairs (P,) the picture of the caption that is most like the image, and (P,) their cosine; NaN without
+        embeddings."""
+        nearest = self.pictures_of[texts, 0]
+        cosines = np.full(len(texts), np.nan)
         if not self.has_embeddings:
-            return np.full(len(first), np.nan)
-        cosines = np.empty(len(first))
-        for part in slices(len(first), TILE_ELEMENTS // self.pictures.shape[1]):
-            cosines[part] = np.einsum("pd,pd->p", self.pictures[first[part]], self.pictures[second[part]])
-        return cosines
+            return nearest, cosines
+        elements = self.pictures.shape[1] * self.pictures_of.shape[1]
+        for part in slices(len(texts), TILE_ELEMENTS // elements):
+            own = self.pictures_of[texts[part]]
+            likeness = np.einsum("prd,pd->pr", self.pictures[own], self.pictures[images[part]])
+            likeness[own < 0] = -np.inf
+            best = likeness.argmax(1)[:, None]
+            nearest[part] = np.take_along_axis(own, best, 1)[:, 0]
+            cosines[part] = np.take_along_axis(likeness, best, 1)[:, 0]
+        return nearest, cosines
 
     def _values(self, texts: Array, images: Array) -> Array:
         nothing = np.full(len(texts), np.nan)
@@ -204,7 +256,10 @@ class PairEvidence:
             rows = rows.reshape(len(texts), -1)
             words = largest_cosine(encoded, rows[:, :1], np.where(others < 0, -1, rows[:, 1:]))
         by_run = largest_cosine(self.texts, own, others) if self.has_embeddings else nothing
-        pictures = self.likeness_of_pictures(self.owner[texts], images)
+        uncaptioned = others[:, 0] < 0
+        words = np.where(uncaptioned, np.nan, words)
+        by_run = np.where(uncaptioned, np.nan, by_run)
+        _, pictures = self.nearest_pictures(texts, images)
         return np.stack([words, by_run, pictures, self.sides.pairs(texts, images)], 1)
 
     def _text_keys(self) -> Array:
@@ -218,60 +273,70 @@ class PairEvidence:
 
 def _way(run: Run, split: str, direction: Direction, pairs: PairEvidence) -> WayEvidence:
     sides = run.sides(split, QUERIES[direction])
+    right = pairs.right[direction]
     all_ranks = run.ranks(split)[direction]
     sample = run.query_sample(split)
     queries = np.flatnonzero(all_ranks >= 0)
     if sample is not None:
         queries = np.intersect1d(queries, sample.queries(direction))
-    ranks = all_ranks[queries].astype(np.int64)
     results = run.best(split, direction)[queries].astype(np.int64)
     match = run.matches(split, direction, queries[:, None], results)
-    images = sides.anchor_images[queries]
     anchors = np.repeat(queries, results.shape[1])
     flat = results.ravel()
-    texts, shown = (anchors, flat) if direction == "t2i" else (flat, anchors)
-    features = pairs.features(texts, shown).reshape(*results.shape, len(FEATURES))
-    equal_texts = pairs.equal_texts(texts, shown).reshape(results.shape)
-    copies = _copies(pairs, images, sides.candidate_images[results], equal_texts)
+    texts, images = (anchors, flat) if direction == "t2i" else (flat, anchors)
+    features = pairs.features(texts, images).reshape(*results.shape, len(FEATURES))
+    copies = _copies(pairs, texts, images).reshape(results.shape)
     return WayEvidence(
         queries=queries,
-        images=images,
-        ranks=ranks,
-        corrected=corrected_ranks(sides, queries),
+        images=sides.anchor_images[queries],
+        ranks=all_ranks[queries].astype(np.int64),
+        corrected=corrected_ranks(sides, queries, right),
         results=results,
         match=match,
+        refused=_refused(run, split, texts, images).reshape(results.shape),
         features=features,
         copies=np.where(match, 0, copies).astype(np.int8),
         scores=sides.pairs(anchors, flat).reshape(results.shape),
-        match_scores=_match_scores(run, split, direction, queries),
+        match_scores=_match_scores(sides, right, queries),
     )
 
 
-def _match_scores(run: Run, split: str, direction: Direction, queries: Array) -> Array:
+def _refused(run: Run, split: str, texts: Array, images: Array) -> Array:
+    """Return (P,) bool: the judges of a search log say that a picture does not match a query."""
+    judged = run.analysis(split).judged
+    if judged is None:
+        return np.zeros(len(texts), bool)
+    wrong = ~judged.t2i.relevant
+    refused = np.stack([judged.t2i.queries[wrong], judged.t2i.candidates[wrong]], 1)
+    return among(texts, images, refused)
+
+
+def among(first: Array, second: Array, pairs: Array) -> Array:
+    """Return, in the common shape of two arrays of numbers, whether they are one of the pairs, (·, 2) rows."""
+    return np.asarray(np.isin(first << 32 | second, pairs[:, 0] << 32 | pairs[:, 1]))
+
+
+def _match_scores(sides: Sides, right: sparse.csr_array, queries: Array) -> Array:
     """Return (q,) the score of every query's best match."""
-    sides = run.sides(split, QUERIES[direction])
-    _, anchor, candidate = sides.own_pairs()
-    wanted = np.isin(anchor, queries)
-    best = np.full(len(sides.anchor_images), -np.inf, np.float32)
-    np.maximum.at(best, anchor[wanted], sides.pairs(anchor[wanted], candidate[wanted]))
-    return best[queries]
+    row, candidate = right[queries].nonzero()
+    best = np.full(len(queries), -np.inf, np.float32)
+    np.maximum.at(best, row, sides.pairs(queries[row], candidate))
+    return best
 
 
-def _copies(pairs: PairEvidence, images: Array, of_results: Array, equal_texts: Array) -> Array:
-    """Return (q, k) int8: `PICTURE` where the picture of a result is a near-duplicate of the query's, else `TEXT` where the
-    texts are equal, else 0."""
-    first = np.repeat(images, of_results.shape[1])
-    second = of_results.ravel()
-    cosine = pairs.likeness_of_pictures(first, second)
-    perhaps = np.flatnonzero((cosine >= PERHAPS_COPY) & (first != second))
-    copies = np.where(equal_texts.ravel(), TEXT, 0)
-    ends = np.sort(np.stack([first[perhaps], second[perhaps]], 1), axis=1)
+def _copies(pairs: PairEvidence, texts: Array, images: Array) -> Array:
+    """Return (P,) int8: `PICTURE` where the image is a near-duplicate of a picture of the caption, else `TEXT` where it has
+    a caption of the same text, else 0."""
+    first, cosine = pairs.nearest_pictures(texts, images)
+    perhaps = np.flatnonzero((cosine >= PERHAPS_COPY) & (first != images))
+    copies = np.where(pairs.equal_texts(texts, images), TEXT, 0).astype(np.int8)
+    ends = np.sort(np.stack([first[perhaps], images[perhaps]], 1), axis=1)
     unique, of_pair = np.unique(ends, axis=0, return_inverse=True)
     likeness = np.zeros(len(unique))
     likeness[of_pair] = cosine[perhaps]
     is_copy = _same_pixels(pairs.run, pairs.split, unique, likeness)
     copies[perhaps[is_copy[of_pair]]] = PICTURE
-    return copies.reshape(of_results.shape)
+    return copies
 
 
 def _same_pixels(run: Run, split: str, ends: Array, cosine: Array) -> Array:
@@ -297,11 +362,12 @@ def averaged_ranks(first: Run, second: Run, split: str, direction: Direction, qu
         fact = f"has different captions in split {split!r} than run {second.name}"
         raise InputError.at(f"run {first.name}", fact, "two runs evaluated on the same data")
     both = [run.sides(split, QUERIES[direction]) for run in (first, second)]
+    right = right_pairs(first, split, direction)
     ranks = np.empty(len(queries), np.int64)
     for part in slices(len(queries), TILE_ELEMENTS // len(both[0].candidate_images)):
         rows = queries[part]
-        own = both[0].anchor_images[rows][:, None] == both[0].candidate_images
-        ranks[part] = first_ranks(exact_tile(both[0], rows) + exact_tile(both[1], rows), own)
+        scores = exact_tile(both[0], rows) + exact_tile(both[1], rows)
+        ranks[part] = first_ranks(scores, right[rows].toarray())
     return ranks
 
 

@@ -13,6 +13,7 @@ from coder_core.api.reviews import ReviewedSplit, Reviews
 from coder_core.api.run import Run
 from coder_core.api.sides import DIRECTIONS, Direction
 
+TITLE = "Why queries miss"
 CAUSES = """Every query that misses at R@1 has one cause, the first that applies: its label is wrong (a verdict, or it
 probably belongs to another image); the first result is a match without a label; it is a copy; without hubs a match
 would be first; the query is vague; the margin is no larger than what two trainings with other seeds differ by; or none
@@ -22,12 +23,14 @@ fault were fixed, and the share of its misses that it would fix."""
 
 def section_on_misses(
     runs: Sequence[Run], split: str, reviews: Reviews | None, positives: Sequence[str | Path]
-) -> list[tuple[Section, str]]:
-    """Return the section, and the sentence that says which fixes gain most for captions as queries of the last run; []
-    for a search log, and beside the lists of another system."""
+) -> tuple[Section, str]:
+    """Return the section, and the sentence that says which fixes gain most for captions as queries of the last run; the
+    reason in its place if the causes of a run's misses are unknown."""
     last = runs[-1]
-    if not all(causes.has_causes(run, split) for run in runs):
-        return []
+    reasons = [causes.why_no_causes(run, split) for run in runs]
+    unknown = [reason for reason in reasons if reason]
+    if unknown:
+        return Section(TITLE, "", [("sentences", unknown)]), unknown[-1]
     sources = [judged.run_judgements(last, split, source) for source in positives]
     pairs = [rows for source in sources for rows in (source.of_texts, source.of_images)]
     reviewed = ReviewedSplit.of(last, split)
@@ -55,7 +58,7 @@ def section_on_misses(
         blocks.append(("table", _fix_table(fixes)))
         blocks.append(("sentences", [sentences[direction]]))
     text = CAUSES.format(last=last.name)
-    return [(Section("Why queries miss", text, blocks), f"{last.name}: {sentences['t2i']}")]
+    return Section(TITLE, text, blocks), f"{last.name}: {sentences['t2i']}"
 
 
 def _noise(run: Run, runs: Sequence[Run], split: str, direction: Direction) -> float | None:

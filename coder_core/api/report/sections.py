@@ -82,7 +82,7 @@ def gather(runs: Sequence[Run], split: str, supplements: Supplements | None = No
     changes = comparison.compare(first, last, split) if several else None
     gains = [comparison.gain_in_words(first, run, split) for run in runs[1:]]
     slices = _slices(runs, split, extra.by)
-    of_misses = section_on_misses(runs, split, extra.reviews, extra.positives)
+    of_misses, fixes = section_on_misses(runs, split, extra.reviews, extra.positives)
     sections = [
         *([] if extra.gate is None else [Section("Gate", RULE, [("table", extra.gate.table())])]),
         Section("Data", "", [("facts", _data(last, split))]),
@@ -91,7 +91,7 @@ def gather(runs: Sequence[Run], split: str, supplements: Supplements | None = No
         *_several(runs, split),
         *_graded(runs, split),
         *([] if changes is None else [Section("What changed", MOVED, _moved(first, last, split, changes))]),
-        *(section for section, _ in of_misses),
+        of_misses,
         Section("Typical failures", FAILURES, list(_failures(last, split, changes))),
         Section(
             "Slices",
@@ -121,7 +121,7 @@ def gather(runs: Sequence[Run], split: str, supplements: Supplements | None = No
             *gains,
             *_worse_than_start(runs),
             *_short(changes, slices, last.name),
-            *(fixes for _, fixes in of_misses),
+            fixes,
         ],
         sections=sections,
         versions=f"Python {platform.python_version()}, NumPy {np.__version__}",
