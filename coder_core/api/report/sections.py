@@ -116,13 +116,7 @@ def gather(runs: Sequence[Run], split: str, supplements: Supplements | None = No
     return Report(
         question=extra.question or (compared if several else f"Where does {last.name} fail?"),
         title=f"{names} on {split}",
-        short=[
-            *sentences,
-            *gains,
-            *_worse_than_start(runs),
-            *_short(changes, slices, last.name),
-            fixes,
-        ],
+        short=[*sentences, *gains, *_worse_than_start(runs), *_short(changes, slices, last.name), fixes],
         sections=sections,
         versions=f"Python {platform.python_version()}, NumPy {np.__version__}",
     )
