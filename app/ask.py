@@ -116,7 +116,7 @@ _SLOW: dict[str, tuple[Callable[..., Any], ...]] = {
     "Looking at the similarities …": (similarity.values_from_similarities,),
     "Ordering the samples …": (questions.matrix_batch,),
     "Computing the matrix …": (questions.scaled_matrix,),
-    "Reading the captions …": (slices.slice_columns,),
+    "Reading the captions …": (slices.slice_columns, slices.counted_columns),
     "Comparing slices …": (questions.slice_table,),
 }
 

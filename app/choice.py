@@ -112,9 +112,9 @@ class Choice:
         return np.isin(np.asarray(numbers), self.members(modality))
 
 
-def _columns(run: RunSummary, split: str) -> tuple[str, slices.Columns]:
+def _columns(run: RunSummary, split: str, *, counted: bool = False) -> tuple[str, slices.Columns]:
     """Return a key that changes with the reviews, and the values of every caption that expressions use, including
-    tags."""
+    tags; with `counted`, of the captions that a table of slices counts."""
     file = judging.file_of(run)
     tags = None
     key = ""
@@ -123,7 +123,8 @@ def _columns(run: RunSummary, split: str) -> tuple[str, slices.Columns]:
         if reviews.lines:
             tags = ask(judging.ReviewedSplit.of, run, split).tags(reviews)
             key = f"{file} {len(reviews.lines)} {reviews.lines[-1].get('id')}"
-    return key, ask(slices.slice_columns, run, split, tags=keyed(key, tags))
+    columns = slices.counted_columns if counted else slices.slice_columns
+    return key, ask(columns, run, split, tags=keyed(key, tags))
 
 
 def columns_of_slices(run: RunSummary, split: str) -> slices.Columns:
@@ -153,12 +154,13 @@ def plain_words(run: RunSummary, split: str, text: str) -> str:
 
 def usual_slices(run: RunSummary, split: str) -> list[str]:
     """List the expressions that the slice field offers as completions."""
-    return ask(questions.usual_expressions, run, split, keyed(*_columns(run, split)))
+    return ask(questions.usual_expressions, run, split, keyed(*_columns(run, split, counted=True)))
 
 
 def slice_table(runs: Sequence[RunSummary], split: str, direction: Direction, at: int) -> pd.DataFrame:
     """Compute recall of the usual slices; clusters, diversity and tags are those of the last run and its data."""
-    return ask_all(questions.slice_table, runs, split, direction, at, keyed(*_columns(runs[-1], split)))
+    columns = keyed(*_columns(runs[-1], split, counted=True))
+    return ask_all(questions.slice_table, runs, split, direction, at, columns)
 
 
 def neighbours(choice: Choice, modality: Modality, number: int) -> str:

@@ -1,9 +1,9 @@
-"""Server time and memory of the app: `python -m benchmarks.app [--images N …]`.
+"""Server time and memory of the app: `python -m benchmarks.app [--images N …] [--pairs 1000000]`.
 
 Each size has its own process, which runs the pages' scripts as the server does, without a browser. The bars are seconds
 of processor time. Only the first visit of a fresh browser is wall time, until the overview is complete with nothing
 cached; it needs Playwright, and Chromium at /usr/bin/chromium or at $CHROMIUM. The runs of the largest size are 1.6 GB
-of random numbers; `--runs` keeps them.
+of random numbers; `--runs` keeps them. `--pairs` measures two imports of a collection with one caption per image.
 """
 
 import json
@@ -23,7 +23,7 @@ import psutil
 import tyro
 
 from app.frame import PAGES as ENTRIES
-from benchmarks.app_runs import CONCEPT_NAMES, NAMES, WEIGHT_NAMES, WORDS, write_runs
+from benchmarks.app_runs import CONCEPT_NAMES, NAMES, WEIGHT_NAMES, WORDS, write_imports, write_runs
 from benchmarks.kernels import memory
 from benchmarks.serving import PATIENCE, PROJECT, served
 from benchmarks.synthetic import CAPTIONS_PER_IMAGE
@@ -34,6 +34,7 @@ PAGES = (*(name for name in ENTRIES if name not in ("start", "retrieval")), "ret
 SIZES = (1_000, 5_000, 123_000)
 SHOWN = {"concepts": CONCEPT_NAMES, "weights": WEIGHT_NAMES}  # runs for pages that need special data
 PAGE_BARS = {1_000: 1.0, 5_000: 3.0}
+WARM_BAR = 3.0  # seconds of a page of imports that was open before
 # seconds of a change or a free text, MiB
 CHANGE_BAR = 0.3
 MEMORY_BAR = 1_500.0
@@ -75,6 +76,7 @@ class AppArguments:
     """Choose what to measure."""
 
     images: tuple[int, ...] = SIZES  # numbers of images, each with five captions
+    pairs: int = 0  # if given, only two imports of so many images, each with one caption
     runs: str = ""  # folder in which to keep the runs; empty: a temporary one
 
 
@@ -114,6 +116,13 @@ def measure(root: Path, tell: Callable[[Measured], None]) -> None:
                 app.session_state[key] = value
                 taken.append([*seconds(app.run)])
             tell((f"{page}: {name}", taken))
+    if (root / names[0] / "config.toml").exists():  # an import has no model
+        _measure_free_texts(app, seconds, tell)
+    tell((MEMORY, [[memory("VmHWM"), memory("RssAnon")]]))
+
+
+def _measure_free_texts(app: Any, seconds: Callable[..., Seconds], tell: Callable[[Measured], None]) -> None:
+    """Measure the search for texts that nobody has asked for."""
     app.session_state["ask"] = "text"
     app.session_state["text"] = "the first one loads the models"
     app.run()
@@ -122,7 +131,6 @@ def measure(root: Path, tell: Callable[[Measured], None]) -> None:
         app.session_state["text"] = f"{words} on the beach"
         taken.append([*seconds(app.run)])
     tell((TEXT, taken))
-    tell((MEMORY, [[memory("VmHWM"), memory("RssAnon")]]))
 
 
 def in_process(root: Path) -> Iterator[Measured]:
@@ -175,6 +183,20 @@ def lines(folder: Path, images: int) -> Iterator[Line]:
         yield line_of(measured, images)
     if images == SMALL:
         yield from first_visits(root)
+
+
+def lines_of_imports(root: Path, pairs: int) -> Iterator[Line]:
+    """Yield every line of two imports as it is measured."""
+    if not all((root / name / "analysis").is_dir() for name in NAMES):
+        write_imports(root, pairs)
+    for name, taken in in_process(root):
+        size = f"{pairs:,} pairs, {name}"
+        if name == MEMORY:
+            [[peak, private]] = taken
+            note = f"{peak:,.0f} MiB at most, including mapped files; {private:,.0f} MiB private at the end"
+            yield Line(size, "", None, None, None, None, note)
+        else:
+            yield line(size, WARM_BAR if name.endswith(", warm") else None, taken)
 
 
 def as_text(result: Line) -> str:
@@ -241,8 +263,13 @@ def first_visits(root: Path) -> list[Line]:
 def main(arguments: AppArguments) -> None:
     """Measure, and print each line at once."""
     with tempfile.TemporaryDirectory() as name:
-        for images in arguments.images:
-            for result in lines(Path(arguments.runs or name), images):
+        folder = Path(arguments.runs or name)
+        if arguments.pairs:
+            sizes = [lines_of_imports(folder / f"{arguments.pairs}-pairs", arguments.pairs)]
+        else:
+            sizes = [lines(folder, images) for images in arguments.images]
+        for of_size in sizes:
+            for result in of_size:
                 print(as_text(result), flush=True)
 
 

@@ -2,6 +2,8 @@
 
 Two runs have only the instance branch and, up to a moderate size, offline clusters. Also up to that size, two have a
 concept branch with random attention and two have random sample weights. Two people have reviewed pairs.
+
+`write_imports` writes two imports of a collection with one caption per image, own columns, and ranks of a sample.
 """
 
 import json
@@ -16,6 +18,7 @@ from benchmarks.synthetic import CAPTIONS_PER_IMAGE, random_concepts
 from coder_core.config.model import ModelConfig
 from coder_core.config.schema import Config, to_document
 from coder_core.config.training import ObjectiveConfig
+from coder_core.data.columns import Column, SampleColumns
 from coder_core.data.reviews import FILE, VERDICTS, Review
 from coder_core.data.words import Vocabulary
 from coder_core.files.sealed import write_sealed
@@ -23,6 +26,7 @@ from coder_core.geometry.settings import ClusterSettings
 from coder_core.model.coder import ModelParts, build_model
 from coder_core.model.encode import SplitEmbeddings
 from coder_core.runs.analysis.concept_arrays import concept_tables
+from coder_core.runs.analysis.tables import KIND_IMPORTED
 from coder_core.runs.analysis.write import write_analysis
 from coder_core.runs.derived.compute import make_clusters
 from coder_core.runs.record import write_status
@@ -43,6 +47,11 @@ MEASURES = ("diversity", "discrepancy")
 CONNECTED = 0.02  # share of concept pairs that occur together in a caption
 JUDGED = 1_000  # verdicts of each person
 MODERATE = 5_000  # images; with more, there are no clusters, and no runs with attention or weights
+RANKED = 10_000  # queries of each direction of an import
+IMPORT_WIDTH = 64
+VOCABULARY = 20_000  # words of an import's captions, which follow Zipf's law
+LEAST_WORDS = 5
+MOST_WORDS = 14
 Tables = tuple[dict[str, Any], dict[str, Any]]
 """Arrays and documents of an analysis."""
 
@@ -76,6 +85,75 @@ def _write_reviews(root: Path, images: int) -> None:
             review = Review(name, captions[row], judged, reviewer, ("colour",), "a note")
             lines.append(f"{json.dumps(review.document())}\n")
     (root / FILE).write_text("".join(lines))
+
+
+def write_imports(root: Path, pairs: int) -> Path:
+    """Write two imports of the same images, each with one caption, with random embeddings and ranks."""
+    for seed, name in enumerate(NAMES):
+        write_import(root / name, pairs, seed)
+    return root
+
+
+def write_import(folder: Path, pairs: int, seed: int = 0) -> None:
+    """Write an import with own columns, of which a sample is ranked. Columns and captions are the same for all seeds."""
+    folder.mkdir(parents=True)
+    random = np.random.default_rng(seed)
+    v = random.standard_normal((pairs, IMPORT_WIDTH), dtype=np.float32)
+    w = v + 2 * random.standard_normal((pairs, IMPORT_WIDTH), dtype=np.float32)
+    for matrix in (v, w):
+        matrix /= np.linalg.norm(matrix, axis=1, keepdims=True)
+
+    queries = np.sort(np.random.default_rng(1).choice(pairs, min(RANKED, pairs), replace=False))
+    arrays = {}
+    for side in ("image", "text"):
+        ranks = np.full(pairs, -1)
+        ranks[queries] = np.minimum(random.geometric(0.2, len(queries)) - 1, pairs - 1)
+        best = np.full((pairs, LISTED), -1, np.int32)
+        best[queries] = _best(random, ranks[queries], queries, pairs)
+        arrays |= {f"{side}_ranks": ranks, f"{side}_best": best, f"{side}_queries": queries}
+
+    write_analysis(
+        folder,
+        "dev",
+        image_embeddings=v,
+        text_embeddings=w,
+        image_of_text=np.arange(pairs),
+        captions=_varied_captions(pairs),
+        image_names=[f"{number // 1000:04d}/{number:09d}.jpg" for number in range(pairs)],
+        metrics={"rsum": 200.0, "i2t_r1": 20.0, "t2i_r1": 20.0},
+        fingerprint=f"{seed}" * 64,
+        kind=KIND_IMPORTED,
+        columns=SampleColumns(random_columns(pairs)),
+        **arrays,
+    )
+
+
+def random_columns(rows: int) -> dict[str, Column]:
+    """Return a column of each kind."""
+    random = np.random.default_rng(0)
+    brands = [f"brand {number}" for number in range(500)]
+    tags = [f"tag {number}" for number in range(50)]
+    names = [f"the thing {number} of a shop" for number in range(rows)]
+    days = random.integers(0, 2000, rows).astype("m8[D]")
+    return {
+        "price": Column("number", random.lognormal(3, 1, rows)),
+        "brand": Column("category", random.integers(-1, 500, rows).astype(np.int32), brands),
+        "tags": Column(
+            "tags", random.integers(0, 50, 2 * rows).astype(np.int32), tags, 2 * np.arange(rows + 1)
+        ),
+        "listed": Column("date", np.datetime64("2020-01-01", "us") + days),
+        "name": Column("text", np.arange(rows, dtype=np.int32), names),
+    }
+
+
+def _varied_captions(count: int) -> list[str]:
+    """Return captions whose words follow Zipf's law."""
+    random = np.random.default_rng(7)
+    vocabulary = np.array([*WORDS, *(f"word{number}" for number in range(len(WORDS), VOCABULARY))], object)
+    frequencies = 1 / np.arange(1, VOCABULARY + 1)
+    words = vocabulary[random.choice(VOCABULARY, (count, MOST_WORDS), p=frequencies / frequencies.sum())]
+    lengths = random.integers(LEAST_WORDS, MOST_WORDS + 1, count)
+    return [" ".join(row[:length]) for row, length in zip(words.tolist(), lengths.tolist(), strict=True)]
 
 
 def _captions(count: int) -> list[str]:

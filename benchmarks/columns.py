@@ -12,14 +12,10 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 from app import choice
+from benchmarks.app_runs import write_import
 from coder_core.api import Run, open_run, slices
-from coder_core.data.columns import Column, SampleColumns
-from coder_core.runs.analysis.write import write_analysis
 
 ROWS = 1_000_000
 TRIES = 5
@@ -32,51 +28,6 @@ FILTERS = (
     '"thing 77" in name',
     'price > 20 and brand == "brand 7" and "tag 3" in tags and listed >= "2024"',
 )
-
-
-def write_split(folder: Path, rows: int) -> None:
-    """Write a run with as many images and captions, and five columns."""
-    rng = np.random.default_rng(0)
-    columns = {
-        "price": Column("number", rng.lognormal(3, 1, rows)),
-        "brand": Column(
-            "category", rng.integers(-1, 500, rows).astype(np.int32), [f"brand {n}" for n in range(500)]
-        ),
-        "tags": Column(
-            "tags",
-            rng.integers(0, 50, 2 * rows).astype(np.int32),
-            [f"tag {n}" for n in range(50)],
-            2 * np.arange(rows + 1),
-        ),
-        "listed": Column(
-            "date", np.datetime64("2020-01-01", "us") + rng.integers(0, 2000, rows).astype("m8[D]")
-        ),
-        "name": Column(
-            "text", np.arange(rows, dtype=np.int32), [f"the thing {n} of a shop" for n in range(rows)]
-        ),
-    }
-    vectors = rng.normal(size=(rows, 2)).astype(np.float32)
-    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    arrays: dict[str, Any] = {
-        "image_embeddings": vectors,
-        "text_embeddings": vectors,
-        "image_of_text": np.arange(rows),
-        "image_ranks": rng.integers(0, 9, rows),
-        "text_ranks": rng.integers(0, 9, rows),
-        "image_best": rng.integers(0, rows, (rows, 1)).astype(np.int32),
-        "text_best": rng.integers(0, rows, (rows, 1)).astype(np.int32),
-    }
-    write_analysis(
-        folder,
-        "dev",
-        captions=[f"thing {n % 1000}" for n in range(rows)],
-        image_names=[f"{n}.jpg" for n in range(rows)],
-        metrics={"rsum": 1.0},
-        fingerprint="random",
-        kind="embeddings",
-        columns=SampleColumns(columns),
-        **arrays,
-    )
 
 
 def milliseconds(action: Callable[[], object]) -> float:
@@ -93,8 +44,7 @@ def main(rows: int) -> None:
     """Measure all filters, and print a line for each."""
     with tempfile.TemporaryDirectory() as folder:
         run_folder = Path(folder) / "run"
-        run_folder.mkdir()
-        write_split(run_folder, rows)
+        write_import(run_folder, rows)
         run = open_run(run_folder)
         start = time.perf_counter()
         own = slices.own_names(run.columns("dev").of_captions(run.image_of_text("dev")))

@@ -10,7 +10,7 @@ from rich.console import Console
 from coder_core.api import Run
 from coder_core.api.retrieval import same_samples
 from coder_core.api.sides import DIRECTIONS
-from coder_core.api.slices import LEAST_QUERIES, Queries, slice_columns, slice_recalls, slices_by
+from coder_core.api.slices import LEAST_QUERIES, Queries, counted_columns, slice_recalls, slices_by
 from coder_core.console import tables
 from coder_core.console.faults import InputError
 from coder_core.console.output import print_faults, say
@@ -93,7 +93,7 @@ def print_by_columns(runs: Sequence[Run], parsed: EvaluateArguments, console: Co
         if not same_samples(runs[0], run, parsed.split):
             fix = "evaluate them one by one"
             raise InputError.at("--by", f"{run.name} and {runs[0].name} have different samples", fix=fix)
-    columns = slice_columns(runs[-1], parsed.split)
+    columns = counted_columns(runs[-1], parsed.split)
     chosen = slices_by(columns, parsed.by)
     rows: dict[str, dict[str, str]] = {}
     for way in DIRECTIONS:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from coder_core.api import open_run, slices
-from coder_core.api.slices import Slice, table
+from coder_core.api.slices import Slice, caption_words, table
 from coder_core.data.words import tokenise
 from coder_core.evaluation.metrics import label_values
 from coder_core.evaluation.sampled import HALVES_SEED
@@ -168,10 +168,40 @@ def test_slices_of_a_large_split_are_counted_on_a_sample(tmp_path, monkeypatch):
     [row] = slices.slice_table(
         [run], "dev", slices.Queries("t2i"), [Slice("all", "length > 0", "")], columns
     ).itertuples()
+    counted = slices.counted_columns(run, "dev")
+    assert (columns.rows, counted.count) == (None, 300)
+    table_of_both = [
+        slices.slice_table([run], "dev", slices.Queries("i2t"), [Slice("kind", text, "")], of)
+        for text in ("length > 4 and image >= 20", '"dog" in words or tenth < 5')
+        for of in (columns, counted)
+    ]
+    assert table_of_both[0].equals(table_of_both[1])
+    assert table_of_both[2].equals(table_of_both[3])
     right = (run.ranks("dev")["t2i"] < 1).reshape(100, 5)[images]
     reported = np.setdiff1d(np.arange(60), np.random.default_rng(HALVES_SEED).permutation(60)[:30])
     assert row.queries == 150
     assert row.recall_0 == pytest.approx(100 * right[reported].mean())
+
+
+def test_words_of_a_large_split_are_stored_and_computed_again_if_damaged(tmp_path, monkeypatch):
+    run = open_run(write_run(tmp_path, "run", images=40, pictures=False))
+    captions = run.captions("dev")
+    in_memory = slices.select('"dog" in words and length > 3 or numbers', slices.slice_columns(run, "dev"))
+    monkeypatch.setattr(caption_words, "STORED_ABOVE", 100)
+    for content in (None, None, b"damaged"):
+        stored = list((run.path / "derived" / "dev").glob("words-*/ids.npy"))
+        if content:
+            stored[0].write_bytes(content)
+        columns = slices.slice_columns(run, "dev")
+        words = columns.sets["words"]
+        assert {word: rows.tolist() for word, rows in words.items()} == {
+            word: [row for row, caption in enumerate(captions) if word in tokenise(caption)] for word in words
+        }
+        assert columns.numbers["length"].tolist() == [len(tokenise(caption)) for caption in captions]
+        np.testing.assert_array_equal(
+            slices.select('"dog" in words and length > 3 or numbers', columns), in_memory
+        )
+    assert len(stored) == 1
 
 
 def test_neighbours_are_the_nearest_samples_and_the_usual_slices_can_be_selected(run):

@@ -9,7 +9,7 @@ import pandas as pd
 from coder_core.api.retrieval import comparison
 from coder_core.api.run import Run
 from coder_core.api.sides import DIRECTIONS
-from coder_core.api.slices.table import Queries, slice_columns, slice_gains, slices_by, usual_slices
+from coder_core.api.slices.table import Queries, counted_columns, slice_gains, slices_by, usual_slices
 from coder_core.console.faults import InputError
 
 RULE = (
@@ -111,7 +111,7 @@ def check_gate(first: Run, last: Run, split: str, gate: Gate) -> GateResult:
 def _slice_checks(first: Run, last: Run, split: str, gate: Gate) -> Iterator[Check]:
     if gate.slices is None:
         return
-    columns = slice_columns(last, split)
+    columns = counted_columns(last, split)
     kinds = (*OF_CAPTIONS, *columns.own)
     slices = (
         slices_by(columns, gate.by)

@@ -23,7 +23,7 @@ from coder_core.api.retrieval.several import several_metrics
 from coder_core.api.reviews import ReviewedSplit, Reviews, reviewed_recall
 from coder_core.api.run import Run
 from coder_core.api.sides import DIRECTIONS
-from coder_core.api.slices.table import Queries, slice_columns, slice_table, slices_by, usual_slices
+from coder_core.api.slices.table import Queries, counted_columns, slice_table, slices_by, usual_slices
 from coder_core.console.faults import InputError
 from coder_core.evaluation.bootstrap import count_hits, mean_intervals, recall_intervals
 from coder_core.evaluation.metrics import RECALL_AT, label_values
@@ -300,7 +300,7 @@ def _failures(run: Run, split: str, changes: pd.DataFrame | None) -> Iterator[tu
 def _slices(runs: Sequence[Run], split: str, by: Sequence[str]) -> pd.DataFrame:
     """Return slice, queries, excess misses, R@1 with its interval, MRR and nDCG@10 of the last run, and any gain; the
     slice with the most excess misses first. `by`: columns whose slices are listed; () for the worst usual ones."""
-    columns = slice_columns(runs[-1], split)
+    columns = counted_columns(runs[-1], split)
     slices = slices_by(columns, by) if by else usual_slices(columns)
     table = slice_table(runs, split, Queries("t2i"), slices, columns)
     table = table if by else table.head(SLICES)

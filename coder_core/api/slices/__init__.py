@@ -17,6 +17,7 @@ from coder_core.api.slices.table import (
     LEAST_QUERIES,
     Queries,
     Slice,
+    counted_columns,
     images_counted,
     own_slices,
     slice_columns,

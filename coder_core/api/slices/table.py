@@ -3,8 +3,9 @@ a run misses more often than elsewhere."""
 
 import json
 import tomllib
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache, partial
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
@@ -14,13 +15,14 @@ import pandas as pd
 from scipy import sparse
 
 from coder_core.api.clusters import prototypes
-from coder_core.api.concepts import summarise_attention
+from coder_core.api.concepts import ConceptView, summarise_attention
 from coder_core.api.run import Run
 from coder_core.api.sides import Array, Direction
+from coder_core.api.slices.caption_words import CaptionWords, caption_words
 from coder_core.api.slices.expressions import LONGEST_EXPRESSION, Columns, select
+from coder_core.api.slices.lazy import Lazy
 from coder_core.api.slices.own_columns import MOST_SLICES, own_names, suggested
 from coder_core.console.faults import InputError
-from coder_core.data.words import tokenise
 from coder_core.evaluation.metrics import label_metrics, label_values, places
 from coder_core.evaluation.rank_metrics import Metrics, query_metrics
 from coder_core.evaluation.sampled import random_halves
@@ -39,8 +41,14 @@ DRAWS = 1000
 _SEED = 20220910
 
 
-def slice_columns(run: Run, split: str, *, tags: Mapping[int, Sequence[str]] | None = None) -> Columns:
-    """Compute the columns of a split that slices are defined by. `tags`: caption → tags, from reviews.
+def slice_columns(
+    run: Run, split: str, *, tags: Mapping[int, Sequence[str]] | None = None, images: Array | None = None
+) -> Columns:
+    """Return the columns of a split that slices are defined by, each computed when it is first read.
+
+    Args:
+        tags: caption → tags, from reviews.
+        images: only their captions are meant; None: those of all images.
 
     Returns:
         numbers: length, numbers, colours, spatial, negations, image, rank (of the caption's image, from 1), tenth (1
@@ -50,35 +58,68 @@ def slice_columns(run: Run, split: str, *, tags: Mapping[int, Sequence[str]] | N
         texts: caption. labels: concept (of a run with a concept branch: the one with the caption's highest attention,
         the first of equal ones, whether or not the caption contains its word). own: the user's columns.
     """
-    captions = run.captions(split)
-    owner = run.image_of_text(split)
-    tokens = [tokenise(caption) for caption in captions]
+    of_split = run.image_of_text(split)
+    rows = None if images is None else np.flatnonzero(np.isin(of_split, images))
+    chosen: Array | slice = slice(None) if rows is None else rows
+    numbers_of_captions = np.arange(len(of_split))[chosen]
+    owner = of_split[chosen]
+
+    @cache
+    def captions() -> Sequence[str]:
+        every = run.captions(split)
+        return every if rows is None else [every[row] for row in rows.tolist()]
+
+    @cache
+    def words() -> CaptionWords:
+        return caption_words(run, split) if rows is None else CaptionWords.of(captions())
+
     numbers = {
-        "length": np.array([len(words) for words in tokens]),
-        "image": owner,
-        "rank": places(run.ranks(split)["t2i"]),
-        **{kind: np.array([_count(words, kind) for words in tokens]) for kind in KINDS},
+        "length": lambda: words().lengths,
+        "image": lambda: owner,
+        "rank": lambda: places(run.ranks(split)["t2i"])[chosen],
+        **{kind: partial(_count, words, kind) for kind in KINDS},
     }
     if run.sample(split) is None and run.lists(split) is None:
-        order = np.argsort(run.diversity(split)["diversity"].to_numpy(), kind="stable")
-        numbers["tenth"] = np.empty(len(captions), np.int64)
-        numbers["tenth"][order] = np.arange(len(captions)) * TENTHS // len(captions) + 1
+        numbers["tenth"] = lambda: _tenths(run, split)[chosen]
     if (clusters := prototypes(run, split)) is not None:
-        numbers["cluster"] = clusters.pairs
-    sets: dict[str, Mapping[str, Array]] = {"words": _rows(tokens)}
+        numbers["cluster"] = lambda: clusters.pairs[chosen]
+
+    sets: dict[str, Callable[[], Mapping[str, Array]]] = {"words": lambda: words().rows}
     if not run.without_embeddings(split):
-        images, texts = (np.asarray(vectors) for vectors in run.scoring(split))
-        sets["neighbours"] = _Neighbours(texts, NEIGHBOURS, np.arange(len(texts)))
-        sets["image_neighbours"] = _Neighbours(images, IMAGE_NEIGHBOURS, owner)
+        sets["neighbours"] = lambda: _Neighbours(run.scoring(split)[1], NEIGHBOURS, numbers_of_captions)
+        sets["image_neighbours"] = lambda: _Neighbours(run.scoring(split)[0], IMAGE_NEIGHBOURS, owner)
     if tags is not None:
-        sets["tags"] = _rows([tag.casefold() for tag in tags.get(row, ())] for row in range(len(captions)))
+        tags_of_rows = [tags.get(row, ()) for row in numbers_of_captions.tolist()] if tags else []
+        sets["tags"] = lambda: _rows([tag.casefold() for tag in of_row] for of_row in tags_of_rows)
+
     labels = {}
     if (view := run.concepts(split)) is not None:
-        names = view.names
-        strongest = summarise_attention(view, "text").first.tolist()
-        labels["concept"] = _rows([names[number].casefold()] for number in strongest)
+        labels["concept"] = partial(_strongest_concepts, view, chosen)
     own = own_names(run.columns(split).of_captions(np.asarray(owner)))
-    return Columns(len(captions), numbers, sets, {"caption": captions}, labels, own)
+    texts = Lazy({"caption": captions})
+    return Columns(len(owner), Lazy(numbers), Lazy(sets), texts, Lazy(labels), own, rows)
+
+
+def counted_columns(run: Run, split: str, *, tags: Mapping[int, Sequence[str]] | None = None) -> Columns:
+    """Return `slice_columns` of the captions whose images `slice_table` counts: of a large split, a sample's."""
+    images = images_counted(run, split)
+    are_all = len(images) == run.count(split, "image")
+    return slice_columns(run, split, tags=tags, images=None if are_all else images)
+
+
+def _tenths(run: Run, split: str) -> Array:
+    """Return (m,) int64, 1 to 10 by diversity of every caption, 1 the least."""
+    order = np.argsort(run.diversity(split)["diversity"].to_numpy(), kind="stable")
+    tenths = np.empty(len(order), np.int64)
+    tenths[order] = np.arange(len(order)) * TENTHS // len(order) + 1
+    return tenths
+
+
+def _strongest_concepts(view: ConceptView, chosen: Array | slice) -> Mapping[str, Array]:
+    """Map each concept to the captions whose highest attention it has."""
+    names = view.names
+    strongest = summarise_attention(view, "text").first[chosen].tolist()
+    return _rows([names[number].casefold()] for number in strongest)
 
 
 class _Neighbours(Mapping[str, Array]):
@@ -86,7 +127,7 @@ class _Neighbours(Mapping[str, Array]):
     nearest to it. `vectors`: (k, D) unit rows of the samples. `sample_of_text`: (m,) the sample of every caption."""
 
     def __init__(self, vectors: Array, count: int, sample_of_text: Array) -> None:
-        self._vectors = vectors
+        self._vectors = np.asarray(vectors)
         self._count = count
         self._sample_of_text = sample_of_text
 
@@ -104,9 +145,9 @@ class _Neighbours(Mapping[str, Array]):
         return len(self._vectors)
 
 
-def _count(words: Sequence[str], kind: str) -> int:
-    """Count the words of a kind; words that begin with a digit are numbers too."""
-    return sum(word in KINDS[kind] or (kind == "numbers" and word[0].isdigit()) for word in words)
+def _count(words: Callable[[], CaptionWords], kind: str) -> Array:
+    """Count the words of a kind in every caption; words that begin with a digit are numbers too."""
+    return words().counts(KINDS[kind], digits=kind == "numbers")
 
 
 def _rows(members: Iterable[Iterable[str]]) -> dict[str, Array]:
@@ -138,7 +179,7 @@ def usual_slices(columns: Columns) -> list[Slice]:
     """List slices by length, kinds of words, diversity, clusters, concepts, tags and the user's columns, and one for
     each frequent word.
     Members too long for an expression, such as a word of 500 letters, are left out."""
-    words = {word: rows for word, rows in columns.sets["words"].items() if word not in STOP_WORDS}
+    words = _frequent(columns.sets["words"], without=STOP_WORDS)
     concepts = _frequent(columns.labels.get("concept", {}))
     tenths = range(1, TENTHS + 1) if "tenth" in columns.numbers else ()
     labels = {
@@ -146,7 +187,7 @@ def usual_slices(columns: Columns) -> list[Slice]:
         "diversity": {f"tenth == {n}": f"{ORDINALS[n - 1]} tenth of diversity" for n in tenths},
         "cluster": {f"cluster == {n}": f"cluster {n}" for n in np.unique(columns.numbers.get("cluster", []))},
         "concept": {f"concept == {json.dumps(c, ensure_ascii=False)}": f"concept “{c}”" for c in concepts},
-        "word": {f'"{word}" in words': f"word “{word}”" for word in _frequent(words)},
+        "word": {f'"{word}" in words': f"word “{word}”" for word in words},
         "tag": {f"{tag!r} in tags": f"tag “{tag}”" for tag in sorted(columns.sets.get("tags", {}))},
     }
     slices = [
@@ -166,9 +207,10 @@ def own_slices(columns: Columns, names: Collection[str] = ()) -> Iterator[Slice]
                 yield Slice(name, expression, label)
 
 
-def _frequent(rows: Mapping[str, Array]) -> list[str]:
+def _frequent(rows: Mapping[str, Array], without: Collection[str] = ()) -> list[str]:
     """Return at most `MOST_WORDS` members, those in the most rows first."""
-    return sorted(rows, key=lambda name: (-len(rows[name]), name))[:MOST_WORDS]
+    counts = {name: len(of_name) for name, of_name in rows.items() if name not in without}
+    return sorted(counts, key=lambda name: (-counts[name], name))[:MOST_WORDS]
 
 
 def slice_table(
@@ -277,7 +319,9 @@ def _hits(
     owner = runs[0].image_of_text(split)
     direction = queries.direction
     masks = [select(entry.expression, columns) for entry in slices]
-    members, rows, query_image = _members(owner, masks, direction, images)
+    captions = np.flatnonzero(np.isin(owner, images))
+    inside = np.stack(masks)[:, _positions(captions, columns)]
+    members, rows, query_image = _members(owner[captions], captions, inside, direction, images)
     every = sparse.vstack([members, sparse.csr_array(np.ones((1, len(rows))))])
     per_image = _one_hot(query_image, len(images))
 
@@ -311,14 +355,28 @@ def images_counted(run: Run, split: str) -> Array:
     return np.sort(np.random.default_rng(_SEED).choice(images, MOST_IMAGES, replace=False))
 
 
+def _positions(captions: Array, columns: Columns) -> Array:
+    """Return (k,) where captions, numbers in the split, are in the columns, which may be of some captions only."""
+    if columns.rows is None:
+        return captions
+    positions = np.searchsorted(columns.rows, captions)
+    found = positions < len(columns.rows)
+    found[found] = columns.rows[positions[found]] == captions[found]
+    if not found.all():
+        raise ValueError(
+            f"columns are of {len(columns.rows):,} captions, without caption {captions[~found][0]}"
+        )
+    return positions
+
+
 def _members(
-    image_of_text: Array, masks: Sequence[Array], direction: Direction, images: Array
+    image_of_text: Array, captions: Array, masks: Array, direction: Direction, images: Array
 ) -> tuple[sparse.csr_array, Array, Array]:
     """Return (slices, queries) with 1 for the queries of each slice, (queries,) their numbers, and (queries,) the
-    positions of their images among `images`, ascending rows. `masks`: (m,) bool for each slice, its captions."""
-    captions = np.flatnonzero(np.isin(image_of_text, images))
-    owner = np.searchsorted(images, image_of_text[captions])
-    members = sparse.csr_array(np.stack(masks)[:, captions]).astype(np.float64)
+    positions of their images among `images`, ascending rows. `image_of_text`, `captions`: (k,) of the captions of these
+    images. `masks`: (slices, k) bool, the captions of each slice."""
+    owner = np.searchsorted(images, image_of_text)
+    members = sparse.csr_array(masks).astype(np.float64)
     if direction == "t2i":
         return members, captions, owner
     of_images = (members @ _one_hot(owner, len(images))) > 0
