@@ -30,6 +30,7 @@ LINES_SHOWN = 5
 LONGEST_VALUE = 500  # characters of a value of the user's columns
 _MARKS = re.compile(r"[\\`*\[\]()<>:$~!#|&]|_(?![^\W_])|(?<![^\W_])_")
 _HEAD = "head-of-the-page"
+DETAIL = "detail"  # key of the part of a page to which the links of a sample lead
 _LIST = re.compile(r"^(\d*)([-+.)])(?=\s)")
 _ADDRESS = re.compile(r":(?=\S)|www(?=\.)", re.IGNORECASE)
 
@@ -263,7 +264,7 @@ def without_answer() -> None:
 def heading(text: str, how: str = "", *, detail: bool = False, **values: object) -> None:
     """Draw a section's name, and how to read it: `how`, or its text in headings.toml, filled in with `values`. The
     links of a sample lead to the section of a page that is marked as `detail`."""
-    with st.container(key="detail") if detail else nullcontext():
+    with st.container(key=DETAIL) if detail else nullcontext():
         st.header(literal(text), anchor=False)
     if how := how or HOW_TO_READ.get(text, "").format(**values):
         note(how)

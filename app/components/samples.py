@@ -154,7 +154,8 @@ class SampleList:
     """Samples (`numbers`) with their values, for a table and its download.
 
     `columns`: columns of `values` to show. `words`: only samples that contain them. `target`: key of the number widget
-    that opens a sample. `file`: name of the download. `nothing`: the notice if none remains, and what to do.
+    that opens a sample. `file`: name of the download. `narrow`: it stands beside what it opens. `nothing`: the notice
+    if none remains, and what to do.
     """
 
     modality: Modality
@@ -164,7 +165,8 @@ class SampleList:
     words: str
     target: str
     file: str
-    height: int = 420
+    height: int = 560
+    narrow: bool = True
     nothing: tuple[str, str] = (NO_WORDS, FEWER_WORDS)
 
 
@@ -198,7 +200,16 @@ def sample_table(choice: Choice, listed: SampleList) -> np.ndarray:
     columns = dict(listed.columns)
     columns |= {f"{OWN}{title}": column for title, column in own_columns.table_columns(own[chosen]).items()}
     shown = pd.concat([values, added], axis=1)
-    table = Table(shown, columns, f"{target}-table", UNITS[modality], numbers, listed.height, cells)
+    table = Table(
+        shown,
+        columns,
+        f"{target}-table",
+        UNITS[modality],
+        numbers,
+        listed.height,
+        cells,
+        narrow=listed.narrow,
+    )
     order = picking_table(table, target)
     content = values.rename(columns={name: column.label for name, column in listed.columns.items()})
     content = pd.concat([content, own.add_prefix(OWN if {*own} & {*content} else "")], axis=1)

@@ -129,7 +129,7 @@ def overview(run: RunSummary, choice: Choice, result: clusters.Clusters) -> pd.D
     number = value_of(TARGET, table["cluster"].iloc[0])
     columns = {name: column for name, column in COLUMNS.items() if name in table}
     ids = table["cluster"].to_numpy()
-    picking_table(Table(table, columns, "clusters-table", "clusters", ids, height=430), TARGET)
+    picking_table(Table(table, columns, "clusters-table", "clusters", ids, height=430, narrow=True), TARGET)
     downloads.table(table, f"clusters-{choice.split}")
     cards.heading("Size and agreement")
     figure = charts.cluster_map(table, int(number) if number.isdecimal() else None, tone())
@@ -144,9 +144,11 @@ def _pick() -> None:
 
 
 def show_cluster(run: RunSummary, choice: Choice, result: clusters.Clusters, table: pd.DataFrame) -> None:
-    cards.heading("One cluster in detail", detail=True)
     ids = table["cluster"].to_numpy()
-    number = step_through("Cluster", TARGET, ids, result.count)
+    with st.container(key=cards.DETAIL):
+        steps, choices = st.columns((9, 5), gap="small", vertical_alignment="bottom")
+    with steps:
+        number = step_through("Cluster", TARGET, ids, result.count)
     if number not in ids:
         fact = f"Cluster {number} contains no pair of this split."
         cards.empty(fact, "Choose another cluster in the table.")
@@ -155,7 +157,10 @@ def show_cluster(run: RunSummary, choice: Choice, result: clusters.Clusters, tab
     words = dict(zip(table["cluster"], table["words"], strict=True))
     near = near.assign(words=[words.get(other, "") for other in near["cluster"]])
     marks = ask(clusters.marking_concepts, run, choice.split, result, number)
-    _members(run, choice, result, number, near)
+    with choices:
+        kinds = KINDS if len(near) else {kind: KINDS[kind] for kind in ("near", "edge")}
+        kind = pick("Members", kinds, "members", format_func=kinds.__getitem__)
+    _members(run, choice, result, number, near, kind)
     left, middle = st.columns(2, gap="medium")
     with left:
         cards.label("Distinctive words")
@@ -168,7 +173,9 @@ def show_cluster(run: RunSummary, choice: Choice, result: clusters.Clusters, tab
         if len(near):
             cards.label("Nearest clusters")
             ids = near["cluster"].to_numpy()
-            picking_table(Table(near, NEAR, "near-table", "clusters nearby", ids, height=250), TARGET)
+            picking_table(
+                Table(near, NEAR, "near-table", "clusters nearby", ids, height=250, narrow=True), TARGET
+            )
     if len(marks):
         _concepts(marks)
 
@@ -182,9 +189,10 @@ def _concepts(table: pd.DataFrame) -> None:
     plain_table(table.assign(**100 * table[list(percent)]), columns, "marking-concepts", "concepts")
 
 
-def _members(run: RunSummary, choice: Choice, result: Clusters, number: int, near: pd.DataFrame) -> None:
-    kinds = KINDS if len(near) else {kind: KINDS[kind] for kind in ("near", "edge")}
-    kind = choose_one("Members", kinds, "members")
+def _members(
+    run: RunSummary, choice: Choice, result: Clusters, number: int, near: pd.DataFrame, kind: str
+) -> None:
+    """Draw the members of a cluster, in one of the orders of `KINDS`; `near`: its nearest clusters."""
     if kind == "between":
         names = {str(c): f"{c}: {words}" for c, words in zip(near["cluster"], near["words"], strict=True)}
         other = int(pick("Other cluster", names, "other-cluster", 420, format_func=names.__getitem__) or 0)
@@ -211,8 +219,8 @@ def _members(run: RunSummary, choice: Choice, result: Clusters, number: int, nea
     images = pairs["image"].nunique()
     counts = {"pairs": count(len(pairs), "pair"), "images": count(images, "image")}
     shown = min(CARDS_SHOWN, images)
-    cards.note(cards.HOW_TO_READ["members of a cluster"].format(**counts, shown=shown, order=order))
     _cards(run, choice, pairs, score, notes)
+    cards.note(cards.HOW_TO_READ["members of a cluster"].format(**counts, shown=shown, order=order))
 
 
 def _cards(run: RunSummary, choice: Choice, pairs: pd.DataFrame, score: str, notes: Sequence[str]) -> None:

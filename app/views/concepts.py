@@ -127,7 +127,6 @@ def _pick(key: str, names: list[str]) -> None:
 
 def amounts(runs: Sequence[RunSummary], choice: Choice) -> None:
     """Draw the number of concepts that images and captions (of the slice) attend to, and the attention they share."""
-    cards.heading("How many concepts does a sample attend to?")
 
     def attention(run: RunSummary, side: Modality) -> concepts.AttentionSummary:
         whole = ask(concept_attention.attention_of, run, choice.split, side)
@@ -141,6 +140,7 @@ def amounts(runs: Sequence[RunSummary], choice: Choice) -> None:
         cards.empty(fact, "Clear it, or write another one in the sidebar.")
         return
     amounts_of = []
+    notes = [cards.HOW_TO_READ["concepts of a sample"]]
     for run in runs:
         image, text = (attention(run, side) for side in BOTH)
         shared = ask(concept_attention.shared_attention_of, run, choice.split)
@@ -151,18 +151,19 @@ def amounts(runs: Sequence[RunSummary], choice: Choice) -> None:
         amounts_of.append((run.name, _typical(image), _typical(text), *named, share, by_chance))
         if share - by_chance < LITTLE:
             cards.answer(f"{run.name}: {AT_CHANCE}")
-            cards.note(f"{run.name}: {cards.HOW_TO_READ['concepts at chance']}")
+            notes.append(f"{run.name}: {cards.HOW_TO_READ['concepts at chance']}")
         if not ask(concept_attention.view_of, run, choice.split).whole:
-            cards.note("Only the strongest concepts of every sample are stored; shares refer to these.")
+            notes.append("Only the strongest concepts of every sample are stored; shares refer to these.")
     name, *_, share, by_chance = amounts_of[-1]
     with_own = f"shares {share:.0f}% of its attention with its own captions, {by_chance:.0f}% with others"
     cards.answer(f"In {name} an image {with_own}")
-    plain_table(pd.DataFrame(amounts_of, columns=list(AMOUNTS)), AMOUNTS, "concept-amounts", "runs")
     numbers = {UNITS[side]: {run.name: attention(run, side).perplexity for run in runs} for side in BOTH}
     figures = charts.concepts_read(numbers, tone())
     for side, figure in side_by_side(zip(BOTH, figures, strict=True)):
         cards.label(UNITS[side].capitalize())
         downloads.chart(figure, f"amount-{side}", f"concepts that {UNITS[side]} attend to")
+    plain_table(pd.DataFrame(amounts_of, columns=list(AMOUNTS)), AMOUNTS, "concept-amounts", "runs")
+    cards.note(" ".join(notes))
 
 
 def _typical(attention: concepts.AttentionSummary) -> str:
@@ -175,7 +176,7 @@ def disagreements(runs: Sequence[RunSummary], choice: Choice) -> np.ndarray:
     with row():
         run = choose_run("Run", runs, "pairs-of")
         orders = {"least": "Least shared", "most": "Most shared"}
-        first = choose_one("First", orders, "first", cards.tip("shared"))
+        first = choose_one("Order", orders, "first", cards.tip("shared"))
     table = ask(concept_attention.disagreements, run, choice.split)
     table = table if first == "least" else table.iloc[::-1]
     captions = table["caption"].to_numpy()
@@ -183,7 +184,9 @@ def disagreements(runs: Sequence[RunSummary], choice: Choice) -> np.ndarray:
     file = f"concepts-{choice.split}-shared-{run.name}"
     nothing = ("The slice contains no caption.", "Clear the slice in the sidebar.")
     of_run = choice.alone(run)
-    listed = SampleList("text", captions, values, DISAGREEMENTS, "", CAPTION, file, nothing=nothing)
+    listed = SampleList(
+        "text", captions, values, DISAGREEMENTS, "", CAPTION, file, 420, narrow=False, nothing=nothing
+    )
     return sample_table(of_run, listed)
 
 

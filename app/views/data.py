@@ -29,6 +29,7 @@ from app.components.loss_values import Slider
 from app.components.table import Column, Columns, Table, columns_of, picking_table
 from app.components.training_offers import Scorers, scorers_among, show_link
 from app.components.words import count
+from app.components.workplace import BELOW_LIST, list_and_detail
 
 VIEWS = {"pairs": "Mismatched pairs", "matches": "Unlabelled matches", "pictures": "Duplicate pictures"}
 VIEWS |= {"captions": "Duplicate captions", "bad": "Bad pictures"}
@@ -39,6 +40,7 @@ BOTH = "+"  # no run has this name
 PAIR = "pair-caption-number"
 CAPTION = "empty-caption"
 MEMBERS_SHOWN = 12
+BEST = 5  # images shown for an opened caption
 PICTURE = 280
 KEY_SECONDS = 30  # seconds until pictures are checked for changes again
 Split = api.CaptionedSplit
@@ -98,22 +100,50 @@ def mismatched_pairs(choice: Choice, run: RunSummary, cross_fitted: Scorers) -> 
     numbers = [(name, f"{counts.get(name, 0):,}") for name in api.LEVELS]
     wrong = int(counts.get(api.LEVELS[0], 0))
     cards.answer(f"{wrong:,} of {len(table):,} captions probably belong to another image")
-    if choice.split == "train":
-        _offer_cleaning(choice, run, cross_fitted, api.error_probability(every["random"].to_numpy()))
-    cards.heading("Captions that may belong to another image", by=by)
     ranks = {
         one.name: retrieval.places(ask(Run.ranks, one, choice.split)["t2i"]) for one in cross_fitted or [run]
     }
     judged = zip(table["scorer"], table["caption"], strict=True)
     table = table.assign(rank=[ranks[name][caption] for name, caption in judged])
     columns = SUSPICION | ({"scorer": Column("scored by")} if cross_fitted else {})
-    words = samples.search_words(f"{PAIR}-words")
-    listed = _captions(table, columns, words, PAIR, f"mismatched-{choice.split}")
-    _open_captions(choice, listed, "One pair in detail")
-    cards.metrics(
-        cards.Metric(name, number, note, "random pairs")
-        for (name, number), note in zip(numbers, EXPECTED, strict=True)
-    )
+    scorers = {one.name: one for one in (run, *cross_fitted)}
+
+    def draw_list() -> np.ndarray:
+        words = samples.search_words(f"{PAIR}-words")
+        order = samples.sample_table(
+            choice, _captions(table, columns, words, PAIR, f"mismatched-{choice.split}")
+        )
+        with st.container(key=BELOW_LIST):
+            cards.note(cards.HOW_TO_READ["suspicious pairs"].format(by=by))
+            if choice.split == "train":
+                _offer_cleaning(choice, run, cross_fitted, api.error_probability(every["random"].to_numpy()))
+            cards.metrics(
+                cards.Metric(name, number, note, "random pairs")
+                for (name, number), note in zip(numbers, EXPECTED, strict=True)
+            )
+        return order
+
+    def draw_detail(order: np.ndarray) -> None:
+        if len(order) and opened.among(PAIR, order):
+            number = samples.step_samples(choice, "text", PAIR, order)
+            names = every["scorer"][every["caption"] == number]
+            _best_images(choice, scorers[next(iter(names), run.name)], number)
+
+    list_and_detail(choice, draw_list, draw_detail)
+
+
+def _best_images(choice: Choice, run: RunSummary, number: int) -> None:
+    """Draw the images that a run ranks first for a caption."""
+    cards.heading("Images that fit this caption best", detail=True, run=run.name)
+    found = ask(Run.search, run, number, split=choice.split, modality="text", top=BEST)
+    items = []
+    for result in found.to_dict("records"):
+        image = int(result["candidate"])
+        placed = (int(result["place"]), float(result["score"]))
+        card = samples.sample_card(choice, run, ("image", image), placed)
+        review = reviewing.review_menu(choice, "text", number, image)
+        items.append(replace(card, match=bool(result["match"]), review=review))
+    cards.results(items)
 
 
 def may_have_seen(run: RunSummary) -> bool:
@@ -153,22 +183,31 @@ def unlabelled_matches(choice: Choice, run: RunSummary) -> None:
     captions = captions[largest[captions] > 0]
     captions = captions[choice.inside("text", captions)]
     cards.answer(f"{len(captions):,} captions of {split} probably match another image, too")
-    cards.heading("Results that are probably matches", by=_scored_by(choice, run))
-    words = samples.search_words(f"{MATCH}-words")
     best = ask(questions.best_candidates, run, split, "text")
     images = best[captions, place[captions]]
     table = pd.DataFrame({"other": images, "place": place[captions] + 1, "likeness": largest[captions]})
-    listed = samples.SampleList("text", captions, table, MATCHES, words, MATCH, f"unlabelled-{split}")
-    order = samples.sample_table(choice, listed)
-    if not len(order) or not opened.among(MATCH, order):
-        return
-    cards.heading("One caption and the other image", detail=True)
-    number = samples.step_samples(choice, "text", MATCH, order)
-    image = int(best[number, place[number]])
-    placed = (int(place[number]) + 1, float(largest[number]))
-    card = samples.sample_card(choice, run, ("image", image), placed)
-    cards.results([replace(card, term="caption likeness")])
-    reviewing.judge(choice, image, number, "match")
+
+    def draw_list() -> np.ndarray:
+        words = samples.search_words(f"{MATCH}-words")
+        file = f"unlabelled-{split}"
+        listed = samples.SampleList("text", captions, table, MATCHES, words, MATCH, file)
+        order = samples.sample_table(choice, listed)
+        with st.container(key=BELOW_LIST):
+            cards.note(cards.HOW_TO_READ["probable matches"].format(by=_scored_by(choice, run)))
+        return order
+
+    def draw_detail(order: np.ndarray) -> None:
+        if not len(order) or not opened.among(MATCH, order):
+            return
+        number = samples.step_samples(choice, "text", MATCH, order)
+        cards.heading("The other image", detail=True)
+        image = int(best[number, place[number]])
+        placed = (int(place[number]) + 1, float(largest[number]))
+        card = samples.sample_card(choice, run, ("image", image), placed)
+        cards.results([replace(card, term="caption likeness")])
+        reviewing.judge(choice, image, number, "match")
+
+    list_and_detail(choice, draw_list, draw_detail)
 
 
 def _caption_facts(choice: Choice, run: RunSummary) -> tuple[pd.DataFrame, dict[str, Column]]:
@@ -184,23 +223,18 @@ def empty_captions(choice: Choice, run: RunSummary) -> None:
     facts, columns = _caption_facts(choice, run)
     facts = facts[facts["content"] == 0].sort_values("words", kind="stable")
     cards.answer(f"{len(facts):,} captions of {choice.split} have no content word")
-    cards.heading("Captions without a content word")
     if not len(facts):
         cards.empty("No caption is empty.", "“Says little” lists the captions with the least content.")
         return
-    words = samples.search_words(f"{CAPTION}-words")
-    listed = _captions(facts, columns, words, CAPTION, f"empty-captions-{choice.split}")
-    _open_captions(choice, listed, "One caption in detail")
+    how = cards.HOW_TO_READ["empty captions"]
+    _list_captions(choice, run, facts, columns, f"empty-captions-{choice.split}", how)
 
 
 def captions_that_say_little(choice: Choice, run: RunSummary) -> None:
     """Draw the captions with the least content, that fit most images, or of the lowest diversity."""
     samples.note_sample(run, choice.split)
     facts, columns = _caption_facts(choice, run)
-    cards.heading("Captions that say little", scorers=_scored_by(choice, run))
-    with row():
-        by = choose_one("Order", ORDERS, "empty-order", cards.tip("fits"))
-        words = samples.search_words(f"{CAPTION}-words")
+    by = choose_one("Order", ORDERS, "empty-order", cards.tip("fits"))
     if by == "generic":
         fits = ask(retrieval.count_fitting_images, run, choice.split, ask(Run.sample, run, choice.split))
         if fits is None:
@@ -208,9 +242,11 @@ def captions_that_say_little(choice: Choice, run: RunSummary) -> None:
             return
         facts = facts.assign(fits=fits)
         columns = {"fits": Column("plausible images", ",d", "fits")} | columns
+    short = int((facts["content"] <= 1).sum())
+    cards.answer(f"{short:,} of {len(facts):,} captions of {choice.split} have at most one content word")
     facts = facts.sort_values(SORTED_BY[by], ascending=by != "generic", kind="stable")
-    listed = _captions(facts, columns, words, CAPTION, f"captions-that-say-little-{choice.split}")
-    _open_captions(choice, listed, "One caption in detail")
+    how = cards.HOW_TO_READ["captions that say little"].format(scorers=_scored_by(choice, run))
+    _list_captions(choice, run, facts, columns, f"captions-that-say-little-{choice.split}", how)
 
 
 def _scored_by(choice: Choice, run: RunSummary) -> str:
@@ -226,11 +262,24 @@ def _captions(
     return samples.SampleList("text", captions, table[list(columns)], columns, words, target, file)
 
 
-def _open_captions(choice: Choice, listed: samples.SampleList, title: str) -> None:
-    order = samples.sample_table(choice, listed)
-    if len(order) and opened.among(listed.target, order):
-        cards.heading(title, detail=True)
-        samples.step_samples(choice, "text", listed.target, order)
+def _list_captions(
+    choice: Choice, run: RunSummary, facts: pd.DataFrame, columns: Columns, file: str, how: str
+) -> None:
+    """Draw captions in this order beside one of them; `how` says what they are."""
+
+    def draw_list() -> np.ndarray:
+        words = samples.search_words(f"{CAPTION}-words")
+        order = samples.sample_table(choice, _captions(facts, columns, words, CAPTION, file))
+        with st.container(key=BELOW_LIST):
+            cards.note(how)
+        return order
+
+    def draw_detail(order: np.ndarray) -> None:
+        if len(order) and opened.among(CAPTION, order):
+            number = samples.step_samples(choice, "text", CAPTION, order)
+            _best_images(choice, run, number)
+
+    list_and_detail(choice, draw_list, draw_detail)
 
 
 @st.cache_data(ttl=KEY_SECONDS, show_spinner=False, hash_funcs=HASHES)
@@ -279,18 +328,31 @@ def findings(choice: Choice, run: RunSummary, view: str) -> None:
         show_work(result.name, command, "Check pictures and captions", how)
         return
     report = result.value
-    cards.heading("Broken, tiny and blank pictures" if view == "bad" else f"Near-{VIEWS[view].lower()}")
-    cards.note(_extent(report, view) + (" The slice does not narrow this list." if choice.slice else ""))
+    kind = "Broken, tiny and blank pictures" if view == "bad" else f"Near-{VIEWS[view].lower()}"
+    narrowed = " The slice does not narrow this list." if choice.slice else ""
+    how = f"{cards.HOW_TO_READ[kind]} {_extent(report, view)}{narrowed}"
     copies = {"pictures": report.duplicate_pictures, "captions": report.duplicate_captions}
     shown = copies.get(view, report.pictures)
     if view != "bad" and len(report.splits) > 1:
         leaks = tuple(finding for finding in shown if len(finding.splits) > 1)
         label = f"Only across splits ({len(leaks):,} of {len(shown):,})"
         shown = leaks if switch(label, "leaks", "split") else shown
+    cards.answer(_found(report, view))
     if shown:
-        _show_findings(choice, run, splits, shown, view)
+        _show_findings(choice, run, splits, shown, view, how)
     else:
-        cards.empty("None found.", "The splits above contain nothing of this kind.")
+        cards.empty("None found.", "The splits below contain nothing of this kind.")
+        cards.note(how)
+
+
+def _found(report: api.ContentReport, view: str) -> str:
+    """Say how many findings of a kind there are, and how many of them lie in several splits."""
+    if view == "bad":
+        return f"{count(len(report.pictures), 'picture')} {'is' if len(report.pictures) == 1 else 'are'} broken, tiny or blank"
+    found = report.duplicate_pictures if view == "pictures" else report.duplicate_captions
+    groups = count(len(found), "group")
+    across = sum(len(finding.splits) > 1 for finding in found)
+    return f"{groups} of near-{VIEWS[view].lower()}" + (f", {across:,} across splits" if across else "")
 
 
 def _extent(report: api.ContentReport, view: str) -> str:
@@ -304,8 +366,9 @@ def _extent(report: api.ContentReport, view: str) -> str:
 
 
 def _show_findings(
-    choice: Choice, run: RunSummary, splits: Splits, findings: tuple[api.Finding, ...], view: str
+    choice: Choice, run: RunSummary, splits: Splits, findings: tuple[api.Finding, ...], view: str, how: str
 ) -> None:
+    """Draw findings beside the samples of one of them; `how` says what was compared."""
     captions = view == "captions"
     target = f"finding-{view}"
     table = api.finding_table(findings, splits, captions=captions)
@@ -316,15 +379,27 @@ def _show_findings(
         columns |= {"samples": Column(view, ",d"), "splits": Column("splits")}
         columns["likeness"] = Column("likeness", ".1f", "likeness", " %")
     ids = np.arange(len(findings))
-    listed = Table(table, columns, f"{target}-table", "findings", ids, height=330)
-    order = ids[picking_table(listed, target)]
-    downloads.table(api.sample_rows(findings, splits, captions=captions), f"data-{view}")
-    number = step_through("Finding", target, order, len(findings))
-    members = findings[number].samples
-    if len(members) > MEMBERS_SHOWN:
-        cards.note(f"{MEMBERS_SHOWN} of {count(len(members), 'sample')} shown; the downloaded file has all.")
-    for name, number in members[:MEMBERS_SHOWN]:
-        _member(choice, run, split_named(splits, name), number, "text" if captions else "image")
+    listed = Table(table, columns, f"{target}-table", "findings", ids, 560)
+    modality: Modality = "text" if captions else "image"
+
+    def draw_list() -> np.ndarray:
+        order = ids[picking_table(listed, target)]
+        downloads.table(api.sample_rows(findings, splits, captions=captions), f"data-{view}")
+        with st.container(key=BELOW_LIST):
+            cards.note(how)
+        return order
+
+    def draw_detail(order: np.ndarray) -> None:
+        opened_finding = step_through("Finding", target, order, len(findings))
+        members = findings[opened_finding].samples
+        if len(members) > MEMBERS_SHOWN:
+            cards.note(
+                f"{MEMBERS_SHOWN} of {count(len(members), 'sample')} shown; the downloaded file has all."
+            )
+        for name, number in members[:MEMBERS_SHOWN]:
+            _member(choice, run, split_named(splits, name), number, modality)
+
+    list_and_detail(choice, draw_list, draw_detail)
 
 
 def _member(choice: Choice, run: RunSummary, split: Split, number: int, modality: Modality) -> None:

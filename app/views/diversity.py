@@ -283,7 +283,6 @@ def ranked_anchors(
         words,
         target=TARGETS[modality],
         file=f"diversity-{choice.split}-{unit}",
-        height=560,
     )
     return samples.sample_table(choice, ranked)
 

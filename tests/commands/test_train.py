@@ -147,7 +147,7 @@ def every_page_has_something_to_show(root, monkeypatch):
             assert re.search(r"0 of \d+ judged or skipped", str(app.get("progress")[0].proto))
             continue
         if page == "data":  # a list, and the first of it in detail
-            assert [heading.value for heading in app.header][-1] == "One pair in detail"
+            assert [heading.value for heading in app.header][-1] == "Images that fit this caption best"
             continue
         if page == "slices":  # this demo has fewer than 20 queries of any kind
             assert app.refusals()

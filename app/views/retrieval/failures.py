@@ -57,7 +57,7 @@ class Queries:
         file: str,
         *,
         fact: str = NO_MATCH,
-        height: int = 420,
+        height: int = 560,
     ) -> np.ndarray:
         """Draw the queries that contain the words as a table; return their order. `fact`: the notice if none does."""
         if not len(rows):
@@ -98,7 +98,7 @@ def compare_runs(shown: Queries) -> Section:
     def draw_list() -> np.ndarray:
         outcomes = {"all": "All", **{name: name.capitalize() for name in retrieval.OUTCOMES}}
         ranks = {"rank_a": (first, "from-rank"), "rank_b": (second, "to-rank")}
-        with row(gap="small"):
+        with row():
             outcome = st.selectbox(
                 "Show",
                 list(outcomes),
@@ -156,7 +156,7 @@ def ranks_of_runs(shown: Queries) -> Section:
     def draw_list() -> np.ndarray:
         order = "Largest differences between runs first" if several else "Worst rank first"
         cards.heading("Queries by rank", order=order)
-        with row(gap="small"):
+        with row():
             chosen = choose_hit(shown, table) if several else choose_missed(shown, table)
             words = search_words("words", width=140)
             filters = more_filters()
