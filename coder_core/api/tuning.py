@@ -4,6 +4,7 @@ import shlex
 
 import pandas as pd
 
+from coder_core.api.listing import numbers_from
 from coder_core.api.run import Run
 from coder_core.runs.derived.blends import read_blends
 
@@ -12,11 +13,7 @@ ALPHAS = (0.0, 0.25, 0.5, 0.75, 1.0)
 
 def is_tuned(run: Run) -> bool:
     """True if the run trained weights of a pretrained tower."""
-    towers = run.config.get("towers", {})
-    return any(
-        towers.get(f"{side}_tower") and towers.get(f"{side}_tuning", "frozen") != "frozen"
-        for side in ("image", "text")
-    )
+    return numbers_from(run.summary) == "tuned towers"
 
 
 def is_zero_shot(run: Run) -> bool:
