@@ -202,6 +202,11 @@ def note(text: str) -> None:
     st.html(f'<p class="cl-how cl-small">{html.escape(text)}</p>')
 
 
+def note_with_links(text: str, links: Links) -> None:
+    """Draw a sentence in small print, with links below it."""
+    st.html(f'<p class="cl-how cl-small">{html.escape(text)}</p>{links_html(links)}')
+
+
 def values_html(values: Mapping[str, object]) -> str:
     """Return the HTML of a sample's own values, by title; "" without any."""
     rows = [

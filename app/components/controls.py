@@ -32,11 +32,9 @@ MODALITIES: dict[Modality, str] = {"text": "Captions", "image": "Images"}
 FIRST = {"1": "1", "5": "5", "10": "10"}  # numbers of results to consider
 
 
-def row(
-    align: Literal["top", "center", "bottom"] = "bottom", gap: Literal["small", "medium"] = "medium"
-) -> DeltaGenerator:
+def row(align: Literal["top", "center", "bottom"] = "bottom") -> DeltaGenerator:
     """Open a row of controls."""
-    return st.container(horizontal=True, vertical_alignment=align, gap=gap)
+    return st.container(horizontal=True, vertical_alignment=align, gap="small")
 
 
 def more_filters() -> DeltaGenerator:
@@ -64,8 +62,8 @@ def step_through(label: str, key: str, order: np.ndarray, count: int, missed: Mi
     first = int(order[0]) if len(order) else 0
     if int(st.session_state.get(key) or 0) >= count:  # the user has switched to a smaller split
         put(key, min(first, count - 1))
-    with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
-        number = whole_number(label, (0, count - 1), first, key, 140)
+    with st.container(key=f"{key}-steps", horizontal=True, vertical_alignment="bottom", gap="small"):
+        number = whole_number(label, (0, count - 1), first, key, 120)
         steps = ((-1, "Previous", "arrow_back", "Left"), (1, "Next", "arrow_forward", "Right"))
         for step, name, icon, arrow in steps:
             other = neighbour(order, number, step)
@@ -86,7 +84,7 @@ def _step_to_misses(key: str, order: np.ndarray, missed: np.ndarray, number: int
             partial(put, key, other),
             shortcut=f"Shift+{arrow}",
             disabled=alone,
-            help="No other query of this list is missed." if alone else None,
+            help="No other query of this list is missed." if alone else f"Shift + {arrow} arrow",
         )
 
 

@@ -37,8 +37,8 @@ def show_causes(choice: Choice) -> None:
 
 def _show_budgets(choice: Choice) -> None:
     _open_cause(choice)
-    heading, controls = st.columns((4, 3), gap="large", vertical_alignment="bottom")
-    with controls, row(gap="small"):
+    left, right = st.columns(2, gap="large")
+    with right, row():
         tip = cards.tip("cause")
         modality = choose_one("Misses of", links.DIRECTIONS, "misses-of", hidden=True)
         at = int(choose_one("Missed by the first", FIRST, "misses-at", tip, hidden=True))
@@ -53,18 +53,14 @@ def _show_budgets(choice: Choice) -> None:
     of_last = budgets[last.name]
     missed = int(of_last["count"].sum())
     if not missed:
-        with heading:
+        with left:
             cards.heading(f"{last.name} misses no query among the first {at}")
         return
     compared = [last] if choice.second is None else [choice.first, last]
     known = judging.known_about(last, choice.split)
     fixes = ask_all(questions.cause_fixes, compared, choice.split, asked[last.name].question, known)
-    with heading:
-        how = cards.HOW_TO_READ["error budget"].format(missed=count(missed, "miss", "misses"), last=last.name)
-        how += f" {_close(last, asked[last.name])}"
-        cards.heading(causes.gain_sentence(fixes, at), how)
-    left, right = st.columns((4, 3), gap="large")
     with left:
+        cards.heading(causes.gain_sentence(fixes, at))
         downloads.chart(charts.error_budgets(budgets, tone()), BUDGET, "causes of the misses")
         found = of_last[of_last["count"] > 0]
         named = zip(found["cause"], found["count"], strict=True)
@@ -72,6 +68,8 @@ def _show_budgets(choice: Choice) -> None:
         st.html(cards.links_html(addresses))
     with right:
         _fix_table(last, fixes, at)
+        how = cards.HOW_TO_READ["error budget"].format(missed=count(missed, "miss", "misses"), last=last.name)
+        cards.note(f"{how} {_close(last, asked[last.name])}")
 
     def open_bar(bar: tuple[int, int]) -> None:
         st.session_state[OPENED_CAUSE] = causes.CAUSES[bar[0]], choice.runs[bar[1]].name
@@ -86,7 +84,7 @@ def _fix_table(run: RunSummary, fixes: pd.DataFrame, at: int) -> None:
         change=[gain_cell(change, low, high) for change, low, high in changes],
     )
     columns = columns_of("fixes")
-    columns["recall"] = replace(columns["recall"], label=f"R@{at}")
+    columns["recall"] = replace(columns["recall"], label=f"R@{at}", right=True)
     plain_table(shown, {"fix": Column(run.name)} | columns, "fixes", "fixes")
 
 

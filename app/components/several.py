@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 import pandas as pd
+import streamlit as st
 
 from app.ask import ask, opened_run, read_each, retrieval
 from app.choice import Choice
@@ -25,7 +26,6 @@ def show_several(choice: Choice, columns: Mapping[str, Column], labels: Mapping[
     stored, faults = read_each(choice.runs, lambda run: retrieval.several_metrics(opened_run(run), split))
     cards.faults(faults)
     how = cards.HOW_TO_READ["several right answers"].format(facts=" and ".join(facts))
-    cards.heading("Several right answers", how)
     rows = []
     for run in choice.runs:
         ways = {"labels": run.metrics.get(split, {}), **stored.get(run.name, {})}
@@ -34,8 +34,10 @@ def show_several(choice: Choice, columns: Mapping[str, Column], labels: Mapping[
             rows.append({"run": run.name, "right by": way, **values})
     of_metrics = {name: columns[name] for name in labels.values()}
     shown = {"run": columns["run"], "right by": Column("right by"), **of_metrics}
-    plain_table(pd.DataFrame(rows, columns=list(shown)), shown, "several", "rows")
-    missing = [name for name, of_run in stored.items() if not of_run]
-    if missing:
-        command = f"coder-lab evaluate {missing[0]} --split {split}"
-        cards.note(f"Only the labels are known for {', '.join(missing)}: {command} adds the other rows.")
+    with st.expander("Several right answers", expanded=any(stored.values())):
+        cards.note(how)
+        plain_table(pd.DataFrame(rows, columns=list(shown)), shown, "several", "rows")
+        missing = [name for name, of_run in stored.items() if not of_run]
+        if missing:
+            command = f"coder-lab evaluate {missing[0]} --split {split}"
+            cards.note(f"Only the labels are known for {', '.join(missing)}: {command} adds the other rows.")

@@ -28,7 +28,7 @@ from app.ask import (
 )
 from app.choice import DIRECTIONS, QUERIES, Choice
 from app.components import answers, cards, downloads, links
-from app.components.controls import choose_one, pick, side_by_side
+from app.components.controls import choose_one, pick, row, side_by_side
 from app.components.error_budget import show_causes
 from app.components.gains import show_gains
 from app.components.run_names import run_colour
@@ -55,6 +55,8 @@ COLUMNS |= {**RECALLS, "state": Column("state"), "date": Column("date")}
 BEST = [name for name in METRICS.values() if name != "MD"]  # MD depends on the scale of the scores
 GRADED = {key: label for key, label in METRICS.items() if label[4:] in TERMS}
 CHANGED = 8
+CHANGED_HEIGHT = 250
+RUNS_HEIGHT = 320  # of the table of all runs
 CHANGES = {"rank_a": Column("before", ",d", "rank"), "rank_b": Column("now", ",d", "rank")}
 MEANS = {name: Column(name, ".3f", "mean similarity") for name in ("matching pairs", "other pairs")}
 SEPARATION = {"run": Column("run"), "AUROC": Column("AUROC", ".3f", "AUROC"), **MEANS, "MD": RECALLS["MD"]}
@@ -102,12 +104,12 @@ def show(choice: Choice) -> None:
             images = count(len(choice.members("image")), "image")
             numbers = {"captions": count(len(captions), "caption"), "images": images, "slice": choice.slice}
             cards.note(cards.HOW_TO_READ["numbers of a slice"].format(**numbers))
-        headline(choice, metrics)
         if is_log:  # nDCG@10 leads
             show_judged(choice)
         intact = all(run.name in metrics for run in choice.runs)  # a damaged one is named above
         if intact:
             show_causes(choice)
+        headline(choice, metrics)
         if choice.between:
             recalls = {key: label for label, key, _ in HEADLINE if not key.endswith("medr")}
             show_gains(choice, recalls)
@@ -117,7 +119,6 @@ def show(choice: Choice) -> None:
     show_several(choice, COLUMNS, {key: METRICS[key] for key in METRICS if key != "md"})
     if not is_log:
         show_judged(choice)
-    _offer_report(choice)
     _note_origins(runs)
     if choice.between and not empty:
         show_changed(choice)
@@ -174,10 +175,11 @@ def show_changed(choice: Choice) -> None:
         rows = by_outcome(changes, outcome)
         shown = rows[:CHANGED]
         first = f"first {len(shown)} shown" if len(rows) > len(shown) else "all shown"
-        cards.heading(f"{len(rows):,} {outcome}", cards.HOW_TO_READ[outcome].format(second=choice.last.name))
+        how = cards.HOW_TO_READ[outcome].format(second=choice.last.name)
+        cards.heading(f"{len(rows):,} {outcome}", "" if len(rows) else how)
         if len(rows):
             address = links.address("retrieval", choice, outcome=outcome.capitalize())
-            st.html(cards.links_html([(f"{first}; open all {len(rows):,} →", address)]))
+            cards.note_with_links(how, [(f"{first}; open all {len(rows):,} →", address)])
         _changed_table(choice, shown, outcome)
 
 
@@ -196,7 +198,7 @@ def _changed_table(choice: Choice, rows: pd.DataFrame, outcome: str) -> None:
     def address(query: int) -> str:
         return links.address("retrieval", choice, **links.opening("retrieval", "text", query))
 
-    listed = Table(rows, CHANGES, outcome, "captions shown", ids, 300, cells, address)
+    listed = Table(rows, CHANGES, outcome, "captions shown", ids, CHANGED_HEIGHT, cells, address)
     rows_table(listed, -1)
 
 
@@ -299,10 +301,14 @@ def show_table(choice: Choice) -> None:
         with here if samples == of_choice else elsewhere:
             cards.label(name)
             rows_table(
-                Table(pd.DataFrame(rows), COLUMNS, key, "runs", height=None, best=BEST, colours=colours)
+                Table(
+                    pd.DataFrame(rows), COLUMNS, key, "runs", height=RUNS_HEIGHT, best=BEST, colours=colours
+                )
             )
     everything = pd.DataFrame([row for rows in groups.values() for row in rows])
-    downloads.table(everything, f"runs-{split}", paper=True)
+    with row():
+        downloads.table(everything, f"runs-{split}", paper=True)
+        _offer_report(choice)
 
 
 def _score(row: Mapping[str, Any]) -> float:

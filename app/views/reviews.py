@@ -67,7 +67,6 @@ def show_queue(choice: Choice) -> None:
     skipped: Skipped = st.session_state.setdefault(f"{SKIPPED}-{run.name}-{choice.split}", {})
     remaining = [pair for pair in pairs if pair not in skipped and not _is_judged(choice, pair)]
     done = len(pairs) - len(remaining)
-    st.progress(done / max(len(pairs), 1), f"{done} of {len(pairs)} judged or skipped")
     if kind == "estimate" and choice.ask(causes.has_causes):
         cards.note(_estimate(choice))
     given = [*judging.own_verdicts(choice.last, reviewing.reviewer()).values()]
@@ -87,6 +86,7 @@ def show_queue(choice: Choice) -> None:
             skip = partial(skipped.update, {remaining[0]: last})
             button("Skip", "queue-skip", "", skip, shortcut="S")
         _offer_undo(choice, skipped, given)
+    st.progress(done / max(len(pairs), 1), f"{done} of {len(pairs)} judged or skipped")
     judged = cards.HOW_TO_READ["Judge"].format(run=run.name, of_slice=of_slice)
     cards.note(f"{cards.HOW_TO_READ[f'queue {kind}']} {judged}")
 

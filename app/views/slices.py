@@ -53,7 +53,7 @@ def show(choice: Choice) -> None:
     if len(runs) > 1:
         default = "lost" if _is_tuned_from(choice) else "misses"
         with controls:
-            order = choose_one("First", ORDERS, "slice-order", cards.tip("slice order"), default=default)
+            order = choose_one("Order", ORDERS, "slice-order", cards.tip("slice order"), default=default)
     overall = recall_at(replace(choice, slice=""), modality, at)
     last = len(runs) - 1
     if order == "misses":

@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from app import jobs, questions
 from app.address import bound_number, set_value
@@ -23,17 +24,18 @@ Layouts = list[joint_space.PlaneLayout]
 
 @dataclass(frozen=True)
 class ChosenMap:
-    """The points of a map with their places; a `remark` on how it was made; and `offer`, which draws a button that
-    computes the map that was asked for, while another one is shown."""
+    """The points of a map with their places; a `remark` on how it was made; `offer`, which draws a button that computes
+    the map that was asked for, while another one is shown; and the `menu` of its rare settings."""
 
     shown: Shown
     remark: str
     offer: Callable[[], None] | None
+    menu: DeltaGenerator
 
 
 def choose_map(choice: Choice) -> ChosenMap:
     """Draw the choice of a map. While it is not computed, return the PCA map instead."""
-    settings = choose_settings()
+    settings, menu = choose_settings()
     images, captions = (choice.ask(Run.count, modality) for modality in BOTH)
     total = {"images": images, "captions": captions}.get(settings.modalities, images + captions)
     layouts: Layouts = []
@@ -45,19 +47,20 @@ def choose_map(choice: Choice) -> ChosenMap:
     if not layouts:
         layouts = ask_all(questions.principal_maps, choice.runs, choice.split, settings.modalities)
     shown = Shown(choice, [layout.plane for layout in layouts], settings.modalities)
-    return ChosenMap(shown, remark(choice, layouts), offer)
+    return ChosenMap(shown, remark(choice, layouts), offer, menu)
 
 
-def choose_settings() -> joint_space.LayoutSettings:
+def choose_settings() -> tuple[joint_space.LayoutSettings, DeltaGenerator]:
     """Draw the choice of modalities (one alone, both, or both centred) and of the map's method, whose parameters are in
-    a popover; return the settings. A selection belongs to one map, so a change of either clears it."""
+    a menu; return the settings and the menu. A selection belongs to one map, so a change of either clears it."""
     clear = partial(set_value, AREA, "")
     modalities = choose_one("Points", MODALITIES, "modalities", cards.tip("modalities"), on_change=clear)
     method = choose_one("Map", METHODS, "map", cards.tip("map"), on_change=clear)
     settings = joint_space.LayoutSettings(method, modalities=modalities)
+    menu = advanced()
     if method == "pca":
-        return settings
-    with advanced():
+        return settings, menu
+    with menu:
         if method == "umap":
             help_text = cards.tip("map")
             neighbours = st.number_input(
@@ -69,7 +72,8 @@ def choose_settings() -> joint_space.LayoutSettings:
             help_text = cards.tip("perplexity")
             value = st.number_input("Perplexity", 2, 500, 30, help=help_text, **bound_number("perplexity"))
             settings = replace(settings, perplexity=float(value))
-        return replace(settings, seed=int(st.number_input("Seed", 0, 9999, 0, **bound_number("map-seed"))))
+        seed = int(st.number_input("Seed", 0, 9999, 0, **bound_number("map-seed")))
+    return replace(settings, seed=seed), menu
 
 
 def remark(choice: Choice, layouts: Layouts) -> str:

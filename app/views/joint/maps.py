@@ -88,8 +88,11 @@ def explore(choice: Choice) -> None:
         shown = chosen.shown
         column = pick("Colour", shown.columns, "colour", 130)
         query = _query(has_webgl)
-        lines = shown.both and st.toggle("Pair lines", True, help=cards.tip("pair lines"), **bound("lines"))
-        arrows = len(shown.planes) == 2 and has_webgl and switch("Arrows", "arrows", "arrows")
+        with chosen.menu:
+            lines = shown.both and st.toggle(
+                "Pair lines", True, help=cards.tip("pair lines"), **bound("lines")
+            )
+            arrows = len(shown.planes) == 2 and has_webgl and switch("Arrows", "arrows", "arrows")
         if not has_webgl:
             selected = bool(map_selection.from_text(st.query_params.get(AREA)))
             button("Clear selection", "clear-selection", "deselect", _clear, disabled=not selected)

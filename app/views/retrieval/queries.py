@@ -57,7 +57,7 @@ def answer(choice: Choice) -> str:
 
 def show(choice: Choice) -> None:
     cards.answer(answer(choice))
-    controls = row(gap="small")
+    controls = row()
     with controls:
         offered = SOURCES if any(_ranks_texts(choice, run) for run in choice.runs) else WITHOUT_TEXT
         source = choose_one("Query", offered, "ask")

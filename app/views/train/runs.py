@@ -25,6 +25,7 @@ RUNS = {"run": Column("run"), "state": Column("state"), "step": Column("step", "
 RUNS |= {"best": Column("best R@sum on dev", ".1f", "R@sum")}
 RESULTS = "See its results"
 STOPPED_EARLY = "was stopped before its first step"
+SHARES = (6, 7)  # of the width: the list of runs, and the one that is shown
 ENDED_BADLY = ("failed", "interrupted", "damaged", "unknown")
 
 
@@ -41,9 +42,12 @@ def show(choice: Choice | None) -> None:
             cards.note(f"{len(alive)} runs share the processors of this machine: {', '.join(alive)}.")
         watched = st.session_state.get("watch") or names[0]
         cards.answer(answer(next((entry for entry in entries if entry.name == watched), entries[0])))
-        _table_of_runs(entries, watched)
-        baseline = None if choice is None else choice.first
-        show_training(st.selectbox("Run", names, **bound("watch"), width=320), baseline)
+        left, right = st.columns(SHARES, gap="medium")
+        with left:
+            _table_of_runs(entries, watched)
+            name = st.selectbox("Run", names, **bound("watch"), width=320)
+        with right:
+            show_training(name, None if choice is None else choice.first)
     with st.expander("Start a run", expanded=not alive, icon=":material/add:"):
         show_form()
 
@@ -111,10 +115,6 @@ def _draw(entry: training.TrainingRun, baseline: RunSummary | None) -> None:
             button("Resume", "train-resume", "play_arrow", resume, type="primary", help=help_text)
         left = time_left(run, read.steps)
         st.html(f'<p class="cl-how">{_state(entry, run, text)}{left}{latest(read.epochs)}</p>')
-    if run.usable and not entry.alive:
-        links.page_link("overview", RESULTS, run=run.name, split=run.splits[0])
-    for split in () if entry.alive else ("dev", "train"):
-        offer_evaluation(run, split)
     cards.refusal()
     for fault in read.faults:
         cards.note(fault)
@@ -123,6 +123,10 @@ def _draw(entry: training.TrainingRun, baseline: RunSummary | None) -> None:
     if read.warning:
         cards.warning(read.warning)
     _curves(run, baseline)
+    if run.usable and not entry.alive:
+        links.page_link("overview", RESULTS, run=run.name, split=run.splits[0])
+    for split in () if entry.alive else ("dev", "train"):
+        offer_evaluation(run, split)
     _output(entry, expanded=entry.alive or run.state in ENDED_BADLY)
 
 
