@@ -55,7 +55,7 @@ COLUMNS |= {**RECALLS, "state": Column("state"), "date": Column("date")}
 BEST = [name for name in METRICS.values() if name != "MD"]  # MD depends on the scale of the scores
 GRADED = {key: label for key, label in METRICS.items() if label[4:] in TERMS}
 CHANGED = 8
-CHANGED_HEIGHT = 250
+CHANGED_HEIGHT = 220
 RUNS_HEIGHT = 320  # of the table of all runs
 CHANGES = {"rank_a": Column("before", ",d", "rank"), "rank_b": Column("now", ",d", "rank")}
 MEANS = {name: Column(name, ".3f", "mean similarity") for name in ("matching pairs", "other pairs")}
