@@ -12,9 +12,11 @@ and 50 get a copy under another name that takes over two of their captions. Of t
 between images and 500 are replaced by vague ones. The tables have the misses at R@1 that these changes explain, over all
 seeds: rows are the truth, columns the cause that was found, in percent of the row.
 
-With --fit: the weights by which captions, and pictures, tell a match without a label. By captions: the verdicts on pairs
-without a label in docs/flickr8k_dev_reviews.jsonl, and 300 random pairs, which do not match. By pictures: captions with
-the other view of their picture in the split as seed 0 changes it, and, as mismatches, 500 first results of misses.
+With --fit: the weights by which captions, and pictures, tell a match without a label, and those by which an exchanged
+caption finds its image. By captions: the verdicts on pairs without a label in docs/flickr8k_dev_reviews.jsonl, and 300
+random pairs, which do not match. By pictures: captions with the other view of their picture in the split as seed 0
+changes it, and, as mismatches, 500 first results of misses. Exchanged captions are those of the split as seeds 0, 10 and
+11 change it.
 
 With --verdicts RUN: R@1 of captions under complete labels, estimated from 100 verdicts by each of 200 simulated reviewers
 whose draws differ. The truth of every first result is known, because it is drawn: from the run's own guesses, or from three
@@ -32,10 +34,22 @@ from pathlib import Path
 import numpy as np
 from rich.console import Console
 from rich.table import Table
+from scipy.optimize import minimize
+from scipy.special import log_softmax
 from sklearn.linear_model import LogisticRegression
 
 from coder_core.api import Run, causes, open_run
-from coder_core.api.causes.budget import COPY, UNLABELLED, VAGUE, WRONG, match_probability
+from coder_core.api.causes.budget import (
+    COPY,
+    PROBABLE,
+    UNLABELLED,
+    VAGUE,
+    WRONG,
+    inverse_places,
+    likeness,
+    match_probability,
+    wrong_and_vague,
+)
 from coder_core.api.causes.evidence import PairEvidence
 from coder_core.api.reviews import ReviewedSplit
 from coder_core.api.sides import DIRECTIONS, Direction
@@ -48,6 +62,8 @@ from coder_core.runs.analysis.import_embeddings import import_run
 SPLIT = "dev"
 REVIEWS = Path(__file__).resolve().parents[1] / "docs" / "flickr8k_dev_reviews.jsonl"
 RANDOM = 300
+FIT_SEEDS = (0, 10, 11)
+RIDGE = 1e-3
 TWINS = 100  # images cut into two views
 COPIES = 50
 MOVED_CAPTIONS = 500
@@ -244,6 +260,41 @@ def print_fit(run: Run, folder: Path) -> None:
     _print_weights("pictures", np.concatenate([matches, wrong])[:, 2:3], is_match)
 
 
+def print_moved(run: Run, folder: Path) -> None:
+    """Print weights of the conditional logit by which a caption with a wrong label belongs to one of its best images, and
+    the constant of belonging to none of them."""
+    every_feature: list[np.ndarray] = []
+    every_truth: list[np.ndarray] = []
+    every_label: list[np.ndarray] = []
+    for seed in FIT_SEEDS:
+        changed = changed_split(run, seed)
+        evidence = causes.split_evidence(embed(run, changed, folder), SPLIT)
+        way = evidence.t2i
+        wrong, _ = wrong_and_vague(evidence, 1, causes.Known.nothing(len(changed.owner)))
+        words, captions, _ = likeness(way.features)
+        features = np.stack([words, captions, inverse_places(evidence)], -1)
+        belongs = (way.results == changed.shows[way.queries][:, None]) & ~way.match
+        counted = wrong[way.queries] >= PROBABLE
+        every_feature.append(features[counted])
+        every_truth.append(belongs[counted])
+        every_label.append(way.match[counted])
+    features = np.concatenate(every_feature)
+    belongs = np.concatenate(every_truth)
+    labelled = np.concatenate(every_label)
+    truth = np.concatenate([belongs, ~belongs.any(1, keepdims=True)], 1)
+
+    def loss(weights: np.ndarray) -> float:
+        utility = features @ weights[:-1]
+        utility[labelled] = -np.inf  # the label is wrong
+        elsewhere = np.full((len(utility), 1), weights[-1])
+        chance = log_softmax(np.concatenate([utility, elsewhere], 1), axis=1)
+        return float(-chance[truth].mean()) + RIDGE * float(np.square(weights[:-1]).sum())
+
+    weights = minimize(loss, np.ones(4)).x
+    shown = ", ".join(f"{weight:.2f}" for weight in weights[:-1])
+    print(f"exchanged: weights {shown}, elsewhere {weights[-1]:.2f}, from {len(features):,} captions")
+
+
 def _print_weights(name: str, features: np.ndarray, is_match: np.ndarray) -> None:
     fitted = LogisticRegression().fit(features, is_match)
     weights = ", ".join(f"{weight:.2f}" for weight in fitted.coef_[0])
@@ -309,6 +360,7 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     if arguments[0] == "--fit":
         print_fit(open_run(arguments[1]), Path(arguments[2]))
+        print_moved(open_run(arguments[1]), Path(arguments[2]))
         return 0
     if arguments[0] == "--verdicts":
         print_verdicts(open_run(arguments[1]))

@@ -181,6 +181,31 @@ def test_an_image_has_a_wrong_label_only_if_all_its_labels_are_wrong():
     assert cause.tolist() == [budget.WRONG, budget.VAGUE, budget.MODEL]
 
 
+def test_a_caption_with_a_wrong_label_matches_the_image_that_it_fits_best():
+    """Caption 5 has the label of image 5, describes image 3, and is the first result of image 3."""
+    of_images, of_texts = some_way(8), some_way(8)
+    of_images.results[3] = 5, 4, 6
+    of_texts.results[5] = 1, 3, 2
+    of_texts.features[5, :, :2] = [(2, 1), (6, 3), (1, 2)]
+    evidence = causes.Evidence(np.where(np.arange(8) == 5, 0.9, 0.1), np.zeros(8, int), of_images, of_texts)
+    question = causes.Question("i2t", noise=0.0)
+    misses = causes.find_causes(evidence, np.arange(8), question)
+    utility = [0.53 * words + 1.35 * captions for words, captions in [(2, 1), (6, 3), (1, 2)]]
+    utility[1] += 1.52
+    utility[2] += 1.52 / 3  # the third result of image 2
+    chance = np.exp(utility[1]) / (np.exp(utility).sum() + np.exp(6.63))
+    assert misses.unlabelled[3, 0] == pytest.approx(0.9 * chance, abs=1e-4)
+    assert misses.cause[3] == budget.UNLABELLED
+    assert (np.delete(misses.cause, [3, 5]) == budget.MODEL).all()
+    known = causes.Known.nothing(8)
+    known.verdicts[5] = "label-right"
+    assert causes.find_causes(evidence, np.arange(8), question, known).cause[3] == budget.MODEL
+    vague = replace(evidence, fits=np.full(8, 5))
+    assert causes.find_causes(vague, np.arange(8), question).unlabelled[3, 0] == pytest.approx(0, abs=1e-3)
+    nobody = replace(question, within=np.zeros(0, int))
+    assert len(causes.find_causes(evidence, np.arange(8), nobody).cause) == 0
+
+
 def test_equal_texts_are_copies_unless_they_say_little():
     way = some_way(3)
     way.copies[:2, 0] = TEXT

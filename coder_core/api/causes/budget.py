@@ -21,6 +21,8 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 import pandas as pd
+from scipy import sparse
+from scipy.special import softmax
 
 from coder_core.api.causes.evidence import (
     PICTURE,
@@ -47,13 +49,17 @@ SEED_NOISE = 0.3
 """Median difference of a query's margins in two seeds, in standard deviations of the margins: 0.27 to 0.36 for both
 directions and K of 1, 5 and 10 (Flickr8k's dev split, lab/causes.md)."""
 
-# Two routes to a match without a label; values are those of `FEATURES`, and the fits are described in lab/causes.md.
+# Three routes to a match without a label; values are those of `FEATURES`, and the fits are described in lab/causes.md.
 BY_WORDS = 0.53  # captions that say the same: 48 verdicts and 300 random pairs of Flickr8k's dev split
 BY_CAPTIONS = 1.62
 BY_TEXT_FROM = -10.7
 WORDS_PER_CAPTIONS = 1.72  # ratio of both among the verdicts, for a run that has only one of them
 BY_PICTURES = 6.05  # pictures of the same scene: views of one picture against other first results
 BY_PICTURES_FROM = 4.43
+MOVED_BY_WORDS = 0.53  # a caption with a wrong label, among its best images: 1,119 exchanged captions
+MOVED_BY_CAPTIONS = 1.35
+MOVED_BY_PLACE = 1.52  # times 1 / place of the caption among the results of the image
+MOVED_ELSEWHERE = 6.63  # it belongs to none of these images
 LEAST_PROBABILITY = 1e-9
 ENOUGH_VERDICTS = 20  # on pairs without a label, for calibrating the probability on them
 
@@ -157,11 +163,12 @@ def find_causes(
     noise = question.noise
     if noise is None:
         noise = SEED_NOISE * float(np.std(whole.match_scores - whole.scores[:, at - 1]))
-    calibration = _calibration(evidence, known)
-    unlabelled = _unlabelled(way, question.direction, known, calibration)
-    wrong_captions, vague_captions = _wrong_and_vague(evidence, question.at, known)
+    wrong_label, vague_captions = wrong_and_vague(evidence, question.at, known)
+    texts, shown = _pairs(way, question.direction)
+    moved = _moved(evidence, wrong_label)[texts, shown].toarray()
+    unlabelled = _unlabelled(way, question.direction, known, _calibration(evidence, known), moved)
     captions, images = labels.T
-    is_right = ~wrong_captions[captions] | (image_of_text[captions] != images)
+    is_right = (wrong_label[captions] < PROBABLE) | (image_of_text[captions] != images)
     query_of_label = captions if question.direction == "t2i" else images
     wrong = _has_none(query_of_label, is_right, way.queries)
     vague = _has_none(query_of_label, is_right & ~vague_captions[captions], way.queries)
@@ -187,11 +194,12 @@ def _part(way: WayEvidence, rows: Array) -> WayEvidence:
 
 
 def _unlabelled(
-    way: WayEvidence, direction: Direction, known: Known, calibration: tuple[float, float]
+    way: WayEvidence, direction: Direction, known: Known, calibration: tuple[float, float], moved: Array
 ) -> Array:
-    """Return (q, k) the probability that each result is a match without a label."""
+    """Return (q, k) the probability that each result is a match without a label. `moved`: (q, k), by `_moved`."""
     slope, offset = calibration
-    probability = _sigmoid(slope * _odds(way) + offset)
+    alike = _sigmoid(slope * _odds(way) + offset)
+    probability = _either(alike, moved)
     probability[(way.copies != 0) | way.match] = 0
     for pairs, value in ((known.refused, 0.0), (known.matches, 1.0)):
         judged = _among(way, direction, pairs)
@@ -208,9 +216,13 @@ def _odds(way: WayEvidence) -> Array:
 
 def _among(way: WayEvidence, direction: Direction, pairs: Array) -> Array:
     """Return (q, k) bool: a query and its result are one of the pairs, (·, 2) rows (caption, image)."""
+    return among(*_pairs(way, direction), pairs)
+
+
+def _pairs(way: WayEvidence, direction: Direction) -> tuple[Array, Array]:
+    """Return (q, k) the captions and the images of the pairs of a query and its result."""
     queries = np.broadcast_to(way.queries[:, None], way.results.shape)
-    texts, images = (queries, way.results) if direction == "t2i" else (way.results, queries)
-    return among(texts, images, pairs)
+    return (queries, way.results) if direction == "t2i" else (way.results, queries)
 
 
 def _calibration(evidence: Evidence, known: Known) -> tuple[float, float]:
@@ -236,25 +248,67 @@ def _calibration(evidence: Evidence, known: Known) -> tuple[float, float]:
 def match_probability(features: Array) -> Array:
     """Estimate the probability that a result is a match without a label: its captions say the same, or its picture shows
     the same scene. `features`: (…, 4), see `FEATURES`; NaN where there is no evidence."""
+    words, captions, pictures = likeness(features)
+    by_text = _sigmoid(BY_WORDS * words + BY_CAPTIONS * captions + BY_TEXT_FROM)
+    by_pictures = _sigmoid(BY_PICTURES * (pictures - BY_PICTURES_FROM))
+    return _either(by_text, by_pictures)
+
+
+def likeness(features: Array) -> tuple[Array, Array, Array]:
+    """Return words, captions and pictures of `FEATURES`; one of the first two replaces the other where that is unknown."""
     words, captions, pictures, _ = np.moveaxis(np.asarray(features, np.float64), -1, 0)
     words = np.where(np.isnan(words), WORDS_PER_CAPTIONS * captions, words)
     captions = np.where(np.isnan(captions), words / WORDS_PER_CAPTIONS, captions)
-    by_text = _sigmoid(BY_WORDS * words + BY_CAPTIONS * captions + BY_TEXT_FROM)
-    by_pictures = _sigmoid(BY_PICTURES * (pictures - BY_PICTURES_FROM))
-    return np.asarray(1 - (1 - by_text) * (1 - by_pictures))
+    return words, captions, pictures
+
+
+def _either(first: Array, second: Array) -> Array:
+    """Return the probability that at least one of two independent events happens (a noisy or)."""
+    return np.asarray(1 - (1 - first) * (1 - second))
+
+
+def _moved(evidence: Evidence, wrong: Array) -> sparse.csr_array:
+    """Estimate (m, n) the probability that a caption belongs to an image other than its own: that its label is wrong, times
+    that it is this one of its best images, or none of them (a conditional logit, McFadden 1974). `wrong`: (m,) probability
+    of a wrong label."""
+    way = evidence.t2i
+    words, captions, _ = likeness(way.features)
+    utility = MOVED_BY_WORDS * words + MOVED_BY_CAPTIONS * captions
+    utility += MOVED_BY_PLACE * inverse_places(evidence)
+    utility[way.match | way.refused | np.isnan(utility)] = -np.inf
+    elsewhere = np.full((len(utility), 1), MOVED_ELSEWHERE)
+    chance = softmax(np.concatenate([utility, elsewhere], 1), axis=1)[:, :-1]
+    probability = wrong[way.queries][:, None] * chance
+    texts, images = _pairs(way, "t2i")
+    return sparse.csr_array((probability.ravel(), (texts.ravel(), images.ravel())), _shape(evidence))
+
+
+def inverse_places(evidence: Evidence) -> Array:
+    """Return for every caption and its results (q, k) 1 / place of the caption among the results of the image; 0 if it is
+    not among them."""
+    way = evidence.i2t
+    texts, images = _pairs(way, "i2t")
+    inverse = np.broadcast_to(1 / np.arange(1, way.results.shape[1] + 1), way.results.shape)
+    table = sparse.csr_array((inverse.ravel(), (texts.ravel(), images.ravel())), _shape(evidence))
+    return table[_pairs(evidence.t2i, "t2i")].toarray()
+
+
+def _shape(evidence: Evidence) -> tuple[int, int]:
+    """Return the number of captions, and a number of images that includes all queries and results."""
+    images = max(evidence.i2t.queries.max(initial=0), evidence.t2i.results.max(initial=0))
+    return len(evidence.fits), int(images) + 1
 
 
 def _sigmoid(values: Array) -> Array:
     return np.where(np.isnan(values), 0.0, 1 / (1 + np.exp(-np.clip(np.nan_to_num(values), -50, 50))))
 
 
-def _wrong_and_vague(evidence: Evidence, at: int, known: Known) -> tuple[Array, Array]:
-    """Return (m,) bool twice: the captions that probably belong to another image, and those that say little."""
+def wrong_and_vague(evidence: Evidence, at: int, known: Known) -> tuple[Array, Array]:
+    """Return (m,) the probability that a caption belongs to another image, and (m,) bool the captions that say little."""
     judged = known.verdicts
     says_little = evidence.fits >= max(at, FITS_MANY)
-    probably_wrong = np.nan_to_num(evidence.wrong) >= PROBABLE
-    suspicious = probably_wrong & ~says_little  # vague words are unlike all captions
-    wrong = np.where(judged == "", suspicious, judged == "wrong-caption")
+    guessed = np.where(says_little, 0.0, np.nan_to_num(evidence.wrong))  # vague words are unlike all captions
+    wrong = np.where(judged == "", guessed, judged == "wrong-caption")
     return wrong, says_little | (judged == "too-vague")
 
 
