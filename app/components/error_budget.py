@@ -61,6 +61,8 @@ def _show_budgets(choice: Choice) -> None:
     fixes = ask_all(questions.cause_fixes, compared, choice.split, asked[last.name].question, known)
     with left:
         cards.heading(causes.gain_sentence(fixes, at))
+        if last.sampled.get(choice.split):
+            cards.note(cards.HOW_TO_READ["causes of a sample"])
         downloads.chart(charts.error_budgets(budgets, tone()), BUDGET, "causes of the misses")
         found = of_last[of_last["count"] > 0]
         named = zip(found["cause"], found["count"], strict=True)

@@ -45,6 +45,7 @@ def test_words_of_a_caption_are_counted_in_other_images():
     captions = ["a black dog", "a dog", "it barks", "the black cat", "a dog and a black hat"]
     right = sparse.csr_array((np.ones(5, bool), (np.arange(5), [0, 0, 1, 2, 3])))
     np.testing.assert_array_equal(other_images_with_words(captions, right), [1, 1, 0, 0, 0])
+    np.testing.assert_array_equal(other_images_with_words(captions, right, np.array([1, 4])), [1, 0])
 
 
 def slow_corrected_ranks(scores, anchor_images, candidate_images):

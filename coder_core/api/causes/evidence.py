@@ -5,6 +5,7 @@ Nothing here depends on a verdict, on K or on a slice; `budget` combines it with
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields
@@ -53,7 +54,8 @@ class WayEvidence:
         Array  # (q,) int64, the image that each query is or describes; in a search log, the one judged best
     )
     ranks: Array  # (q,) int64 by the labels, 0 is first
-    corrected: Array  # (q,) int64, by scores corrected for hubs
+    # (q,) int64, by scores corrected for hubs; `ranks` themselves, if only a sample of the split is ranked
+    corrected: Array
     results: Array  # (q, k) int64 candidates, best first
     match: Array  # (q, k) bool
     refused: Array  # (q, k) bool, the judges of a search log say that it does not match
@@ -68,7 +70,9 @@ class Evidence:
     """Evidence on both directions of a split with m captions."""
 
     wrong: Array  # (m,) float64, probability that a caption belongs to another image; NaN: no run can tell
-    fits: Array  # (m,) int64, other images whose captions have all words of a caption that describe something
+    # (m,) int64, other images whose captions have all words of a caption that describe something; 0 for captions that
+    # no query is about
+    fits: Array
     i2t: WayEvidence
     t2i: WayEvidence
 
@@ -121,7 +125,9 @@ def compute_evidence(run: Run, split: str) -> Evidence:
     """Compute the evidence on a split; of a split too large to compute whole, on a sample of its queries."""
     pairs = PairEvidence(run, split)
     ways = {direction: _way(run, split, direction, pairs) for direction in DIRECTIONS}
-    fits = other_images_with_words(run.captions(split), pairs.right["t2i"])
+    asked = np.union1d(ways["t2i"].queries, pairs.right["i2t"][ways["i2t"].queries].indices)
+    fits = np.zeros(run.count(split, "text"), np.int64)
+    fits[asked] = other_images_with_words(run.captions(split), pairs.right["t2i"], asked)
     return Evidence(wrong_probability(run, split), fits, ways["i2t"], ways["t2i"])
 
 
@@ -149,26 +155,36 @@ def wrong_probability(run: Run, split: str) -> Array:
     return probability
 
 
-def other_images_with_words(captions: Sequence[str], right: sparse.csr_array) -> Array:
-    """Count (m,) the images that a caption does not match, but whose captions together have all its words that describe
-    something. `right`: (m, n), from `right_pairs`.
+def other_images_with_words(
+    captions: Sequence[str], right: sparse.csr_array, asked: Array | None = None
+) -> Array:
+    """Count the images that a caption does not match, but whose captions together have all its words that describe
+    something: (a,) for the `asked` captions, or (m,) for all. `right`: (m, n), from `right_pairs`.
 
     >>> right = sparse.csr_array(([True] * 4, ([0, 1, 2, 3], [0, 0, 1, 2])))
     >>> other_images_with_words(["a dog", "a red ball", "the dog runs", "a cat"], right)
     array([1, 0, 0, 0])
     """
-    words = [frozenset(caption_words(caption)) - EMPTY_WORDS for caption in captions]
-    own = [set(images.tolist()) for images in np.split(right.indices, right.indptr[1:-1])]
-    images_of: dict[str, set[int]] = {}
-    for of_caption, images in zip(words, own, strict=True):
-        for word in of_caption:
-            images_of.setdefault(word, set()).update(images)
-    every = set(right.indices.tolist())
-    counts = np.empty(len(words), np.int64)
-    for row, of_caption in enumerate(words):
-        rarest_first = sorted((images_of[word] for word in of_caption), key=len)
-        found = set.intersection(*rarest_first) if rarest_first else every
-        counts[row] = len(found) - len(found & own[row])
+    rows = range(len(captions)) if asked is None else asked.tolist()
+    words_of = {row: frozenset(caption_words(captions[row])) - EMPTY_WORDS for row in rows}
+    captions_with: dict[str, array[int]] = {word: array("q") for words in words_of.values() for word in words}
+    for row, caption in enumerate(captions):
+        for word in captions_with.keys() & caption_words(caption):
+            captions_with[word].append(row)
+    images_with = {
+        word: np.unique(right[np.array(of_word, np.int64)].indices) for word, of_word in captions_with.items()
+    }
+    every = np.unique(right.indices)
+
+    counts = np.empty(len(rows), np.int64)
+    for position, row in enumerate(rows):
+        rarest_first = sorted((images_with[word] for word in words_of[row]), key=len)
+        found = rarest_first[0] if rarest_first else every
+        for images in rarest_first[1:]:
+            place = np.minimum(np.searchsorted(images, found), max(len(images) - 1, 0))
+            found = found[images[place] == found] if len(images) else images
+        own = right.indices[right.indptr[row] : right.indptr[row + 1]]
+        counts[position] = len(found) - np.isin(own, found).sum()
     return counts
 
 
@@ -281,6 +297,10 @@ def _way(run: Run, split: str, direction: Direction, pairs: PairEvidence) -> Way
         queries = np.intersect1d(queries, sample.queries(direction))
     results = run.best(split, direction)[queries].astype(np.int64)
     match = run.matches(split, direction, queries[:, None], results)
+    ranks = all_ranks[queries].astype(np.int64)
+    is_sampled = (
+        run.ranked_images(split) is not None
+    )  # a correction would compare all images with all captions
     anchors = np.repeat(queries, results.shape[1])
     flat = results.ravel()
     texts, images = (anchors, flat) if direction == "t2i" else (flat, anchors)
@@ -289,8 +309,8 @@ def _way(run: Run, split: str, direction: Direction, pairs: PairEvidence) -> Way
     return WayEvidence(
         queries=queries,
         images=sides.anchor_images[queries],
-        ranks=all_ranks[queries].astype(np.int64),
-        corrected=corrected_ranks(sides, queries, right),
+        ranks=ranks,
+        corrected=ranks if is_sampled else corrected_ranks(sides, queries, right),
         results=results,
         match=match,
         refused=_refused(run, split, texts, images).reshape(results.shape),

@@ -73,7 +73,7 @@ def slice_columns(
     def words() -> CaptionWords:
         return caption_words(run, split) if rows is None else CaptionWords.of(captions())
 
-    numbers = {
+    numbers: dict[str, Callable[[], Array]] = {
         "length": lambda: words().lengths,
         "image": lambda: owner,
         "rank": lambda: places(run.ranks(split)["t2i"])[chosen],
