@@ -17,7 +17,7 @@ measures the quality of the list.
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -28,7 +28,7 @@ import pandas as pd
 
 from coder_core.api.run import Run
 from coder_core.api.sampling import Sample, SplitPart, sample_of
-from coder_core.api.sides import TILE_ELEMENTS, Array
+from coder_core.api.sides import TILE_ELEMENTS, Array, Sides
 from coder_core.api.stored_run import StoredResult, read_stored
 from coder_core.config.data import CleaningConfig
 from coder_core.console.faults import InputError
@@ -41,6 +41,7 @@ from coder_core.data.dataset import available_splits, leaves, read_split
 from coder_core.data.pictures import jpeg, picture_path, read_picture
 from coder_core.data.split import Split, captions_checksum, part_images
 from coder_core.demo import DEMO_FOLDER
+from coder_core.evaluation.nearest import NearestRows, too_many
 from coder_core.geometry.captions import caption_vectors
 
 KEY_SHOWN = 24
@@ -232,15 +233,32 @@ def _neighbour_levels(part: SplitPart) -> list[Array]:
     """Return the mean similarity of every image to its nearest foreign captions (n,), and of every caption to its
     nearest foreign images (m,); 0 if there are none."""
     levels = []
-    for s in (part.sides("image"), part.sides("text")):
-        level = np.zeros(len(s.anchors))
-        for rows, tile, own in s.tiles(TILE_ELEMENTS):
-            tile[own] = -np.inf
-            nearest = np.partition(tile, -min(NEIGHBOURS, tile.shape[1]), axis=1)[:, -NEIGHBOURS:]
+    for sides in (part.sides("image"), part.sides("text")):
+        level = np.zeros(len(sides.anchors))
+        many = sides.scores is None and too_many(len(sides.anchors), len(sides.candidates))
+        for rows, nearest in _most_foreign(sides) if many else _foreign(sides):
             exists = np.isfinite(nearest)
             level[rows] = np.where(exists, nearest, 0).sum(1) / np.maximum(exists.sum(1), 1)
         levels.append(level)
     return levels
+
+
+def _foreign(sides: Sides) -> Iterator[tuple[slice, Array]]:
+    """Yield some anchors at a time, and (k, ≤ NEIGHBOURS) their largest similarities to candidates of other images; −∞
+    where there are fewer."""
+    for rows, tile, own in sides.tiles(TILE_ELEMENTS):
+        tile[own] = -np.inf
+        yield rows, np.partition(tile, -min(NEIGHBOURS, tile.shape[1]), axis=1)[:, -NEIGHBOURS:]
+
+
+def _most_foreign(sides: Sides) -> Iterator[tuple[slice, Array]]:
+    """Yield the same of the candidates that an index finds, because comparing all would take hours."""
+    counts, _, _ = sides.own_pairs()
+    wanted = NEIGHBOURS + int(counts.max(initial=0))
+    for rows, similarities, found in NearestRows(sides.candidates).blocks(sides.anchors, wanted):
+        is_own = sides.candidate_images[found] == sides.anchor_images[rows, None]
+        similarities[is_own] = -np.inf
+        yield rows, np.sort(similarities, axis=1)[:, -NEIGHBOURS:]
 
 
 def _unlike_the_others(space: Array, weights: Array, owner: Array, images: Array, n: int) -> Array:

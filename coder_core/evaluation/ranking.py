@@ -7,7 +7,7 @@ exact score than the bound is certainly above or below it. The few others are co
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal
@@ -18,6 +18,7 @@ from torch import Tensor
 
 from coder_core.console.output import Progress, silent
 from coder_core.evaluation.metrics import Ranked, Ranks
+from coder_core.evaluation.nearest import NearestRows, joined, of_embeddings
 from coder_core.evaluation.relevance import Relation, Relevance
 from coder_core.evaluation.scores import EVERY, Scores
 from coder_core.evaluation.sources import slices
@@ -645,3 +646,37 @@ def best_lists(
         lists[part] = found.cpu().numpy()
         exact[part] = pairs.view(found.shape).cpu().numpy()
     return lists, exact
+
+
+def nearly_best_lists(
+    scores: Scores, relation: Relation, best: int, *, by_image: bool
+) -> Callable[[Tensor], tuple[np.ndarray, np.ndarray]]:
+    """Return a function of (Q,) queries that finds most of what `best_lists` finds: (Q, best) int32 candidates,
+    best first, and their exact scores; −1 and −∞ where fewer were found. Arguments as there.
+
+    >>> from coder_core.evaluation.scores import check_scores
+    >>> from coder_core.evaluation.sources import EmbeddingPair
+    >>> scores = check_scores([EmbeddingPair(np.eye(2), np.eye(2))])
+    >>> labels = Relevance.of_labels(np.array([0, 1]), images=2)
+    >>> nearly_best_lists(scores, labels.i2t, 1, by_image=True)(torch.tensor([1]))
+    (array([[1]], dtype=int32), array([[1.]], dtype=float32))
+    """
+    turned = scores if by_image else scores.turned()
+    queries, candidates = joined(of_embeddings(turned.sources))
+    index = NearestRows(candidates)
+    length = min(best, len(candidates))
+
+    def lists(asking: Tensor) -> tuple[np.ndarray, np.ndarray]:
+        some = asking.cpu().numpy()
+        _, found = index.search(queries[some], length)
+        missing = found < 0
+        rows = torch.from_numpy(some.repeat(length)).to(turned.device)
+        columns = torch.from_numpy(np.maximum(found, 0).ravel()).to(turned.device)
+        exact = turned.pairs(rows, columns).cpu().numpy().reshape(found.shape)
+        exact[missing] = -np.inf
+        right = relation.contains(some[:, None], found)
+        order = np.lexsort((found, right, -exact), axis=1)
+        ordered = np.take_along_axis(found, order, 1).astype(np.int32)
+        return ordered, np.take_along_axis(exact, order, 1)
+
+    return lists

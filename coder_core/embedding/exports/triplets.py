@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -27,14 +27,16 @@ from coder_core.console.faults import InputError
 from coder_core.console.output import Progress, named
 from coder_core.data.content.report import Finding, check_content
 from coder_core.data.reviews import JudgedSplit, Reviews, judge_split
-from coder_core.evaluation.ranking import best_lists
-from coder_core.evaluation.relevance import Relevance
+from coder_core.evaluation.nearest import too_many
+from coder_core.evaluation.ranking import best_lists, nearly_best_lists
+from coder_core.evaluation.relevance import Relation, Relevance
 from coder_core.evaluation.scores import Scores, check_scores
 from coder_core.evaluation.sources import slices
 from coder_core.files.atomic import appearing
 from coder_core.geometry.captions import caption_space, largest_cosine
 from coder_core.runs.analysis.read import Analysis
 
+Lists = Callable[[torch.Tensor], tuple[np.ndarray, np.ndarray]]
 Form = Literal["parquet", "jsonl", "open_clip"]
 FITTED = 50_000  # captions that the space of likely matches is fitted to
 QUERIES = 4_096  # mined at once
@@ -225,11 +227,12 @@ class Miner:
         random = np.random.default_rng((self.mining.seed, by_image))
         (first, last) = self.mining.ranks
         k = self.mining.negatives
+        lists = self._lists(relation, last + most, by_image=by_image)
         for part in slices(len(queries), QUERIES):
             some = queries[part]
-            asking = torch.from_numpy(some)
-            best, of_best = best_lists(self.scores, relation, last + most, by_image=by_image, asking=asking)
+            best, of_best = lists(torch.from_numpy(some))
             foreign = owner[best] != some[:, None] if by_image else best != owner[some][:, None]
+            foreign &= best >= 0
             rank = np.cumsum(foreign, 1)
             usable = foreign & (rank >= first) & (rank <= last)
 
@@ -253,6 +256,14 @@ class Miner:
                 negatives = best[query[complete, None], drawn]
                 yield np.column_stack([anchors[rows[complete]], positives[rows[complete]], negatives])
             progress(part.stop, len(queries))
+
+    def _lists(self, relation: Relation, length: int, *, by_image: bool) -> Lists:
+        """Return a function of some queries that finds their best candidates and the exact scores of these; most of the
+        best ones, if comparing all pairs would take hours."""
+        n, m = self.scores.shape
+        if self.scores.of_embeddings and too_many(n, m):
+            return nearly_best_lists(self.scores, relation, length, by_image=by_image)
+        return lambda asking: best_lists(self.scores, relation, length, by_image=by_image, asking=asking)
 
 
 def _writer(file: Path, form: Form, columns: list[str], stack: ExitStack) -> Any:

@@ -12,6 +12,7 @@ from coder_core.api.retrieval.results import LIKELY
 from coder_core.api.reviews import Review, ReviewedSplit, append_review
 from coder_core.embedding.exports import triplets
 from coder_core.embedding.log import log_split
+from coder_core.evaluation import nearest
 from coder_core.export import main as export
 from coder_core.geometry.captions import caption_vectors
 from tests.support.run_folders import unit, write_embeddings, write_run
@@ -123,6 +124,19 @@ def test_triplets_depend_on_the_seed_and_are_equal_in_every_form(mined, tmp_path
         assert {"filepath", "title"} == set(sheet.columns[:2])
         assert sheet["title"].isin(CAPTIONS).all()
         assert sheet.set_axis(tables[0][0].keys(), axis=1).to_dict("records") == tables[0]
+
+
+def test_negatives_by_an_index_of_few_candidates_are_those_of_all_pairs(mined, tmp_path, monkeypatch):
+    """An index of few candidates is exact, so both ways write the same rows."""
+    tables = []
+    for name, most in (("all", nearest.RANKED_PAIRS), ("index", 0)):
+        monkeypatch.setattr(nearest, "RANKED_PAIRS", most)
+        assert export([str(mined[0]), "--to", "triplets", str(tmp_path / name)]) == 0
+        tables.append(pq.read_table(tmp_path / name / "text_to_image.parquet"))
+        tables.append(pq.read_table(tmp_path / name / "image_to_text.parquet"))
+    assert tables[0].num_rows > 0
+    assert tables[0].equals(tables[2])
+    assert tables[1].equals(tables[3])
 
 
 def test_invalid_windows_and_existing_folders_are_refused(mined, tmp_path, complaint):
