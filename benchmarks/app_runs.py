@@ -104,7 +104,7 @@ def write_import(folder: Path, pairs: int, seed: int = 0) -> None:
         matrix /= np.linalg.norm(matrix, axis=1, keepdims=True)
 
     queries = np.sort(np.random.default_rng(1).choice(pairs, min(RANKED, pairs), replace=False))
-    arrays: dict[str, np.ndarray] = {}
+    arrays: dict[str, Any] = {}
     for side in ("image", "text"):
         ranks = np.full(pairs, -1)
         ranks[queries] = np.minimum(random.geometric(0.2, len(queries)) - 1, pairs - 1)
