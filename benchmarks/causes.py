@@ -39,18 +39,9 @@ from scipy.special import log_softmax
 from sklearn.linear_model import LogisticRegression
 
 from coder_core.api import Run, causes, open_run
-from coder_core.api.causes.budget import (
-    COPY,
-    PROBABLE,
-    UNLABELLED,
-    VAGUE,
-    WRONG,
-    inverse_places,
-    likeness,
-    match_probability,
-    wrong_and_vague,
-)
+from coder_core.api.causes.budget import COPY, PROBABLE, UNLABELLED, VAGUE, WRONG, wrong_and_vague
 from coder_core.api.causes.evidence import PairEvidence
+from coder_core.api.causes.unlabelled import inverse_places, likeness, match_probability
 from coder_core.api.reviews import ReviewedSplit
 from coder_core.api.sides import DIRECTIONS, Direction
 from coder_core.data.augmentation import cut

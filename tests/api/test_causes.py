@@ -11,7 +11,7 @@ from coder_core.api import causes, open_run
 from coder_core.api.causes import budget
 from coder_core.api.causes.evidence import PICTURE, TEXT, compute_evidence, other_images_with_words
 from coder_core.api.causes.fixes import AVERAGED, COMPLETE, HUBS, LEFT_OUT
-from coder_core.api.causes.hubs import HALVES_SEED, RECALL_AT, corrected_ranks
+from coder_core.api.causes.hubs import corrected_ranks
 from coder_core.api.reviews import ReviewedSplit
 from coder_core.api.sides import Sides
 from coder_core.config.schema import Config
@@ -51,7 +51,7 @@ def test_words_of_a_caption_are_counted_in_other_images():
 def slow_corrected_ranks(scores, anchor_images, candidate_images):
     """Return the corrected ranks of every anchor by loops over one anchor and one candidate."""
     images = max(anchor_images.max(), candidate_images.max()) + 1
-    first = set(np.random.default_rng(HALVES_SEED).permutation(images)[: images // 2].tolist())
+    first = set(np.random.default_rng(5).permutation(images)[: images // 2].tolist())
     in_first = np.array([image in first for image in anchor_images])
 
     def bias(candidate, half, k):
@@ -82,7 +82,7 @@ def slow_corrected_ranks(scores, anchor_images, candidate_images):
     ranks = np.array([[rank(q, *setting) for q in range(len(scores))] for setting in settings])
     result = np.empty(len(scores), int)
     for half in (False, True):
-        recalls = [sum((of[in_first == half] < k).mean() for k in RECALL_AT) for of in ranks]
+        recalls = [sum((of[in_first == half] < k).mean() for k in (1, 5, 10)) for of in ranks]
         result[in_first != half] = ranks[int(np.argmax(recalls)), in_first != half]
     return result
 
@@ -314,16 +314,20 @@ def test_one_sentence_says_why(several):
     hub = np.array([int(several.t2i.results[3, 0])])
     sentences = [causes.why(misses, "t2i", query, several, known, hub) for query in range(8)]
     assert sentences[0].endswith("the caption probably belongs to another image (probability 0.90).")
-    assert "result 1 is probably a match without a label" in sentences[1]
-    assert sentences[2] == "Missed by 0.001: result 1 is a near-duplicate of its own picture."
-    assert sentences[3] == "Missed by 0.001: result 1 is a hub; after correction rank 1."
-    assert sentences[4] == "Missed by 0.001: 5 other images fit all its words."
-    assert sentences[5] == "Missed by 0.001: two trainings with other seeds typically differ by 0.010."
-    assert sentences[6].endswith("a model error.")
+    assert "result 1 probably matches, but has no label (probability" in sentences[1]
+    assert sentences[2] == "Missed by 0.001: result 1 is a near-duplicate of the matching picture."
+    assert sentences[3] == "Missed by 0.001: result 1 is a hub; with hub correction its match has rank 1."
+    assert sentences[4] == "Missed by 0.001: all its words also fit 5 other images."
+    assert (
+        sentences[5] == "Missed by 0.001: training with another seed typically shifts such a margin by 0.010."
+    )
+    assert "this is a model error" in sentences[6]
     assert sentences[7] == "Hit: its match has rank 1."
     several.t2i.copies[2] = 0, TEXT, PICTURE
     later = causes.find_causes(several, np.arange(8), causes.Question("t2i", 3, noise=0.01), known)
-    assert causes.why(later, "t2i", 2, several, known, hub).endswith("result 2 has the same text.")
+    assert causes.why(later, "t2i", 2, several, known, hub).endswith(
+        "result 2 has a caption with the same text."
+    )
     assert causes.why(misses, "t2i", 99, several, known, hub) == ""
 
 
@@ -538,6 +542,19 @@ def test_verdicts_correct_guesses_and_the_interval_has_the_truth(guessed):
     half = np.mean([one.high - one.low for one in found]) / 2
     needed = np.median([one.needed for one in found])
     assert needed == pytest.approx(100 * (half / 4) ** 2, rel=0.1)
+
+
+def test_the_interval_of_few_verdicts_follows_from_its_formula():
+    """25 draws of 40 misses among 50 queries, all with the same chance and a guess of 0.2; seven results match."""
+    drawn = causes.Drawn(np.arange(25), np.arange(25), np.full(25, 0.2), np.full(25, 1 / 40), 10, 8.0, 50)
+    found = causes.recall_with_verdicts(drawn, (np.arange(25) < 7).astype(float))
+    assert (found.labels, found.guess) == (20, 36)
+    corrections = np.where(np.arange(25) < 7, 64.0, -16.0)  # 2 points a query, times 40, times 0.8 or −0.2
+    assert found.recall == pytest.approx(36 + 6.4)
+    squares = ((corrections - 6.4) ** 2).sum() + 2 * 80**2  # and two pseudo-draws
+    half = 2.0639 * np.sqrt(squares / 26) / 5  # Student's t for 24 degrees of freedom
+    assert (found.low, found.high) == pytest.approx((42.4 - half, 42.4 + half), abs=1e-3)
+    assert found.needed == np.ceil(1.959964**2 * squares / 26 / 4**2)
 
 
 def test_uncertain_guesses_are_drawn_most_and_unjudged_draws_are_left_out(guessed):

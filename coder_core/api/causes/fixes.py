@@ -61,19 +61,18 @@ def what_would_fix(misses: Misses, averaged: Array | None = None) -> pd.DataFram
 
 
 def gain_sentence(fixes: pd.DataFrame, at: int) -> str:
-    """Say which fixes would raise R@K most, K being `at`; what a fix breaks is subtracted, and a gain whose interval
-    contains 0 is called noise: "Complete labels would raise R@1 by 4.2 points, hub correction by 2.6 (may be noise)." """
+    """Say which two fixes would raise R@K most, K being `at`: "Complete labels would raise R@1 by 4.2 points, hub
+    correction by 2.6 (may be noise)." What a fix breaks is subtracted; a gain whose interval contains 0 may be noise."""
     gains = fixes[fixes["change"] >= LEAST_SHOWN].sort_values("change", ascending=False, kind="stable")
-    parts = [
-        f"{IN_WORDS[row['fix']]} by {row['change']:.1f}{'' if row['change_low'] > 0 else NOISE}"
-        for row in gains.head(2).to_dict("records")
-    ]
+    parts = []
+    for place, row in enumerate(gains.head(2).to_dict("records")):
+        by, unit = (f"would raise R@{at} by", " points") if place == 0 else ("by", "")
+        noise = "" if row["change_low"] > 0 else NOISE
+        parts.append(f"{IN_WORDS[row['fix']]} {by} {row['change']:.1f}{unit}{noise}")
     if not parts:
         return f"None of the fixes would raise R@{at}."
-    fix, _, points = parts[0].rpartition(" by ")
-    number, _, noise = points.partition(" ")
-    first = f"{fix[:1].upper()}{fix[1:]} would raise R@{at} by {number} points {noise}".rstrip()
-    return ", ".join([first, *parts[1:]]) + "."
+    sentence = ", ".join(parts)
+    return f"{sentence[:1].upper()}{sentence[1:]}."
 
 
 def averaged_with(run: Run, other: Run, split: str, misses: Misses, direction: Direction) -> Array:

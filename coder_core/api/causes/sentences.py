@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from coder_core.api.causes.budget import CLOSE, COPY, HIT, HUB, UNLABELLED, VAGUE, WRONG, Known, Misses
+from coder_core.api.causes.budget import CLOSE, COPY, HIT, HUB, UNLABELLED, VAGUE, WRONG, Misses
 from coder_core.api.causes.evidence import TEXT, Evidence
+from coder_core.api.causes.known import Known
 from coder_core.api.retrieval.results import occurrences
 from coder_core.api.run import Run
 from coder_core.api.sides import Array, Direction
@@ -25,8 +26,8 @@ def hubs(run: Run, split: str, direction: Direction) -> Array:
 def why(
     misses: Misses, direction: Direction, query: int, evidence: Evidence, known: Known, hub_candidates: Array
 ) -> str:
-    """Say why a query misses: "Missed by 0.040: the first three results are hubs; after correction rank 2." Return "" for
-    a query without evidence, outside the sample of a large split.
+    """Say why a query misses: "Missed by 0.040: the first three results are hubs; with hub correction its match has rank
+    2." Return "" for a query without evidence, outside the sample of a large split.
 
     Args:
         misses: from `find_causes` with `evidence` and `known`. hub_candidates: from `hubs`.
@@ -60,8 +61,8 @@ def _reason(
     if cause == VAGUE:
         return _vague(direction, query, evidence, known)
     if cause == CLOSE:
-        return f"two trainings with other seeds typically differ by {misses.noise:.3f}"
-    return "labels, copies, hubs and words do not explain it: a model error"
+        return f"training with another seed typically shifts such a margin by {misses.noise:.3f}"
+    return "this is a model error; no label, copy, hub or vague wording explains it"
 
 
 def _wrong_label(direction: Direction, query: int, evidence: Evidence, known: Known) -> str:
@@ -76,29 +77,37 @@ def _unlabelled_match(probability: Array) -> str:
     place = int(probability.argmax()) + 1
     largest = float(probability.max())
     if largest == 1:
-        return f"result {place} is a match by people's judgement, without a label"
-    return f"result {place} is probably a match without a label (probability {largest:.2f})"
+        return f"result {place} matches by a verdict, a judgment or its group, but has no label"
+    return f"result {place} probably matches, but has no label (probability {largest:.2f})"
 
 
 def _copy(direction: Direction, copies: Array) -> str:
     place = int(np.flatnonzero(copies)[0]) + 1
-    if copies[place - 1] == TEXT:
-        return f"result {place} has the same text"
+    same_text = copies[place - 1] == TEXT
     if direction == "t2i":
-        return f"result {place} is a near-duplicate of its own picture"
-    return f"result {place} belongs to a near-duplicate of this picture"
+        fact = (
+            "has a caption with the same text" if same_text else "is a near-duplicate of the matching picture"
+        )
+    else:
+        fact = (
+            "has the text of a matching caption"
+            if same_text
+            else "describes a near-duplicate of this picture"
+        )
+    return f"result {place} {fact}"
 
 
 def _hub(is_hub: Array, rank: int) -> str:
-    after = f"after correction rank {rank}"
+    corrected = f"with hub correction its match has rank {rank}"
     places = np.flatnonzero(is_hub) + 1
     if not len(places):
-        return f"with scores corrected for hubs rank {rank}"
+        return corrected
     if len(places) == 1:
-        return f"result {places[0]} is a hub; {after}"
-    if len(places) == len(is_hub):
-        return f"the first {NUMBERS[len(places)]} results are hubs; {after}"
-    return f"{NUMBERS[len(places)]} of the first {NUMBERS[len(is_hub)]} results are hubs; {after}"
+        return f"result {places[0]} is a hub; {corrected}"
+    of_first = f"the first {NUMBERS[len(is_hub)]} results are hubs"
+    if len(places) < len(is_hub):
+        of_first = f"{NUMBERS[len(places)]} of {of_first}"
+    return f"{of_first}; {corrected}"
 
 
 def _vague(direction: Direction, query: int, evidence: Evidence, known: Known) -> str:
@@ -106,4 +115,4 @@ def _vague(direction: Direction, query: int, evidence: Evidence, known: Known) -
         return "each of its captions fits many images"
     if known.verdicts[query] == "too-vague":
         return "a reviewer says that the caption is too vague"
-    return f"{evidence.fits[query]:,} other images fit all its words"
+    return f"all its words also fit {evidence.fits[query]:,} other images"

@@ -15,10 +15,10 @@ from coder_core.api.sides import DIRECTIONS, Direction
 
 TITLE = "Why queries miss"
 CAUSES = """Every query that misses at R@1 has one cause, the first that applies: its label is wrong (a verdict, or it
-probably belongs to another image); the first result is a match without a label; it is a copy; without hubs a match
-would be first; the query is vague; the margin is no larger than what two trainings with other seeds differ by; or none
-of these. Shares in percent of a run’s misses, with 95% intervals of a bootstrap over images. Below: R@1 of {last} if the
-fault were fixed, and the share of its misses that it would fix."""
+probably belongs to another image); the first result is a match without a label; it is a copy; hub correction would put a
+match first; the query is vague; the margin is no larger than its typical change from one training seed to another; or
+none of these, a model error. Shares in percent of a run’s misses, with 95% intervals of a bootstrap over images. Below:
+R@1 of {last} after each fix, and the share of its misses that the fix removes."""
 
 
 def section_on_misses(
