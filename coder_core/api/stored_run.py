@@ -63,6 +63,7 @@ class StoredRun:
         self._analyses: dict[str, Analysis] = {}
         self._columns: dict[str, tuple[SampleColumns, list[str]]] = {}
         self._mixtures: dict[str, tuple[Array, Array]] = {}
+        self._samples: dict[tuple[object, ...], Sample | None] = {}
         self._parts: dict[tuple[object, ...], SplitPart] = {}
         self._spreads: dict[tuple[object, ...], Array] = {}
         self._checked: dict[str, Any] = {}  # split → its scores, to rank queries that are opened
@@ -323,11 +324,16 @@ class StoredRun:
         return self.ranked(split).similarities(np.asarray(images), np.asarray(texts))
 
     def sample(self, split: str, **limits: int) -> Sample | None:
-        """Draw a sample of a split too large to compute whole; None for a smaller one. `limits` as in `draw_sample`."""
-        ranked = self.ranked_images(split)
-        return sampling.draw_sample(
-            self.count(split, "image"), self.image_of_text(split), first=ranked, **limits
-        )
+        """Draw a sample of a split too large to compute whole, the same at every call; None for a smaller one. `limits` as
+        in `draw_sample`."""
+        key = (split, *sorted(limits.items()))
+        if key not in self._samples:
+            owner = self.image_of_text(split)
+            ranked = self.ranked_images(split)
+            self._samples[key] = sampling.draw_sample(
+                self.count(split, "image"), owner, first=ranked, **limits
+            )
+        return self._samples[key]
 
     def points_sample(self, split: str) -> Sample | None:
         """Draw about 20,000 images and captions of a split too large to compute whole, for its joint space; or None."""

@@ -210,13 +210,24 @@ def _measured_and_ends(rows: np.ndarray, value: Callable[[np.ndarray, np.ndarray
     images = len(rows)
     counts = np.ones(len(rows), np.int64)
     if images > MANY or not rows.any(1).all():  # a slice leaves most images without queries
-        rows, counts = np.unique(rows, axis=0, return_counts=True)
+        rows, counts = _different_rows(rows)
     random = np.random.default_rng(SEED)
     block = max(1, CELLS // len(rows))
     sizes = [min(block, DRAWS - start) for start in range(0, DRAWS, block)]
     weights = (random.multinomial(images, counts / images, size=size).astype(float) for size in sizes)
     ends = np.nanpercentile(np.concatenate([value(part, rows) for part in weights]), [2.5, 97.5], axis=0)
     return np.stack([value(counts[None].astype(float), rows)[0], *ends], 1)
+
+
+def _different_rows(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the different rows in ascending order, and how often each occurs. Rows of zeros, which are most rows of a
+    split of which a sample is ranked, are not sorted."""
+    is_zero = ~rows.any(1)
+    zeros = int(is_zero.sum())
+    one_zero = np.zeros((min(zeros, 1), rows.shape[1]))
+    different, counts = np.unique(np.concatenate([rows[~is_zero], one_zero]), axis=0, return_counts=True)
+    counts[~different.any(1)] = zeros
+    return different, counts
 
 
 def recalls(weights: np.ndarray, run: Hits) -> np.ndarray:

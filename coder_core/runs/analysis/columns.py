@@ -188,6 +188,9 @@ def _codes(values: pa.Array) -> tuple[np.ndarray, list[str]]:
     if not pa.types.is_dictionary(values.type):
         values = values.dictionary_encode()
     codes = values.indices.fill_null(MISSING).to_numpy(zero_copy_only=False).astype(np.int32)
+    texts = values.dictionary.to_numpy(zero_copy_only=False).tolist()
+    if len(set(texts)) == len(texts) and max(map(len, texts), default=0) <= LONGEST_TEXT:
+        return codes, texts
     labels: dict[str, int] = {}
-    number = [labels.setdefault(text[:LONGEST_TEXT], len(labels)) for text in values.dictionary.to_pylist()]
+    number = [labels.setdefault(text[:LONGEST_TEXT], len(labels)) for text in texts]
     return np.array([*number, MISSING], np.int32)[codes], list(labels)
