@@ -35,6 +35,7 @@ from coder_core.console.signals import StoppedBySignalError
 from coder_core.data.augmentation import exchange_captions
 from coder_core.data.reviews import CLEANING, LONGEST_TAG, WEIGHT, Review, Verdict, merge, read_reviews
 from coder_core.files.atomic import replace_file
+from coder_core.model.device import choose_device
 from coder_core.queue.planned import PlannedRun, check_same_values, state_of
 from coder_core.queue.running import LOGS, QueueProgress, log_of, run_all, watched, workers_for
 from coder_core.runs.load import read_config, read_known_config
@@ -283,7 +284,7 @@ def _scored(scorers: Sequence[Path], config: Config) -> pd.DataFrame:
         table = small_losses(runs[0])
     else:
         first, second = runs
-        table = cross_fitted(first, second)
+        table = cross_fitted(first, second, device=str(choose_device(config.training.device)))
         table["probability"] = error_probability(table["random"].to_numpy())
     probability = table["probability"]
     share = max(float(probability.mean()), float((probability >= config.cleaning.clean_above).mean()))

@@ -28,7 +28,7 @@ import pandas as pd
 
 from coder_core.api.run import Run
 from coder_core.api.sampling import Sample, SplitPart, sample_of
-from coder_core.api.sides import TILE_ELEMENTS, Array, Sides
+from coder_core.api.sides import BOTH, TILE_ELEMENTS, Array, Sides, slices
 from coder_core.api.stored_run import StoredResult, read_stored
 from coder_core.config.data import CleaningConfig
 from coder_core.console.faults import InputError
@@ -60,19 +60,22 @@ LEAST_WEIGHT = 0.01  # weight of a certainly wrong caption when captions of an i
 PAIRS = 128
 SHARPNESS = 0.07
 TRAIN = "train"
+CPU = "cpu"
+QUERIES_ON_DEVICE = 4_096  # at once
 Splits = Sequence[CaptionedSplit]
 HALVES = "train one with --train-part 0.5, one with --train-part 0.5 --other-part, all else equal"
 
 
-def mismatches(run: Run, split: str, *, sample: Sample | None = None) -> pd.DataFrame:
+def mismatches(run: Run, split: str, *, sample: Sample | None = None, device: str = CPU) -> pd.DataFrame:
     """Score every caption with its image, or, of a large split, the pairs of a sample; the most suspicious pair first.
+    `device` as for `suspicion`.
     Return caption, image (rows of the split), score (higher is worse), random (% of pairs of a caption and a random
     other image that look better; 50 is a typical random pair), level (one of `LEVELS`)."""
     part = run.compared(split).of_sample(sample)
     captions = run.captions(split)
     vectors = caption_vectors([captions[row] for row in part.text_rows.tolist()])
     spaces = [part.texts] if part.scores is None else []
-    score, random = suspicion(part, spaces if vectors is None else [*spaces, vectors])
+    score, random = suspicion(part, spaces if vectors is None else [*spaces, vectors], device)
     better = _random_ones_better(score, random)
     level = np.select([better >= LIKE_RANDOM, better >= DOUBTFUL], LEVELS[:2], LEVELS[2])
     rows = {"caption": part.text_rows, "image": part.image_rows[part.owner]}
@@ -100,16 +103,16 @@ def error_probability(random: Array) -> Array:
     return np.asarray(np.minimum(wrong / np.maximum(density, 1e-9), 1)[step])
 
 
-def cross_fitted(first: Run, second: Run, *, sample: Sample | None = None) -> pd.DataFrame:
+def cross_fitted(first: Run, second: Run, *, sample: Sample | None = None, device: str = CPU) -> pd.DataFrame:
     """Find `mismatches` of train: each pair is scored by the run that did not see its image, among other pairs that it
     did not see. Return the columns of `mismatches`, and scorer: the name of the run. `first`, `second`: trained on
     complementary parts of the same train images, and evaluated on train; InputError describes what is not so. `sample`:
-    for a large split."""
+    for a large split. `device` as for `suspicion`."""
     tables = []
     for run, unseen in zip((first, second), unseen_images(first, second), strict=True):
         images = unseen if sample is None else np.intersect1d(unseen, sample.images)
         half = sample_of(images, run.count(TRAIN, "image"), run.image_of_text(TRAIN))
-        tables.append(mismatches(run, TRAIN, sample=half).assign(scorer=run.name))
+        tables.append(mismatches(run, TRAIN, sample=half, device=device).assign(scorer=run.name))
     return pd.concat(tables).sort_values("score", ascending=False, kind="stable", ignore_index=True)
 
 
@@ -184,20 +187,22 @@ def small_losses(run: Run) -> pd.DataFrame:
     return table.sort_values("score", ascending=False, kind="stable", ignore_index=True)
 
 
-def suspicion(part: SplitPart, spaces: list[Array]) -> tuple[Array, Array]:
+def suspicion(part: SplitPart, spaces: list[Array], device: str = CPU) -> tuple[Array, Array]:
     """Score the suspicion of every pair, and of every caption with a random other image. Return (m,) and (m,) float64,
     higher is more suspicious; the second is empty if there is only one image.
 
     A pair is suspicious if its similarity is low compared with its nearest foreign pairs, and if its caption is unlike
     the image's other captions in the spaces; the evidence is added. The other captions are weighted by the probability
     that they are right, estimated from their similarity alone, so that wrong ones do not count against a right one.
-    `part`: n images and m captions. `spaces`: (m, ·) rows of the captions; the inner product of two is their likeness."""
+    `part`: n images and m captions. `spaces`: (m, ·) rows of the captions; the inner product of two is their likeness.
+    `device`: of the products of images and captions; other devices than the CPU give the same up to rounding, and load
+    torch."""
     n = len(part.image_rows)
     owner = part.owner
     pairs = [owner]
     if n > 1:
         pairs.append((owner + np.random.default_rng(0).integers(1, n, len(owner))) % n)
-    image_level, text_level = _neighbour_levels(part)
+    image_level, text_level = _neighbour_levels(part, device)
     similarities = (part.sides("text").pairs(np.arange(len(owner)), images) for images in pairs)
     levels = ((image_level[images] + text_level) / 2 for images in pairs)
     beside = [np.asarray(level - similarity) for level, similarity in zip(levels, similarities, strict=True)]
@@ -229,14 +234,20 @@ def standardised(values: Array, matching: Array) -> Array:
     return np.nan_to_num((values - centre) / width)
 
 
-def _neighbour_levels(part: SplitPart) -> list[Array]:
+def _neighbour_levels(part: SplitPart, device: str) -> list[Array]:
     """Return the mean similarity of every image to its nearest foreign captions (n,), and of every caption to its
     nearest foreign images (m,); 0 if there are none."""
     levels = []
-    for sides in (part.sides("image"), part.sides("text")):
+    for modality in BOTH:
+        sides = part.sides(modality)
         level = np.zeros(len(sides.anchors))
-        many = sides.scores is None and too_many(len(sides.anchors), len(sides.candidates))
-        for rows, nearest in _most_foreign(sides) if many else _foreign(sides):
+        if device != CPU:
+            blocks = _foreign_on(sides, device)
+        elif sides.scores is None and too_many(len(sides.anchors), len(sides.candidates)):
+            blocks = _most_foreign(sides)
+        else:
+            blocks = _foreign(sides)
+        for rows, nearest in blocks:
             exists = np.isfinite(nearest)
             level[rows] = np.where(exists, nearest, 0).sum(1) / np.maximum(exists.sum(1), 1)
         levels.append(level)
@@ -249,6 +260,30 @@ def _foreign(sides: Sides) -> Iterator[tuple[slice, Array]]:
     for rows, tile, own in sides.tiles(TILE_ELEMENTS):
         tile[own] = -np.inf
         yield rows, np.partition(tile, -min(NEIGHBOURS, tile.shape[1]), axis=1)[:, -NEIGHBOURS:]
+
+
+def _foreign_on(sides: Sides, device: str) -> Iterator[tuple[slice, Array]]:
+    """Yield the same, computed on another device; unclear pairs are scored again in float64, as for ranks."""
+    import torch
+
+    from coder_core.evaluation.ranking import best_lists
+    from coder_core.evaluation.relevance import Relation
+    from coder_core.evaluation.scores import check_scores
+    from coder_core.evaluation.sources import EmbeddingPair, ScoreMatrix, Source
+
+    counts, anchor, candidate = sides.own_pairs()
+    own = Relation.of(anchor, candidate, queries_in_all=len(counts))
+    source: Source = EmbeddingPair(sides.anchors, sides.candidates)
+    if sides.scores is not None:
+        source = ScoreMatrix(sides.scores)
+    scores = check_scores([source], device)
+    wanted = NEIGHBOURS + int(counts.max(initial=0))
+    for rows in slices(len(counts), QUERIES_ON_DEVICE):
+        queries = np.arange(rows.start, rows.stop)
+        asking = torch.from_numpy(queries)
+        found, similarities = best_lists(scores, own, wanted, by_image=True, asking=asking)
+        similarities[own.contains(queries[:, None], found)] = -np.inf
+        yield rows, np.sort(similarities, axis=1)[:, -NEIGHBOURS:]
 
 
 def _most_foreign(sides: Sides) -> Iterator[tuple[slice, Array]]:

@@ -42,6 +42,8 @@ class CheckDataArguments:
     content: bool = False
     """Also find broken, tiny and blank pictures, and near-duplicate pictures and captions within and across splits. The
     report is kept in $CODER_CACHE until the data changes."""
+    device: str = "auto"
+    """Where the pairs of two runs are compared for --content: auto, cpu or cuda. The result is the same up to rounding."""
     progress: Path | None = None
     """Write the progress of --content into this file (JSON, replaced a few times a second)."""
     json: bool = False  # Print one JSON object instead of tables.

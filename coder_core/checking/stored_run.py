@@ -9,12 +9,15 @@ from coder_core.checking.arguments import CheckDataArguments
 from coder_core.checking.tables import print_content, print_mismatches
 from coder_core.console.output import open_console, watching
 from coder_core.data.content.report import check_content
+from coder_core.model.device import choose_device
 
 
 def check_stored_run(parsed: CheckDataArguments) -> None:
     """Check the splits of a run and, with a second run, find the captions that may belong to another image."""
     run = open_run(parsed.path)
-    pairs = None if parsed.other is None else cross_fitted(run, open_run(parsed.other))
+    pairs = None
+    if parsed.other is not None:
+        pairs = cross_fitted(run, open_run(parsed.other), device=str(choose_device(parsed.device)))
     with watching(open_console(stderr=True), file=parsed.progress) as progress:
         report = check_content(splits_of_run(run), progress=progress)
 

@@ -1,17 +1,21 @@
 """Train tiny models of every kind on the CPU and on another device, where every run is also stopped and resumed.
 
-Prints one JSON object: name of the case → events of the history on the CPU and on the device; "mixed" → error message
-of an operation with tensors of both.
+Prints one JSON object: name of the case → events of the history on the CPU and on the device; "suspicion" → that of
+pairs on both; "mixed" → error message of an operation with tensors of both.
 """
 
 import json
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import torch
 
+from coder_core.api import data_quality
+from coder_core.api.sampling import whole_split
 from coder_core.training.prepare import prepare
 from coder_core.training.trainer import Trainer
+from tests.support.run_folders import unit
 from tests.support.second_device import register
 from tests.support.tiny_bert import write_tiny_bert
 from tests.support.tiny_runs import STILL, WORDS, events, quiet, stopping, tiny_config, write_tiny_data
@@ -44,6 +48,16 @@ def train(config, folder, device, *, stop_during):
     return events(folder)
 
 
+def suspicions(device):
+    """Return the suspicion of every pair of random embeddings, and of random scores, of images with two captions each."""
+    random = np.random.default_rng(5)
+    images, texts = (unit(random.standard_normal((count, 6))).astype(np.float32) for count in (30, 60))
+    owner = np.arange(60) % 30
+    scored = whole_split(images[:, :0], texts[:, :0], owner, images @ texts.T)
+    parts = [whole_split(images, texts, owner), scored]
+    return [data_quality.suspicion(part, [], device)[0].tolist() for part in parts]
+
+
 def main(folder, name):
     """Train every kind on both devices, without dropout, whose random numbers depend on the device."""
     folder = Path(folder)
@@ -56,6 +70,7 @@ def main(folder, name):
         config = tiny_config(data, **usual | {"loss": loss if loss != "entropy" else "dcl"} | values)
         on_cpu = train(config, folder / loss / "cpu", torch.device("cpu"), stop_during=None)
         results[loss] = [on_cpu, train(config, folder / loss / name, device, stop_during=2)]
+    results["suspicion"] = [suspicions(where) for where in ("cpu", name)]
     try:
         torch.ones(2, device=device) + torch.ones(2)
     except RuntimeError as error:

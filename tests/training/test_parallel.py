@@ -1,5 +1,6 @@
 """Two processes give the results of one with the same global batch, and a second device those of the CPU."""
 
+import numpy as np
 import pandas as pd
 import pytest
 import torch
@@ -129,6 +130,8 @@ def test_every_kind_of_run_is_the_same_on_another_device(tmp_path, device):
     simulated device refuses what a GPU refuses."""
     runs = reported_by("device_worker", tmp_path / "runs", device, output=tmp_path / "printed")
     assert runs.pop("mixed").startswith(REFUSALS[device])
+    on_cpu, on_device = runs.pop("suspicion")
+    np.testing.assert_allclose(on_device, on_cpu, atol=1e-5)
     assert len(runs) == 7
     for name, (on_cpu, on_second) in runs.items():
         expected, actual = (pd.json_normalize(history) for history in (on_cpu, on_second))
