@@ -3,7 +3,7 @@
 import os
 import shutil
 import threading
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import cache, partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -27,9 +27,9 @@ from tests.support.visits import SIZE, Visit, payloads, picture
 
 # Chromium's headless shell takes a tenth less processor time
 CHROMIUM = Path(os.environ.get("CHROMIUM") or shutil.which("chromium-headless-shell") or "/usr/bin/chromium")
-SOFTWARE_WEBGL = "use-gl=angle use-angle=swiftshader enable-unsafe-swiftshader"
-SWITCHES = "headless no-sandbox disable-quic no-first-run disable-background-networking"
-FLAGS = [f"--{name}" for name in f"{SWITCHES} {SOFTWARE_WEBGL} disable-component-update disable-sync".split()]
+SWITCHES = "headless no-sandbox disable-quic no-first-run disable-background-networking disable-component-update disable-sync"
+PLAIN = "disable-gpu"
+WEBGL = "use-gl=angle use-angle=swiftshader enable-unsafe-swiftshader"  # drawn by software
 IMAGES = 60
 HOSTILE = 4  # images with five captions each, so that every payload occurs once
 
@@ -47,7 +47,8 @@ def pytest_collection_modifyitems(items):
 def pytest_runtest_makereport(item):
     """Add what the page shows, and its errors, to the report of a failed browser test."""
     report = yield
-    if report.failed and (tab := item.funcargs.get("tab")):
+    tab = item.funcargs.get("tab") or item.funcargs.get("map_tab")
+    if report.failed and tab:
         report.sections.append(("page", f"{tab.page.url}\n{tab.errors}\n{tab.page.inner_text('body')}"))
     return report
 
@@ -170,15 +171,31 @@ def serve(root, log):
 
 
 @pytest.fixture(scope="session")
-def browser():
-    """Chromium driven by Playwright; tests are skipped if either is not installed."""
+def chromium():
+    """Function that starts Chromium with these switches beside the usual ones, driven by Playwright; tests are skipped if
+    either is not installed."""
     playwright = pytest.importorskip("playwright.sync_api")
     if not CHROMIUM.exists():
         pytest.skip(f"no Chromium at {CHROMIUM}; set CHROMIUM to one")
-    with playwright.sync_playwright() as session:
-        chromium = session.chromium.launch(executable_path=str(CHROMIUM), args=FLAGS)
-        yield chromium
-        chromium.close()
+    with playwright.sync_playwright() as session, ExitStack() as started:
+
+        def start(switches):
+            flags = [f"--{name}" for name in f"{SWITCHES} {switches}".split()]
+            return started.enter_context(session.chromium.launch(executable_path=str(CHROMIUM), args=flags))
+
+        yield start
+
+
+@pytest.fixture(scope="session")
+def browser(chromium):
+    """Browser without WebGL, which by software takes a sixth of the processor time of every page."""
+    return chromium(PLAIN)
+
+
+@pytest.fixture(scope="session")
+def map_browser(chromium):
+    """Browser with WebGL, for the maps of Joint space."""
+    return chromium(WEBGL)
 
 
 @pytest.fixture(scope="session")
@@ -197,6 +214,25 @@ def tab(browser, port):
 @pytest.fixture
 def visit(tab):
     """The shared tab, cleared before the test and checked after it."""
+    yield from checked(tab)
+
+
+@pytest.fixture(scope="session")
+def map_tab(map_browser, port):
+    """One tab for all tests of maps."""
+    visit = Visit(map_browser, port)
+    yield visit
+    visit.context.close()
+
+
+@pytest.fixture
+def map_visit(map_tab):
+    """The tab for maps, cleared before the test and checked after it."""
+    yield from checked(map_tab)
+
+
+def checked(tab):
+    """Clear a tab, yield it, and check it."""
     tab.errors.clear()
     tab.foreign.clear()
     tab.page.set_viewport_size(SIZE)

@@ -1,24 +1,20 @@
 """A real browser opens every page: charts are drawn, nothing fails, no other host is contacted, captions stay text."""
 
-import math
 import re
 import sys
 from urllib.parse import urlencode
 
-import numpy as np
-import pandas as pd
 import pytest
 
 from app import jobs, training
 from app.charts import DARK, LIGHT
-from tests.app.conftest import IMAGES, serve
+from tests.app.conftest import serve
 from tests.app.test_jobs import until_over
 from tests.support.pages import PAGES, PROJECT
 from tests.support.run_folders import write_run
 from tests.support.visits import CHART, SIZE, Visit, given_runs, payloads, picture, row_number
 
 SHOTS = PROJECT / "artifacts" / "screenshots"
-CORNERS = 12
 EVERYTHING = "area=a:-9,-9,9,-9,9,9,-9,9"
 PAIRS = {"concepts": ("concepts", "more-concepts"), "weights": ("combined", "opposite")}
 PAIRS |= {"split": ("holder", "run")}
@@ -48,7 +44,8 @@ for step in range(1, 1_000_000):
 
 
 @pytest.mark.parametrize("page", SECTIONS)
-def test_pages_escape_hostile_texts_and_are_accessible(visit, listener, page):
+def test_pages_escape_hostile_texts_and_are_accessible(request, listener, page):
+    visit = request.getfixturevalue("map_visit" if page.startswith("joint") else "visit")
     port, requests = listener
     kinds = next((pair for kind, pair in PAIRS.items() if kind in page), ("run-baseline", "run"))
     first, second = (picture(port, kind) for kind in kinds)
@@ -128,25 +125,6 @@ def test_start_page_popovers_and_dialogs_are_accessible(visit):
     check_narrow(visit)
 
 
-def lasso(visit, pane):
-    """Draw a lasso, a circle over half the height of a map; return the number of selected points."""
-    map_area = visit.page.locator(".cl-map-stage").nth(pane)
-    map_area.scroll_into_view_if_needed()
-    box = map_area.bounding_box()
-    mouse = visit.page.mouse
-    x = box["x"] + box["width"] / 2
-    y = box["y"] + box["height"] / 2
-    radius = box["height"] / 4
-    mouse.move(x + radius, y)
-    mouse.down()
-    for angle in np.linspace(0, 2 * np.pi, CORNERS + 1)[1:].tolist():
-        mouse.move(x + radius * math.cos(angle), y + radius * math.sin(angle))
-    mouse.up()
-    visit.reach(f"area={'ab'[pane]}")
-    text = visit.page.get_by_text(" selected: ").first.inner_text()  # "47 of 360 selected: …"
-    return int(text.split(" of ")[0].split()[-1].replace(",", ""))
-
-
 def test_results_fill_rows_choices_wrap_and_typed_words_are_kept(visit):
     across_rows = """grids => grids.map(({children: [first, ...others]}) =>
         1 + others.filter(card => card.offsetTop === first.offsetTop).length)"""
@@ -169,28 +147,6 @@ def test_results_fill_rows_choices_wrap_and_typed_words_are_kept(visit):
     assert visit.page.locator(f"#{field.get_attribute('list')} option").count() > 5
     visit.page.locator("h1").click()
     visit.reach("slice=scene")
-
-
-def test_a_lasso_on_either_map_fills_the_table_and_downloads(visit):
-    lit = "panels => panels.map(({ plot }) => Array.from(plot.get('selectedPoints')).sort((a, b) => a - b))"
-    highlighted = f"({lit})(document.querySelector('.cl-map').parentElement.space.panels)"
-    visit.open("joint?map=PCA", charts=False)
-    for pane in (0, 1):
-        count = lasso(visit, pane)
-        assert 10 < count < 6 * IMAGES
-        first, second = visit.page.evaluate(highlighted)
-        assert first == second  # the same samples light up on both maps
-        assert len(first) == count
-        table = pd.read_csv(visit.downloaded("CSV"))
-        ids = table["number"].where(table["modality"] == "image", table["number"] + IMAGES)
-        assert sorted(ids) == first
-        if pane == 0:
-            parquet = pd.read_parquet(visit.downloaded("Parquet"))
-            pd.testing.assert_frame_equal(parquet, table, check_dtype=False, check_exact=False)
-            visit.page.get_by_role("button", name="Clear selection").click()
-            visit.page.wait_for_function("!location.search.includes('area=')")
-            visit.settle()
-            assert visit.page.get_by_text(" selected: ").count() == 0
 
 
 def test_hovering_describes_the_cell_and_a_click_opens_the_pair(visit):

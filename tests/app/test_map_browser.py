@@ -1,9 +1,12 @@
 """The map of Joint space in a real browser: search while typing, hover, click, colours, keys; many points."""
 
+import math
 import os
 import re
 
 import numpy as np
+import pandas as pd
+import pytest
 
 from coder_core.api import open_run
 from coder_core.config.schema import Config
@@ -16,6 +19,12 @@ from tests.support.visits import SIZE, Visit
 SPACE = "document.querySelector('.cl-map').parentElement.space"
 LIT = f"Array.from({SPACE}.panels[0].plot.get('selectedPoints')).sort((a, b) => a - b)"
 MANY = int(os.environ.get("CODER_MAP_IMAGES", 25_000))  # images, each with one caption; 100,000 pass too
+CORNERS = 12
+
+
+@pytest.fixture
+def visit(map_visit):
+    return map_visit
 
 
 def place(visit, point):
@@ -88,6 +97,54 @@ def test_a_name_in_the_legend_hides_its_points_and_keys_move_the_map(visit):
     assert visit.page.evaluate(distance) < far
 
 
+def lasso(visit, pane):
+    """Draw a lasso, a circle over half the height of a map; return the number of selected points."""
+    map_area = visit.page.locator(".cl-map-stage").nth(pane)
+    map_area.scroll_into_view_if_needed()
+    box = map_area.bounding_box()
+    mouse = visit.page.mouse
+    x = box["x"] + box["width"] / 2
+    y = box["y"] + box["height"] / 2
+    radius = box["height"] / 4
+    mouse.move(x + radius, y)
+    mouse.down()
+    for angle in np.linspace(0, 2 * np.pi, CORNERS + 1)[1:].tolist():
+        mouse.move(x + radius * math.cos(angle), y + radius * math.sin(angle))
+    mouse.up()
+    visit.reach(f"area={'ab'[pane]}")
+    text = visit.page.get_by_text(" selected: ").first.inner_text()  # "47 of 360 selected: …"
+    return int(text.split(" of ")[0].split()[-1].replace(",", ""))
+
+
+def test_a_lasso_on_either_map_fills_the_table_and_downloads(visit):
+    lit = "panels => panels.map(({ plot }) => Array.from(plot.get('selectedPoints')).sort((a, b) => a - b))"
+    highlighted = f"({lit})(document.querySelector('.cl-map').parentElement.space.panels)"
+    drawn = f"""async () => {{
+      let drawn = 0
+      for (const panel of {SPACE}.panels) panel.plot.subscribe("draw", () => drawn++)
+      await new Promise((over) => setTimeout(over, 2000))
+      return drawn
+    }}"""
+    visit.open("joint?map=PCA", charts=False)
+    assert visit.page.evaluate(drawn) <= 2  # maps that show the same part do not move one another for ever
+    for pane in (0, 1):
+        count = lasso(visit, pane)
+        assert 10 < count < 6 * IMAGES
+        first, second = visit.page.evaluate(highlighted)
+        assert first == second  # the same samples light up on both maps
+        assert len(first) == count
+        table = pd.read_csv(visit.downloaded("CSV"))
+        ids = table["number"].where(table["modality"] == "image", table["number"] + IMAGES)
+        assert sorted(ids) == first
+        if pane == 0:
+            parquet = pd.read_parquet(visit.downloaded("Parquet"))
+            pd.testing.assert_frame_equal(parquet, table, check_dtype=False, check_exact=False)
+            visit.page.get_by_role("button", name="Clear selection").click()
+            visit.page.wait_for_function("!location.search.includes('area=')")
+            visit.settle()
+            assert visit.page.get_by_text(" selected: ").count() == 0
+
+
 def write_many(root):
     """Write a run of images with a caption each, of whose queries none is ranked first."""
     rng = np.random.default_rng(0)
@@ -117,11 +174,11 @@ def write_many(root):
     )
 
 
-def test_many_points_are_drawn_and_selected_by_a_lasso(browser, tmp_path):
+def test_many_points_are_drawn_and_selected_by_a_lasso(map_browser, tmp_path):
     """Every other test draws a few hundred points. The library packs points into textures by number."""
     write_many(tmp_path / "runs")
     with serve(tmp_path / "runs", tmp_path / "log") as port:
-        visit = Visit(browser, port)
+        visit = Visit(map_browser, port)
         visit.open("joint?run=many&map=PCA", charts=False)
         drawn = visit.page.evaluate(f"[{SPACE}.data.count, {SPACE}.panels[0].plot.get('isPointsDrawn')]")
         assert drawn == [2 * MANY, True]

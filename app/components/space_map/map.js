@@ -378,12 +378,11 @@ class Space {
     this.act({ kind: "open", point })
   }
 
+  // Show the same part in all panels. A panel that is told to reports a new view as well, so equal views are left alone
   follow(panel) {
-    if (this.following) return
-    this.following = true
-    for (const other of this.panels)
-      if (other !== panel) other.plot.set({ cameraView: new Float32Array(panel.plot.get("cameraView")) })
-    this.following = false
+    const view = panel.plot.get("cameraView")
+    for (const { plot } of this.panels)
+      if (plot.get("cameraView").some((value, i) => value !== view[i])) plot.set({ cameraView: new Float32Array(view) })
     for (const each of this.panels) each.mark()
   }
 
