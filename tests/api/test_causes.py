@@ -9,7 +9,13 @@ from scipy import sparse
 
 from coder_core.api import causes, open_run
 from coder_core.api.causes import budget
-from coder_core.api.causes.evidence import PICTURE, TEXT, compute_evidence, other_images_with_words
+from coder_core.api.causes.evidence import (
+    PICTURE,
+    TEXT,
+    PairEvidence,
+    compute_evidence,
+    other_images_with_words,
+)
 from coder_core.api.causes.fixes import AVERAGED, COMPLETE, HUBS, LEFT_OUT
 from coder_core.api.causes.hubs import corrected_ranks
 from coder_core.api.reviews import ReviewedSplit
@@ -18,6 +24,7 @@ from coder_core.config.schema import Config
 from coder_core.data.reviews import Review, Reviews
 from coder_core.embedding.log import log_split
 from coder_core.evaluation.recall import ensemble_metrics
+from coder_core.geometry.captions import caption_space
 from coder_core.runs.analysis.import_lists import import_lists
 from tests.support.precomp_folders import assert_refused
 from tests.support.run_folders import unit, write_configured, write_embeddings, write_run
@@ -323,6 +330,10 @@ def test_one_sentence_says_why(several):
     )
     assert "this is a model error" in sentences[6]
     assert sentences[7] == "Hit: its match has rank 1."
+    judged = replace(known, people=np.array([[6, int(several.t2i.results[6, 0])]]))
+    by_people = causes.find_causes(several, np.arange(8), causes.Question("t2i", noise=0.01), judged)
+    sentence = causes.why(by_people, "t2i", 6, several, judged, hub)
+    assert sentence.endswith("result 1 matches by a verdict, a judgment or its group, but has no label.")
     several.t2i.copies[2] = 0, TEXT, PICTURE
     later = causes.find_causes(several, np.arange(8), causes.Question("t2i", 3, noise=0.01), known)
     assert causes.why(later, "t2i", 2, several, known, hub).endswith(
@@ -463,6 +474,7 @@ def log(tmp_path_factory):
     captions[5] = captions[2].replace("place2", "town")  # says the same, but the judges refused that picture
     w[2] = v[11] + 0.05 * random.normal(size=SIZE)
     judged.append((2, 11, 0))
+    judged.append((8, 7, 1))  # a picture that two queries match
     w[4] = v[20] + 0.05 * random.normal(size=SIZE)
     for k in (4, *range(10, 17)):
         captions[k] = f"thing beside place{k}"
@@ -496,6 +508,17 @@ def test_a_verdict_on_one_of_several_right_pictures_leaves_the_query_a_label(log
     of_images = causes.causes_of_run(run, "log", causes.Question("i2t"), known)
     judged_best = run.image_of_text("log")[[2, 6]]
     np.testing.assert_array_equal(np.flatnonzero(of_images.wrong), judged_best)
+
+
+def test_likeness_by_words_is_the_same_if_only_the_compared_captions_are_encoded(log):
+    run, _ = log
+    captions = np.repeat(np.arange(60), 3)
+    images = np.random.default_rng(1).integers(0, 123, 180)
+    pairs = PairEvidence(run, "log")
+    whole = pairs.features(captions, images)
+    assert np.isnan(whole[images >= 120, :2]).all()  # no query is about these pictures
+    pairs.vectors = caption_space(run.captions("log"))
+    np.testing.assert_allclose(pairs.features(captions, images), whole, atol=1e-4)
 
 
 def test_lists_of_another_system_say_why_they_have_no_causes(run, tmp_path):

@@ -57,6 +57,12 @@ def test_expressions_and_words_select_captions_and_a_singular_suggests_its_colum
     assert "colours >= 2" in refusal(slices.search, "colour word", COLUMNS).faults[0].fix
 
 
+def test_an_expression_may_have_as_many_characters_as_the_field():
+    longest = "length > 2".ljust(slices.LONGEST_EXPRESSION)
+    assert slices.select(longest, COLUMNS).tolist() == [False, True, False, True]
+    assert "at most" in str(refusal(slices.select, f"{longest} ", COLUMNS))
+
+
 @pytest.mark.parametrize(
     ("fact", "expressions"),
     [
@@ -147,6 +153,17 @@ def test_recall_by_slice_matches_reference_loops(tmp_path, direction, monkeypatc
         queries = mask if direction == "t2i" else np.unique(owner[mask])
         before, after = (100 * np.mean(answers[queries] < 5) for answers in ranks)
         assert gain == pytest.approx(after - before)
+
+
+def test_slices_without_excess_misses_come_last_and_tenths_are_tenths(run):
+    columns = slices.slice_columns(run, "dev")
+    np.testing.assert_array_equal(np.bincount(columns.numbers["tenth"])[1:], np.full(10, 15))
+    assert (columns.numbers["numbers"] == 2).all()  # "scene 3, told in way 1"
+    assert not columns.numbers["colours"].any()
+    entries = [Slice("kind", f"image {sign} {image}", "") for image in range(8, 23) for sign in ("<", ">")]
+    excess = slices.slice_table([run], "dev", slices.Queries("t2i"), entries, columns)["excess"].to_numpy()
+    assert ((excess > 0) & (excess < 1)).any()
+    assert (np.diff((excess > 0).astype(int)) <= 0).all()
 
 
 def test_mrr_and_ndcg_of_a_slice_match_reference_loops(run):

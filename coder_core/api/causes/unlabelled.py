@@ -45,7 +45,7 @@ def unlabelled_matches(
     alike = expit(slope * _odds(way) + offset)
     captions, images = pairs_of(way, direction)
     moved = _moved(evidence, wrong)[captions, images].toarray()
-    probability = _either(alike, moved)
+    probability = np.minimum(_either(alike, moved), 1 - LEAST_PROBABILITY)  # only people are certain
     probability[way.copies != 0] = 0  # which is a cause of its own
     probability[among(captions, images, known.refused)] = 0
     probability[among(captions, images, known.matches)] = 1

@@ -191,11 +191,10 @@ def _quarters(name: str, column: Column) -> Iterator[tuple[str, str]]:
         for value in different:
             yield f"{own} == {written_value(value)}", f"{name} {value:g}"
         return
-    first, second, third = (
-        (values[len(values) * part // 4] for part in (1, 2, 3)) if len(values) else (0, 0, 0)
-    )
-    if not values[:1] < first < second < third:
+    starts = [values[len(values) * part // 4] for part in range(4) if len(values)]
+    if len(set(starts)) < 4:  # many values are equal
         return
+    _, first, second, third = starts
     lowest, middle, highest = (written_value(edge) for edge in (first, second, third))
     shown = [edge.strip('"') for edge in (lowest, middle, highest)]
     yield f"{own} < {lowest}", f"{name} below {shown[0]} (lowest quarter)"
