@@ -165,16 +165,20 @@ def _reviewed_results(
         pairs = pairs[:, ::-1]
         affected = affected[:, ::-1]
     query = np.arange(len(ranks))
+    asks = np.isin(query, pairs[:, 0]) & (ranks >= 0) & np.isin(query, counted)
+    asked = np.flatnonzero(asks)
     width = max(len(owner), run.count(split, "image"))
     values: list[Array] = []
     for positives in (labels, pairs):
         keys = np.unique(positives @ (width, 1))
-        hits = np.isin(query[:, None] * width + best, keys) & (best != NO_CANDIDATE)
+        listed = best[asked]
+        hits = np.isin(asked[:, None] * width + listed, keys) & (listed != NO_CANDIDATE)
         first = np.where(hits.any(1), hits.argmax(1), np.inf)
-        ndcg = listed_ndcg(hits, np.bincount(keys // width, minlength=len(query)))
+        ndcg = listed_ndcg(hits, np.bincount(keys // width, minlength=len(query))[asked])
         values += [*(first < k for k in RECALL_AT), 1 / (first + 1), ndcg]
-    asks = np.isin(query, pairs[:, 0]) & (ranks >= 0) & np.isin(query, counted)
-    return np.stack(values, 1), {"all": asks, "changed": asks & np.isin(query, affected[:, 0])}
+    of_queries = np.zeros((len(query), len(values)))
+    of_queries[asked] = np.stack(values, 1)
+    return of_queries, {"all": asks, "changed": asks & np.isin(query, affected[:, 0])}
 
 
 def ambiguous_pairs(
