@@ -22,6 +22,9 @@ LISTS = 4  # lists for every √n
 DRAWN = 40  # rows for every list that its centroid is computed from
 ITERATIONS = 6  # of k-means
 SEARCHED = 4_096  # queries at once
+BY_INDEX = (
+    "more than 10¹⁰ pairs: an index proposed the most similar ones, and may have missed a few (lab/scale.md)"
+)
 
 
 def too_many(queries: int, rows: int) -> bool:

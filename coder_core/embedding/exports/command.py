@@ -11,6 +11,7 @@ from coder_core.embedding.exports.arguments import ExportArguments
 from coder_core.embedding.exports.huggingface import write_huggingface
 from coder_core.embedding.exports.triplets import Mining, ReviewedPairs, TripletFiles, write_triplets
 from coder_core.embedding.exports.vectors import names_file, read_vectors, write_faiss, write_parquet
+from coder_core.evaluation.nearest import BY_INDEX
 from coder_core.model.device import choose_device
 
 
@@ -42,6 +43,8 @@ def _export_triplets(parsed: ExportArguments, folder: Path, console: Console) ->
         fix = "evaluate the run, or import its embeddings, with --pictures FOLDER, and export it again"
         fact = "names images, because the run has no folder of pictures"
         print_faults(console, [Fault(f"--to triplets {folder}", fact, "paths of files", fix, "warning")])
+    if report["by an index"]:
+        print_faults(console, [Fault("--to triplets", f"compares {BY_INDEX}", severity="note")])
     for name, numbers in [*report["rows"].items(), ("left out", report["left out as negatives"])]:
         facts = ", ".join(f"{count:,} {fact}" for fact, count in numbers.items())
         say(console, f"{folder}, {name}: {facts}")

@@ -180,6 +180,7 @@ def write_triplets(
             "picture files": bool(folder),  # otherwise the tables have names of images
             "left out as negatives": matches.counts,
             "judged wrong": len(owner) - len(pairs),
+            "by an index": miner.by_index,
         }
         (unfinished / "triplets.json").write_text(json.dumps(report, indent=1) + "\n", "utf-8")
     return report
@@ -257,11 +258,14 @@ class Miner:
                 yield np.column_stack([anchors[rows[complete]], positives[rows[complete]], negatives])
             progress(part.stop, len(queries))
 
+    @property
+    def by_index(self) -> bool:
+        """True if an index proposes the candidates, because comparing all pairs would take hours."""
+        return self.scores.of_embeddings and too_many(*self.scores.shape)
+
     def _lists(self, relation: Relation, length: int, *, by_image: bool) -> Lists:
-        """Return a function of some queries that finds their best candidates and the exact scores of these; most of the
-        best ones, if comparing all pairs would take hours."""
-        n, m = self.scores.shape
-        if self.scores.of_embeddings and too_many(n, m):
+        """Return a function of some queries that finds their best candidates, or most of these, and their exact scores."""
+        if self.by_index:
             return nearly_best_lists(self.scores, relation, length, by_image=by_image)
         return lambda asking: best_lists(self.scores, relation, length, by_image=by_image, asking=asking)
 

@@ -25,6 +25,7 @@ from coder_core.evaluation.bootstrap import count_hits, recall_intervals
 from coder_core.evaluation.c_way import DIRECTIONS, Protocol, c_way_accuracy, most_options, option_faults
 from coder_core.evaluation.lists import Lists, rank_lists
 from coder_core.evaluation.metrics import RECALL_AT, Ranks, label_metrics
+from coder_core.evaluation.nearest import BY_INDEX
 from coder_core.evaluation.rank_metrics import Metrics, extended_metrics, rank_metrics
 from coder_core.evaluation.ranking import Ties, rank
 from coder_core.evaluation.recall import five_fold, metrics_of
@@ -370,6 +371,7 @@ def hub_corrected_row(row: RunRow, run: RunData, console: Console) -> tuple[RunR
     i2t, t2i = (f"k = {k} and α = {alpha:g} for {direction}" for direction, (k, alpha) in strengths)
     fact = f"hubs corrected after training: {i2t}, {t2i}, chosen on {chosen_on}"
     fact += ", the split that is shown" if chosen_on == split_name else ""
+    fact += f"; {BY_INDEX}" if correction.by_index else ""
     corrected = RunRow(
         folder, dict(correction.metrics), list(sources), row.split, hubs_corrected=True, device=row.device
     )

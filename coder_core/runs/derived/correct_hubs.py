@@ -7,6 +7,7 @@ import numpy as np
 
 from coder_core.console.faults import InputError
 from coder_core.evaluation.hub_correction import NEIGHBOURS, choose_strengths, corrected, hub_biases
+from coder_core.evaluation.nearest import too_many
 from coder_core.evaluation.rank_metrics import rank_metrics
 from coder_core.evaluation.ranking import rank
 from coder_core.evaluation.relevance import Relevance
@@ -56,8 +57,17 @@ def correct_hubs(
     facts = {"chosen_on": chosen_on, "strengths": strengths, "metrics": metrics}
     folder = correction_folder(run, split, analysis)
     write_derived(folder, rank_tables(ranks), facts=facts)
+    images, texts = scores[0].shape
+    train_images, train_texts = reference[0].shape
     correction = HubCorrection(
-        ranks.i2t.first, ranks.t2i.first, ranks.i2t.best, ranks.t2i.best, chosen_on, strengths, metrics
+        image_ranks=ranks.i2t.first,
+        text_ranks=ranks.t2i.first,
+        image_best=ranks.i2t.best,
+        text_best=ranks.t2i.best,
+        chosen_on=chosen_on,
+        strengths=strengths,
+        metrics=metrics,
+        by_index=too_many(images, train_texts) or too_many(texts, train_images),
     )
     return correction, scores
 

@@ -25,6 +25,7 @@ class HubCorrection:
     chosen_on: str  # the split that k and α were chosen on
     strengths: Mapping[str, tuple[int, float]]  # "i2t" and "t2i" → k and α
     metrics: Mapping[str, float]  # of the corrected scores
+    by_index: bool = False  # an index proposed the nearest train queries; known only when it is computed
 
 
 def correction_folder(run: Path, split: str, analysis: Analysis) -> DerivedFolder:

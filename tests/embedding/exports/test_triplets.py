@@ -126,7 +126,7 @@ def test_triplets_depend_on_the_seed_and_are_equal_in_every_form(mined, tmp_path
         assert sheet.set_axis(tables[0][0].keys(), axis=1).to_dict("records") == tables[0]
 
 
-def test_negatives_by_an_index_of_few_candidates_are_those_of_all_pairs(mined, tmp_path, monkeypatch):
+def test_negatives_by_an_index_of_few_candidates_are_those_of_all_pairs(mined, tmp_path, monkeypatch, capsys):
     """An index of few candidates is exact, so both ways write the same rows."""
     tables = []
     for name, most in (("all", nearest.RANKED_PAIRS), ("index", 0)):
@@ -134,6 +134,7 @@ def test_negatives_by_an_index_of_few_candidates_are_those_of_all_pairs(mined, t
         assert export([str(mined[0]), "--to", "triplets", str(tmp_path / name)]) == 0
         tables.append(pq.read_table(tmp_path / name / "text_to_image.parquet"))
         tables.append(pq.read_table(tmp_path / name / "image_to_text.parquet"))
+        assert (nearest.BY_INDEX in capsys.readouterr().out.replace("\n", " ")) == (name == "index")
     assert tables[0].num_rows > 0
     assert tables[0].equals(tables[2])
     assert tables[1].equals(tables[3])
