@@ -23,7 +23,7 @@ MARGINS = 90
 RANK_EDGES = (1, 5, 10, 50, 100)
 RANK_LABELS = ("1", "2–5", "6–10", "11–50", "51–100", "> 100")
 LEAST_NUMBERED = 4  # percent of a bar that has room for its number
-BUDGET_HEIGHT = 46
+BUDGET_HEIGHT = 60
 BUDGET_MARGINS = 122
 OCCURRENCE_EDGES = (0, 5, 10, 20, 50, 100)
 OCCURRENCE_LABELS = ("none", "1–5", "6–10", "11–20", "21–50", "51–100", "> 100")
@@ -75,10 +75,15 @@ def error_budgets(budgets: Mapping[str, pd.DataFrame], colours: Tone) -> go.Figu
         "traceorder": "normal",
         "entrywidth": 0,
     }
-    axes: Part = {"xaxis": {"range": [0, 100], "ticksuffix": "%", "dtick": 20}, "legend": legend}
-    axes["margin"] = {"l": 8, "r": 12, "t": 76, "b": 8}  # three lines of the legend
-    axes["yaxis"] = {"autorange": "reversed", "showgrid": False}
-    return draw.figure(colours, traces, "", "", height=height, barmode="stack", **axes)
+    axes: Part = {
+        "xaxis": {"range": [0, 100], "ticksuffix": "%", "dtick": 20, "automargin": False},
+        "legend": legend,
+    }
+    axes["margin"] = {"l": 0, "r": 12, "t": 88, "b": 34}  # four lines of the legend
+    axes["yaxis"] = {"autorange": "reversed", "showgrid": False, "showticklabels": False, "automargin": False}
+    above_bar: Part = {"x": 0, "xanchor": "left", "yshift": BUDGET_HEIGHT // 2 - 5, "showarrow": False}
+    axes["annotations"] = [{"text": name, "y": name, **above_bar} for name in names]
+    return draw.figure(colours, traces, "", "", height=height, barmode="stack", bargap=0.5, **axes)
 
 
 def _cause_colour(row: int, colours: Tone) -> str:
