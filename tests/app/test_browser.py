@@ -16,7 +16,7 @@ from tests.support.visits import CHART, SIZE, Visit, given_runs, payloads, pictu
 
 LONGEST = 2600  # pixels of a page of 1440 × 900
 FIRST_DATA = 320
-DATA = f"{CHART}, [data-testid=stMain] table"
+DATA = f"{CHART}, [data-testid=stMain] :is(table, img)"
 SHOTS = PROJECT / "artifacts" / "screenshots"
 EVERYTHING = "area=a:-9,-9,9,-9,9,9,-9,9"
 PAIRS = {"concepts": ("concepts", "more-concepts"), "weights": ("combined", "opposite")}
