@@ -43,7 +43,8 @@ class LogSplit(Callback):
             "image_of_text": owners[order],
             "epoch": trainer.current_epoch + 1,
         }
-        log_split(*self.names, rows, texts[order], **named)
+        metrics = log_split(*self.names, rows, texts[order], **named)
+        trainer.print(f"epoch {trainer.current_epoch + 1}: R@sum {metrics['rsum']:.1f}")
 
 
 class Heads(LightningModule):
@@ -75,9 +76,8 @@ def main(images, texts, captions, run="lightning", epochs=3):
     pairs = TensorDataset(v[owners], w, owners, numbers)
     lines = Path(captions).read_text("utf-8").rstrip("\n").split("\n")
 
-    trainer = Trainer(
-        max_epochs=epochs, callbacks=[LogSplit(run, "train", lines)], enable_checkpointing=False
-    )
+    quiet = {"enable_checkpointing": False, "enable_progress_bar": False}
+    trainer = Trainer(max_epochs=epochs, callbacks=[LogSplit(run, "train", lines)], **quiet)
     heads = Heads(v.shape[1], w.shape[1])
     trainer.fit(heads, DataLoader(pairs, batch_size=128, shuffle=True), DataLoader(pairs, batch_size=128))
 

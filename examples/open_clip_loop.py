@@ -38,8 +38,10 @@ def main(pairs, name="ViT-B-32", pretrained="laion2b_s34b_b79k", *, run="open-cl
         for rows in torch.randperm(len(captions)).split(64):
             yield pixels[image_ids[rows]], tokens[rows], image_ids[rows]
 
-    for epoch, _ in enumerate(epochs_of_training(model, batches, epochs=epochs), 1):
-        log(model, run, "train", pixels, tokens, captions, image_of_text, pictures=files, epoch=epoch)
+    for epoch, losses in enumerate(epochs_of_training(model, batches, epochs=epochs), 1):
+        named = {"pictures": files, "epoch": epoch}
+        metrics = log(model, run, "train", pixels, tokens, captions, image_of_text, **named)
+        print(f"epoch {epoch}: loss of the last batch {losses[-1]:.3f}, R@sum {metrics['rsum']:.1f}")
 
 
 def train(model, batches, *, epochs, device="cpu", learning_rate=1e-5, bank_size=4096):

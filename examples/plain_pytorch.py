@@ -32,7 +32,8 @@ def main(images: str, texts: str, captions: str, run: str = "plain-pytorch", epo
             value.backward()
             optimizer.step()
         lines = Path(captions).read_text("utf-8").rstrip("\n").split("\n")
-        log_split(run, "train", heads[0](v), heads[1](w), captions=lines, epoch=epoch)
+        metrics = log_split(run, "train", heads[0](v), heads[1](w), captions=lines, epoch=epoch)
+        print(f"epoch {epoch}: loss of the last batch {value.item():.3f}, R@sum {metrics['rsum']:.1f}")
 
 
 if __name__ == "__main__":

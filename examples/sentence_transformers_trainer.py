@@ -66,7 +66,8 @@ def main(pairs, name="sentence-transformers/clip-ViT-B-32", *, run="sentence-tra
     loss = CoderPairs(model, temperature=0.05)
     SentenceTransformerTrainer(model, arguments, dataset, loss=loss).train()
     model.save(run)
-    return log(model, run, "train", files, captions, image_of_text)
+    metrics = log(model, run, "train", files, captions, image_of_text)
+    print(f"R@sum {metrics['rsum']:.1f}")
 
 
 if __name__ == "__main__":

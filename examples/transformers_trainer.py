@@ -45,7 +45,9 @@ class LogSplit(TrainerCallback):
         with torch.no_grad():
             outputs = model(**self.inputs.to(model.device))
         named = {"captions": self.captions, "image_of_text": self.image_of_text, "pictures": self.files}
-        log_split(*self.names, outputs.image_embeds, outputs.text_embeds, epoch=round(state.epoch), **named)
+        epoch = round(state.epoch)
+        metrics = log_split(*self.names, outputs.image_embeds, outputs.text_embeds, epoch=epoch, **named)
+        print(f"epoch {epoch}: R@sum {metrics['rsum']:.1f}")
 
 
 def main(pairs, name="openai/clip-vit-base-patch32", *, run="transformers", epochs=3, batch_size=64):

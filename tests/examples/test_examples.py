@@ -1,6 +1,7 @@
 """The examples for other people's trainers, on tiny models."""
 
 import json
+import re
 from runpy import run_path
 
 import numpy as np
@@ -16,6 +17,7 @@ from tests.support.tiny_towers import write_tiny_clip
 NO_ACCELERATOR = pytest.mark.filterwarnings("ignore:.*pin_memory")
 RANDOM_WEIGHTS = pytest.mark.filterwarnings("ignore:.*collapsed")  # embeddings of one direction
 CAPTIONS = [f"thing {number}" for number in range(8)]
+NUMBER = re.compile(r"-?\d+(\.\d+)?")
 
 
 @pytest.fixture
@@ -31,8 +33,9 @@ def example(tmp_path, monkeypatch, pytestconfig):
 
 
 @pytest.fixture
-def script(tmp_path, monkeypatch, pytestconfig):
-    """Function that runs an example as `python examples/NAME.py ARGUMENTS` does, in the test's folder."""
+def script(tmp_path, monkeypatch, pytestconfig, capsys):
+    """Function that runs an example as `python examples/NAME.py ARGUMENTS` does, in the test's folder, and checks that it
+    prints the lines that examples/README.md shows, up to their numbers."""
 
     def run(name, *arguments):
         path = pytestconfig.rootpath / "examples" / f"{name}.py"
@@ -40,8 +43,21 @@ def script(tmp_path, monkeypatch, pytestconfig):
         monkeypatch.setattr("sys.argv", [str(path), *map(str, arguments)])
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
         run_path(str(path), run_name="__main__")
+        readme = (path.parent / "README.md").read_text("utf-8")
+        shown = documented_lines(readme, name)
+        printed = [NUMBER.sub("N", line) for line in capsys.readouterr().out.splitlines()]
+        assert [line for line in printed if line in shown] == shown
 
     return run
+
+
+def documented_lines(readme, name):
+    """Return what an example prints according to the README, with N for every number."""
+    section = readme.split(f"## {name}.py\n")[1].split("\n## ")[0]
+    command, *lines = re.findall(r"^    (.+)$", section, re.MULTILINE)
+    assert command.startswith(f"$ python examples/{name}.py ")
+    assert lines
+    return [NUMBER.sub("N", line) for line in lines]
 
 
 def write_pairs(folder):
