@@ -17,12 +17,13 @@ from coder_core.api.causes.evidence import (
     other_images_with_words,
 )
 from coder_core.api.causes.fixes import AVERAGED, COMPLETE, HUBS, LEFT_OUT
-from coder_core.api.causes.hubs import corrected_ranks
+from coder_core.api.causes.hubs import NEIGHBOURS, STRENGTHS, corrected_ranks
 from coder_core.api.reviews import ReviewedSplit
 from coder_core.api.sides import Sides
 from coder_core.config.schema import Config
 from coder_core.data.reviews import Review, Reviews
 from coder_core.embedding.log import log_split
+from coder_core.evaluation import hub_correction
 from coder_core.evaluation.recall import ensemble_metrics
 from coder_core.geometry.captions import caption_space
 from coder_core.runs.analysis.import_lists import import_lists
@@ -92,6 +93,11 @@ def slow_corrected_ranks(scores, anchor_images, candidate_images):
         recalls = [sum((of[in_first == half] < k).mean() for k in (1, 5, 10)) for of in ranks]
         result[in_first != half] = ranks[int(np.argmax(recalls)), in_first != half]
     return result
+
+
+def test_strengths_are_chosen_among_those_of_the_correction_by_train_queries():
+    assert NEIGHBOURS == hub_correction.NEIGHBOURS
+    assert STRENGTHS == hub_correction.STRENGTHS
 
 
 @pytest.mark.parametrize("pair_scores", [False, True])
@@ -624,6 +630,9 @@ def test_a_close_call_is_what_two_seeds_differ_by_if_both_were_trained(tmp_path)
     assert causes.run_of_another_seed(one.summary, "dev", summaries) == two.summary
     assert causes.run_of_another_seed(one.summary, "test", summaries) is None
     assert causes.run_of_another_seed(other.summary, "dev", summaries) is None
+    for summary in (replace(two.summary, state="imported"), replace(two.summary, config={})):
+        assert not causes.differ_in_seed(one.summary, summary)
+        assert not causes.differ_in_seed(summary, one.summary)
     noise = causes.noise_of_seeds(one, two, "dev", "t2i", 1)
     margins = [run.similarity(range(30), range(150), split="dev") for run in (one, two)]
     owner = one.image_of_text("dev")

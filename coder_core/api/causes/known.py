@@ -54,5 +54,5 @@ class Known:
             judged = [*judged, pairs[relation.sources == GROUP]]
         none = np.empty((0, 2), np.int64)
         others = np.concatenate([none, *judged])
-        rows = np.array(refused, np.int64).reshape(-1, 2)
-        return cls(split_verdicts.labels, split_verdicts.matches, others, rows)
+        mismatches = np.array(refused, np.int64).reshape(len(refused), 2)
+        return cls(split_verdicts.labels, split_verdicts.matches, others, mismatches)

@@ -63,7 +63,7 @@ def draw_for_verdicts(misses: Misses, draws: int = MOST_VERDICTS, seed: int = SE
     guesses = np.where(way.copies[missed, 0] != 0, 1.0, misses.unlabelled[missed, 0])
     uncertain = np.sqrt(guesses * (1 - guesses))
     total = float(uncertain.sum())
-    equal = np.full(len(missed), 1 / max(len(missed), 1))
+    equal = np.ones(len(missed)) / len(missed)
     chances = equal if total <= 0 else UNIFORM * equal + (1 - UNIFORM) * uncertain / total
     random = np.random.default_rng(seed)
     drawn = random.choice(len(missed), draws, p=chances) if len(missed) else np.zeros(0, np.int64)

@@ -14,22 +14,15 @@ from coder_core.api.retrieval.comparison import same_samples
 from coder_core.api.run import Run
 from coder_core.api.sides import Direction
 
-OF_THE_MACHINE = {
-    "seed",
-    "device",
-    "threads",
-    "save_every",
-    "tensorboard",
-    "compile",
-}  # settings of `training`
+# Settings of `training` that do not change the result, and the seed.
+OF_THE_MACHINE = {"seed", "device", "threads", "save_every", "tensorboard", "compile"}
 
 
 def differ_in_seed(first: RunSummary, second: RunSummary) -> bool:
     """True if both runs were trained with the same settings and data, but different seeds."""
-    if first.imported or second.imported or not (first.config and second.config):
-        return False
-    seeds = [run.config.get("training", {}).get("seed") for run in (first, second)]
-    return seeds[0] != seeds[1] and _settings(first) == _settings(second)
+    trained = [run for run in (first, second) if run.config and not run.imported]
+    seeds = {run.config.get("training", {}).get("seed") for run in trained}
+    return len(seeds) == 2 and _settings(first) == _settings(second)
 
 
 def run_of_another_seed(run: RunSummary, split: str, runs: Iterable[RunSummary]) -> RunSummary | None:
