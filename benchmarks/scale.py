@@ -18,6 +18,7 @@ from benchmarks.timing import clock
 from coder_core.api import Run, data_quality, open_run
 from coder_core.data.content.duplicates import duplicate_captions
 from coder_core.data.embeddings import Embeddings
+from coder_core.evaluation.nearest import NearestRows
 from coder_core.evaluation.sampled import RankOptions
 from coder_core.geometry.kmeans import cluster_pairs
 from coder_core.geometry.layout import nearly_nearest
@@ -35,6 +36,8 @@ MILLION = 1_000_000
 LANDMARKS = 50_000
 SUSPICION = "wrong captions, of a sample"
 NEIGHBOURS = "neighbours of at most 50,000 landmarks"
+INDEX = "index of the captions"
+CANDIDATES = 60  # found for a query
 BOUNDED = {SUSPICION: 5_000, NEIGHBOURS: LANDMARKS}
 """Works that cost the same from so many images on."""
 
@@ -85,6 +88,7 @@ def works(data: Embeddings, folder: Path) -> dict[str, Callable[[], object]]:
         opened.append(run())
         return opened[0].rank_of("dev", "t2i", _unranked(opened[0], 0))
 
+    indexes: list[NearestRows] = []
     landmarks = data.images[:LANDMARKS]
     return {
         f"import with {QUERIES:,} ranked queries": imported,
@@ -96,6 +100,8 @@ def works(data: Embeddings, folder: Path) -> dict[str, Callable[[], object]]:
             data.images, data.texts, data.image_of_text, ClusterSettings()
         ),
         NEIGHBOURS: lambda: nearly_nearest(landmarks, landmarks, 15),
+        INDEX: lambda: indexes.append(NearestRows(data.texts)),
+        f"{QUERIES:,} queries in it": lambda: indexes[0].search(data.images[:QUERIES], CANDIDATES),
     }
 
 
