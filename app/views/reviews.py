@@ -80,7 +80,9 @@ def show_queue(choice: Choice) -> None:
             button("Enlarge", "queue-enlarge", "", enlarge, shortcut="F")
             similar_button(choice, "text", caption, "queue")
     else:
-        cards.empty("This queue is finished." if pairs else "No such pair exists.", "Choose another queue.")
+        unknown = choice.ask(causes.why_no_causes) if kind == "estimate" else ""
+        nothing = unknown or "No such pair exists."
+        cards.empty("This queue is finished." if pairs else nothing, "Choose another queue.")
     with st.container(horizontal=True, vertical_alignment="center"):
         if remaining:
             skip = partial(skipped.update, {remaining[0]: last})
