@@ -50,9 +50,8 @@ class WayEvidence:
     """Evidence on q queries of one direction, which have a labelled match, and on their k best results."""
 
     queries: Array  # (q,) int64 rows of the split
-    images: (
-        Array  # (q,) int64, the image that each query is or describes; in a search log, the one judged best
-    )
+    # (q,) int64, the image that each query is or describes; in a search log, the one judged best
+    images: Array
     ranks: Array  # (q,) int64 by the labels, 0 is first
     # (q,) int64, by scores corrected for hubs; `ranks` themselves, if only a sample of the split is ranked
     corrected: Array
@@ -298,9 +297,8 @@ def _way(run: Run, split: str, direction: Direction, pairs: PairEvidence) -> Way
     results = run.best(split, direction)[queries].astype(np.int64)
     match = run.matches(split, direction, queries[:, None], results)
     ranks = all_ranks[queries].astype(np.int64)
-    is_sampled = (
-        run.ranked_images(split) is not None
-    )  # a correction would compare all images with all captions
+    # of a split of which a sample is ranked, a correction would compare all images with all captions
+    is_sampled = run.ranked_images(split) is not None
     anchors = np.repeat(queries, results.shape[1])
     flat = results.ravel()
     texts, images = (anchors, flat) if direction == "t2i" else (flat, anchors)

@@ -43,7 +43,7 @@ def unlabelled_matches(
     """
     slope, offset = _calibration(evidence, known)
     alike = expit(slope * _odds(way) + offset)
-    captions, images = pairs_of(way, direction)
+    captions, images = query_pairs(way, direction)
     moved = _moved(evidence, wrong)[captions, images].toarray()
     probability = np.minimum(_either(alike, moved), 1 - LEAST_PROBABILITY)  # only people are certain
     probability[way.copies != 0] = 0  # which is a cause of its own
@@ -53,7 +53,7 @@ def unlabelled_matches(
     return probability
 
 
-def pairs_of(way: WayEvidence, direction: Direction) -> tuple[Array, Array]:
+def query_pairs(way: WayEvidence, direction: Direction) -> tuple[Array, Array]:
     """Return (q, k) the captions and (q, k) the images of the pairs of a query and its result."""
     queries = np.broadcast_to(way.queries[:, None], way.results.shape)
     return (queries, way.results) if direction == "t2i" else (way.results, queries)
@@ -72,7 +72,7 @@ def _calibration(evidence: Evidence, known: Known) -> tuple[float, float]:
     verdicts = []
     for direction in DIRECTIONS:
         way = evidence.way(direction)
-        captions, images = pairs_of(way, direction)
+        captions, images = query_pairs(way, direction)
         for pairs, verdict in ((known.people, True), (known.refused, False)):
             judged = among(captions, images, pairs) & ~way.match
             odds.append(_odds(way)[judged])
@@ -127,14 +127,14 @@ def inverse_places(evidence: Evidence) -> Array:
     not among them."""
     results = evidence.i2t.results
     inverse = np.broadcast_to(1 / np.arange(1, results.shape[1] + 1), results.shape)
-    captions, images = pairs_of(evidence.t2i, "t2i")
+    captions, images = query_pairs(evidence.t2i, "t2i")
     return np.asarray(_table(evidence, "i2t", inverse)[captions, images].toarray())
 
 
 def _table(evidence: Evidence, direction: Direction, values: Array) -> sparse.csr_array:
     """Return (m, n) the values (q, k) of the pairs of a query and its result by caption and image, and 0 for other pairs;
     n includes the images among queries and results."""
-    captions, images = pairs_of(evidence.way(direction), direction)
+    captions, images = query_pairs(evidence.way(direction), direction)
     last = max(evidence.i2t.queries.max(initial=0), evidence.t2i.results.max(initial=0))
     shape = len(evidence.fits), int(last) + 1
     return sparse.csr_array((values.ravel(), (captions.ravel(), images.ravel())), shape)
