@@ -92,7 +92,7 @@ class _Rows(Mapping[str, Array]):
         return len(self._number)
 
 
-def caption_words(run: Run, split: str) -> CaptionWords:
+def words_of_split(run: Run, split: str) -> CaptionWords:
     """Return the words of a split's captions. Those of a large split are read from beside the run, if they are stored
     there, and else stored."""
     captions = run.captions(split)

@@ -18,7 +18,7 @@ from coder_core.api.clusters import prototypes
 from coder_core.api.concepts import ConceptView, summarise_attention
 from coder_core.api.run import Run
 from coder_core.api.sides import Array, Direction
-from coder_core.api.slices.caption_words import CaptionWords, caption_words
+from coder_core.api.slices.caption_words import CaptionWords, words_of_split
 from coder_core.api.slices.expressions import LONGEST_EXPRESSION, Columns, select
 from coder_core.api.slices.lazy import Lazy
 from coder_core.api.slices.own_columns import MOST_SLICES, own_names, suggested
@@ -71,7 +71,7 @@ def slice_columns(
 
     @cache
     def words() -> CaptionWords:
-        return caption_words(run, split) if rows is None else CaptionWords.of(captions())
+        return words_of_split(run, split) if rows is None else CaptionWords.of(captions())
 
     numbers: dict[str, Callable[[], Array]] = {
         "length": lambda: words().lengths,
