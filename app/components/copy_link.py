@@ -11,7 +11,7 @@ _ICON = (
     "T280-680h160v80H280q-50 0-85 35t-35 85q0 50 35 85t85 35h160v80ZM320-440v-80h320v80H320Zm200 160v-80h160q50 0 85-35"
     't35-85q0-50-35-85t-85-35H520v-80h160q83 0 141.5 58.5T880-480q0 83-58.5 141.5T680-280H520Z"/></svg>'
 )  # Material symbol "link", Apache-2.0
-_BUTTON = f'<button type="button">{_ICON}<span role="status">Copy link</span></button>'
+_BUTTON = f'<button type="button">{_ICON}<span aria-live="polite">Copy link</span></button>'
 _STYLE = """
 button { width: 100%; min-height: 2.5rem; font-family: inherit; font-size: .875rem; cursor: pointer;
   color: var(--st-text-color); background: var(--st-background-color);

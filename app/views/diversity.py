@@ -263,7 +263,7 @@ def ranked_anchors(
     last = choice.last.name
     unit = UNITS[modality]
     with row():
-        words = samples.search_words("anchor-words")
+        words = samples.search_words("anchor-words", width=155)
         count_fits = modality == "text" and switch("Plausible images", "fits", "fits")
     anchors = tables[last]["anchor"].to_numpy()
     values, columns = _numbers(choice, tables, changes)

@@ -90,3 +90,15 @@ def test_choosing_a_run_or_sample_updates_the_address_and_back_undoes_it(visit):
     visit.page.wait_for_function("document.title.includes('demo-baseline and demo ')")
     visit.follow("Retrieval")
     assert visit.query() == DEFAULT | {"query-text": ["7"]}  # the sample follows
+
+
+def test_a_cluster_opens_from_the_list_and_the_link_to_it_is_copied(visit):
+    visit.open("clusters?run=demo-baseline&run=demo")
+    row = visit.page.locator(".st-key-clusters-table tbody tr").nth(2)
+    cluster = int(row.locator("td").first.inner_text())
+    row.click()
+    visit.reach(rf"cluster={cluster}(&|$)")
+    assert visit.number("Cluster") == cluster
+    assert visit.page.locator(".cl-grid .cl-card").count() > 0
+    visit.page.get_by_text("Copy link", exact=True).click()
+    visit.page.get_by_text("Link copied", exact=True).wait_for()
