@@ -159,7 +159,7 @@ def why(run: Run, split: str, question: causes.Question, known: causes.Known, qu
     evidence = causes.split_evidence(run, split)
     misses = causes.causes_of_run(run, split, question, known)
     hubs = causes.hubs(run, split, question.direction)
-    return causes.why(misses, question.direction, query, evidence, known, hubs)
+    return causes.why(misses, query, evidence, known, hubs)
 
 
 def search_picture(run: Run, split: str, content: bytes, top: int = 10) -> pd.DataFrame:

@@ -42,6 +42,8 @@ from coder_core.data.pictures import jpeg, picture_path, read_picture
 from coder_core.data.split import Split, captions_checksum, part_images
 from coder_core.demo import DEMO_FOLDER
 from coder_core.evaluation.nearest import NearestRows, too_many
+from coder_core.evaluation.relevance import Relation
+from coder_core.evaluation.sources import EmbeddingPair, ScoreMatrix, Source
 from coder_core.geometry.captions import caption_vectors
 
 KEY_SHOWN = 24
@@ -267,9 +269,7 @@ def _foreign_on(sides: Sides, device: str) -> Iterator[tuple[slice, Array]]:
     import torch
 
     from coder_core.evaluation.ranking import best_lists
-    from coder_core.evaluation.relevance import Relation
     from coder_core.evaluation.scores import check_scores
-    from coder_core.evaluation.sources import EmbeddingPair, ScoreMatrix, Source
 
     counts, anchor, candidate = sides.own_pairs()
     own = Relation.of(anchor, candidate, queries_in_all=len(counts))

@@ -20,6 +20,7 @@ from coder_core.data.columns import NO_COLUMNS, SampleColumns
 from coder_core.data.pictures import jpeg, open_picture, read_picture
 from coder_core.data.qrels import Way
 from coder_core.evaluation.lists import NO_CANDIDATE, Lists
+from coder_core.evaluation.relevance import Queries
 from coder_core.evaluation.sources import mixed_embeddings
 from coder_core.ops.diversity_scaling import squash
 from coder_core.runs.analysis.joined import joined_columns
@@ -270,7 +271,6 @@ class StoredRun:
         if stored >= 0 or queries is None:
             return stored
         from coder_core.evaluation.ranking import first_ranks
-        from coder_core.evaluation.relevance import Queries
         from coder_core.evaluation.scores import check_scores
 
         key = (split, direction, query)

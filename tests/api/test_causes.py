@@ -325,7 +325,7 @@ def test_one_sentence_says_why(several):
     known = causes.Known.nothing(8)
     misses = causes.find_causes(several, np.arange(8), causes.Question("t2i", noise=0.01), known)
     hub = np.array([int(several.t2i.results[3, 0])])
-    sentences = [causes.why(misses, "t2i", query, several, known, hub) for query in range(8)]
+    sentences = [causes.why(misses, query, several, known, hub) for query in range(8)]
     assert sentences[0].endswith("the caption probably belongs to another image (probability 0.90).")
     assert "result 1 probably matches, but has no label (probability" in sentences[1]
     assert sentences[2] == "Missed by 0.001: result 1 is a near-duplicate of the matching picture."
@@ -338,14 +338,12 @@ def test_one_sentence_says_why(several):
     assert sentences[7] == "Hit: its match has rank 1."
     judged = replace(known, people=np.array([[6, int(several.t2i.results[6, 0])]]))
     by_people = causes.find_causes(several, np.arange(8), causes.Question("t2i", noise=0.01), judged)
-    sentence = causes.why(by_people, "t2i", 6, several, judged, hub)
+    sentence = causes.why(by_people, 6, several, judged, hub)
     assert sentence.endswith("result 1 matches by a verdict, a judgment or its group, but has no label.")
     several.t2i.copies[2] = 0, TEXT, PICTURE
     later = causes.find_causes(several, np.arange(8), causes.Question("t2i", 3, noise=0.01), known)
-    assert causes.why(later, "t2i", 2, several, known, hub).endswith(
-        "result 2 has a caption with the same text."
-    )
-    assert causes.why(misses, "t2i", 99, several, known, hub) == ""
+    assert causes.why(later, 2, several, known, hub).endswith("result 2 has a caption with the same text.")
+    assert causes.why(misses, 99, several, known, hub) == ""
 
 
 @pytest.fixture(scope="module")

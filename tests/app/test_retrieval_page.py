@@ -278,5 +278,5 @@ def test_queries_of_one_cause_are_listed_with_the_reason(roots, opened):
         assert query in expected
         evidence = causes.split_evidence(run, "dev")
         known = causes.Known.nothing(run.count("dev", "text"))
-        sentence = causes.why(misses, "t2i", query, evidence, known, causes.hubs(run, "dev", "t2i"))
+        sentence = causes.why(misses, query, evidence, known, causes.hubs(run, "dev", "t2i"))
         assert app.saying(sentence)

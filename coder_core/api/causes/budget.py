@@ -55,6 +55,7 @@ class Question:
 class Misses:
     """The cause of every query."""
 
+    direction: Direction
     way: WayEvidence  # of the queries asked about
     cause: Array  # (q,) int8: a position in `CAUSES`, or `HIT`
     wrong: Array  # (q,) bool: all labels are wrong
@@ -115,7 +116,7 @@ def find_causes(
     }
     first_cause = np.stack([applies[cause] for cause in range(len(CAUSES))]).argmax(0)
     cause = np.where(way.ranks < at, HIT, first_cause).astype(np.int8)
-    return Misses(way, cause, wrong, unlabelled, at, noise)
+    return Misses(question.direction, way, cause, wrong, unlabelled, at, noise)
 
 
 def _part(way: WayEvidence, rows: Array) -> WayEvidence:

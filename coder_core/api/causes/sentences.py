@@ -23,9 +23,7 @@ def hubs(run: Run, split: str, direction: Direction) -> Array:
     return np.flatnonzero(counts > counts.mean() + HUB_DEVIATIONS * counts.std())
 
 
-def why(
-    misses: Misses, direction: Direction, query: int, evidence: Evidence, known: Known, hub_candidates: Array
-) -> str:
+def why(misses: Misses, query: int, evidence: Evidence, known: Known, hub_candidates: Array) -> str:
     """Say why a query misses: "Missed by 0.040: the first three results are hubs; with hub correction its match has rank
     2." Return "" for a query without evidence, outside the sample of a large split.
 
@@ -40,13 +38,12 @@ def why(
     if misses.cause[row] == HIT:
         place = int(misses.way.ranks[row]) + 1
         return f"Hit: its match has rank {place}."
-    return f"Missed by {abs(margin):.3f}: {_reason(misses, direction, row, evidence, known, hub_candidates)}."
+    return f"Missed by {abs(margin):.3f}: {_reason(misses, row, evidence, known, hub_candidates)}."
 
 
-def _reason(
-    misses: Misses, direction: Direction, row: int, evidence: Evidence, known: Known, hub_candidates: Array
-) -> str:
+def _reason(misses: Misses, row: int, evidence: Evidence, known: Known, hub_candidates: Array) -> str:
     way = misses.way
+    direction = misses.direction
     cause = int(misses.cause[row])
     query = int(way.queries[row])
     results = way.results[row, : misses.at]

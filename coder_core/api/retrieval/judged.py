@@ -29,6 +29,7 @@ from coder_core.data.lines import shown
 from coder_core.data.pictures import open_picture
 from coder_core.evaluation.lists import NO_CANDIDATE, rank_lists
 from coder_core.evaluation.metrics import RECALL_AT, label_values
+from coder_core.evaluation.rank_metrics import extended_values
 from coder_core.evaluation.relevance import judged_relevance
 from coder_core.runs.derived.graded import GradedEvaluation, read_graded
 
@@ -71,7 +72,6 @@ def judged_values(run: Run, split: str, judgements: Judgements) -> pd.DataFrame:
     query with a positive: direction ("i2t", "t2i"), query, and from 0 to 1 map_at_r, r_precision, judged_1, judged_5,
     judged_10 (any positive among the first K), judged_mrr, judged_ndcg10, labels_1, labels_5, labels_10 (a labelled
     one), labels_mrr and labels_ndcg10. Among exactly equal scores positives come last."""
-    from coder_core.evaluation.rank_metrics import extended_values
     from coder_core.evaluation.ranking import rank
     from coder_core.evaluation.scores import check_scores
 
