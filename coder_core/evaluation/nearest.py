@@ -104,7 +104,11 @@ def _numpy(rows: Any) -> Array:
 
 
 def of_embeddings(sources: Sequence[Source]) -> list[EmbeddingPair]:
-    """Return sources that are all embeddings. ValueError: one is a matrix of scores."""
+    """Return sources that are all embeddings. ValueError: one is a matrix of scores.
+
+    >>> len(of_embeddings([EmbeddingPair(np.eye(2), np.eye(2))]))
+    1
+    """
     pairs = [source for source in sources if isinstance(source, EmbeddingPair)]
     if len(pairs) < len(sources):
         raise ValueError("a matrix of scores has no rows to search")
