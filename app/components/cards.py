@@ -30,6 +30,7 @@ LINES_SHOWN = 5
 LONGEST_VALUE = 500  # characters of a value of the user's columns
 _MARKS = re.compile(r"[\\`*\[\]()<>:$~!#|&]|_(?![^\W_])|(?<![^\W_])_")
 _HEAD = "head-of-the-page"
+_SKIP = '<button type="button" class="cl-skip">Skip to the list</button>'  # see frame/history.js
 DETAIL = "detail"  # key of the part of a page to which the links of a sample lead
 _LIST = re.compile(r"^(\d*)([-+.)])(?=\s)")
 _ADDRESS = re.compile(r":(?=\S)|www(?=\.)", re.IGNORECASE)
@@ -250,7 +251,7 @@ def answer(text: str) -> None:
     head.is_drawn = True
     with head.place:
         hover = html.escape(head.how, quote=True)
-        st.html(f'<p class="cl-question" title="{hover}">{html.escape(head.question)}</p>')
+        st.html(f'<p class="cl-question" title="{hover}">{html.escape(head.question)}</p>{_SKIP}')
         st.title(literal(text), anchor=False)
 
 

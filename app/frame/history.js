@@ -1,5 +1,6 @@
 // Links to the app's pages change the page without loading a document, and a click is one step of the browser's history.
-// Another theme draws the page again, because the server colours its figures; the field of a slice is completed.
+// Another theme draws the page again, because the server colours its figures; the field of a slice is completed; a button
+// at the start of a page moves the focus to its list.
 export default function ({ data, setTriggerValue }) {
   window.coderHistory ??= watch()
   Object.assign(window.coderHistory, data, { draw: (theme) => setTriggerValue("theme", theme) })
@@ -42,6 +43,12 @@ function watch() {
     dispatchEvent(new PopStateEvent("popstate")) // for Streamlit a step in history: the address holds the whole state
   }
   document.addEventListener("click", follow, true)
+  // Tables are in shadow roots; the opened row, or the first one, takes the focus
+  document.addEventListener("click", ({ target }) => {
+    if (!target.closest?.(".cl-skip")) return
+    const inside = [...document.querySelectorAll("[data-testid=stMain] *")].map((part) => part.shadowRoot ?? part)
+    inside.map((part) => part.querySelector("tbody tr[tabindex='0']")).find(Boolean)?.focus()
+  })
   document.addEventListener("focusin", ({ target }) => {
     if (target.closest(".st-key-slice")) target.setAttribute("list", "usual-slices")
   })
