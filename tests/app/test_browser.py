@@ -201,7 +201,13 @@ def check_narrow(visit):
 def test_the_list_tooltips_and_columns_are_reached_by_keyboard(visit):
     visit.open("clusters?run=demo-baseline&versus=demo")
     visit.page.get_by_role("link", name="Skip to main content").focus()
-    for key in ("Enter", "Tab", "Tab", "Tab", "Enter"):  # two tabs of pages, then the button that skips to the list
+    for key in (
+        "Enter",
+        "Tab",
+        "Tab",
+        "Tab",
+        "Enter",
+    ):  # two tabs of pages, then the button that skips to the list
         visit.page.keyboard.press(key)
     assert visit.page.locator("tbody tr[aria-selected=true]").first.evaluate("row => row.matches(':focus')")
     tooltip = visit.page.get_by_role("tooltip").or_(visit.page.locator("[data-testid=stTooltipContent]"))
