@@ -23,6 +23,20 @@ DIRECTIONS = {"text": "t2i", "image": "i2t"}
 PAGES = [("two", "text"), ("two", "image"), ("damaged", "image"), ("imported", "text")]
 
 
+def test_the_outcomes_of_two_runs_are_counted(roots, opened):
+    first, second = (open_run(roots["two"] / name) for name in ("demo-baseline", "demo"))
+    was_hit, is_hit = (run.ranks("dev")["t2i"] == 0 for run in (first, second))
+    expected = {
+        "fixed": ~was_hit & is_hit,
+        "broken": was_hit & ~is_hit,
+        "both right": was_hit & is_hit,
+        "both wrong": ~was_hit & ~is_hit,
+    }
+    query = {"run": [first.name, second.name], "hit_text": "1"}
+    shown = {metric.label: metric.value for metric in opened(roots["two"], "retrieval", **query).app.metric}
+    assert {name: shown[name] for name in expected} == {name: f"{rows.sum():,}" for name, rows in expected.items()}
+
+
 def test_likely_matches_can_be_marked_filtered_and_counted(roots, opened):
     runs = [open_run(roots["two"] / name) for name in ("demo-baseline", "demo")]
     vectors = text_vectors(runs[1], "dev")

@@ -23,8 +23,8 @@ from tests.console.test_processes import until
 from tests.support.tiny_runs import quiet, tiny_config
 
 REFUSED = 70  # exit code of a child whose task raised an exception
-RANDOM_KILLS = 8
-SAVE_KILLS = 4
+RANDOM_KILLS = 4
+SAVE_KILLS = 2
 LATEST_KILL = 0.8  # random kills come within this share of an undisturbed run's processor time
 STEPS_OF_A_SAVE = 30  # file operations of a save and of pruning, at one of which a child kills itself
 # a run takes five steps an epoch; a signal comes after the step EARLY
