@@ -34,7 +34,9 @@ def test_the_outcomes_of_two_runs_are_counted(roots, opened):
     }
     query = {"run": [first.name, second.name], "hit_text": "1"}
     shown = {metric.label: metric.value for metric in opened(roots["two"], "retrieval", **query).app.metric}
-    assert {name: shown[name] for name in expected} == {name: f"{rows.sum():,}" for name, rows in expected.items()}
+    assert {name: shown[name] for name in expected} == {
+        name: f"{rows.sum():,}" for name, rows in expected.items()
+    }
 
 
 def test_likely_matches_can_be_marked_filtered_and_counted(roots, opened):
