@@ -22,8 +22,8 @@ def _fork(program, arguments, environment, output):
     """Run `main` of a program of `tests.support` on one thread; append its output to the file `output`."""
     for descriptor in (1, 2):
         os.dup2(os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND), descriptor)
-    os.chdir(ROOT)
     os.environ |= environment
+    os.chdir(environment.get("HOME", ROOT))
     torch.set_num_threads(1)
     import_module(f"tests.support.{program}").main(*map(str, arguments))
 
@@ -33,12 +33,18 @@ def reported_by(program, *arguments, **limits):
     return json.loads(forked(program, *arguments, **limits)[0].splitlines()[-1])
 
 
-def run_two(program, *arguments, **limits):
-    """Run a program in two processes, as torchrun would start it, and return both outputs."""
+def run_two(program, *arguments, machines, **limits):
+    """Run a program as torchrun would start one process on each of two machines, and return both outputs. A machine has
+    a folder of its own in `machines`, for the current directory, the home, the cache and temporary files."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(probe.getsockname()[1]), "WORLD_SIZE": "2"}
-    ranks = [shared | {"RANK": rank, "LOCAL_RANK": rank} for rank in "01"]
+    ranks = []
+    for rank in "01":
+        own = machines / rank
+        own.mkdir(parents=True)
+        folders = dict.fromkeys(("HOME", "CODER_CACHE", "TMPDIR"), str(own))
+        ranks.append(shared | folders | {"RANK": rank, "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"})
     return forked(program, *arguments, ranks=ranks, **limits)
 
 

@@ -1,4 +1,5 @@
-"""Two processes give the results of one with the same global batch, and a second device those of the CPU."""
+"""Two processes that share nothing but a folder give the results of one with the same global batch, and a second device
+those of the CPU."""
 
 import numpy as np
 import pandas as pd
@@ -47,7 +48,9 @@ def together(data, towers, tmp_path_factory):
     root = tmp_path_factory.mktemp("two")
     flags = [*changed_flags(Config(), pair_config(data)), "--name=pair", f"--root={root}"]
     results = root / "results.safetensors"
-    outputs = run_two("ddp_worker", data, towers, results, *flags, output=root / "printed")
+    outputs = run_two(
+        "ddp_worker", data, towers, results, *flags, machines=root / "machines", output=root / "printed"
+    )
     return load_file(results), root / "pair", outputs
 
 
