@@ -140,6 +140,18 @@ def test_hover_texts_list_the_values_of_a_chart():
     assert len(charts.hover_texts(recall, most=3)) == 3
 
 
+def test_a_frame_is_drawn_around_the_marked_cell():
+    values = np.arange(6.0).reshape(2, 3)
+    names = {"unit": "cosine", "row_name": "caption", "column_name": "image"}
+    scale = charts.heat_scale([values])
+    rows, columns = ["r0", "r1"], ["c0", "c1", "c2"]
+    plain = charts.heat_map(values, rows, columns, scale, LIGHT, **names)
+    marked = charts.heat_map(values, rows, columns, scale, LIGHT, marked=(1, 2), **names)
+    assert not plain.layout.shapes
+    frame = marked.layout.shapes[0]
+    assert (frame.x0, frame.x1, frame.y0, frame.y1) == (1.5, 2.5, 0.5, 1.5)
+
+
 def test_two_maps_share_axes_and_selection():
     plane = np.array([[0.0, 0.0], [1.0, 1.0], [2.0, 0.5], [3.0, 3.0]], dtype=np.float32)
     selected = np.array([True, False, True, False])
