@@ -102,3 +102,29 @@ def test_a_cluster_opens_from_the_list_and_the_link_to_it_is_copied(visit):
     assert visit.page.locator(".cl-grid .cl-card").count() > 0
     visit.page.get_by_text("Copy link", exact=True).click()
     visit.page.get_by_text("Link copied", exact=True).wait_for()
+
+
+def test_ten_steps_are_undone_by_ten_backs(visit):
+    visit.open("clusters?run=demo-baseline&run=demo")
+    opened = [visit.number("Cluster")]
+    for _ in range(10):
+        visit.page.get_by_role("button", name="Next").first.click()
+        visit.settle()
+        opened.append(visit.number("Cluster"))
+    assert len(set(opened)) > 5
+    for expected in reversed(opened[:-1]):
+        visit.page.go_back()
+        visit.settle()
+        visit.page.wait_for_function(
+            "n => document.querySelector('[aria-label=Cluster]').value === n", arg=str(expected)
+        )
+
+
+def test_the_entropy_and_its_temperature_are_a_few_clicks_away(visit):
+    visit.open("diversity?run=demo-baseline&run=demo")
+    visit.page.get_by_role("button", name="Advanced").click()
+    visit.page.get_by_role("radio", name="Entropy", exact=True).first.click()
+    visit.reach("measure=Entropy")
+    visit.page.get_by_role("slider", name="τ of entropy").press("ArrowLeft")
+    visit.reach("tau=0.99")
+    assert visit.page.get_by_role("columnheader", name="entropy").count() > 0
