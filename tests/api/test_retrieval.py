@@ -131,6 +131,7 @@ def test_likeness_is_the_largest_cosine_between_captions_of_query_and_result(run
 @both_directions
 def test_likely_matches_of_sampled_queries_equal_those_of_the_whole(run, direction, monkeypatch):
     """The text space is fitted to a sample of the captions; only captions that are compared are encoded."""
+    run = open_run(run.path)  # samples are drawn once for an opened run
     assert run.query_sample("dev") is None
     monkeypatch.setattr(sampling, "SCORES_AT_MOST", 30 * 150 - 1)
     monkeypatch.setattr(sampling, "QUERIES_AT_MOST", 40)

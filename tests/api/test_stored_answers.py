@@ -8,6 +8,7 @@ import html
 import json
 import re
 import tempfile
+from collections.abc import Mapping
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 
@@ -176,7 +177,7 @@ def numbers_of(answer):
         for field in fields(answer):
             yield from numbers_of(getattr(answer, field.name))
     else:
-        for part in answer.values() if isinstance(answer, dict) else answer:
+        for part in answer.values() if isinstance(answer, Mapping) else answer:
             yield from numbers_of(part)
 
 
