@@ -56,6 +56,8 @@ CROWD = "b.jpg\ta.jpg#0\t0.667\t2\t1\nc.jpg\tb.jpg#1\t0\t0\t3\nc.jpg\ta.jpg#0\t1
     ("line", "ids", "part"),
     [
         ("40\tb.jpg", None, "caption 40"),
+        ("b.jpg\ta.jpg#0\t1.5\t2\t1", None, "1.5"),
+        ("b.jpg\ta.jpg#0\t0.5\t2", None, "0.5"),
         ("40\tb.jpg", [10, 20, 40, 40, 50], "'40'"),
         ("a.jpg\tb.jpg", None, "a.jpg"),
         ("a.jpg#x\tb.jpg", None, "a.jpg#x"),

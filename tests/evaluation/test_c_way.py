@@ -113,6 +113,7 @@ def test_options_are_distinct_and_uniform_and_too_many_are_refused():
         ((5,), "i2t", 1, "repeats: is 1"),
     ):
         assert_refused(message, c_way_accuracy, scored, owner, options, way, Protocol(repeats=repeats))
+    assert len(c_way_accuracy(scored, owner, (5,), "i2t", Protocol(repeats=2))[5].repeats) == 2
     for count, most in ((1, 1), (1, 30), (7, 7), (7, 8), (30, 40)):
         rows = draw(np.random.default_rng(0), np.array([most, count]), count)
         for row, high in zip(rows, (most, count), strict=True):
