@@ -175,7 +175,7 @@ def show_changed(choice: Choice) -> None:
         rows = by_outcome(changes, outcome)
         shown = rows[:CHANGED]
         first = f"first {len(shown)} shown" if len(rows) > len(shown) else "all shown"
-        how = cards.HOW_TO_READ[outcome].format(second=choice.last.name)
+        how = cards.HOW_TO_READ[outcome].format(first=choice.first.name, second=choice.last.name)
         cards.heading(f"{len(rows):,} {outcome}", "" if len(rows) else how)
         if len(rows):
             address = links.address("retrieval", choice, outcome=outcome.capitalize())
