@@ -1,4 +1,4 @@
-"""Check a configuration: every setting against its range, which settings do not go together, and the schedule and batch
+"""Check a configuration: every setting against its range, which settings cannot be combined, and the schedule and batch
 against the length of the run."""
 
 import math
@@ -29,7 +29,7 @@ FITTING_WARMUP = 1 / 10
 
 
 class Conflict(Fault):
-    """A value that does not go with another setting, as one sentence: flag and value, rule; then the remedy.
+    """A value that conflicts with another setting, as one sentence: flag and value, rule; then the remedy.
 
     >>> print(Conflict("--bank-size", "512 cannot be used with --loss cmpm: only dcl reads a bank", fix="set it to 0"))
     --bank-size 512 cannot be used with --loss cmpm: only dcl reads a bank. Set it to 0
@@ -50,7 +50,7 @@ def doubt(flag: str, rule: str, fix: str) -> Fault:
 
 
 class Need(NamedTuple):
-    """Settings that do nothing without another one."""
+    """Settings that have no effect without another one."""
 
     keys: str  # separated by spaces
     needed: str  # the other setting
@@ -253,7 +253,7 @@ def _bank(config: Config) -> Iterator[Fault]:
 
 def _ones(config: Config) -> Iterator[Fault]:
     if config.model.concepts == 1:
-        rule = "1 is too few: a single concept cannot tell samples apart"
+        rule = "1 is too few: a single concept cannot distinguish samples"
         yield conflict("--concepts", rule, "give 2 or more, or 0 for none")
     if config.memory.prototypes == 1:
         rule = "1 is too few: a single prototype would contain every pair"
@@ -316,7 +316,7 @@ def _weighting(config: Config) -> Iterator[Fault]:
     kind = weighting.sample_weights
     scale = weighting.weight_scale
     if 0 < second < first:
-        rule = f"{second} is less than --neighbours {first}, so some neighbours would have none"
+        rule = f"{second} is less than --neighbours {first}, so some neighbors would have none"
         yield conflict("--neighbours-of-neighbours", rule, f"give {first} or more, or 0 for all")
     if kind == "combined" and weighting.diversity_share == weighting.discrepancy_share == 0:
         rule = "0 with --discrepancy-share 0 leaves no weights"

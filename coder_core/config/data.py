@@ -20,7 +20,7 @@ class ReadingArguments:
     """Pictures with captions, in any of the usual layouts (docs/data.md, section 9)."""
 
     format: Format = setting(
-        "auto", "Layout of pictures with captions; auto recognises it and prints which it is and why."
+        "auto", "Layout of pictures with captions; auto recognizes it and prints which one and why."
     )
     image_column: str = setting(
         "", "Column of a CSV, TSV, JSON-lines or Parquet table that names the pictures; guessed if empty."
@@ -133,7 +133,7 @@ class DataConfig(ReadingArguments):
     )
     omit_wrong: bool = setting(
         False,
-        "Leave the exchanged captions out: the best that a search for wrong captions could achieve "
+        "Leave the exchanged captions out: the best result that a search for wrong captions could reach "
         "(ablate noise).",
     )
     reviews: str = setting(

@@ -60,7 +60,7 @@ class ModelConfig:
     image_dropout_mask: Literal["region", "image"] = setting(
         "region",
         "Image-dropout removes different numbers from each region, or the same from all regions of an "
-        "image: neighbouring regions are similar, so per-region masks regularise little (Tompson et al. "
+        "image: neighboring regions are similar, so per-region masks regularize little (Tompson et al. "
         "2015).",
     )
     word_dropout: float = setting(0.0, "Dropout on the components of the word vectors.", ge=0, lt=1)
@@ -94,8 +94,8 @@ class ModelConfig:
     )
     concept_graph: Literal["columns", "rows-columns", "cvse"] = setting(
         "columns",
-        "Normalisation of the concepts' graph H (the paper leaves D open): by its column sums on both "
-        "sides, which drops the edges of a concept that no other points at; by row sums on the left and "
+        "Normalization of the concepts' graph H (the paper leaves D open): by its column sums on both "
+        "sides, which drops the edges of a concept without incoming edges; by row sums on the left and "
         "column sums on the right; or H + I by its row sums (CVSE's program).",
     )
     concept_smoothing: float = setting(
@@ -106,7 +106,7 @@ class ModelConfig:
     )
     concept_query: Literal["pooled", "unit"] = setting(
         "pooled",
-        "Query of the concept attention: the pooled vector before it is normalised (CODER supplement "
+        "Query of the concept attention: the pooled vector before it is normalized (CODER supplement "
         "A.2), or afterwards, so that attention starts equally sharp for images and captions, whatever "
         "the scale of their features.",
     )

@@ -1,7 +1,7 @@
 """A run's configuration: all sections, read from and written to tables, and every setting by name.
 
 The command line, the form in the app, config.toml and the ablations' grids are derived from the sections' fields.
-`checks.problems` lists settings that do not go together.
+`checks.problems` lists settings that cannot be combined.
 """
 
 import re

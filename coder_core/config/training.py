@@ -32,7 +32,7 @@ SampleWeights = Literal[
 ]
 Modalities = Literal["difference", "sum", "image", "text"]
 OF_NEIGHBOURHOODS = ("diversity", "discrepancy", "combined", "combined-stats", "random")
-"""Weights that need every caption's neighbours in a fixed text space."""
+"""Weights that need every caption's neighbors in a fixed text space."""
 
 
 def own_loss_faults() -> list[Fault]:
@@ -103,7 +103,7 @@ class ObjectiveConfig:
         gt=0,
     )
     diversity_gradient: bool = setting(
-        False, "Let gradients run through the diversity (the papers leave it open; default: no)."
+        False, "Propagate gradients through the diversity (the papers leave it open; default: no)."
     )
     diversity_from_bank: bool = setting(
         True, "Average batch-level and bank-level diversity when a bank is kept (CODER 3.3, table 3 row 3)."
@@ -134,7 +134,7 @@ class ObjectiveConfig:
     )
     weight_heads: float = setting(
         0.0,
-        "Weight of PVSE's diversity loss, which makes the K heads of a sample read different parts (PVSE "
+        "Weight of PVSE's diversity loss, which makes the K heads of a sample attend to different parts (PVSE "
         "on MS-COCO: 0.1); summed over the batch if --loss is. Needs --embeddings above 1.",
         ge=0,
     )
@@ -282,8 +282,8 @@ class WeightingConfig:
 
     sample_weights: SampleWeights = setting(
         "none",
-        "Weight of a positive: how far apart its semantic neighbours are in the joint space (diversity, "
-        "eq. 4-6), how far it is from its neighbours' neighbours (discrepancy, eq. 2-3), both (combined, "
+        "Weight of a positive: how far apart its semantic neighbors are in the joint space (diversity, "
+        "eq. 4-6), how far it is from its neighbors' neighbors (discrepancy, eq. 2-3), both (combined, "
         "eq. 7; combined-stats, eq. 8), chance (random: each pair has the diversity of another, a "
         "control), how many queries it misleads (hal), how badly it ranks (mithun), or how dense its "
         "surroundings are (amrani).",
@@ -295,7 +295,7 @@ class WeightingConfig:
     )
     weight_direction: int = setting(
         -1,
-        "Γ: -1 emphasises diverse or discrepant pairs (the paper's choice), 1 the opposite, 0 weighs all "
+        "Γ: -1 emphasizes diverse or discrepant pairs (the paper's choice), 1 the opposite, 0 weighs all "
         "equally.",
         ge=-1,
         le=1,
@@ -313,28 +313,28 @@ class WeightingConfig:
     discrepancy_share: float = setting(1.0, "γ̂ of combined, the share of discrepancy.", ge=0)
     neighbours: int = setting(
         200,
-        "N, number of semantic neighbours of a caption, not counting its own image's captions (the paper: "
+        "N, number of semantic neighbors of a caption, not counting its own image's captions (the paper: "
         "200).",
         ge=1,
         le=1_000_000,
     )
     neighbours_of_neighbours: int = setting(
         1000,
-        "Neighbours of neighbours drawn for discrepancy each epoch, the same number per neighbour (the "
+        "Neighbors of neighbors drawn for discrepancy each epoch, the same number per neighbor (the "
         "paper: at most 1000 at a time); 0 takes all N².",
         ge=0,
         le=1_000_000_000,
     )
     text_space: str = setting(
         "",
-        "Folder of a sentence-embedding model for transformers, in whose space neighbours are found; "
+        "Folder of a sentence-embedding model for transformers, in whose space neighbors are found; "
         "empty: TF-IDF with truncated SVD of the train captions.",
         may_change=True,
     )
     text_space_size: int = setting(256, "Dimension of the truncated SVD after TF-IDF.", ge=2, le=65_536)
     within_image: float = setting(
         0.0,
-        "Weight of the loss that keeps images of neighbouring captions together (THOMAS in the paper's "
+        "Weight of the loss that keeps images of neighboring captions together (THOMAS in the paper's "
         "tables: Thomas and Kovashka 2020); 0: none.",
         ge=0,
     )
@@ -342,14 +342,14 @@ class WeightingConfig:
 
     @property
     def reads_neighbours(self) -> bool:
-        """True if captions need neighbours in the text space."""
+        """True if captions need neighbors in the text space."""
         return self.sample_weights in OF_NEIGHBOURHOODS or self.within_image > 0 or self.within_text > 0
 
 
 @dataclass(frozen=True)
 @with_help
 class TrainingConfig:
-    """Training loop: length, optimiser, saves, precision and device."""
+    """Training loop: length, optimizer, saves, precision and device."""
 
     epochs: int = setting(30, "Passes over the captions (CODER: 30).", ge=1)
     max_steps: int = setting(
