@@ -112,5 +112,7 @@ def draw_sample(
 
 def sample_of(rows: Array, images: int, image_of_text: Array) -> Sample:
     """Return these images with all their captions; the other arguments as for `draw_sample`."""
-    texts = np.flatnonzero(np.isin(image_of_text, rows))
-    return Sample(np.unique(rows), texts, images, len(image_of_text))
+    chosen = np.zeros(images, dtype=bool)
+    chosen[rows] = True
+    texts = np.flatnonzero(chosen[image_of_text])
+    return Sample(np.flatnonzero(chosen), texts, images, len(image_of_text))

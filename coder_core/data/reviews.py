@@ -171,10 +171,12 @@ def image_keys(
     """Return the names of n images in reviews: the file name, or else a hash of the image's captions in any order. Row
     numbers do not count as names, nor does a name that two images share."""
     names = names or [""] * n
-    numbers = [_UNNAMED.fullmatch(name) for name in names]
+    numbers = (_UNNAMED.fullmatch(name) for name in names)
     if all(number and int(number[1]) == row for row, number in enumerate(numbers)):
         names = [""] * n
     counted = Counter(names)
+    if len(counted) == n and "" not in counted:
+        return list(names)
     keys = [name if counted[name] == 1 else "" for name in names]
     texts_of: dict[int, list[str]] = defaultdict(list)
     for caption, image in zip(captions, image_of_text.tolist(), strict=True):

@@ -13,7 +13,7 @@ import numpy as np
 from coder_core.evaluation.metrics import RECALL_AT
 
 RECALLS = (*(f"{way}_r{k}" for way in ("i2t", "t2i") for k in RECALL_AT), "rsum")
-MANY = 5_000  # above this many images, and for a slice, images with equal hits are drawn as one group
+MANY = 1_000  # above this many images, and for a slice, images with equal hits are drawn as one group
 VERY_MANY = 25_000  # above this, images are grouped by equal differences of hits, which gives fewer groups
 CELLS = 10_000_000  # numbers drawn at once
 DRAWS = 2000

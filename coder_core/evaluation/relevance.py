@@ -260,8 +260,10 @@ def share_texts(captions: Sequence[str], image_of_text: Array) -> Array:
     array([ True, False,  True])
     """
     texts = text_numbers(captions)
-    known = np.unique(np.stack([texts, image_of_text], 1), axis=0)[:, 0]
-    return np.asarray(np.bincount(known)[texts] > 1)
+    repeated = np.flatnonzero(np.bincount(texts)[texts] > 1)
+    known = np.unique(np.stack([texts[repeated], image_of_text[repeated]], 1), axis=0)[:, 0]
+    images = np.bincount(known, minlength=len(captions))
+    return np.asarray(images[texts] > 1)
 
 
 def equal_text_count(captions: Sequence[str], image_of_text: np.ndarray) -> int:

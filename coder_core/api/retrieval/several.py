@@ -6,7 +6,7 @@ import numpy as np
 
 from coder_core.api.run import Run
 from coder_core.api.sides import Direction
-from coder_core.evaluation.relevance import share_texts, text_numbers
+from coder_core.evaluation.relevance import share_texts
 from coder_core.runs.derived.widened import read_widened
 
 MANY = 0.01  # share of the captions from which equal texts are reported
@@ -48,10 +48,11 @@ def also_right(run: Run, split: str, direction: Direction, query: int) -> dict[i
     if analysis.judged is not None:
         return {}
     owner = np.asarray(analysis.image_of_text)
-    texts = text_numbers(analysis.captions)
+    captions = analysis.captions
     own_images = np.array([owner[query] if direction == "t2i" else query])
-    own_texts = texts[[query]] if direction == "t2i" else texts[owner == query]
-    alike = np.flatnonzero(np.isin(texts, own_texts))
+    own_captions = [query] if direction == "t2i" else np.flatnonzero(owner == query).tolist()
+    own_texts = {captions[row].strip() for row in own_captions}
+    alike = np.array([row for row, text in enumerate(captions) if text.strip() in own_texts], np.int64)
     found = dict.fromkeys((owner[alike] if direction == "t2i" else alike).tolist(), "same text")
     groups = analysis.image_groups
     if groups is not None:

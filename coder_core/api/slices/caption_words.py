@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,8 +20,15 @@ from coder_core.data.words import tokenise
 from coder_core.runs.derived.store import derived_folder, read_as, write_derived
 
 KIND = "words"
-VERSION = 1
+VERSION = 2
 STORED_ABOVE = 100_000  # captions
+
+
+class WordIndex(NamedTuple):
+    """The captions of every word of a vocabulary, one word after the other."""
+
+    captions: Array  # (p,) int32, ascending for each word
+    ends: Array  # (v + 1,) int64; word i is in captions[ends[i] : ends[i + 1]]
 
 
 @dataclass(frozen=True)
@@ -36,6 +43,7 @@ class CaptionWords:
     vocabulary: list[str]  # the different words, in the order of their first caption
     ids: Array  # (total,) int32 rows of the vocabulary, all captions one after the other
     starts: Array  # (m + 1,) int64; caption j is ids[starts[j] : starts[j + 1]]
+    stored_index: WordIndex | None = None  # None: computed when it is first needed
 
     @classmethod
     def of(cls, captions: Sequence[str]) -> CaptionWords:
@@ -60,27 +68,35 @@ class CaptionWords:
         return np.asarray(before[self.starts[1:]] - before[self.starts[:-1]])
 
     @cached_property
+    def index(self) -> WordIndex:
+        """The captions of every word, from all pairs of a word and a caption, sorted."""
+        if self.stored_index is not None:
+            return self.stored_index
+        order = np.argsort(self.ids, kind="stable")
+        word = self.ids[order]
+        caption = np.repeat(np.arange(len(self.starts) - 1, dtype=np.int32), self.lengths)[order]
+        is_first = np.ones(len(word), dtype=bool)
+        is_first[1:] = (word[1:] != word[:-1]) | (caption[1:] != caption[:-1])
+        ends = np.searchsorted(word[is_first], np.arange(len(self.vocabulary) + 1))
+        return WordIndex(caption[is_first], ends)
+
+    @cached_property
     def rows(self) -> Mapping[str, Array]:
         """Mapping from a word to the numbers of the captions that have it, ascending."""
-        return _Rows(self)
+        return _Rows(self.vocabulary, self.index)
 
 
 class _Rows(Mapping[str, Array]):
-    """Mapping from a word to the captions that have it, from all pairs of a word and a caption, sorted."""
+    """Mapping from a word to the captions that have it."""
 
-    def __init__(self, words: CaptionWords) -> None:
-        self._number = {word: number for number, word in enumerate(words.vocabulary)}
-        order = np.argsort(words.ids, kind="stable")
-        word = words.ids[order]
-        caption = np.repeat(np.arange(len(words.starts) - 1, dtype=np.int32), words.lengths)[order]
-        is_first = np.ones(len(word), dtype=bool)
-        is_first[1:] = (word[1:] != word[:-1]) | (caption[1:] != caption[:-1])
-        self._captions = caption[is_first]
-        self._ends = np.searchsorted(word[is_first], np.arange(len(self._number) + 1))
+    def __init__(self, vocabulary: Sequence[str], index: WordIndex) -> None:
+        self._number = {word: number for number, word in enumerate(vocabulary)}
+        self._index = index
 
     def __getitem__(self, word: str) -> Array:
         number = self._number[word]
-        return np.asarray(self._captions[self._ends[number] : self._ends[number + 1]])
+        captions, ends = self._index
+        return np.asarray(captions[ends[number] : ends[number + 1]])
 
     def __contains__(self, word: object) -> bool:
         return word in self._number
@@ -109,20 +125,35 @@ def words_of_split(run: Run, split: str) -> CaptionWords:
 
     words = CaptionWords.of(captions)
     vocabulary = np.frombuffer("\n".join(words.vocabulary).encode(), np.uint8)
+    arrays = {"vocabulary": vocabulary, "ids": words.ids, "starts": words.starts}
+    of_index = {"index_captions": words.index.captions, "index_ends": words.index.ends}
     with suppress(OSError, InputError):
-        write_derived(folder, {"vocabulary": vocabulary, "ids": words.ids, "starts": words.starts})
+        write_derived(folder, arrays | of_index)
     return words
 
 
 def _build(arrays: dict[str, Any], _: dict[str, Any]) -> CaptionWords:
     vocabulary = arrays["vocabulary"].tobytes().decode().split("\n")
-    words = CaptionWords(vocabulary, arrays["ids"], arrays["starts"])
-    is_sound = (
-        words.starts[0] == 0
-        and words.starts[-1] == len(words.ids)
-        and bool((np.diff(words.starts) >= 0).all())
-        and bool(((words.ids >= 0) & (words.ids < len(vocabulary))).all())
+    index = WordIndex(arrays["index_captions"], arrays["index_ends"])
+    words = CaptionWords(vocabulary, arrays["ids"], arrays["starts"], index)
+    captions = len(words.starts) - 1
+    are_sound = (
+        _are_parts(words.starts, len(words.ids))
+        and _are_parts(index.ends, len(index.captions))
+        and len(index.ends) == len(vocabulary) + 1
+        and _are_rows(words.ids, len(vocabulary))
+        and _are_rows(index.captions, captions)
     )
-    if not is_sound:
+    if not are_sound:
         raise ValueError("the words do not fit the captions")
     return words
+
+
+def _are_parts(ends: Array, total: int) -> bool:
+    """True if these are the ends of consecutive parts of `total` values, after a 0."""
+    return ends[0] == 0 and ends[-1] == total and bool((np.diff(ends) >= 0).all())
+
+
+def _are_rows(numbers: Array, count: int) -> bool:
+    """True if all numbers are rows of a table of `count` rows."""
+    return not len(numbers) or (int(numbers.min()) >= 0 and int(numbers.max()) < count)
