@@ -29,6 +29,9 @@ settings.load_profile("untimed")
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# files whose programs are forks of one server
+FORKING = ("test_parallel.py", "test_kills.py", "test_raw_pixels.py")
+
 gc.disable()  # until all test files are imported: collecting, which would find nothing, takes a quarter of that time
 
 
@@ -40,15 +43,18 @@ def pytest_collection_finish():
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
-    """Run every file in one process, and all browser files in the same one, so that server and Chromium start once."""
+    """Run every file in one process. All browser files share one, so that server and Chromium start once, and so do
+    those whose programs are forks of one server (`tests.support.processes`)."""
     from xdist.scheduler import LoadFileScheduling
 
-    class OneBrowser(LoadFileScheduling):
+    class SharedServers(LoadFileScheduling):
         def _split_scope(self, nodeid):
             file = super()._split_scope(nodeid)
-            return "browser" if file.endswith("browser.py") else file
+            if file.endswith("browser.py"):
+                return "browser"
+            return "forks" if file.endswith(FORKING) else file
 
-    return OneBrowser(config, log)
+    return SharedServers(config, log)
 
 
 def pytest_configure(config):

@@ -8,9 +8,9 @@ import pytest
 import torch
 from PIL import Image
 
-from benchmarks.raw_pixels import chance, main
-from coder_core.demo import make_demo
+from benchmarks.raw_pixels import chance
 from tests.support.picture_folders import karpathy
+from tests.support.processes import forked
 
 
 def test_chance_is_the_mean_over_all_orders():
@@ -21,11 +21,9 @@ def test_chance_is_the_mean_over_all_orders():
 
 
 @pytest.mark.slow
-def test_training_from_random_weights_resumes_after_a_kill_and_beats_chance(tmp_path, monkeypatch, capsys):
-    monkeypatch.setenv("CODER_DEMO", str(make_demo(tmp_path / "demo", images=150)))
-    short = ["--threads=1", "--epochs=4", "--kill-after=1", "--workers=0", "--bar=2"]
-    assert main([f"--root={tmp_path}", *short]) == 0
-    assert int(re.search(r"resumed at step (\d+)", capsys.readouterr().out)[1]) > 0
+def test_training_from_random_weights_resumes_after_a_kill_and_beats_chance(tmp_path):
+    [printed] = forked("raw_pixels_worker", tmp_path, output=tmp_path / "printed")
+    assert int(re.search(r"resumed at step (\d+)", printed)[1]) > 0
 
 
 def test_features_match_the_plain_network_and_every_row_is_planned(tmp_path, capsys):

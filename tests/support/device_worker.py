@@ -1,10 +1,12 @@
 """Train tiny models of every kind on the CPU and on another device, where every run is also stopped and resumed.
 
 Prints one JSON object: name of the case → events of the history on the CPU and on the device; "suspicion" → that of
-pairs on both; "mixed" → error message of an operation with tensors of both.
+pairs on both; "mixed" → error message of an operation with tensors of both; "waits" → where a step waits for the
+simulated device.
 """
 
 import json
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +18,7 @@ from coder_core.api.sampling import whole_split
 from coder_core.training.prepare import prepare
 from coder_core.training.trainer import Trainer
 from tests.support.run_folders import unit
-from tests.support.second_device import register
+from tests.support.second_device import register, waits
 from tests.support.tiny_bert import write_tiny_bert
 from tests.support.tiny_runs import STILL, WORDS, events, quiet, stopping, tiny_config, write_tiny_data
 
@@ -32,6 +34,39 @@ KINDS = {
     "npairs-hinge": {"sample_weights": "combined-stats"},
     "btr-hardest": {},
 }
+
+WATCHED = 4  # the second of the three steps of the second epoch, whose line is not written
+WATCHED_KINDS = {
+    "triplet": {"loss": "btr-hardest"},
+    "infonce": {"loss": "infonce"},
+    "coder": {"loss": "dcl", "bank_size": 13, "concepts": 6, "weight_prototypes": 0.1, "prototypes": 5},
+}
+
+
+class Watched(Trainer):
+    """Trainer that records where a step waits for the device."""
+
+    def _step(self, batch):
+        if self.position.step != WATCHED:
+            super()._step(batch)
+            return
+        with waits() as found:
+            super()._step(batch)
+        self.found = dict(Counter(found))
+
+
+def watched(folder, device):
+    """Train tiny models on the simulated device; return the places where a step waits for it, for each kind."""
+    data = write_tiny_data(folder / "data", images=12)
+    usual = STILL | {"epochs": 2, "evaluate_every": 2, "bank_size": 0} | dict.fromkeys(PRECISIONS, "float32")
+    results = {}
+    for name, values in WATCHED_KINDS.items():
+        config = tiny_config(data, **usual | values)
+        (folder / name).mkdir()
+        trainer = Watched(config, folder / name, prepare(config), device, quiet())
+        assert trainer.run() == "finished"
+        results[name] = trainer.found
+    return results
 
 
 def train(config, folder, device, *, stop_during):
@@ -64,7 +99,8 @@ def main(folder, name):
     device = register() if name == "second" else torch.device(name)
     data = write_tiny_data(folder / "data", images=8)
     bert = write_tiny_bert(folder / "bert", WORDS, 0.0)
-    usual = STILL | {"epochs": 2, "bank_size": 0, "bert": str(bert)} | dict.fromkeys(PRECISIONS, "float32")
+    usual = STILL | {"epochs": 2, "evaluate_every": 2, "bank_size": 0, "bert": str(bert)}
+    usual |= dict.fromkeys(PRECISIONS, "float32")
     results = {}
     for loss, values in KINDS.items():
         config = tiny_config(data, **usual | {"loss": loss if loss != "entropy" else "dcl"} | values)
@@ -75,4 +111,5 @@ def main(folder, name):
         torch.ones(2, device=device) + torch.ones(2)
     except RuntimeError as error:
         results["mixed"] = str(error)
+    results["waits"] = watched(folder / "watched", device) if name == "second" else {}
     print(json.dumps(results))

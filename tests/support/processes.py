@@ -12,10 +12,7 @@ import torch
 ROOT = Path(__file__).resolve().parents[2]
 # A server imports everything once and never trains, so it can fork safely; a new interpreter would take seconds.
 FORKS = multiprocessing.get_context("forkserver")
-PROGRAMS = [
-    f"tests.support.{name}" for name in ("ddp_worker", "device_worker", "fork_driver", "waits_worker")
-]
-FORKS.set_forkserver_preload(["torch._dynamo", "transformers.modeling_utils", "peft", *PROGRAMS])
+FORKS.set_forkserver_preload(["tests.support.preloaded"])
 
 
 def _fork(program, arguments, environment, output):

@@ -16,6 +16,7 @@ from coder_core.runs.saves import SaveStore
 from coder_core.training.launch import start_run
 from coder_core.training.prepare import prepare
 from tests.support.ddp_worker import CASES, MORE_STEPS, STEPS, TOWERS, everything
+from tests.support.device_worker import KINDS
 from tests.support.loss_modules import made
 from tests.support.processes import reported_by, run_two
 from tests.support.tiny_runs import STILL, events, newest_state, position, quiet, tiny_config
@@ -125,16 +126,24 @@ def test_without_torchrun_collectives_return_their_input_and_batches_must_divide
         TrainingBatches(prepared.data.train, prepared.words.train, batch_size=8, seed=0, part=1, parts=3)
 
 
+@pytest.fixture(scope="module", params=["second", pytest.param("cuda", marks=NEEDS_GPU)])
+def reported(request, tmp_path_factory):
+    """Name of another device, and the report of the runs on it."""
+    folder = tmp_path_factory.mktemp("device")
+    report = reported_by("device_worker", folder / "runs", request.param, output=folder / "printed")
+    return request.param, report
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(620)
-@pytest.mark.parametrize("device", ["second", pytest.param("cuda", marks=NEEDS_GPU)])
-def test_every_kind_of_run_is_the_same_on_another_device(tmp_path, device):
+def test_every_kind_of_run_is_the_same_on_another_device(reported):
     """Stopped and resumed there, uninterrupted on the CPU: losses, gradients, diversity, prototypes, metrics. The
     simulated device refuses what a GPU refuses."""
-    runs = reported_by("device_worker", tmp_path / "runs", device, output=tmp_path / "printed")
-    assert runs.pop("mixed").startswith(REFUSALS[device])
-    on_cpu, on_device = runs.pop("suspicion")
+    device, report = reported
+    assert report["mixed"].startswith(REFUSALS[device])
+    on_cpu, on_device = report["suspicion"]
     np.testing.assert_allclose(on_device, on_cpu, atol=1e-5)
+    runs = {name: both for name, both in report.items() if name in KINDS}
     assert len(runs) == 7
     for name, (on_cpu, on_second) in runs.items():
         expected, actual = (pd.json_normalize(history) for history in (on_cpu, on_second))
@@ -147,9 +156,10 @@ PROTOTYPES_WAIT |= {"prototypes.py _reseed: nonzero"}
 
 
 @pytest.mark.slow
-def test_a_step_waits_for_a_device_once(tmp_path):
+@pytest.mark.parametrize("reported", ["second"], indirect=True)
+def test_a_step_waits_for_a_device_once(reported):
     """For its loss and its norms of gradients, in one copy. Prototypes, which look for pairs that repeat, for clusters that
     move and for dead ones, wait three times more."""
-    waits = reported_by("waits_worker", tmp_path, output=tmp_path / "printed")
+    _, report = reported
     once = {"trainer.py _update: _to_copy": 1}
-    assert waits == {"triplet": once, "infonce": once, "coder": once | dict.fromkeys(PROTOTYPES_WAIT, 1)}
+    assert report["waits"] == {"triplet": once, "infonce": once, "coder": once | dict.fromkeys(PROTOTYPES_WAIT, 1)}

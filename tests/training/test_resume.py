@@ -50,10 +50,10 @@ from tests.support.trained_runs import begin, prepared_again, stop_during, train
 boosted = partial(tiny_config, part="boosting")
 weighted = partial(tiny_config, part="weights")
 
-PER_EPOCH = 5
-STEPS = 15
-MAX_STEPS = 7
-SHORT = {"batch_size": 20, "bank_size": 20}  # two steps an epoch
+PER_EPOCH = 3
+STEPS = 9
+MAX_STEPS = 5
+SHORT = {"batch_size": 12, "bank_size": 12}  # two steps an epoch
 TWO = {"epochs": 2}
 TRIPLET = TWO | {"loss": "btr-hardest", "weight_instance": 1.0, "bank_size": 0}
 BOOSTED = TRIPLET | {"boosting": "am", "boosting_momentum": 0.7}
@@ -81,22 +81,22 @@ def with_towers(folder, *, every_part=False):
     return changed(with_every_part(folder) if every_part else tower_config(folder), **TWO)
 
 
-# Configuration from the data and a folder for what else it needs; steps to stop in, counted from 0. An epoch has five
-# steps: 4, 9 and 14 are an epoch's last, where the signal comes before the evaluation.
+# Configuration from the data and a folder for what else it needs; steps to stop in, counted from 0. An epoch has three
+# steps: 2, 5 and 8 are an epoch's last, where the signal comes before the evaluation.
 CASES = {
-    "memory": (lambda data, _: tiny_config(data, **TWO), (0, 9)),
-    "concepts": (lambda data, _: tiny_config(data, **CONCEPTS), (5,)),
-    "prototypes": (lambda data, _: tiny_config(data, prototypes=6, prototype_recluster=1), (4, 9)),
-    "momentum teacher": (lambda data, _: boosted(data, **TWO), (7,)),
-    "finished teacher": (over_a_finished_run, (8,)),
-    "branches": (lambda data, _: boosted(data, **ONLINE), (7,)),
-    "weights": (lambda data, _: weighted(data, **BOTH_WEIGHTS), (4, 5)),
-    "within": (lambda data, _: weighted(data, **WITHIN), (7,)),
-    "scale": (lambda data, _: tiny_config(data, **SIGMOID), (6,)),
-    "pieces": (lambda data, _: tiny_config(data, **PIECES, twin_precision="bfloat16"), (6,)),
-    "several embeddings": (lambda data, _: tiny_config(data, **BOOSTED, embeddings=3), (7,)),
-    "interaction": (lambda data, _: tiny_config(data, **BOOSTED, scorer="interaction"), (7,)),
-    "max steps": (lambda data, _: tiny_config(data, **CUT_SHORT), (3, 6)),
+    "memory": (lambda data, _: tiny_config(data, **TWO), (0, 5)),
+    "concepts": (lambda data, _: tiny_config(data, **CONCEPTS), (3,)),
+    "prototypes": (lambda data, _: tiny_config(data, prototypes=6, prototype_recluster=1), (5,)),
+    "momentum teacher": (lambda data, _: boosted(data, **TWO), (4,)),
+    "finished teacher": (over_a_finished_run, (4,)),
+    "branches": (lambda data, _: boosted(data, **ONLINE), (4,)),
+    "weights": (lambda data, _: weighted(data, **BOTH_WEIGHTS), (2, 3)),
+    "within": (lambda data, _: weighted(data, **WITHIN), (4,)),
+    "scale": (lambda data, _: tiny_config(data, **SIGMOID), (3,)),
+    "pieces": (lambda data, _: tiny_config(data, **PIECES, twin_precision="bfloat16"), (4,)),
+    "several embeddings": (lambda data, _: tiny_config(data, **BOOSTED, embeddings=3), (4,)),
+    "interaction": (lambda data, _: tiny_config(data, **BOOSTED, scorer="interaction"), (4,)),
+    "max steps": (lambda data, _: tiny_config(data, **CUT_SHORT), (2, 4)),
     "bert": (with_bert, (2,)),
     "towers": (lambda _, folder: with_towers(folder), (2,)),
     "towers with every part": (lambda _, folder: with_towers(folder, every_part=True), (2,)),
@@ -112,6 +112,12 @@ STORED = {
     "weights": ({"neighbourhoods"}, {}),
     "scale": ({"scale"}, {"scale": {"log_scale", "bias"}}),
 }
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """Data whose epochs have three steps."""
+    return write_tiny_data(tmp_path_factory.mktemp("data"), images=12)
 
 
 @pytest.fixture(scope="module")
@@ -205,22 +211,22 @@ def test_a_bert_run_keeps_no_word_list_trains_bert_and_encodes_free_text(case):
 
 @pytest.mark.parametrize("case", ["max steps"], indirect=True)
 def test_the_last_step_is_evaluated_and_ends_schedule_and_run(case):
-    """Seven steps end the run within its second epoch."""
+    """Five steps end the run within its second epoch."""
     _, cut_short = case
     status = read_status(cut_short)
     assert (status["state"], status["step"], status["steps"]) == ("finished", MAX_STEPS, MAX_STEPS)
     run = open_run(cut_short)
     assert run.history["epoch"].tolist() == [1, 2]
-    assert run.history["step"].tolist() == [5, MAX_STEPS]
+    assert run.history["step"].tolist() == [PER_EPOCH, MAX_STEPS]
     assert run.splits == ("dev",)
-    assert {*SaveStore(cut_short / "best", keep=1).names()} <= {"5", str(MAX_STEPS)}
-    assert run.steps["step"].tolist() == [5, MAX_STEPS]
+    assert {*SaveStore(cut_short / "best", keep=1).names()} <= {str(PER_EPOCH), str(MAX_STEPS)}
+    assert run.steps["step"].tolist() == [PER_EPOCH, MAX_STEPS]
     assert run.steps["learning_rate"].iloc[-1] < 0.1 * tiny_config("x").training.learning_rate
 
 
 def test_more_steps_than_the_epochs_have_change_nothing(data, tmp_path):
     folder = start_run(tiny_config(data, epochs=1, max_steps=100), tmp_path, quiet())
-    assert read_status(folder)["steps"] == 5
+    assert read_status(folder)["steps"] == PER_EPOCH
 
 
 @pytest.fixture(scope="module")
@@ -250,7 +256,7 @@ def test_an_evaluation_interrupted_by_a_signal_is_repeated(whole, tmp_path, monk
 def test_steps_of_a_run_killed_before_its_first_save_count_once(whole, tmp_path, request):
     """It has a history but no state, so the second start begins anew, with the same word vectors. A closed terminal stops
     that one."""
-    folder = stop_during(whole, tmp_path / "tiny", 12, signal.SIGINT)
+    folder = stop_during(whole, tmp_path / "tiny", 7, signal.SIGINT)
     shutil.rmtree(folder / "state")
     before = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # ignored under nohup
     request.addfinalizer(lambda: signal.signal(signal.SIGHUP, before))
@@ -346,7 +352,7 @@ def test_a_state_of_other_sizes_is_refused_by_name_and_shape(whole, data, tmp_pa
 
 
 def test_another_precision_is_reported_and_the_data_may_move(whole, data, tmp_path):
-    stopped = stop_during(whole, tmp_path / "tiny", 12)
+    stopped = stop_during(whole, tmp_path / "tiny", 7)
     config, about = read_config(stopped)
     moved = shutil.copytree(data, tmp_path / "moved")
     console = quiet()
