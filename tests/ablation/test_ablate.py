@@ -183,7 +183,7 @@ def test_training_that_outlives_its_command_is_waited_for(data, copied, tmp_path
 def test_a_failed_run_is_reported_and_the_others_continue(data, tmp_path, capsys):
     root = tmp_path / "failing"
     path = tmp_path / "mine.toml"
-    rows = '[[rows]]\nname = "bad"\nword-vectors = "/nowhere/glove.txt"\n[[rows]]\nname = "good"\n'
+    rows = '[[rows]]\nname = "bad"\nword-vectors = "/nowhere/glove.txt"\n[[rows]]\nname = "good"\nword-vectors = "random"\n'
     path.write_text(rows, "utf-8")
     values = OBJECTIVES | {"bank-size": 16, "prototypes": 4, "data": data, "root": root}
     del values["word-vectors"]

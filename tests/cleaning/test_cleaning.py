@@ -380,9 +380,8 @@ def painted(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize(("tuning", "rate"), [("lora", 1e-2), ("full", 3e-3)])
-def test_tower_scorers_drop_exchanged_captions_at_twice_the_rate_of_others(painted, tmp_path, tuning, rate):
-    values = {"image_tuning": tuning, "text_tuning": tuning, "learning_rate": rate, "epochs": 4}
+def test_tower_scorers_drop_exchanged_captions_at_twice_the_rate_of_others(painted, tmp_path):
+    values = {"image_tuning": "lora", "text_tuning": "lora", "learning_rate": 1e-2, "epochs": 4}
     config = tower_config(painted, "mine", batch_size=12, wrong_captions=SHARE, **values)
     train_scorers(config, tmp_path)
     assert main(command(config, tmp_path)) == 0

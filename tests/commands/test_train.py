@@ -117,10 +117,10 @@ def test_without_dev_the_last_step_is_saved_as_best(tmp_path, capsys):
 
 @pytest.mark.slow
 def test_no_argument_trains_the_demo_only_once(tmp_path, monkeypatch):
-    """On 20 pictures instead of a thousand, in one epoch."""
+    """On 20 pictures instead of a thousand, in one epoch, with small embeddings."""
     monkeypatch.setenv("CODER_DEMO", str(make_demo(tmp_path / "demo", images=20)))
     for name in DEMO_RUNS:
-        config = changed(PRESETS[name].config, epochs=1, threads=1)
+        config = changed(PRESETS[name].config, epochs=1, threads=1, dimension=32, word_size=16)
         monkeypatch.setitem(PRESETS, name, replace(PRESETS[name], config=config))
     root = tmp_path / "runs"
     assert main(["--root", str(root)]) == 0
