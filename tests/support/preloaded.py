@@ -3,10 +3,9 @@
 import gc
 
 import peft  # noqa: F401
-import sklearn.decomposition  # noqa: F401
+import sklearn.decomposition
 import sklearn.feature_extraction.text  # noqa: F401
 import textblob  # noqa: F401
-import torch._dynamo
 import transformers.modeling_utils  # noqa: F401
 
 from tests.support import ddp_worker, device_worker, fork_driver, raw_pixels_worker  # noqa: F401

@@ -27,7 +27,9 @@ class Fork:
 
     def poll(self):
         """Return None while the fork runs."""
-        return None if os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is None else "ended"
+        return (
+            None if os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is None else "ended"
+        )
 
     def kill(self):
         os.kill(self.pid, signal.SIGKILL)

@@ -162,4 +162,8 @@ def test_a_step_waits_for_a_device_once(reported):
     move and for dead ones, wait three times more."""
     _, report = reported
     once = {"trainer.py _update: _to_copy": 1}
-    assert report["waits"] == {"triplet": once, "infonce": once, "coder": once | dict.fromkeys(PROTOTYPES_WAIT, 1)}
+    assert report["waits"] == {
+        "triplet": once,
+        "infonce": once,
+        "coder": once | dict.fromkeys(PROTOTYPES_WAIT, 1),
+    }
