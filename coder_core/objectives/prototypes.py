@@ -137,11 +137,12 @@ class Prototypes(nn.Module):
             self._seed(vectors)
             return
         assigned = self.assign(vectors) if assigned is None else assigned
-        changed = pair_ids.unique()  # a sampler may repeat a pair in a batch
-        old_labels = self.labels[changed]
+        counts_once = _first_equal(pair_ids) == torch.arange(len(pair_ids), device=pair_ids.device)
+        old_labels = self.labels[pair_ids]
+        had_label = (old_labels != NO_LABEL) & counts_once  # a sampler may repeat a pair in a batch
         self.labels[pair_ids] = assigned.labels
-        self.members.index_add_(0, old_labels.clamp_min(0), -(old_labels != NO_LABEL).long())
-        self.members.index_add_(0, self.labels[changed], torch.ones_like(changed))
+        self.members.index_add_(0, old_labels.clamp_min(0), -had_label.long())
+        self.members.index_add_(0, self.labels[pair_ids], counts_once.long())
         self.idle += len(vectors)
         self.idle[assigned.labels] = 0
         self._move(vectors, assigned.labels)
@@ -181,16 +182,20 @@ class Prototypes(nn.Module):
         self.weights[numbers] = 1.0
 
     def _move(self, vectors: Tensor, labels: Tensor) -> None:
-        touched, row = labels.unique(return_inverse=True)
+        """Move every centroid to the direction of the running mean of its members. Row i of the sums belongs to the
+        prototype of pair i; those of the first pair of each prototype are used, so that no size depends on values, for
+        which the program would wait for a GPU."""
+        row = _first_equal(labels)
         self.weights *= max(0.0, 1.0 - len(vectors) / self.pass_pairs)
-        weights = self.weights[touched]
-        old_length = weights * self.resultants[touched] + LEAST_WEIGHT
-        sums = _add_rows(self.centroids.index_select(0, touched).mul_(old_length[:, None]), row, vectors)
+        weights = self.weights[labels]
+        old_length = weights * self.resultants[labels] + LEAST_WEIGHT
+        sums = _add_rows(self.centroids.index_select(0, labels).mul_(old_length[:, None]), row, vectors)
         weights.index_add_(0, row, torch.ones_like(row, dtype=weights.dtype))
         length = torch.linalg.vector_norm(sums, dim=1)
-        self.centroids.index_copy_(0, touched, sums.div_(length.clamp_min(SHORTEST_VECTOR)[:, None]))
-        self.resultants[touched] = length / weights
-        self.weights[touched] = weights
+        means = sums.div_(length.clamp_min(SHORTEST_VECTOR)[:, None])
+        self.centroids.index_copy_(0, labels, means[row])
+        self.resultants[labels] = (length / weights)[row]
+        self.weights[labels] = weights[row]
 
     def _dead(self) -> Tensor:
         return (self.members == 0) & (self.idle >= self.pass_pairs)
@@ -212,8 +217,13 @@ class Prototypes(nn.Module):
         self.reseeded += count
 
 
+def _first_equal(numbers: Tensor) -> Tensor:
+    """Return (B,) int64: the first position with the same number as each of (B,) `numbers`."""
+    return (numbers[:, None] == numbers).byte().argmax(1)
+
+
 def _add_rows(sums: Tensor, row: Tensor, vectors: Tensor) -> Tensor:
-    """Add vectors[i] to sums[row[i]], (B, D) `vectors` and (U, D) `sums`, in the same order on every process."""
+    """Add vectors[i] to sums[row[i]], (B, D) `vectors` and (R, D) `sums`, in the same order on every process."""
     if sums.device.type == "cpu":
         return sums.index_add_(0, row, vectors)
     # On a GPU index_add has no fixed order, so the processes' last bits would drift apart; a matrix product has one.
