@@ -19,8 +19,9 @@ import torch
 
 from benchmarks.synthetic import write_clip, write_pictures, write_vit_b32
 from benchmarks.timing import Line, Seconds, clock, in_a_process, milliseconds, quotient
+from coder_core.data.captioned.collection import CaptionedSplit
 from coder_core.data.captioned.decoding import prepared_blocks, usual_workers
-from coder_core.data.captioned.reading import CaptionedSplit, read_captioned
+from coder_core.data.captioned.reading import read_captioned
 from coder_core.embedding.embed import Encoding, Target, embed_split
 from coder_core.embedding.resumable import make_plan
 from coder_core.model.towers.dual_encoder import DualEncoder

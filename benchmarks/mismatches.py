@@ -41,7 +41,7 @@ from coder_core.api.data_quality import (
 from coder_core.api.sampling import sample_of
 from coder_core.console.output import silent
 from coder_core.data.augmentation import exchange_captions
-from coder_core.data.captioned.reading import CaptionedSplit
+from coder_core.data.captioned.collection import CaptionedSplit
 from coder_core.data.content.duplicates import duplicate_captions, duplicate_pictures
 from coder_core.data.content.report import look_at_pictures
 from coder_core.evaluate import main as evaluate

@@ -16,9 +16,10 @@ from benchmarks.synthetic import write_pictures
 from benchmarks.timing import Line, at_most, in_turn, no_bar
 from coder_core.data.augmentation import draw_changes
 from coder_core.data.captioned.checking import decode_pictures
+from coder_core.data.captioned.collection import CaptionedSplit
 from coder_core.data.captioned.decoding import Pictures
 from coder_core.data.captioned.picture_cache import PictureCache, cached_pictures
-from coder_core.data.captioned.reading import CaptionedSplit, read_captioned
+from coder_core.data.captioned.reading import read_captioned
 from coder_core.data.pictures import read_picture
 from coder_core.model.towers.pretrained import Preparation
 from coder_core.model.towers.quick_preparation import quick_preparation

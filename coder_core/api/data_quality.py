@@ -32,9 +32,10 @@ from coder_core.api.sides import BOTH, TILE_ELEMENTS, Array, Sides, slices
 from coder_core.api.stored_run import StoredResult, read_stored
 from coder_core.config.data import CleaningConfig
 from coder_core.console.faults import InputError
+from coder_core.data.captioned.collection import CaptionedSplit
 from coder_core.data.captioned.layouts import holds_pictures_only
 from coder_core.data.captioned.positions import Files, ParquetRows, TarMembers
-from coder_core.data.captioned.reading import CaptionedSplit, read_captioned
+from coder_core.data.captioned.reading import read_captioned
 from coder_core.data.content.duplicates import caption_words, content_words
 from coder_core.data.content.report import ContentReport, Finding, cached_report, content_key
 from coder_core.data.dataset import available_splits, leaves, read_split

@@ -14,7 +14,7 @@ import pandas as pd
 from coder_core.api.retrieval.results import LikelyMatches
 from coder_core.api.run import Run
 from coder_core.api.sides import DIRECTIONS, Array, Direction
-from coder_core.data.captioned.reading import CaptionedSplit
+from coder_core.data.captioned.collection import CaptionedSplit
 from coder_core.data.reviews import (
     FILE,
     LONGEST,

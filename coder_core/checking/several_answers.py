@@ -9,7 +9,7 @@ import numpy as np
 
 from coder_core.console.faults import Fault, collect
 from coder_core.console.output import Progress
-from coder_core.data.captioned.reading import CaptionedSplit
+from coder_core.data.captioned.collection import CaptionedSplit
 from coder_core.data.columns import Column
 from coder_core.data.content.report import ContentReport, check_content, has_pictures
 from coder_core.data.lines import shown

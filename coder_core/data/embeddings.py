@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 
 from coder_core.console.faults import MOST_FAULTS_SHOWN, Fault, InputError, collect, stop_on_errors
+from coder_core.data.captioned.collection import CaptionedSplit
 from coder_core.data.captioned.positions import open_parquet, parquet_rows
-from coder_core.data.captioned.reading import CaptionedSplit
 from coder_core.data.columns import NO_COLUMNS, SampleColumns
 from coder_core.data.dataset import MOST_REPEATS, Pairing, PairingFiles, number_names, pair
 from coder_core.data.features import FeatureFile, FeatureRows, describe_floats, open_features

@@ -11,7 +11,8 @@ from coder_core.config.data import ReadingArguments
 from coder_core.console.faults import Fault, collect
 from coder_core.console.output import Progress
 from coder_core.data.captioned.checking import decode_all
-from coder_core.data.captioned.reading import CaptionedSplit, read_captioned
+from coder_core.data.captioned.collection import CaptionedSplit
+from coder_core.data.captioned.reading import read_captioned
 from coder_core.data.dataset import available_splits, find_features, read_split, unread_captions
 from coder_core.data.lines import count_cases
 from coder_core.data.split import Split, compare_splits, fingerprint, with_groups

@@ -12,8 +12,8 @@ import torch
 
 from coder_core.console.faults import Fault, InputError
 from coder_core.console.output import Progress, named, silent
+from coder_core.data.captioned.collection import CaptionedSplit
 from coder_core.data.captioned.decoding import PreparedBlock
-from coder_core.data.captioned.reading import CaptionedSplit
 from coder_core.data.embeddings import Embeddings, same_rows
 from coder_core.embedding import resumable
 from coder_core.evaluation.rank_metrics import Metrics

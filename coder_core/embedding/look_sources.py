@@ -8,7 +8,8 @@ import pyarrow.parquet as pq
 from coder_core.api import open_run
 from coder_core.config.data import ReadingArguments
 from coder_core.console.faults import Fault, InputError
-from coder_core.data.captioned.reading import CaptionedData, CaptionedSplit, read_captioned
+from coder_core.data.captioned.collection import CaptionedData, CaptionedSplit
+from coder_core.data.captioned.reading import read_captioned
 from coder_core.files.matrices import list_columns
 from coder_core.model.reader import data_folder
 

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from coder_core.console.faults import Fault, InputError, stop_on_errors
 from coder_core.console.output import open_console, print_faults, say, silent, watching
-from coder_core.data.captioned.reading import CaptionedSplit, with_queries
+from coder_core.data.captioned.collection import CaptionedSplit, with_queries
 from coder_core.data.joined_columns import read_table_columns
 from coder_core.embedding.arguments import PicturesArguments
 from coder_core.embedding.embed import Encoding, Target, embed_split

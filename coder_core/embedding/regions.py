@@ -14,9 +14,9 @@ import numpy as np
 
 from coder_core.console.faults import Fault, InputError
 from coder_core.console.output import Progress
+from coder_core.data.captioned.collection import CaptionedSplit
 from coder_core.data.captioned.decoding import PreparedBlock
 from coder_core.data.captioned.positions import names_digest, note_packed
-from coder_core.data.captioned.reading import CaptionedSplit
 from coder_core.data.groups import open_groups
 from coder_core.data.lines import shown
 from coder_core.embedding import resumable

@@ -21,8 +21,8 @@ from filelock import FileLock, Timeout
 from coder_core.console.faults import Fault, InputError, Severity, stop_on_errors
 from coder_core.console.output import Progress
 from coder_core.console.signals import StoppedBySignalError, StopRequest, StopRequestedError
+from coder_core.data.captioned.collection import CaptionedSplit
 from coder_core.data.captioned.decoding import PreparedBlock, prepared_blocks
-from coder_core.data.captioned.reading import CaptionedSplit
 from coder_core.data.lines import count_cases
 
 VERSION = 1  # of the method that makes blocks

@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from coder_core.data.captioned.collection import CaptionedData
 from coder_core.data.captioned.decoding import usual_workers
-from coder_core.data.captioned.reading import CaptionedData, read_captioned
+from coder_core.data.captioned.reading import read_captioned
 from coder_core.data.captioned.splits import split_name
 from coder_core.embedding.arguments import TowerArguments
 from coder_core.model.reader import data_folder

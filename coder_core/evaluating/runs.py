@@ -22,26 +22,18 @@ from coder_core.evaluation.c_way import Protocol
 from coder_core.evaluation.sampled import RankOptions, parse_rank
 from coder_core.model.device import choose_device, use_onednn
 from coder_core.model.reader import data_folder
+from coder_core.runs.analysis.added_metrics import (
+    add_c_way_accuracy,
+    add_extended_metrics,
+    add_reviewed_metrics,
+)
 from coder_core.runs.analysis.blend import best_row, blend_rows, check_tuned, keep_blends
 from coder_core.runs.analysis.graded import add_graded_metrics, add_judged_metrics
 from coder_core.runs.analysis.import_embeddings import is_imported, rank_imported
 from coder_core.runs.analysis.joined import join_columns
 from coder_core.runs.analysis.read import open_analysis
-from coder_core.runs.analysis.rows import (
-    CHOOSING,
-    LogFiles,
-    RunData,
-    RunRow,
-    add_c_way_accuracy,
-    add_extended_metrics,
-    add_reviewed_metrics,
-    embedded_row,
-    ensemble,
-    evaluate_run,
-    hub_corrected_row,
-    sample_notes,
-    widened_rows,
-)
+from coder_core.runs.analysis.rows import RunRow, embedded_row, ensemble, sample_notes, widened_rows
+from coder_core.runs.analysis.run_data import CHOOSING, LogFiles, RunData, evaluate_run, hub_corrected_row
 from coder_core.runs.analysis.tables import JUDGEMENTS, list_splits
 from coder_core.runs.load import load_model
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+import pandas as pd
 from rich.console import Console
 
 from coder_core.api import Run
@@ -19,10 +22,13 @@ from coder_core.data.lines import count_cases
 from coder_core.data.reviews import Reviews
 from coder_core.evaluating.arguments import EvaluateArguments
 from coder_core.evaluation.metrics import metric_label
+from coder_core.evaluation.rank_metrics import Metrics
 from coder_core.evaluation.sampled import describe
+from coder_core.evaluation.separation import distributions
+from coder_core.files.atomic import write_output
 from coder_core.runs.analysis.blend import write_curve
 from coder_core.runs.analysis.graded import OWN_JUDGEMENTS, write_trec_run
-from coder_core.runs.analysis.rows import RunRow, write_csv, write_json, write_similarities
+from coder_core.runs.analysis.rows import RunRow
 
 
 def write_files(
@@ -31,16 +37,16 @@ def write_files(
     """Write the files named by flags; `measured` are the rows and their means over five folds."""
     table = {row.name: row.metrics for row in measured}
     if parsed.similarities is not None:
-        write_similarities(rows, parsed.similarities, parsed.split)
+        _write_similarities(rows, parsed.similarities, parsed.split)
     if parsed.json is not None:
         facts = {"split": parsed.split, "ties": parsed.ties}
         if reviews is not None:
             facts["reviews_sha256"] = reviews.fingerprint()
-        write_json(table, parsed.json, facts)
+        _write_json(table, parsed.json, facts)
     if parsed.run_out is not None:
         write_trec_run(rows[0], parsed.run_out, parsed.run_depth)
     if parsed.csv is not None:
-        write_csv(table, parsed.csv, parsed.split)
+        _write_csv(table, parsed.csv, parsed.split)
     if parsed.curve is not None:
         write_curve(rows, parsed.curve, f"{parsed.runs[0].resolve().name}: R@sum on {parsed.split}")
 
@@ -121,3 +127,34 @@ def display_names(rows: Sequence[RunRow], best: float | None = None) -> list[str
     names = [row.run.resolve().name if row.run and unique else str(row.run) for row in rows]
     marked = [best is not None and row.alpha == best and not row.folds for row in rows]
     return [row.named(name, best=mark) for row, name, mark in zip(rows, names, marked, strict=True)]
+
+
+def _write_similarities(rows: Sequence[RunRow], file: Path, split_name: str) -> None:
+    """Write counts of scores among matching and other pairs as CSV, one line per run and bin."""
+    sheets = []
+    for row in rows:
+        counts = distributions(row.scores.sources, row.split.image_of_text)
+        edges = [f"{edge:.6g}" for edge in counts.edges]
+        table = {
+            "run": row.name,
+            "split": split_name,
+            "low": edges[:-1],
+            "high": edges[1:],
+            "matching": counts.positive,
+            "others": counts.negative,
+            "images": counts.images,
+            "of_images": counts.of_images,
+        }
+        sheets.append(pd.DataFrame(table))
+    write_output(file, pd.concat(sheets).to_csv(index=False))
+
+
+def _write_json(table: dict[str, Metrics], file: Path, facts: Mapping[str, str]) -> None:
+    """Write the table as JSON, after `facts` about it."""
+    write_output(file, json.dumps({**facts, "runs": table}, indent=2) + "\n")
+
+
+def _write_csv(table: dict[str, Metrics], file: Path, split_name: str) -> None:
+    """Write the table as CSV, one line per row."""
+    lines = [{"run": name, "split": split_name, **metrics} for name, metrics in table.items()]
+    write_output(file, pd.DataFrame(lines).to_csv(index=False))

@@ -12,7 +12,7 @@ from rapidfuzz.fuzz import ratio
 
 from coder_core.api.data_quality import GuardedFiles
 from coder_core.console.faults import InputError
-from coder_core.data.captioned.reading import CaptionedSplit
+from coder_core.data.captioned.collection import CaptionedSplit
 from coder_core.data.content import duplicates
 from coder_core.data.content import report as report_module
 from coder_core.data.content.duplicates import content_words

@@ -13,9 +13,10 @@ from torch import Tensor
 
 from coder_core.console.faults import Fault, InputError, collect, stop_on_errors
 from coder_core.console.output import Progress, named, silent
+from coder_core.data.captioned.collection import CaptionedData, CaptionedSplit, each_picture
 from coder_core.data.captioned.decoding import Pictures
 from coder_core.data.captioned.picture_cache import cached_pictures
-from coder_core.data.captioned.reading import CaptionedData, CaptionedSplit, count_unreadable, each_picture
+from coder_core.data.captioned.reading import count_unreadable
 from coder_core.data.lines import count_cases, shown
 from coder_core.data.pictures import read_picture
 from coder_core.data.split import Split, captions_checksum

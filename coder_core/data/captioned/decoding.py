@@ -19,7 +19,7 @@ from torch.utils.data import DataLoader
 from coder_core.console.faults import Fault, InputError
 from coder_core.console.processes import processors
 from coder_core.data.augmentation import Change, change_picture
-from coder_core.data.captioned.reading import CaptionedSplit
+from coder_core.data.captioned.collection import CaptionedSplit
 from coder_core.data.features import UnreadableRowsError
 from coder_core.data.pictures import read_picture
 

@@ -26,8 +26,8 @@ from coder_core.console.faults import Fault, InputError
 from coder_core.console.output import Progress, silent
 from coder_core.console.processes import processors
 from coder_core.data.augmentation import Change, change_pixels
+from coder_core.data.captioned.collection import CaptionedSplit
 from coder_core.data.captioned.decoding import MOST_WORKERS, in_workers
-from coder_core.data.captioned.reading import CaptionedSplit
 from coder_core.data.features import UnreadableRowsError
 from coder_core.data.pictures import read_scaled
 from coder_core.files.atomic import cache_folder, settled, write_cached

@@ -16,7 +16,7 @@ from PIL import Image
 
 from coder_core.console.faults import InputError
 from coder_core.console.output import Progress, named, silent, within
-from coder_core.data.captioned.reading import CaptionedSplit, each_picture
+from coder_core.data.captioned.collection import CaptionedSplit, each_picture
 from coder_core.data.content.duplicates import Groups, duplicate_captions, duplicate_pictures
 from coder_core.data.pictures import FORMATS, read_picture
 from coder_core.files.atomic import cache_folder, write_cached
