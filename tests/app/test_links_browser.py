@@ -93,7 +93,7 @@ def test_choosing_a_run_or_sample_updates_the_address_and_back_undoes_it(visit):
 
 
 def test_a_cluster_opens_from_the_list_and_the_link_to_it_is_copied(visit):
-    visit.open("clusters?run=demo-baseline&run=demo")
+    visit.open("clusters?run=demo-baseline&run=demo", reload=False)
     row = visit.page.locator(".st-key-clusters-table tbody tr").nth(2)
     cluster = int(row.locator("td").first.inner_text())
     row.click()
@@ -105,7 +105,7 @@ def test_a_cluster_opens_from_the_list_and_the_link_to_it_is_copied(visit):
 
 
 def test_ten_steps_are_undone_by_ten_backs(visit):
-    visit.open("clusters?run=demo-baseline&run=demo")
+    visit.open("clusters?run=demo-baseline&run=demo", reload=False)
     opened = [visit.number("Cluster")]
     for _ in range(10):
         visit.page.get_by_role("button", name="Next").first.click()
@@ -121,7 +121,7 @@ def test_ten_steps_are_undone_by_ten_backs(visit):
 
 
 def test_the_entropy_and_its_temperature_are_a_few_clicks_away(visit):
-    visit.open("diversity?run=demo-baseline&run=demo")
+    visit.open("diversity?run=demo-baseline&run=demo", reload=False)
     visit.page.get_by_role("button", name="Advanced").click()
     visit.page.get_by_role("radio", name="Entropy", exact=True).first.click()
     visit.reach("measure=Entropy")
