@@ -1,0 +1,170 @@
+"""Tasks of a newcomer that no other test of the browser covers, each in at most six clicks: a bad cluster, five verdicts
+in a row, matches without a label, a training stopped and resumed, a folder without runs and with a broken one."""
+
+import re
+import shutil
+
+import pytest
+
+from app import jobs, training
+from app.ask import LISTING_SECONDS
+from coder_core.api import clusters, open_run
+from coder_core.data.reviews import read_reviews
+from coder_core.geometry.settings import ClusterSettings
+from coder_core.runs.record import read_status
+from tests.app.conftest import serve
+from tests.app.test_newcomer_browser import Newcomer
+from tests.console.test_processes import until
+from tests.support.run_folders import damage, write_run
+from tests.support.tiny_runs import write_tiny_data
+from tests.support.visits import Visit
+
+MOST_CLICKS = 6
+TWINS = 6  # images, each with a second one that has the same captions
+
+
+@pytest.fixture
+def one(visit):
+    """A newcomer, whose clicks are counted."""
+    newcomer = Newcomer(visit)
+    yield newcomer
+    assert newcomer.clicks <= MOST_CLICKS
+
+
+def test_a_bad_cluster_is_found_by_its_agreement_and_shows_the_pairs_that_disagree(one, runs):
+    visit = one.visit
+    run = open_run(runs / "demo")
+    found = clusters.offline_clusters(run, "dev", ClusterSettings()).value
+    table = clusters.cluster_table(run, "dev", found)
+    visit.open("overview?run=demo&split=dev")
+    one.click(visit.page.locator(".st-key-pages").get_by_role("link", name="Joint space"))
+    visit.titled("Joint space")
+    one.link("Clusters")
+    visit.titled("Clusters")
+    agree = visit.page.locator(".st-key-clusters-table").get_by_role("button", name=re.compile("^agree"))
+    for _ in range(2):  # the largest first, then the smallest
+        one.click(agree)
+    one.click(visit.page.locator(".st-key-clusters-table tbody tr"))
+    worst = visit.number("Cluster")
+    assert table.set_index("cluster")["agreement"][worst] == table["agreement"].min() < 100
+    visit.show(re.compile(r"image in \d+, caption in \d+"))
+
+
+def test_five_likely_wrong_captions_are_judged_in_a_row_and_one_is_undone(one, runs):
+    visit = one.visit
+    file = runs / "reviews.jsonl"
+    visit.open("overview?run=combined&split=dev&reviewer=newcomer")
+    one.click(visit.page.locator(".st-key-pages").get_by_role("link", name="Data"))
+    visit.titled("Data")
+    one.link("Reviews")
+    visit.titled("Reviews")
+    one.click(visit.page.get_by_role("radio", name="Likely wrong"))
+    visit.show(re.compile(r"^0 of \d+ judged"))
+    for done, key in enumerate("wlvwd", 1):
+        visit.page.keyboard.press(key)
+        visit.show(re.compile(rf"^{done} of \d+ judged"))
+    visit.page.keyboard.press("u")
+    visit.show(re.compile(r"^4 of \d+ judged"))
+    given = [review.verdict for review in read_reviews(file).by_reviewer["newcomer"].values()]
+    file.unlink()
+    assert given == ["wrong-caption", "label-right", "too-vague", "wrong-caption"]
+
+
+def test_matches_without_a_label_are_listed_and_one_is_accepted(one, runs):
+    """The images of a run come in twins that have the same captions, so that each is a match of the other's."""
+    visit = one.visit
+    file = runs / "reviews.jsonl"
+    scenes = ["a red kite", "two old boats", "grey horses", "the yellow tent", "wet stairs", "an empty stage"]
+    told = ["at noon", "in the rain", "near a river", "behind trees", "seen from above"]
+    captions = [f"{scene} {how}" for scene in scenes for how in told]
+    twins = write_run(runs, "twins", images=2 * TWINS, captions=captions * 2)
+    try:
+        visit.open("overview?run=twins&split=dev", charts=False)
+        one.click(visit.page.locator(".st-key-pages").get_by_role("link", name="Data"))
+        visit.titled("Data")
+        one.click(visit.page.get_by_role("radio", name="Unlabelled matches"))
+        visit.show(re.compile(r"\d+ captions of dev probably match another image, too"))
+        listed = visit.page.locator(".stMain tbody tr")
+        one.click(listed.nth(1))
+        caption = visit.number("Caption number")
+        one.click(visit.page.locator(".stMain").get_by_role("button", name="Also matches", exact=True))
+        until(file.exists)
+        [review] = read_reviews(file).standing
+        owner = open_run(twins).image_of_text("dev")[caption]
+        assert review.verdict == "also-matches"
+        assert review.caption == captions[caption % len(captions)]
+        assert review.image.endswith(f"{(owner + TWINS) % (2 * TWINS)}.png")
+    finally:
+        shutil.rmtree(twins)
+        file.unlink(missing_ok=True)
+
+
+def test_a_training_is_stopped_and_resumed_and_compared_with_the_baseline(one, runs, monkeypatch):
+    visit = one.visit
+    mine = runs / "task"
+    write_tiny_data(runs.parent / "sets" / "tasks")
+    monkeypatch.setenv("CODER_CHECKPOINTS", str(runs))
+    monkeypatch.setenv("CODER_DATA", str(runs.parent / "sets"))
+    [data] = [data for data in training.data_sets() if data.name == "tasks"]
+    sizes = {"dimension": 8, "bank_size": 16, "batch_size": 8, "warmup_steps": 0, "word_threshold": 1}
+    training.start("demo", "task", data, sizes | {"epochs": 4_000, "threads": 1})
+    job = training.job_name("task")
+    stop = visit.page.get_by_role("button", name="Stop", exact=True)
+    resume = visit.page.get_by_role("button", name="Resume", exact=True)
+
+    def status(key, missing):
+        return (read_status(mine) or {}).get(key, missing) if mine.is_dir() else missing
+
+    try:
+        until(lambda: status("step", 0) > 5)
+        visit.open("overview?run=demo-baseline&run=demo&split=dev")
+        one.click(visit.page.locator(".st-key-pages").get_by_role("link", name="Train"))
+        visit.titled("Train")
+        one.click(visit.page.locator(".st-key-training-runs").get_by_text("task", exact=True))
+        one.click(stop)
+        resume.wait_for()
+        visit.settle()
+        assert stop.count() == 0
+        assert status("state", "") == "stopped"
+        reached = status("step", 0)
+        one.click(resume)
+        stop.wait_for()
+        visit.settle()
+        assert resume.count() == 0
+        until(lambda: status("step", 0) > reached)
+        visit.page.locator(".st-key-epochly-curve .legendtext", has_text="demo-baseline").wait_for()
+    finally:
+        jobs.stop(job)
+        until(lambda: (current := jobs.current(job)) is None or not current.running)
+        shutil.rmtree(mine)
+
+
+def test_a_folder_without_runs_shows_the_ways_in_and_names_a_broken_run(browser, tmp_path):
+    root = tmp_path / "runs"
+    root.mkdir()
+    with serve(root, tmp_path / "log") as port:
+        visit = Visit(browser, port)
+        page = visit.page
+        visit.open("", charts=False)
+        visit.titled("Start")
+        ways = page.get_by_test_id("stCode")
+        assert [way.split()[:2] for way in ways.all_inner_texts()] == [
+            ["coder-lab", "look"],
+            ["coder-lab", "look"],
+            ["coder-lab", "train"],
+        ]
+        ways.first.hover()
+        ways.first.get_by_role("button", name="Copy to clipboard").wait_for()
+        assert page.locator(".stMain img").first.evaluate("image => image.naturalWidth") > 600
+        damage(write_run(root, "torn", images=6))
+        page.wait_for_timeout(1000 * LISTING_SECONDS)
+        visit.open("overview", charts=False)
+        visit.show("config.toml")
+        visit.show("torn")
+        write_run(root, "whole", images=6)
+        page.wait_for_timeout(1000 * LISTING_SECONDS)
+        visit.open("overview")
+        assert "whole reaches R@sum" in page.locator("h1").inner_text()
+        visit.show("torn")
+        visit.check()
+        visit.context.close()
