@@ -21,7 +21,7 @@ def show_several(choice: Choice, columns: Mapping[str, Column], labels: Mapping[
         facts.append(f"{shared.groups:,} groups have several images")
     if shared.texts:
         facts.append(f"{shared.texts:,} captions have a text that another image has too")
-    if not facts:
+    if not facts or not any(run.metrics.get(split) for run in choice.runs):
         return
     stored, faults = read_each(choice.runs, lambda run: retrieval.several_metrics(opened_run(run), split))
     cards.faults(faults)
@@ -34,7 +34,7 @@ def show_several(choice: Choice, columns: Mapping[str, Column], labels: Mapping[
             rows.append({"run": run.name, "right by": way, **values})
     of_metrics = {name: columns[name] for name in labels.values()}
     shown = {"run": columns["run"], "right by": Column("right by"), **of_metrics}
-    with st.expander("Several right answers", expanded=any(stored.values())):
+    with st.expander("Several right answers", expanded=bool(shared.groups) and any(stored.values())):
         cards.note(how)
         plain_table(pd.DataFrame(rows, columns=list(shown)), shown, "several", "rows")
         missing = [name for name, of_run in stored.items() if not of_run]

@@ -68,20 +68,31 @@ def answer(choice: Choice) -> str:
     if captions is not None and not len(captions):
         return ""
     metrics = metrics_by_run(choice.runs, choice)
-    if any(run.name not in metrics for run in choice.runs):  # damaged, and named below
-        return ""
+    if any(run.name not in metrics for run in choice.runs):  # a damaged one is named below
+        return answers.not_ranked(choice)
     recall, name = answers.main_recall(metrics)
     values = {run: of_run.get(recall, float("nan")) for run, of_run in metrics.items()}
     if choice.second is None:
         [value] = values.values()
         sampled = choice.first.sampled.get(choice.split)
-        reached = f"{choice.first.name} reaches {name} {value:.1f} of {600 if recall == 'rsum' else 100}"
-        return reached + (f" · {sampled}" if sampled else "")
+        told = answers.of_log(choice) if _is_log(choice) else answers.reached(choice, recall, name, value)
+        return told + (f" · {sampled}" if sampled else "")
+    if _is_log(choice):
+        told = answers.of_log(choice)
+    elif choice.between:
+        told = answers.of_several(choice, name, values)
+    else:
+        ends = values[choice.first.name], values[choice.last.name]
+        told = answers.better(choice, recall, name, ends)
     if choice.between:
-        return answers.of_several(choice, name, values)
-    ends = values[choice.first.name], values[choice.last.name]
+        return told
     fixed, broken = answers.changed(choice)
-    return f"{answers.better(choice, recall, name, ends)} · {fixed:,} fixed, {broken:,} broken"
+    return f"{told} · {fixed:,} fixed, {broken:,} broken"
+
+
+def _is_log(choice: Choice) -> bool:
+    """True if the split is a search log, of whose queries judges say what is right."""
+    return choice.ask(Run.uncounted_queries) is not None
 
 
 def show(choice: Choice) -> None:
@@ -95,7 +106,7 @@ def show(choice: Choice) -> None:
     captions = choice.captions
     empty = captions is not None and not len(captions)
     metrics: Metrics = {}
-    is_log = choice.ask(Run.uncounted_queries) is not None
+    is_log = _is_log(choice)
     if empty:
         cards.empty("This slice contains no caption.", "Change or clear the slice in the sidebar.")
     else:
@@ -219,7 +230,10 @@ def headline(choice: Choice, metrics: Metrics) -> None:
     if choice.second is not None:
         changes = ask_both(retrieval.gains, choice.first, choice.second, choice.split, choice.captions)
     items = []
+    is_log = _is_log(choice)
     for label, key, term in HEADLINE:
+        if is_log and key == "rsum":  # the title has nDCG@10
+            continue
         before, after = (metrics[run.name].get(key, float("nan")) for run in (choice.first, choice.last))
         if np.isnan(before) and np.isnan(after):  # another system's lists may be of one direction
             continue
@@ -244,7 +258,8 @@ def show_recall(runs: Runs, choice: Choice, metrics: Metrics) -> None:
     split = choice.split
     cards.heading(f"Recall on {'the slice of ' if choice.slice else ''}{split}")
     if not metrics:
-        cards.empty(f"None of these runs was evaluated on {split}.", "Choose another split, or other runs.")
+        nothing = answers.not_ranked(choice) or f"None of these runs was evaluated on {split}"
+        cards.empty(f"{nothing}.", "Choose another split, or other runs.")
         return
     downloads.chart(charts.recall_bars(metrics, tone()), "recall", "recall of the runs")
     if choice.slice:
@@ -356,6 +371,8 @@ def show_judged(choice: Choice) -> None:
 
 
 def show_differences(runs: Runs) -> None:
+    if len(runs) < 2:
+        return
     heading = "Differences between the configurations"
     cards.heading(heading, "Settings that are the same in all runs, or have no effect in any, are left out.")
     imported = [run.name for run in runs if run.imported]

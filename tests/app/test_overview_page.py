@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 
 from app.choice import DIRECTIONS
-from coder_core.api import causes, compare, open_run
+from coder_core.api import causes, compare, open_run, retrieval
 from coder_core.api.joint_space import score_separation
 from coder_core.api.saved_views import save_view, saved_views
 from coder_core.api.slices import slice_metrics
+from coder_core.embedding.log import log_split
 from coder_core.evaluate import main
 from tests.support.precomp_folders import assert_refused
 from tests.support.run_folders import CONCEPTS, flip, import_run_folder, write_run
@@ -126,7 +127,32 @@ def test_an_imported_run_has_no_configuration_curves_or_model(roots, opened):
     app = opened(roots["imported"], "overview", run="clip", versus="demo")
     assert any('"imported"' in json.dumps(table) for table in app.tables())
     assert app.saying("clip", "imported")
-    assert len(app.refusals()) < len(app.change(run=["clip"]).refusals())
+    differ = "Differences between the configurations"
+    assert differ in app.headings()
+    assert any("two trained runs" in refusal for refusal in app.refusals())
+    app.change(run=["clip"])
+    assert differ not in app.headings()
+    assert any("no training curves" in refusal for refusal in app.refusals())
+
+
+def test_the_title_of_one_run_has_its_interval_and_a_split_without_ranks_says_so(roots, tmp_path, opened):
+    run = open_run(roots["one"] / "demo")
+    low, high = retrieval.recall_ends(run, "dev")["rsum"]
+    value = run.metrics["dev"]["rsum"]
+    assert low < value < high
+    app = opened(roots["one"], "overview")
+    assert (
+        app.title[0].value.replace("\\", "")
+        == f"demo reaches R@sum {value:.1f} [{low:.1f}, {high:.1f}] of 600"
+    )
+    images, texts = run.embeddings("dev")
+    log_split(tmp_path / "bare", "dev", images, texts, captions=list(run.captions("dev")), rank=0)
+    app = opened(tmp_path, "overview")
+    assert app.title[0].value == "bare has not ranked dev yet"
+    app = opened(tmp_path, "retrieval")
+    assert app.title[0].value == "bare has not ranked dev yet"
+    assert "--rank all" in app.refusals()[0]
+    assert not app.figures()
 
 
 def test_a_view_is_saved_under_a_name_and_listed(tmp_path, opened):

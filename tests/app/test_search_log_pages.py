@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from coder_core.api import causes, open_run
+from coder_core.api import causes, open_run, retrieval
 from coder_core.embedding.log import log_split
 from tests.support.pages import PAGES
 from tests.support.run_folders import unit
@@ -19,22 +19,28 @@ def shop(tmp_path_factory):
     random = np.random.default_rng(0)
     images = unit(random.normal(size=(IMAGES, 16)))
     right = random.integers(0, IMAGES, QUERIES)
-    texts = unit(images[right] + 0.8 * unit(random.normal(size=(QUERIES, 16))))
+    noise = unit(random.normal(size=(QUERIES, 16)))
     judgements = [(query, int(image), 2) for query, image in enumerate(right)]
     judgements += [
         (query, int(right[query] + step) % IMAGES, step - 1) for query in range(QUERIES) for step in (1, 2)
     ]
-    texts = np.concatenate([texts, unit(random.normal(size=(2, 16)))])  # two queries without a judgement
+    others = unit(random.normal(size=(2, 16)))  # two queries without a right picture
     captions = [
         f"where is the {word} thing {query}" for query, word in enumerate(["red", "blue", "green"] * 10)
     ]
     captions += ["how do I return a thing", "opening <b>hours</b>"]
     names = [f"{row}.jpg" for row in range(IMAGES)]
-    for name in ("one", "two"):
+    for name, share in (("one", 1.6), ("two", 0.4)):
+        texts = np.concatenate([unit(images[right] + share * noise), others])
         arguments = {"captions": captions, "pictures": names, "judgements": np.array(judgements)}
         with pytest.warns(UserWarning, match="2 have no right image"):
             log_split(root / name, "log", images, texts, **arguments)
     return root
+
+
+def title(app):
+    """Return the title of a page without the marks that keep it from being Markdown."""
+    return app.title[0].value.replace("\\", "")
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -95,3 +101,22 @@ def test_a_search_log_has_an_error_budget_and_lists_the_queries_of_a_cause(shop,
     app = opened(shop, "retrieval", run=["one"], split="log", direction="Image → captions", cause=cause)
     assert app.saying(f"Only queries that one misses with the cause “{cause}”")
     assert app.saying("Missed by")
+
+
+def test_the_title_of_a_search_log_is_its_ndcg_with_its_interval(shop, opened):
+    one, two = (open_run(shop / name) for name in ("one", "two"))
+    mean, low, high = retrieval.log_ndcg(one, "log")
+    [stored] = retrieval.graded_evaluations(one, "log")
+    assert stored.rows["t2i"]["nDCG@10"] == pytest.approx((mean, low, high))
+    app = opened(shop, "overview", run=["one"], split="log")
+    assert title(app) == f"one reaches nDCG@10 {mean:.1f} [{low:.1f}, {high:.1f}] of 100"
+    gain = retrieval.log_gain(one, two, "log")
+    assert 0 < gain.low < gain.mean == pytest.approx(retrieval.log_ndcg(two, "log")[0] - mean)
+    app = opened(shop, "overview", run=["one", "two"], split="log")
+    better = f"two is better: nDCG@10 {mean + gain.mean:.1f} against {mean:.1f}, +{gain.mean:.1f} [{gain.low:+.1f}, "
+    assert title(app).startswith(better)
+    assert not app.saying("R@sum: ")
+    red = retrieval.log_ndcg(one, "log", np.arange(0, QUERIES, 3))[0]
+    assert red != pytest.approx(mean)
+    app = opened(shop, "overview", run=["one"], split="log", slice="'red' in caption")
+    assert title(app).startswith(f"one reaches nDCG@10 {red:.1f} ")

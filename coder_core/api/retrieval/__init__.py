@@ -10,6 +10,7 @@ from coder_core.api.retrieval.comparison import (
     gains,
     rank_correlation,
     rank_gains,
+    recall_ends,
     same_samples,
 )
 from coder_core.api.retrieval.judged import (
@@ -20,6 +21,8 @@ from coder_core.api.retrieval.judged import (
     judged_values,
     judgement_files,
     judgement_packages,
+    log_gain,
+    log_ndcg,
     run_judgements,
 )
 from coder_core.api.retrieval.results import (
@@ -39,5 +42,6 @@ from coder_core.api.retrieval.results import (
 )
 from coder_core.api.retrieval.several import SharedAnswers, also_right, several_metrics, shared_answers
 from coder_core.data.judgements import Judgements, OtherSplitError
+from coder_core.evaluation.bootstrap import Difference
 from coder_core.evaluation.metrics import UNLISTED, place_in_words, places
 from coder_core.runs.derived.hub_correction import HubCorrection

@@ -9,7 +9,13 @@ import pandas as pd
 from coder_core.api.run import Run
 from coder_core.api.sides import DIRECTIONS, Array
 from coder_core.console.faults import InputError
-from coder_core.evaluation.bootstrap import Difference, count_hits, recall_differences
+from coder_core.evaluation.bootstrap import (
+    RECALLS,
+    Difference,
+    count_hits,
+    recall_differences,
+    recall_intervals,
+)
 from coder_core.evaluation.metrics import places
 
 Ranks = Mapping[str, Array]
@@ -36,11 +42,12 @@ def compare(run_a: Run, run_b: Run, split: str, *, at: int = 1) -> pd.DataFrame:
     another system's list contains no true match), change (> 0: run_b is better), outcome (fixed, broken, both wrong, both
     right). InputError: the runs were evaluated on different samples. `at`: a query is a hit if a true match is among its
     first `at` results."""
-    _check_same_samples(run_a, run_b, split)
+    require_same_samples(run_a, run_b, split)
     return rank_changes(run_a.ranks(split), run_b.ranks(split), at)
 
 
-def _check_same_samples(run_a: Run, run_b: Run, split: str) -> None:
+def require_same_samples(run_a: Run, run_b: Run, split: str) -> None:
+    """Refuse two runs that were evaluated on different samples (InputError)."""
     if not same_samples(run_a, run_b, split):
         fact = f"has different captions in split {split!r} than run {run_b.name}"
         raise InputError.at(f"run {run_a.name}", fact, "two runs evaluated on the same data")
@@ -147,8 +154,20 @@ def gains(first: Run, last: Run, split: str, captions: Array | None = None) -> d
     queries has no gains. InputError: the runs were evaluated on
     different samples.
     """
-    _check_same_samples(first, last, split)
+    require_same_samples(first, last, split)
     return rank_gains(first.ranks(split), last.ranks(split), first.image_of_text(split), captions)
+
+
+def recall_ends(run: Run, split: str, captions: Array | None = None) -> dict[str, tuple[float, float]]:
+    """Compute the ends of the 95% interval of every recall and of R@sum, in percent (bootstrap over images); keys and
+    `captions` as for `gains`."""
+    ranks = run.ranks(split)
+    owner = run.image_of_text(split)
+    rows = np.arange(len(owner)) if captions is None else np.asarray(captions)
+    asked = np.isin(np.arange(len(ranks["i2t"])), owner[rows])
+    hits = count_hits(np.where(asked, ranks["i2t"], -1), np.asarray(ranks["t2i"])[rows], owner[rows])
+    ends = recall_intervals(hits)[:, 1:].tolist()
+    return {name: (low, high) for name, (low, high) in zip(RECALLS, ends, strict=True)}
 
 
 def rank_gains(

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from coder_core.api.retrieval.comparison import require_same_samples
 from coder_core.api.run import Run
 from coder_core.api.sides import DIRECTIONS, Array, Direction
 from coder_core.console.faults import InputError
@@ -27,8 +28,10 @@ from coder_core.data.judgements import (
 )
 from coder_core.data.lines import shown
 from coder_core.data.pictures import open_picture
+from coder_core.data.search_log import NOTHING_RIGHT
+from coder_core.evaluation.bootstrap import Difference, mean_intervals
 from coder_core.evaluation.lists import NO_CANDIDATE, rank_lists
-from coder_core.evaluation.metrics import RECALL_AT, label_values
+from coder_core.evaluation.metrics import RECALL_AT, Ranked, label_values, query_values
 from coder_core.evaluation.rank_metrics import extended_values
 from coder_core.evaluation.relevance import judged_relevance
 from coder_core.runs.derived.graded import GradedEvaluation, read_graded
@@ -132,6 +135,53 @@ def graded_tables(
                 _, rows = files.setdefault((result.file, result.sha256), (result, []))
                 rows.append({"direction": direction, "run": name, **result.rows[direction]})
     return [(result, pd.DataFrame(rows)) for result, rows in files.values()]
+
+
+def log_ndcg(run: Run, split: str, captions: Array | None = None) -> tuple[float, float, float]:
+    """Compute nDCG@10 of a search log by its judgements, and the ends of its 95% interval (bootstrap over the queries), in
+    percent. `captions`: numbers of the queries that count; None for all, with those that have no right picture as 0."""
+    return _mean_and_ends(_log_values(run, split, captions))
+
+
+def log_gain(first: Run, last: Run, split: str, captions: Array | None = None) -> Difference:
+    """Compute nDCG@10 of one run minus that of another, on the same queries of a search log; `captions` as for `log_ndcg`.
+    InputError: the runs were evaluated on different samples."""
+    require_same_samples(first, last, split)
+    change = _log_values(last, split, captions) - _log_values(first, split, captions)
+    return Difference(*_mean_and_ends(change), seeds=False)
+
+
+def _mean_and_ends(values: Array) -> tuple[float, float, float]:
+    """Return the mean of (q,) values and the ends of its 95% interval, in percent; NaN without a value."""
+    if not len(values):
+        return np.nan, np.nan, np.nan
+    mean, low, high = (100 * mean_intervals(values[:, None], np.arange(len(values)))[0]).tolist()
+    return mean, low, high
+
+
+def _log_values(run: Run, split: str, captions: Array | None) -> Array:
+    """Return (q,) nDCG@10 of every query of a search log that counts, from 0 to 1."""
+    analysis = run.analysis(split)
+    judged = analysis.judged
+    log = analysis.search_log
+    if judged is None or log is None:
+        raise InputError.at(
+            f"split {split!r} of run {run.name}", "is no search log", "a split with judgements"
+        )
+    relation = judged.t2i
+    best = run.best(split, "t2i")
+    pairs = relation.find(np.arange(len(best))[:, None], best)
+    listed = pairs >= 0
+    ranks = np.full(len(relation.queries), np.inf)
+    ranks[pairs[listed]] = listed.nonzero()[1]
+    nothing = np.empty(0)
+    ranked = Ranked(ranks, nothing, nothing, nothing, nothing)
+    values = query_values(["ndcg@10"], relation, ranked)[:, 0]
+    counts = ~np.isnan(values) & (run.ranks(split)["t2i"] >= 0)
+    if captions is not None:
+        return values[counts & np.isin(np.arange(len(values)), captions)]
+    unanswerable = sum(reason == NOTHING_RIGHT for _, _, reason in log["others"])
+    return np.concatenate([values[counts], np.zeros(unanswerable)])
 
 
 def probe_run(

@@ -14,7 +14,8 @@ def equal_text_warning(captions: Sequence[str], shared: int, labels: Metrics, ma
     ways = {"i2t_r1": "image→text", "t2i_r1": "text→image"}
     ways = {key: name for key, name in ways.items() if key in labels}
     by_labels, by_texts = (" and ".join(f"{of[key]:.1f}" for key in ways) for of in (labels, matched))
-    fact = f"{shared:,} of {len(captions):,} have a text that another image has too: R@1 {' and '.join(ways.values())} is"
-    fact += f" {by_labels} by the labels, {by_texts} if equal texts match"
+    fact = f"{shared:,} of {len(captions):,} have a text that another image has too"
+    if ways:  # some queries are ranked
+        fact += f": R@1 {' and '.join(ways.values())} is {by_labels} by the labels, {by_texts} if equal texts match"
     fix = "choose which to report: evaluate --equal-texts match, or --equal-texts label"
     return Fault("captions", fact, fix=fix, severity="warning")
