@@ -110,9 +110,10 @@ def pick(label: str, options: Iterable[T], key: str, width: int | None = None, *
     return cast(T, st.selectbox(label, list(options), **size, **bound(key), **more))
 
 
-def switch(label: str, key: str, term: str = "") -> bool:
+def switch(label: str, key: str, term: str = "", on_change: Callable[[], None] | None = None) -> bool:
     """Draw a switch, initially off, explained by a glossary term; its value is kept in the URL."""
-    return st.toggle(label, False, help=cards.tip(term) if term else None, **bound(key))
+    explained = cards.tip(term) if term else None
+    return st.toggle(label, False, help=explained, on_change=on_change, **bound(key))
 
 
 def choose_one(

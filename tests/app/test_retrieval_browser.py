@@ -18,7 +18,7 @@ PAIR = "run=demo-baseline&versus=demo"
 
 
 def test_clicks_and_keys_open_rows_and_tables_page_filter_and_sort(visit, runs):
-    visit.open(f"retrieval?{PAIR}&at=1")
+    visit.open(f"retrieval?{PAIR}&at=1&outcome=All")
     rows = visit.page.locator("tbody tr")
     assert rows.first.get_attribute("aria-selected") == "true"
     expected = row_number(visit, 3)
@@ -58,7 +58,7 @@ def test_clicks_and_keys_open_rows_and_tables_page_filter_and_sort(visit, runs):
 
 
 def test_a_click_on_any_thumbnail_opens_the_large_picture(visit, runs):
-    visit.open(f"retrieval?{PAIR}&query-text=7")
+    visit.open(f"retrieval?{PAIR}&query-text=7&outcome=All")
     pair = [open_run(runs / name) for name in ("demo-baseline", "demo")]
     card = visit.page.locator(".cl-card").nth(12)
     image = int(re.fullmatch(r"image (\d+) · \d+\.png", card.get_attribute("title"))[1])
@@ -94,7 +94,7 @@ def test_a_click_on_any_thumbnail_opens_the_large_picture(visit, runs):
 
 
 def test_a_row_opens_its_sample_in_view_and_its_links_need_no_reload(visit, runs):
-    visit.open(f"retrieval?{PAIR}&at=1", reload=False)
+    visit.open(f"retrieval?{PAIR}&at=1&outcome=All", reload=False)
     number = row_number(visit, 3)
     panel = visit.page.locator(".st-key-opened")
     visit.page.locator("tbody tr").nth(3).locator("td").last.click()
@@ -153,7 +153,7 @@ def test_a_click_on_a_cause_of_the_misses_lists_its_queries(visit):
 
 
 def test_clicks_on_chart_cells_and_bars_open_their_queries(visit, runs):
-    visit.open(f"retrieval?{PAIR}&query-text=7", reload=False)
+    visit.open(f"retrieval?{PAIR}&query-text=7&outcome=All", reload=False)
     second = open_run(runs / "demo")
     changes = compare(open_run(runs / "demo-baseline"), second, "dev")
     changes = changes.query("direction == 't2i'").set_index("query")

@@ -193,7 +193,7 @@ def test_a_button_for_the_next_miss_either_opens_one_or_is_disabled(roots, opene
 
 def test_next_miss_steps_through_missed_queries_and_a_link_opens_any(roots, opened):
     ranks = open_run(roots["two"] / "demo").ranks("dev")["t2i"]
-    app = opened(roots["two"], "retrieval")
+    app = opened(roots["two"], "retrieval", outcome="All")
     walked = [app.click("query-text-miss-1").value("query-text") for _ in range(3)]
     assert len(set(walked)) == 3
     assert (ranks[walked] >= 1).all()
@@ -296,3 +296,17 @@ def test_queries_of_one_cause_are_listed_with_the_reason(roots, opened):
         known = causes.Known.nothing(run.count("dev", "text"))
         sentence = causes.why(misses, query, evidence, known, causes.hubs(run, "dev", "t2i"))
         assert app.saying(sentence)
+
+
+def test_two_runs_open_at_the_queries_that_the_better_one_fixes(roots, opened):
+    better, worse = "demo", "demo-baseline"
+    ranks = {name: open_run(roots["two"] / name).ranks("dev")["t2i"] for name in (better, worse)}
+    gained = int(((ranks[better] == 0) & (ranks[worse] > 0)).sum())
+    lost = int(((ranks[better] > 0) & (ranks[worse] == 0)).sum())
+    assert gained > lost
+    for runs, outcome in (([worse, better], "fixed"), ([better, worse], "broken")):
+        app = opened(roots["two"], "retrieval", run=runs, at="1")
+        assert app.value("outcome") == outcome
+        assert shown_queries(app) == gained
+    app = opened(roots["two"], "retrieval", run=[worse, better], cause="model error", at="1")
+    assert app.value("outcome") == "all"  # the last run misses no fixed query

@@ -10,10 +10,10 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from app import charts, judging, questions
-from app.address import bound, put_all
+from app.address import bound, put, put_all
 from app.ask import Direction, Modality, Run, RunSummary, ask, ask_both, causes, likely_matches, retrieval
 from app.choice import DIRECTIONS, QUERIES, UNITS, Choice
-from app.components import cards, downloads, events
+from app.components import answers, cards, downloads, events
 from app.components.controls import choose_one, more_filters, pick, row, switch
 from app.components.error_budget import runs_with_causes
 from app.components.gains import show_gains
@@ -27,6 +27,13 @@ OUTCOME_COLOURS = {"fixed": "green", "broken": "red"}
 BANDS = len(charts.RANK_LABELS)
 NO_MATCH = "No query matches."
 ANY_CAUSE = "any cause"
+NARROWED = {
+    "cause",
+    "likely",
+    "judged",
+    "from-rank",
+    "to-rank",
+}  # parameters of links to queries of any outcome
 KEY = "judged-by"
 RECALLS = columns_of("judged-recall")
 
@@ -102,6 +109,7 @@ def compare_runs(shown: Queries) -> Section:
             outcome = st.selectbox(
                 "Show",
                 list(outcomes),
+                list(outcomes).index(usual_outcome(changes)),
                 format_func=outcomes.__getitem__,
                 label_visibility="collapsed",
                 width=130,
@@ -142,6 +150,21 @@ def compare_runs(shown: Queries) -> Section:
     return Section(draw_list, draw_figures)
 
 
+def usual_outcome(changes: pd.DataFrame) -> str:
+    """Return the list that a page on two runs begins with: fixed or broken queries, whichever are more; "all" if there are
+    none, or if the address asks for a cause or a rank."""
+    counts = changes["outcome"].value_counts()
+    fixed, broken = (int(counts.get(outcome, 0)) for outcome in ("fixed", "broken"))
+    if fixed + broken == 0 or NARROWED & set(st.query_params):
+        return "all"
+    return "fixed" if fixed >= broken else "broken"
+
+
+def show_all() -> None:
+    """List queries of any outcome: the last run misses no fixed one."""
+    put("outcome", "all")
+
+
 def ranks_of_runs(shown: Queries) -> Section:
     """Queries by the ranks of their true matches, in one run or in more than two."""
     choice = shown.choice
@@ -152,8 +175,13 @@ def ranks_of_runs(shown: Queries) -> Section:
     names = list(ranks)
     table = pd.DataFrame(ranks).rename_axis("query").reset_index()
     table = table[(table[names[-1]] > 0) & choice.inside(shown.modality, table["query"])]
+    unranked = answers.not_ranked(choice)
 
     def draw_list() -> np.ndarray:
+        if unranked:
+            command = f"coder-lab evaluate {choice.last.path} --split {choice.split} --rank all"
+            cards.empty(f"{unranked}.", f"To list its misses: {command}")
+            return np.zeros(0, dtype=np.int64)
         order = "Largest differences between runs first" if several else "Worst rank first"
         cards.heading("Queries by rank", order=order)
         with row():
@@ -175,6 +203,8 @@ def ranks_of_runs(shown: Queries) -> Section:
         return shown.table(queries, columns, words, shown.file("ranks", chosen.name), fact=fact)
 
     def draw_figures() -> None:
+        if unranked:
+            return
         if several:
             count_hits(shown, table)
         cards.heading("Ranks of the true matches")
@@ -244,7 +274,7 @@ def only_right(shown: Queries, queries: pd.DataFrame) -> pd.DataFrame:
     queries = only_guessed(shown, queries)
     source = source_of(shown.choice)
     label = "Only misses that reviewers accept"
-    if source is None or not switch(label, "judged", "judged"):
+    if source is None or not switch(label, "judged", "judged", show_all):
         return queries
     fact = f"Queries with no labelled match in the first {shown.at}, but with one judged by {source.label}."
     cards.note(fact)
@@ -255,7 +285,7 @@ def only_guessed(shown: Queries, queries: pd.DataFrame) -> pd.DataFrame:
     """Return the queries or, if asked for, those with a likely unlabelled match in the last run."""
     choice = shown.choice
     at = shown.at
-    if not switch("Only likely missing labels", "likely", "likely"):
+    if not switch("Only likely missing labels", "likely", "likely", show_all):
         return queries
     recalls = []
     inside = choice.samples(shown.modality)
@@ -291,7 +321,14 @@ def choose_cause(shown: Queries) -> CauseOfRun | None:
     runs = {run.name: run for run in reversed(runs_with_causes(shown.choice))}
     if not runs:
         return None
-    cause = pick("Cause of the miss", [ANY_CAUSE, *causes.CAUSES], "cause", 200, help=cards.tip("cause"))
+    cause = pick(
+        "Cause of the miss",
+        [ANY_CAUSE, *causes.CAUSES],
+        "cause",
+        200,
+        help=cards.tip("cause"),
+        on_change=show_all,
+    )
     if cause == ANY_CAUSE:
         return None
     name = pick("Missed by", runs, "cause-of", 200) if len(runs) > 1 else next(iter(runs))
