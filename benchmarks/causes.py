@@ -1,6 +1,7 @@
 """Known causes of misses, injected into Flickr8k's dev split, and the causes that the error budget finds.
 
     python -m benchmarks.causes RUN FOLDER [SEED …]
+    python -m benchmarks.causes --log RUN FOLDER [SEED …]
     python -m benchmarks.causes --fit RUN FOLDER
     python -m benchmarks.causes --seeds RUN RUN
     python -m benchmarks.causes --verdicts RUN
@@ -11,6 +12,11 @@ that share their five captions (each caption keeps the label of one view: the ot
 and 50 get a copy under another name that takes over two of their captions. Of the other captions, 500 are exchanged
 between images and 500 are replaced by vague ones. The tables have the misses at R@1 that these changes explain, over all
 seeds: rows are the truth, columns the cause that was found, in percent of the row.
+
+With --log: the same changes in a search log. 2,000 of the captions, drawn at random, are the queries. Each is judged right for
+the one image of its label, so that the other view, the copy and the image that an exchanged query describes have no
+judgement, and wrong for two random images. One more table has what a reviewer would find who looks at the queries in the
+order of their suspicion.
 
 With --fit: the weights by which captions, and pictures, tell a match without a label, and those by which an exchanged
 caption finds its image. By captions: the verdicts on pairs without a label in docs/flickr8k_dev_reviews.jsonl, and 300
@@ -28,7 +34,7 @@ the margins of the first run.
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -38,7 +44,7 @@ from scipy.optimize import minimize
 from scipy.special import log_softmax
 from sklearn.linear_model import LogisticRegression
 
-from coder_core.api import Run, causes, open_run
+from coder_core.api import Run, causes, data_quality, open_run
 from coder_core.api.causes.budget import COPY, PROBABLE, UNLABELLED, VAGUE, WRONG, wrong_and_vague
 from coder_core.api.causes.evidence import PairEvidence
 from coder_core.api.causes.unlabelled import inverse_places, likeness, match_probability
@@ -48,6 +54,7 @@ from coder_core.data.augmentation import cut
 from coder_core.data.dataset import read_split
 from coder_core.data.embeddings import Embeddings
 from coder_core.data.reviews import read_reviews
+from coder_core.embedding.log import log_split
 from coder_core.runs.analysis.import_embeddings import import_run
 
 SPLIT = "dev"
@@ -157,6 +164,64 @@ def embed(run: Run, changed: Changed, folder: Path) -> Run:
     return open_run(path)
 
 
+Confusion = dict[Direction, np.ndarray]
+LOG = "log"
+LOG_QUERIES = 2_000
+JUDGED_WRONG = 2  # images of every query
+LOOKED_AT = (50, 100, 200)  # queries that a reviewer looks at, the most suspicious first
+
+
+def log_of(changed: Changed, seed: int) -> tuple[Changed, np.ndarray]:
+    """Draw the queries of a search log from the captions of a changed split. Return the split with these captions alone,
+    and (P, 3) judgements: query, image, and grade 2 for the image of the label and 0 for images that do not match."""
+    random = np.random.default_rng(seed)
+    kept = np.sort(random.choice(len(changed.owner), LOG_QUERIES, replace=False))
+    log = replace(
+        changed,
+        owner=changed.owner[kept],
+        shows=changed.shows[kept],
+        vague=changed.vague[kept],
+        captions=[changed.captions[row] for row in kept.tolist()],
+    )
+    judgements = []
+    for query, (owner, shown) in enumerate(zip(log.owner.tolist(), log.shows.tolist(), strict=True)):
+        judgements.append((query, owner, 2))
+        matching = {owner, shown, *log.twin[[owner, shown]].tolist(), *log.copy[[owner, shown]].tolist()}
+        others = [
+            image for image in random.permutation(len(log.names))[:10].tolist() if image not in matching
+        ]
+        judgements += [(query, image, 0) for image in others[:JUDGED_WRONG]]
+    return log, np.array(judgements)
+
+
+def embed_log(run: Run, changed: Changed, seed: int, folder: Path) -> tuple[Run, Changed]:
+    """Embed a search log with the run's model, and write it as a run in `folder`; return it and its split."""
+    log, judgements = log_of(changed, seed)
+    images = np.stack([run.model.encode_images(regions[None])[0] for regions in log.regions])
+    pictures = folder / "pictures"
+    save_pictures(run, log, pictures)
+    files = [pictures / name for name in log.names]
+    texts = run.encode_text(log.captions)
+    path = folder / f"{run.name}-log-{seed}"
+    log_split(path, LOG, images, texts, captions=log.captions, pictures=files, judgements=judgements)
+    return open_run(path), log
+
+
+def log_confusion(run: Run, folder: Path, seeds: Sequence[int]) -> tuple[Confusion, dict[int, list[float]]]:
+    """Return `confusion` for a search log, and for the numbers `LOOKED_AT` the percentage of the most suspicious queries
+    that were exchanged, one value per seed."""
+    counts = nothing_counted()
+    found: dict[int, list[float]] = {number: [] for number in LOOKED_AT}
+    for seed in seeds:
+        embedded, log = embed_log(run, changed_split(run, seed), seed, folder)
+        add_misses(counts, embedded, LOG, log)
+        table = data_quality.mismatches(embedded, LOG)
+        exchanged = (log.shows != log.owner)[table["caption"].to_numpy()]
+        for number in LOOKED_AT:
+            found[number].append(100 * float(exchanged[:number].mean()))
+    return counts, found
+
+
 UNTOUCHED = -1
 
 
@@ -178,21 +243,30 @@ def truth_of(changed: Changed, direction: Direction, queries: np.ndarray, first:
     return truth
 
 
-def confusion(run: Run, folder: Path, seeds: Sequence[int]) -> dict[Direction, np.ndarray]:
-    """Return direction → (causes + 1, causes) counts of misses: the truth, `UNTOUCHED` last, and the cause found."""
+def nothing_counted() -> Confusion:
+    """Return direction → (causes + 1, causes) zeros: the truth, `UNTOUCHED` last, and the cause found."""
     shape = len(causes.CAUSES) + 1, len(causes.CAUSES)
-    counts: dict[Direction, np.ndarray] = {direction: np.zeros(shape, int) for direction in DIRECTIONS}
+    return {direction: np.zeros(shape, int) for direction in DIRECTIONS}
+
+
+def add_misses(counts: Confusion, embedded: Run, split: str, changed: Changed) -> None:
+    """Count the misses at R@1 of a run on a changed split, by their truth and the cause found."""
+    for direction in DIRECTIONS:
+        misses = causes.causes_of_run(embedded, split, causes.Question(direction))
+        truth = truth_of(changed, direction, misses.way.queries, misses.way.results[:, 0])
+        np.add.at(counts[direction], (truth[misses.missed], misses.cause[misses.missed]), 1)
+
+
+def confusion(run: Run, folder: Path, seeds: Sequence[int]) -> Confusion:
+    """Return the counts of misses over all seeds, see `nothing_counted`."""
+    counts = nothing_counted()
     for seed in seeds:
         changed = changed_split(run, seed)
-        embedded = embed(run, changed, folder)
-        for direction in DIRECTIONS:
-            misses = causes.causes_of_run(embedded, SPLIT, causes.Question(direction))
-            truth = truth_of(changed, direction, misses.way.queries, misses.way.results[:, 0])
-            np.add.at(counts[direction], (truth[misses.missed], misses.cause[misses.missed]), 1)
+        add_misses(counts, embed(run, changed, folder), SPLIT, changed)
     return counts
 
 
-def print_confusion(counts: dict[Direction, np.ndarray]) -> None:
+def print_confusion(counts: Confusion) -> None:
     """Print a table per direction and for both, and the mean recall of the injected causes."""
     console = Console(width=170)
     tables = {DIRECTIONS[direction]: table for direction, table in counts.items()}
@@ -356,8 +430,16 @@ def main(arguments: Sequence[str]) -> int:
     if arguments[0] == "--verdicts":
         print_verdicts(open_run(arguments[1]))
         return 0
-    run, folder, *seeds = arguments
-    print_confusion(confusion(open_run(run), Path(folder), [int(seed) for seed in seeds] or [1, 2, 3]))
+    as_log = arguments[0] == "--log"
+    run, folder, *numbers = arguments[1:] if as_log else arguments
+    seeds = [int(number) for number in numbers] or [1, 2, 3]
+    if as_log:
+        counts, found = log_confusion(open_run(run), Path(folder), seeds)
+        print_confusion(counts)
+        for number, shares in found.items():
+            print(f"of the {number} most suspicious queries, {np.mean(shares):.1f}% were exchanged")
+        return 0
+    print_confusion(confusion(open_run(run), Path(folder), seeds))
     return 0
 
 

@@ -53,3 +53,19 @@ def test_the_truth_of_a_miss_follows_from_the_change(changed):
     images = changed.shows[moved]
     truth = benchmark.truth_of(changed, "i2t", images, np.flatnonzero(moved))
     assert (truth == UNLABELLED).all()
+
+
+def test_a_log_judges_one_image_of_every_query_right_and_no_match_wrong(changed):
+    log, judgements = benchmark.log_of(changed, seed=1)
+    queries, images, grades = judgements.T
+    right = grades == 2
+    assert len(log.captions) == benchmark.LOG_QUERIES
+    np.testing.assert_array_equal(queries[right], np.arange(benchmark.LOG_QUERIES))
+    np.testing.assert_array_equal(images[right], log.owner)
+    assert (np.bincount(queries[~right]) == benchmark.JUDGED_WRONG).all()
+    for row in (log.owner, log.shows):
+        wrong = images[~right]
+        of_query = row[queries[~right]]
+        assert not (wrong == of_query).any()
+        assert not (wrong == changed.twin[of_query]).any()
+        assert not (wrong == changed.copy[of_query]).any()
