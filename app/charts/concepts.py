@@ -14,6 +14,11 @@ from app.charts.figure import HIDDEN, Part, Tone
 KINDS = {"object": (1, "circle", "objects"), "property": (0, "diamond", "properties")}
 KINDS |= {"motion": (2, "square", "motions")}  # kind → position of its colour, mark, name
 GRAPH_HEIGHT = 460
+GRAPH_PIXELS = np.array([880.0, 330.0])  # of one unit of x and of y, on a page of 1,440 pixels
+LETTER = 7.0  # pixels of a letter of a word, and of its line
+LINE = 15.0
+# where a word stands → its side of the mark
+PLACES = {"top center": (0, 1), "bottom center": (0, -1), "middle right": (1, 0), "middle left": (-1, 0)}
 BANDS = (1.0, 1.5, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, np.inf)
 BANDS_HEIGHT = 200
 WORDS_HEIGHT = 300
@@ -41,8 +46,9 @@ def concept_graph(nodes: pd.DataFrame, edges: pd.DataFrame, opened: int | None, 
     if opened in size_of:
         concept = nodes[nodes["concept"] == opened]
         traces.append(draw.rings(concept["x"], concept["y"], colours, size_of[opened] + 10))
+    placed = nodes.assign(place=_word_places(nodes, sizes))
     for kind, (_, symbol, label) in KINDS.items():
-        of_kind = nodes[nodes["kind"] == kind]
+        of_kind = placed[placed["kind"] == kind]
         if len(of_kind):
             marks = _marks(of_kind, label, kind_colour(kind, colours), colours)
             marks["marker"] |= {"symbol": symbol, "size": [size_of[number] for number in of_kind["concept"]]}
@@ -54,13 +60,42 @@ def concept_graph(nodes: pd.DataFrame, edges: pd.DataFrame, opened: int | None, 
     return draw.figure(colours, traces, "", "", height=GRAPH_HEIGHT, **layout)
 
 
+def _word_places(nodes: pd.DataFrame, sizes: np.ndarray) -> list[str]:
+    """Place every word above its mark or, where it covers less of other marks and of the words before it, below or beside
+    it. `sizes`: (k,) pixels of the marks."""
+    centres = nodes[["x", "y"]].to_numpy(dtype=float) * GRAPH_PIXELS
+    reach = np.repeat(sizes[:, None] / 2, 2, axis=1)
+    marks = np.concatenate([centres - reach, centres + reach], axis=1)
+    words = np.empty((0, 4))
+    places = []
+    for row, word in enumerate(nodes["word"]):
+        half = np.array([LETTER * len(word), LINE]) / 2
+        others = np.concatenate([np.delete(marks, row, axis=0), words])
+        boxes = [_box(centres[row] + np.array(side) * (reach[row] + half), half) for side in PLACES.values()]
+        best = int(np.argmin([_covered(box, others) for box in boxes]))
+        places.append(list(PLACES)[best])
+        words = np.concatenate([words, boxes[best][None]])
+    return places
+
+
+def _box(middle: np.ndarray, half: np.ndarray) -> np.ndarray:
+    """Return left, low, right and high of a rectangle."""
+    return np.concatenate([middle - half, middle + half])
+
+
+def _covered(box: np.ndarray, others: np.ndarray) -> float:
+    """Return the area that a rectangle has in common with others, (k, 4)."""
+    sides = np.minimum(box[2:], others[:, 2:]) - np.maximum(box[:2], others[:, :2])
+    return float(sides.clip(0).prod(axis=1).sum())
+
+
 def _marks(concepts: pd.DataFrame, label: str, colour: str, colours: Tone) -> Part:
     """Draw concepts of one kind with their words; a selection does not fade the others."""
     words = [draw.plain(word) for word in concepts["word"]]
     numbers = zip(words, concepts["count"], concepts["reads"], concepts["read_by"], strict=True)
     hover = [f"{w}: in {n:,} training captions, reads {reads}, read by {by}" for w, n, reads, by in numbers]
     names = {"text": words, "hovertext": hover, "customdata": concepts["concept"].to_numpy()}
-    style = {"textposition": "top center", "textfont": {"color": colours.ink, "size": 12.5}}
+    style = {"textposition": concepts["place"].tolist(), "textfont": {"color": colours.ink, "size": 12.5}}
     marker = {"color": colour, "opacity": 1, "line": {"color": colours.paper, "width": 1.5}}
     opaque = {"marker": {"opacity": 1}}
     more = {**names, **style, "mode": "markers+text", "selected": opaque, "unselected": opaque}

@@ -35,6 +35,7 @@ TARGET = "cluster"
 CHART = "cluster-map"
 CARDS_SHOWN = 10
 WORDS_SHOWN = 12
+DOWNLOADED = ("images", "cohesion")  # columns for which the list has no room
 KINDS = {"near": "Nearest to the centroid", "edge": "Furthest from it", "apart": "Image and caption disagree"}
 KINDS |= {"between": "Close to another cluster"}
 COLUMNS = columns_of("clusters")
@@ -127,7 +128,7 @@ def overview(run: RunSummary, choice: Choice, result: clusters.Clusters) -> pd.D
         table = table.assign(inside=inside[table["cluster"]]).drop(columns="images")
         table = table.sort_values("inside", ascending=False, kind="stable", ignore_index=True)
     number = value_of(TARGET, table["cluster"].iloc[0])
-    columns = {name: column for name, column in COLUMNS.items() if name in table}
+    columns = {name: column for name, column in COLUMNS.items() if name in table and name not in DOWNLOADED}
     ids = table["cluster"].to_numpy()
     picking_table(Table(table, columns, "clusters-table", "clusters", ids, height=430, narrow=True), TARGET)
     downloads.table(table, f"clusters-{choice.split}")

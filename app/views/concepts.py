@@ -14,6 +14,7 @@ from app.ask import BOTH, Modality, Run, RunSummary, ask, concept_attention, con
 from app.choice import UNITS, Choice
 from app.components import cards, downloads
 from app.components.controls import choose_one, choose_run, pick, row, side_by_side, whole_number
+from app.components.run_names import run_label
 from app.components.samples import (
     SampleList,
     note_sample,
@@ -57,7 +58,7 @@ def show(choice: Choice) -> None:
     if choose_one("Look at", LOOKS, LOOK, default=linked) == "pairs":
         one_pair(runs, choice, disagreements(runs, choice))
     else:
-        readers(runs, choice, graphs(runs, choice.split))
+        readers(runs, choice, graphs(runs, choice))
         all_concepts(runs, choice.split)
 
 
@@ -65,8 +66,9 @@ def names_of(run: RunSummary, split: str) -> list[str]:
     return ask(concept_attention.view_of, run, split).names
 
 
-def graphs(runs: Sequence[RunSummary], split: str) -> str:
+def graphs(runs: Sequence[RunSummary], choice: Choice) -> str:
     """Draw the concept graph of every run, once if they share it; return the chosen concept."""
+    split = choice.split
     cards.heading("Concept graph")
     by: concepts.Strength = "captions"
     kind = ""
@@ -88,7 +90,7 @@ def graphs(runs: Sequence[RunSummary], split: str) -> str:
         runs = runs[-1:]
     for position, run in enumerate(side_by_side(runs)):
         if len(runs) > 1:
-            cards.label(run.name)
+            run_label(choice, run)
         names = names_of(run, split)
         number = names.index(word) if word in names else None
         if part == "around" and number is None:
@@ -195,7 +197,7 @@ def one_pair(runs: Sequence[RunSummary], choice: Choice, order: np.ndarray) -> N
     cards.heading("One pair in detail", how, detail=True)
     number = step_samples(choice, "text", CAPTION, order)
     for position, run in enumerate(side_by_side(runs)):
-        cards.label(run.name)
+        run_label(choice, run)
         rows, shared, perplexity = ask(concept_attention.pair_concepts, run, choice.split, number, STRONGEST)
         rank = ask(Run.rank_of, run, choice.split, "t2i", number) + 1
         numbers = pd.DataFrame([{"shared": shared, **perplexity, "rank": rank}])
@@ -210,7 +212,7 @@ def readers(runs: Sequence[RunSummary], choice: Choice, word: str) -> None:
     for run in runs:
         names = names_of(run, choice.split)
         if len(runs) > 1:
-            cards.label(run.name)
+            run_label(choice, run)
         if word not in names:
             cards.note(f"“{word}” is not a concept of this run.")
             continue

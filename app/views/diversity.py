@@ -37,7 +37,7 @@ SYMBOLS = {"std": "SD", "entropy": "entropy"}
 MEASURES = {"diversity": "Diversity", "SD": "Standard deviation", "entropy": "Entropy"}
 TARGETS: dict[Modality, str] = {"text": "caption", "image": "image"}
 CANDIDATES = {"split": "Whole split", "batch": "A batch", "bank": "A bank"}
-NUMBERS = {"percentile": ".1f", "diversity": ".4f", "SD": ".4f", "entropy": ".4f", "rank": ",d"}
+NUMBERS = {"percentile": ".1f", "rank": ",d", "diversity": ".4f", "SD": ".4f", "entropy": ".4f"}
 ANCHOR = columns_of("anchor")
 FIGURES = {"similarities": "Similarities to the negatives", "weights": "Weights of the nearest negatives"}
 FIRST = 5  # negatives shown at first
@@ -304,10 +304,10 @@ def _numbers(choice: Choice, tables: Tables, changes: Changes) -> tuple[pd.DataF
     """Return all numbers of every anchor, with each run's under its name, and their columns in a table."""
     values = {}
     columns = {}
-    for run in (choice.last, *choice.runs[:-1]):
-        shown = {"diversity"} if choice.between else {"diversity", "rank"}
-        for name, digits in NUMBERS.items():
-            if name in tables[run.name] and (run is choice.last or name in shown):
+    of_others = {"diversity"} if choice.between else {"diversity", "rank"}
+    for name, digits in NUMBERS.items():
+        for run in (choice.last, *choice.runs[:-1]):
+            if name in tables[run.name] and (run is choice.last or name in of_others):
                 values[f"{name} {run.name}"] = tables[run.name][name]
                 columns[f"{name} {run.name}"] = Column(samples.of_run(choice, name, run), digits, name)
     if changes is not None:

@@ -16,6 +16,7 @@ from app.ask import BOTH, InputError, Run, ask, similarity
 from app.choice import QUERIES, Choice
 from app.components import cards, downloads, events, loss_values, opened, reviewing
 from app.components.controls import MODALITIES, advanced, choose_one, row, side_by_side, whole_number
+from app.components.run_names import run_label
 from app.components.samples import show_opened, similar_button
 from app.components.table import Column, plain_table
 from app.components.theme import tone
@@ -95,8 +96,9 @@ def show(choice: Choice) -> None:
     events.on_cell(keys, shown.last.similarity.shape, open_pair)
     show_opened(choice, st.container())
     cards.heading("The same pair, step by step")
+    runs = {run.name: run for run in choice.runs}
     for name, rows_of_run in side_by_side(steps_of_runs.items()):
-        cards.label(name)
+        run_label(choice, runs[name])
         frame = pd.DataFrame(rows_of_run, columns=["symbol", "how", "value"])
         plain_table(frame, STEP_COLUMNS, f"steps-{name}", "steps")
     cards.heading("Table of all cells")
@@ -213,12 +215,14 @@ def draw_matrices(shown: Matrices, chosen: str, marked: Cell) -> list[str]:
         scale = charts.heat_scale(list(values.values()), centre, "γ" if kind == "similarity" else "")
         with column:
             parts = [st.container()] if alone else st.columns(2, gap="medium")
-            for number, (name, container) in enumerate(zip(scaled, parts, strict=True)):
-                title = heading if alone else f"{heading} · {name}"
+            for number, (run, container) in enumerate(zip(shown.choice.runs, parts, strict=True)):
                 with container:
-                    cards.label(title)
-                    alt = f"{heading.partition(':')[0]}, {name}"
-                    draw(values[name], scale, unit, f"matrix-{kind}-{number}", alt)
+                    if alone:
+                        cards.label(heading)
+                    else:
+                        run_label(shown.choice, run, heading)
+                    alt = f"{heading.partition(':')[0]}, {run.name}"
+                    draw(values[run.name], scale, unit, f"matrix-{kind}-{number}", alt)
             cards.note(cards.HOW_TO_READ[heading])
     return keys
 

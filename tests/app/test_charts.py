@@ -212,3 +212,11 @@ def test_slices_show_the_overall_recall_and_grey_out_noise():
     figure = charts.slice_recalls(["worse", "noise"], recalls, {"a": 40.0}, "R@1", LIGHT)
     assert [shape.x0 for shape in figure.layout.shapes] == [40.0]
     assert list(figure.data[0].marker.opacity) == [1.0, 0.3]
+
+
+def test_the_colour_bar_names_its_centre_with_an_arrow_if_it_lies_beyond_an_end():
+    names = {"unit": "S", "row_name": "r", "column_name": "c"}
+    for centre, label in ((-1.0, "← γ -1"), (0.0, "γ 0"), (0.5, "γ 0.5"), (1.0, "γ 1"), (2.0, "γ 2 →")):
+        scale = charts.HeatScale(0.0, 1.0, centre, "γ")
+        [cells] = charts.heat_map(np.eye(2), ["a", "b"], ["c", "d"], scale, LIGHT, **names).data
+        assert f"<b>{label}</b>" in cells.colorbar.ticktext

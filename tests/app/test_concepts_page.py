@@ -40,6 +40,9 @@ def test_every_control_of_the_concepts_page(root, opened):
     app = opened(root, "concepts", run="one", versus="—", concept="ball", concept_caption="7")
     assert app.saying("Caption 7", "image 1")  # a link to a caption opens its pair
     app.change(first="most").click("concept-caption-next")
+    assert not any(table["narrow"] for table in app.tables())  # the list has the whole width
+    [help_text] = [group.proto.help for group in app.get("button_group") if group.key == "first"]
+    assert "in common" in help_text
     app.change(concepts_of="words")
     assert app.value("concept") == "ball"
     assert "“ball”" in app.header[-2].value
@@ -98,6 +101,16 @@ def test_the_graph_draws_every_kind_every_edge_and_the_ring(root):
     assert sum(len(trace.x) for trace in figure.data if trace.mode == "lines+markers") == 3 * len(graph.edges)
     ring = next(trace for trace in figure.data if trace.mode == "markers")
     assert list(ring.x) == graph.nodes.loc[graph.nodes["concept"] == 2, "x"].tolist()
+    assert ring.marker.size > max(size for mark in marks for size in mark.marker.size) - 1  # around its mark
+
+
+def test_words_of_the_graph_avoid_other_marks():
+    """The second concept stands where the word of the first would; the third is alone."""
+    nodes = pd.DataFrame({"concept": [0, 1, 2], "word": ["red", "blue", "far"], "kind": "object"})
+    nodes = nodes.assign(x=[0.5, 0.5, 0.9], y=[0.5, 0.56, 0.1], count=9, reads=0, read_by=0)
+    edges = pd.DataFrame({"concept": np.zeros(0, int), "neighbour": np.zeros(0, int)})
+    [marks] = charts.concept_graph(nodes, edges, None, LIGHT).data
+    assert list(marks.textposition) == ["bottom center", "top center", "top center"]
 
 
 def test_bars_count_every_sample_once_and_left_bars_are_negative():

@@ -181,3 +181,11 @@ def test_diversity_of_a_large_split_is_known_for_a_sample_and_everything_is_draw
     known = np.flatnonzero(column(shown["maps"][1]["codes"], np.uint8) < len(shown["palette"]) - 1)
     assert known.tolist() == [*drawn.images, *(20 + drawn.texts)]
     assert "none" in shown["legend"]["title"]
+
+
+def test_a_slice_lights_its_captions_and_their_images(root, opened):
+    app = opened(root, "joint", run=["demo"], slice="image == 3")
+    [shown] = app.maps()
+    images = open_run(root / "demo").count("dev", "image")
+    lit = column(shown["base"], np.uint32).tolist()
+    assert lit == [3, *range(images + 15, images + 20)]

@@ -86,6 +86,8 @@ def test_the_time_left_is_estimated_from_recorded_steps(root):
     records = pd.DataFrame(times, columns=["step", "time"])
     assert time_left(run, records) == " · about 0:03:00 left"  # 120 s for 40 steps
     assert time_left(replace(run, state="stopped"), records) == ""
+    first = pd.DataFrame([(20, 900.0), (30, 920.0)], columns=["step", "time"])  # one of the moment it started
+    assert time_left(run, first) == " · about 0:02:00 left"
     assert time_left(run, records[:3]) == time_left(run, pd.DataFrame()) == ""
 
 
