@@ -1,7 +1,7 @@
 """Samples on all pages: their ids, rows of a table, columns of a file, cards, and the panel of the opened one."""
 
 import html
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import repeat
@@ -153,9 +153,9 @@ def cells_of(run: RunSummary, split: str, rows: Iterable[tuple[Modality, int, in
 class SampleList:
     """Samples (`numbers`) with their values, for a table and its download.
 
-    `columns`: columns of `values` to show. `words`: only samples that contain them. `target`: key of the number widget
-    that opens a sample. `file`: name of the download. `narrow`: it stands beside what it opens. `nothing`: the notice
-    if none remains, and what to do.
+    `columns`: columns of `values` in the download, and in the table if they are among `shown` (None: all). `words`: only
+    samples that contain them. `target`: key of the number widget that opens a sample. `file`: name of the download.
+    `narrow`: it stands beside what it opens. `nothing`: the notice if none remains, and what to do.
     """
 
     modality: Modality
@@ -168,6 +168,7 @@ class SampleList:
     height: int = 560
     narrow: bool = True
     nothing: tuple[str, str] = (NO_WORDS, FEWER_WORDS)
+    shown: Sequence[str] | None = None
 
 
 def sample_table(choice: Choice, listed: SampleList) -> np.ndarray:
@@ -197,7 +198,11 @@ def sample_table(choice: Choice, listed: SampleList) -> np.ndarray:
     own = own_columns.written(own_columns.values(run, split, modality, numbers))
     chosen = own_columns.choose(run, split, modality, f"{target}-columns")
     added = own[chosen].add_prefix(OWN)
-    columns = dict(listed.columns)
+    columns = {
+        name: column
+        for name, column in listed.columns.items()
+        if listed.shown is None or name in listed.shown
+    }
     columns |= {f"{OWN}{title}": column for title, column in own_columns.table_columns(own[chosen]).items()}
     shown = pd.concat([values, added], axis=1)
     table = Table(

@@ -38,6 +38,7 @@ MEASURES = {"diversity": "Diversity", "SD": "Standard deviation", "entropy": "En
 TARGETS: dict[Modality, str] = {"text": "caption", "image": "image"}
 CANDIDATES = {"split": "Whole split", "batch": "A batch", "bank": "A bank"}
 NUMBERS = {"percentile": ".1f", "rank": ",d", "diversity": ".4f", "SD": ".4f", "entropy": ".4f"}
+MEASURED = {"std": "diversity", "entropy": "entropy"}
 ANCHOR = columns_of("anchor")
 FIGURES = {"similarities": "Similarities to the negatives", "weights": "Weights of the nearest negatives"}
 FIRST = 5  # negatives shown at first
@@ -90,7 +91,7 @@ def show(choice: Choice) -> None:
             )
 
     def draw_list() -> np.ndarray:
-        order = ranked_anchors(choice, tables, changes, modality, by)
+        order = ranked_anchors(choice, tables, changes, settings, by)
         with st.container(key=BELOW_LIST):
             distributions(tables, unit)
         return order
@@ -256,9 +257,10 @@ def percentile_changes(choice: Choice, changes: pd.DataFrame, unit: str) -> None
 
 
 def ranked_anchors(
-    choice: Choice, tables: Tables, changes: Changes, modality: Modality, by: str
+    choice: Choice, tables: Tables, changes: Changes, settings: Settings, by: str
 ) -> np.ndarray:
     """Draw the table, ranked `by` one of `orders_of`; return the order of all anchors in it."""
+    modality: Modality = settings["modality"]
     first = choice.first.name
     last = choice.last.name
     unit = UNITS[modality]
@@ -283,8 +285,19 @@ def ranked_anchors(
         words,
         target=TARGETS[modality],
         file=f"diversity-{choice.split}-{unit}",
+        shown=_shown(choice, settings, by, list(columns)),
     )
     return samples.sample_table(choice, ranked)
+
+
+def _shown(choice: Choice, settings: Settings, by: str, columns: list[str]) -> list[str]:
+    """Return the columns for which a list of two runs has room: how ambiguous an anchor is, and its rank in both."""
+    if choice.second is None or choice.between:
+        return columns
+    last = choice.last.name
+    measure = "change" if by in ("fell", "rose") else f"{MEASURED[settings['function']]} {last}"
+    ranks = [f"rank {run.name}" for run in choice.runs]
+    return [f"percentile {last}", *ranks, measure, "plausible images"]
 
 
 def _fits(choice: Choice, tables: Tables, anchors: np.ndarray) -> np.ndarray | None:

@@ -103,3 +103,16 @@ def test_the_title_says_what_the_data_say_even_against_the_theory(lowest, highes
     table = pd.DataFrame({"order": order, "rank": np.where(hit, 1, 50)})
     choice = Choice(RunSummary("demo", Path("demo"), "finished"), None, "dev")
     assert answer(choice, table, "captions").startswith(title)
+
+
+def test_the_list_of_two_runs_shows_what_it_has_room_for_and_the_measure_of_its_order(roots, opened):
+    runs = {"run": "demo-baseline", "versus": "demo"}
+    usual = ["percentile in demo", "rank in demo", "rank in demo-baseline"]
+    for query, measure in (
+        ({}, "diversity in demo"),
+        ({"measure": "Entropy"}, "entropy in demo"),
+        ({"ranked": "More ambiguous than before"}, "change of percentile"),
+    ):
+        app = opened(roots["two"], "diversity", **runs, **query)
+        [table] = [table for table in app.tables() if table["label"] == "captions"]
+        assert [column["label"] for column in table["columns"]] == [*usual, measure]

@@ -108,19 +108,19 @@ def queries_of_the_hub(k):
 
 
 def anchors(last, first):
+    """Return the rows of the anchors of two runs, of two runs by the change of percentile, and of the last run alone."""
     deviation, entropy, diversity = last.spreads()
-    deviation_before, _, before = first.spreads()
     places = [
-        100 * spread.argsort().argsort() / (len(spread) - 1) for spread in (deviation_before, deviation)
+        100 * spread.argsort().argsort() / (len(spread) - 1) for spread in (first.spreads()[0], deviation)
     ]
+    change = places[1] - places[0]
     order = by(lambda q: deviation[q], range(len(deviation)))
-    of_last = [
-        (f"{places[1][q]:.1f}", f"{diversity[q]:.4f}", f"{deviation[q]:.4f}", f"{entropy[q]:.4f}")
-        for q in order
-    ]
-    of_both = [(f"{last.rank[q]:,d}", f"{before[q]:.4f}", f"{first.rank[q]:,d}") for q in order]
-    of_both = [(*row, f"{places[1][q] - places[0][q]:+.1f}") for row, q in zip(of_both, order, strict=True)]
-    return [(q, *a, *b) for q, a, b in zip(order, of_last, of_both, strict=True)]
+    of_both = {q: (f"{places[1][q]:.1f}", f"{last.rank[q]:,d}", f"{first.rank[q]:,d}") for q in order}
+    measures = {q: tuple(f"{of[q]:.4f}" for of in (diversity, deviation, entropy)) for q in order}
+    two = [(q, *of_both[q], measures[q][0]) for q in order]
+    fell = [(q, *of_both[q], f"{change[q]:+.1f}") for q in by(lambda q: change[q], sorted(order))]
+    alone = [(q, *of_both[q][:2], *measures[q]) for q in order]
+    return two, fell, alone
 
 
 def hit(rank):
@@ -188,8 +188,12 @@ def test_a_list_shows_the_rows_that_follow_from_the_embeddings(roots, both, open
 @pytest.mark.parametrize("modality", WAYS)
 def test_anchors_and_recall_by_tenth_follow_from_the_embeddings(roots, both, opened, modality):
     last, first = (Scores(run, modality) for run in both)
-    app = opened(roots["two"], "diversity").change(anchors=modality)
-    assert_shows(app, modality, anchors(last, first))
+    two, fell, alone = anchors(last, first)
+    app = opened(roots["two"], "diversity", run="demo", versus="—").change(anchors=modality)
+    assert_shows(app, modality, alone)
+    app = opened(roots["two"], "diversity").change(anchors=modality, ranked="fell")
+    assert_shows(app, modality, fell)
+    assert_shows(app.change(ranked="second"), modality, two)
     [figure] = [figure for figure in app.figures() if "tenths" in str(figure["layout"]["xaxis"])]
     for run, trace in zip((first, last), figure["data"], strict=True):
         order = np.argsort(run.spreads()[0], kind="stable")
