@@ -1,1 +1,1 @@
-"""Data sets: reading, checks, tokens and batches, and the reviews, judgements and embeddings of their samples."""
+"""Data sets: reading, checks, tokens and batches, and the reviews, judgments and embeddings of their samples."""

@@ -1,4 +1,4 @@
-"""Human judgements of which captions fit an image, and probes: captions altered so that they are wrong.
+"""Human judgments of which captions fit an image, and probes: captions altered so that they are wrong.
 
 Section 13 of docs/data.md describes the files. ECCV Caption (Chun et al. 2022) and Crisscrossed Captions (Parekh et al.
 2021) come with the package eccv-caption and cover the 5,000 test images of Karpathy's split of COCO, with five captions
@@ -49,7 +49,7 @@ class OtherSplitError(InputError):
 class Judgements(NamedTuple):
     """Pairs of a split that belong together, including labels."""
 
-    source: str  # the path of the file, or the name of COCO's judgements
+    source: str  # the path of the file, or the name of COCO's judgments
     of_texts: np.ndarray  # (P, 2) int64 rows (caption, image): positives of captions as queries
     # (P, 2) int64 rows (caption, image): positives of images as queries; ECCV Caption judged the two separately
     of_images: np.ndarray

@@ -1,4 +1,4 @@
-"""Graded judgements in the formats of information retrieval (qrels: TREC, BEIR), and the ids of images and captions in
+"""Graded judgments in the formats of information retrieval (qrels: TREC, BEIR), and the ids of images and captions in
 files (docs/data.md, section 13). TREC separates by spaces, so spaces and % in ids may be written as %20 and %25.
 """
 
@@ -36,7 +36,7 @@ class GradedPairs(NamedTuple):
 
 
 class Qrels(NamedTuple):
-    """The judgements of a split."""
+    """The judgments of a split."""
 
     pairs: dict[Way, GradedPairs]  # of each direction that has queries
     fact: str  # contents of the file, in words
@@ -98,7 +98,7 @@ class SampleIds:
 
 
 class Ids(Protocol):
-    """Finds the samples of a split by the ids in a file of judgements or in a run file; results as for `SampleIds.find`."""
+    """Finds the samples of a split by the ids in a file of judgments or in a run file; results as for `SampleIds.find`."""
 
     @property
     def uncounted(self) -> AbstractSet[str]:
@@ -134,7 +134,7 @@ def sample_ids(image_names: Sequence[str], image_of_text: np.ndarray) -> tuple[l
 
 
 def read_qrels(path: Path, ids: Ids, example: str) -> Qrels:
-    """Read the judgements of a split; `example` is an id of it, for messages. Queries of other splits are left out. A
+    """Read the judgments of a split; `example` is an id of it, for messages. Queries of other splits are left out. A
     document that is not in the split is kept and counts as never found. InputError: a line has another format; two
     samples share an id; query and document are both images or both captions; a pair has two grades; or no line is about
     a query of this split."""

@@ -1,4 +1,4 @@
-"""A search log: queries that belong to no picture, with graded judgements of pictures (TREC's or BEIR's qrels).
+"""A search log: queries that belong to no picture, with graded judgments of pictures (TREC's or BEIR's qrels).
 
 A query is counted if it has a right picture in the data. Its *own* picture, which pages show in the place of a caption's
 picture, is the one judged best. All other queries are listed with the reason.
@@ -18,7 +18,7 @@ from coder_core.data.lines import check_texts, numbered_lines, parse_json_text, 
 from coder_core.data.qrels import AMBIGUOUS, SampleIds, Side, judgement_lines, spellings
 
 MISSING = -1  # a judged picture that is not in the data
-UNJUDGED = "no judgement"
+UNJUDGED = "no judgment"
 NOTHING_RIGHT = "judged, without a right picture in the data"
 QUERY_LINE = "the id of a query, a tab, and its text"
 
@@ -35,7 +35,7 @@ class SearchLog:
     rows: np.ndarray  # (m,) int64, the number of every counted query among all queries of the file
 
     def document(self) -> dict[str, Any]:
-        """Return what an analysis stores besides the judgements."""
+        """Return what an analysis stores besides the judgments."""
         return {"query_ids": self.query_ids, "others": [list(other) for other in self.others]}
 
     def keep(self, images: np.ndarray) -> SearchLog:
@@ -97,7 +97,7 @@ class QueryIds:
 
 
 def read_search_log(queries: Path, qrels: Path, image_names: Sequence[str]) -> tuple[SearchLog, list[Fault]]:
-    """Read the queries of a log and the judgements of pictures of the data, and return notes on what they contain.
+    """Read the queries of a log and the judgments of pictures of the data, and return notes on what they contain.
     InputError: a line has another format, an id occurs twice, a name is that of several pictures, a pair has two
     grades, or no query has a right picture in the data."""
     text_of = _read_queries(queries)
@@ -128,7 +128,7 @@ def log_of_judgements(judgements: np.ndarray, texts: Sequence[str], images: int)
 
 
 def _counted(text_of: Mapping[str, str], grades: Mapping[str, Mapping[int, int]]) -> SearchLog:
-    """Return the log of queries, id → text, and judgements, id → picture → grade; pictures below 0 are not in the data."""
+    """Return the log of queries, id → text, and judgments, id → picture → grade; pictures below 0 are not in the data."""
     query_ids: list[str] = []
     owners: list[int] = []
     numbers: list[int] = []  # of the counted queries among all
@@ -157,7 +157,7 @@ def _notes(log: SearchLog, queries: Path, qrels: Path, unknown: int) -> list[Fau
         fact += f"; {reasons.count(reason):,} are listed, not counted ({reason})"
     notes = [Fault(str(queries), fact, severity="note")]
     right = int((log.judgements[:, 2] > 0).sum())
-    fact = f"{len(log.judgements):,} judgements of these queries, {right:,} of them right"
+    fact = f"{len(log.judgements):,} judgments of these queries, {right:,} of them right"
     if missing := int((log.judgements[:, 1] == MISSING).sum()):
         fact += f"; {missing:,} pictures are not in the data and count as not found"
     if unknown:

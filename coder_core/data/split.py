@@ -107,7 +107,7 @@ def with_queries_of_log(split: Split, name: str, queries: Path, qrels: Path) -> 
     on the log. InputError: as for `read_search_log`, or the images have no names."""
     if not split.image_names:
         where = f"split {split.name}"
-        raise InputError.at(where, "has no names of images, which judgements refer to", "{split}_ids.txt")
+        raise InputError.at(where, "has no names of images, which judgments refer to", "{split}_ids.txt")
     log, notes = read_search_log(queries, qrels, split.image_names)
     changed = replace(
         split,

@@ -95,7 +95,7 @@ class EmbedArguments:
     """One id per line: one for each image (they name the pictures) or each caption (equal ids are one image)."""
     qrels: Path | None = None
     """Makes the split a search log: --captions are its queries, lines of an id, a tab and a text in the order of --texts,
-    and this file has graded judgements of pictures, as TREC (query 0 picture grade) or BEIR; needs --ids."""
+    and this file has graded judgments of pictures, as TREC (query 0 picture grade) or BEIR; needs --ids."""
     queries: Path | None = None
     """Embeddings of texts that are not captions: .npy of (q, D). Retrieval offers them as queries. With --query-texts."""
     query_texts: Path | None = None  # The q texts of --queries, UTF-8, one per line, all different.
@@ -125,7 +125,7 @@ class ListsArguments:
     queries, without embeddings.
 
     The lists are a TREC run file: lines of query Q0 document rank score tag, ids as evaluate --run-out writes them (y.jpg,
-    x.jpg#2, or the ids of a search log). Pictures, captions, groups, columns and judgements are those of the run named by
+    x.jpg#2, or the ids of a search log). Pictures, captions, groups, columns and judgments are those of the run named by
     --like. A right answer that a list does not contain is a miss at any K and has no rank.
     """
 
@@ -156,8 +156,8 @@ class PicturesArguments:
     """A search log instead of captions, with --qrels: lines of an id, a tab and the text of a query; or BEIR's JSON lines.
     Name the result with --split, for example log."""
     qrels: Path | None = None
-    """Graded judgements of pictures for these queries: TREC (query 0 picture grade) or BEIR (query-id, corpus-id, score).
-    Right from grade 1. nDCG@10 leads; queries without a judgement are listed, not counted."""
+    """Graded judgments of pictures for these queries: TREC (query 0 picture grade) or BEIR (query-id, corpus-id, score).
+    Right from grade 1. nDCG@10 leads; queries without a judgment are listed, not counted."""
     pool: str = ""  # Split of DATA whose pictures are ranked for --queries; empty: those of all splits.
 
 

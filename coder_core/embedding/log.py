@@ -179,7 +179,7 @@ def _array(rows: Any) -> np.ndarray:
 def _search_log(
     judgements: Any, images: np.ndarray, texts: np.ndarray, captions: Sequence[str], image_of_text: Any
 ) -> SearchLog:
-    """Return the search log of (P, 3) judgements. InputError: they have another form, or `image_of_text` is given too."""
+    """Return the search log of (P, 3) judgments. InputError: they have another form, or `image_of_text` is given too."""
     if image_of_text is not None:
         fix = "leave image_of_text out: the queries of a search log belong to no image"
         raise InputError.at("judgements and image_of_text", "are both given", "one of them", fix)
@@ -189,7 +189,7 @@ def _search_log(
         )
     rows = _array(judgements)
     if rows.ndim != 2 or rows.shape[1] != 3 or not np.issubdtype(rows.dtype, np.integer):
-        raise InputError.at("judgements", f"are {rows.dtype} {rows.shape}", "(judgements, 3) whole numbers")
+        raise InputError.at("judgements", f"are {rows.dtype} {rows.shape}", "(judgments, 3) whole numbers")
     return log_of_judgements(rows, captions, len(images))
 
 

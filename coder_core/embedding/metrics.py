@@ -1,5 +1,5 @@
 """Print the metrics of a new run of embeddings: by the labels, by group, and by equal texts if many captions repeat; of a
-search log by its judgements."""
+search log by its judgments."""
 
 from pathlib import Path
 

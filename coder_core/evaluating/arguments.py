@@ -70,7 +70,7 @@ class EvaluateArguments:
     JSON lines. The trained runs rank the pictures of the pool; name the result with --split, for example log."""
     pool: str = ""  # Split of the data whose pictures are ranked for --queries, such as test.
     qrels: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
-    """Graded judgements as TREC (query 0 document grade) or BEIR (query-id, corpus-id, score and a header): metrics as
+    """Graded judgments as TREC (query 0 document grade) or BEIR (query-id, corpus-id, score and a header): metrics as
     trec_eval defines them, with 95% intervals. Ids are names of images, y.jpg, and of captions, x.jpg#2. Ties are
     pessimistic: among equal scores relevant documents come last (trec_eval: the later id first). Overview and
     the report show the result."""

@@ -1,7 +1,7 @@
 """Metrics of ranked results: R@K and the metrics of trec_eval and ECCV Caption, from ranks and a relation of relevance.
 
 The gain of a candidate is its grade (0 if negative), its discount is log2(rank + 1), and it is relevant from grade 1. A
-judged query without a relevant candidate counts as 0, a query without a judgement does not count. Ties are pessimistic:
+judged query without a relevant candidate counts as 0, a query without a judgment does not count. Ties are pessimistic:
 among equal scores, candidates that are not relevant come first, then lower grades. trec_eval puts the later document id
 first instead, so it may give other values for a run with ties. Uses only NumPy, so that the app need not load torch.
 """
@@ -83,7 +83,7 @@ def metric_label(text: str) -> str:
 
 
 def query_values(measures: Sequence[str], relation: Relation, ranked: Ranked) -> Array:
-    """Return (Q, measures) values of every query, from 0 to 1; NaN for a query without a judgement.
+    """Return (Q, measures) values of every query, from 0 to 1; NaN for a query without a judgment.
 
     R is the number of a query's relevant candidates. R-Precision is the share of these among the first R results, and
     mAP@R is (1/R) Σ P(i) · rel(i) over i = 1 … R, where P(i) is the precision at i and rel(i) is 1 if result i is
@@ -209,7 +209,7 @@ def label_values(ranks: Any, image_of_text: np.ndarray) -> dict[str, np.ndarray]
     [[0.5, 0.631], [1.0, 1.0]]
 
     Args:
-        ranks: an analysis; only image_ranks, text_ranks and image_hits are read. Of a search log, whose judgements
+        ranks: an analysis; only image_ranks, text_ranks and image_hits are read. Of a search log, whose judgments
             replace the labels, also judged, image_best and text_best.
         image_of_text: (m,) the image of every caption.
     """

@@ -48,12 +48,12 @@ EXTENDED = {
     "extended_mrr": "mrr",
     f"extended_ndcg{LISTED}": f"ndcg@{LISTED}",
 }
-"""Names, in a run's metrics, of the measures by judgements beyond the labels."""
+"""Names, in a run's metrics, of the measures by judgments beyond the labels."""
 
 
 def extended_values(ranks: Ranks, relevance: Relevance) -> dict[str, np.ndarray]:
     """Return "i2t" (n, 7) and "t2i" (m, 7): the measures `EXTENDED` of every query, from 0 to 1, of ranks by a relevance;
-    NaN for a query without a judgement.
+    NaN for a query without a judgment.
 
     >>> from coder_core.evaluation.ranking import rank
     >>> from coder_core.evaluation.scores import check_scores

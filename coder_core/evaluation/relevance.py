@@ -2,7 +2,7 @@
 torch.
 
 A split has one relation per direction. Labels alone are the default: a caption and its image belong together. Groups,
-equal texts, files of judgements and people's verdicts widen or narrow it. Ranks and metrics read the relation; nothing
+equal texts, files of judgments and people's verdicts widen or narrow it. Ranks and metrics read the relation; nothing
 else decides whether a result is right.
 """
 
@@ -208,7 +208,7 @@ def judged_relevance(of_texts: Array, of_images: Array, image_of_text: Array, im
 
 
 def relevance_of_judgements(judgements: Array, images: int, texts: int) -> Relevance:
-    """Return the relation of graded judgements, in place of the labels.
+    """Return the relation of graded judgments, in place of the labels.
 
     >>> graded = relevance_of_judgements(np.array([[0, 1, 3], [0, 0, 0], [1, -1, 2]]), images=2, texts=2)
     >>> graded.t2i.relevant, graded.i2t.queries

@@ -98,7 +98,7 @@ def test_every_query_is_counted_or_listed_with_the_reason(log):
     }
     text = " ".join(map(str, notes))
     assert "6 queries have a right picture; 2 are listed, not counted (judged, without a right" in text
-    assert "1 are listed, not counted (no judgement)" in text
+    assert "1 are listed, not counted (no judgment)" in text
     assert (
         "1 pictures are not in the data and count as not found; 1 judged queries are not in queries.tsv"
         in text

@@ -41,7 +41,7 @@ percent, use the labels as grades. Intervals are 95% confidence intervals from a
 use a paired bootstrap: their intervals are narrower than those of the two runs suggest."""
 JUDGED = """R@K by the labels alone, and by the labels and the matches that people found, over the same queries. R is the
 number of a query’s matches; mAP@R and R-Precision measure how many of them are found."""
-GRADED = """Metrics of graded judgements as trec_eval defines them, in percent, with the 95% intervals of a bootstrap over
+GRADED = """Metrics of graded judgments as trec_eval defines them, in percent, with the 95% intervals of a bootstrap over
 queries, the captions of an image drawn together. Among equal scores, relevant documents are ranked last."""
 SEVERAL = """Metrics by the labels, in which every caption has one right image, and by groups or equal texts, in which it is
 right for all images of its group, or for all images that have the same text."""
@@ -65,7 +65,7 @@ class Supplements:
     question: str = ""  # the heading; "" for the usual question
     command: str = ""  # the command that writes the report again
     reviews: Reviews | None = None
-    positives: Sequence[str | Path] = ()  # sources of judgements beyond the labels, see `run_judgements`
+    positives: Sequence[str | Path] = ()  # sources of judgments beyond the labels, see `run_judgements`
     gate: GateResult | None = None  # from `check_gate`, shown first
     by: Sequence[
         str
@@ -74,7 +74,7 @@ class Supplements:
 
 def gather(runs: Sequence[Run], split: str, supplements: Supplements | None = None) -> Report:
     """Gather the report on one or several runs of the same samples; the last is the one under review. InputError: a run
-    lacks the split, the samples differ, or a source of judgements cannot be read."""
+    lacks the split, the samples differ, or a source of judgments cannot be read."""
     extra = supplements or Supplements()
     first = runs[0]
     last = runs[-1]
@@ -210,7 +210,7 @@ def _judged(runs: Sequence[Run], split: str, source: str | Path) -> Section:
     table["direction"] = table["direction"].map(DIRECTIONS)
     names = {**judged.LABELLED, **judged.JUDGED, "map_at_r": "mAP@R", "r_precision": "R-Precision"}
     table = table[["direction", "run", "queries", *names]].round(1).rename(columns=names)
-    return Section(f"By the judgements of {Path(judgements.source).name}", JUDGED, [("table", table)])
+    return Section(f"By the judgments of {Path(judgements.source).name}", JUDGED, [("table", table)])
 
 
 def _graded(runs: Sequence[Run], split: str) -> Iterator[Section]:
@@ -226,7 +226,7 @@ def _graded(runs: Sequence[Run], split: str) -> Iterator[Section]:
         facts = [f"{result.fact}. sha256 of the file: {result.sha256[:16]}"]
         yield Section(f"Judged by {result.file}", GRADED, [("table", table), ("sentences", facts)])
     if faults:
-        yield Section("Damaged metrics of judgements", "", [("sentences", faults)])
+        yield Section("Damaged metrics of judgments", "", [("sentences", faults)])
 
 
 def _moved(first: Run, last: Run, split: str, changes: pd.DataFrame) -> list[tuple[str, Any]]:

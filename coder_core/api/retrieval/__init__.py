@@ -1,4 +1,4 @@
-"""Retrieval results of a run: changes from another run, hubs, margins, guesses and judgements beyond the labels."""
+"""Retrieval results of a run: changes from another run, hubs, margins, guesses and judgments beyond the labels."""
 
 from coder_core.api.retrieval.comparison import (
     OUTCOMES,

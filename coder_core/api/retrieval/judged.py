@@ -1,6 +1,6 @@
-"""People's judgements beyond the labels: results judged to be matches, recall with these matches, and probes.
+"""People's judgments beyond the labels: results judged to be matches, recall with these matches, and probes.
 
-Judgements are facts from a file or from COCO's judges, unlike the guesses in `results`; they are shown beside the
+Judgments are facts from a file or from COCO's judges, unlike the guesses in `results`; they are shown beside the
 recall by the labels. A probe tests whether a run scores a picture's caption above a wrong version of that caption.
 """
 
@@ -45,12 +45,12 @@ JUDGED_VALUES = ("map_at_r", "r_precision", *JUDGED)
 
 
 def judgement_files(folder: Path) -> list[Path]:
-    """List the files of judgements in a data folder."""
+    """List the files of judgments in a data folder."""
     return [folder / name for name in JUDGEMENT_FILES if (folder / name).is_file()]
 
 
 def judgement_packages() -> dict[str, str]:
-    """Return the installed judgements of COCO: argument of `run_judgements` → name to display."""
+    """Return the installed judgments of COCO: argument of `run_judgements` → name to display."""
     return dict(COCO_JUDGEMENTS) if find_spec(PACKAGE) is not None else {}
 
 
@@ -61,7 +61,7 @@ def run_judgements(run: Run, split: str, source: str | Path) -> Judgements:
 
 
 def judged_results(run: Run, split: str, direction: Direction, judgements: Judgements) -> Array:
-    """Return (Q, K) bool: which of every query's ten best results are matches only by the judgements."""
+    """Return (Q, K) bool: which of every query's ten best results are matches only by the judgments."""
     best = run.best(split, direction).astype(np.int64)
     query = np.arange(len(best))[:, None]
     pairs = judgements.of_texts if direction == "t2i" else judgements.of_images[:, ::-1]
@@ -71,7 +71,7 @@ def judged_results(run: Run, split: str, direction: Direction, judgements: Judge
 
 
 def judged_values(run: Run, split: str, judgements: Judgements) -> pd.DataFrame:
-    """Compute the metrics of every query by the judgements, and by the labels alone. Loads torch. Return one row per
+    """Compute the metrics of every query by the judgments, and by the labels alone. Loads torch. Return one row per
     query with a positive: direction ("i2t", "t2i"), query, and from 0 to 1 map_at_r, r_precision, judged_1, judged_5,
     judged_10 (any positive among the first K), judged_mrr, judged_ndcg10, labels_1, labels_5, labels_10 (a labelled
     one), labels_mrr and labels_ndcg10. Among exactly equal scores positives come last."""
@@ -104,7 +104,7 @@ def judged_values(run: Run, split: str, judgements: Judgements) -> pd.DataFrame:
 def judged_recall(
     names: Sequence[str], values: Sequence[pd.DataFrame], queries: Mapping[str, Array] | None = None
 ) -> pd.DataFrame:
-    """Compute recall by the labels and by the judgements over the same queries, mAP@R and R-Precision, in percent.
+    """Compute recall by the labels and by the judgments over the same queries, mAP@R and R-Precision, in percent.
     `queries`: direction → numbers of the queries that count; None for all. Return one row per direction and run:
     direction, run, queries (their number), and the columns of `judged_values`; NaN if no query counts."""
     rows = []

@@ -83,7 +83,7 @@ def evaluate_split(
 
 
 def _judgements(split: Split) -> Relevance | None:
-    """Return the judgements of a search log; None for a split of captions, whose labels decide what is right."""
+    """Return the judgments of a search log; None for a split of captions, whose labels decide what is right."""
     if split.search_log is None:
         return None
     return relevance_of_judgements(split.search_log.judgements, split.n_images, split.n_texts)

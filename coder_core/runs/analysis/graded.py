@@ -60,7 +60,7 @@ def add_graded_metrics(
 
 
 def add_judged_metrics(rows: Sequence[RunRow], metrics: Sequence[str], split_name: str) -> None:
-    """Add the metrics by the judgements of a search log to every row, and store those of rows that are plain runs; keys
+    """Add the metrics by the judgments of a search log to every row, and store those of rows that are plain runs; keys
     as for `add_graded_metrics`. Rows of captions are left as they are."""
     names = [name.lower() for name in metrics]
     for row in rows:
@@ -113,7 +113,7 @@ def _with_intervals(
 
 
 def graded_relevance(qrels: Qrels, images: int, texts: int) -> Relevance:
-    """Return the relation of the judged pairs; a direction without judgements has none."""
+    """Return the relation of the judged pairs; a direction without judgments has none."""
     nothing = np.empty(0, np.int64)
 
     def relation(way: Way, count: int) -> Relation:

@@ -29,7 +29,7 @@ def import_lists(
     file: Path, like: Path, root: Path, name: str, split: str, *, overwrite: bool = False
 ) -> tuple[Path, Metrics, list[Fault]]:
     """Write the lists of a run file as the split of a run `root/name`, with the pictures, captions or queries, groups,
-    columns and judgements of the same split of the run `like`. Return its folder, its metrics, and warnings and notes.
+    columns and judgments of the same split of the run `like`. Return its folder, its metrics, and warnings and notes.
     InputError: as for `read_trec_run` and `import_folder`; the run `like` does not have the split."""
     folder = import_folder(root, name, split, overwrite=overwrite)
     if folder.exists():

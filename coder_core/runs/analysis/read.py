@@ -144,14 +144,14 @@ class Analysis(sealed.SealedFolder):
 
     @cached_property
     def judged(self) -> Relevance | None:
-        """The judgements of a search log, which decide what is right there; None for other splits, whose labels do."""
+        """The judgments of a search log, which decide what is right there; None for other splits, whose labels do."""
         if tables.JUDGEMENTS not in self._arrays:
             return None
         return relevance_of_judgements(self._arrays[tables.JUDGEMENTS], self.n_images, self.n_texts)
 
     @property
     def relevance(self) -> Relevance:
-        """Which results are right: by the judgements of a search log, or by the labels."""
+        """Which results are right: by the judgments of a search log, or by the labels."""
         return self.judged or Relevance.of_labels(np.asarray(self.image_of_text), self.n_images)
 
     @cached_property
@@ -323,7 +323,7 @@ def check_manifest(manifest: Mapping[str, Any], place: str) -> None:
 
 
 def _check_judgements(judgements: np.ndarray, images: int, texts: int, file: str) -> None:
-    """Check that judgements name captions and images of the split. InputError: names the first other row."""
+    """Check that judgments name captions and images of the split. InputError: names the first other row."""
     caption, image, _ = judgements.T
     wrong = (caption < 0) | (caption >= texts) | (image < -1) | (image >= images)
     if wrong.any():

@@ -47,7 +47,7 @@ class Samples:
     image_names: list[str]  # n file names or ids
     caption_ids: np.ndarray | None = None  # (m,) int64 numbers of captions in their data set, or None
     image_groups: np.ndarray | None = None  # (n,) int64, equal for images that show the same thing, or None
-    judged: Relevance | None = None  # the judgements of a search log, or None
+    judged: Relevance | None = None  # the judgments of a search log, or None
     search_log: Mapping[str, Any] | None = None  # its ids of queries, and the others, or None
     queries: Queries | None = None  # those that are ranked; None: all
 
@@ -134,7 +134,7 @@ class RunRow:
 
     @property
     def labels(self) -> Relevance:
-        """The right answers by the labels, or by the judgements of a search log, of the queries that are ranked."""
+        """The right answers by the labels, or by the judgments of a search log, of the queries that are ranked."""
         labels = self.split.judged
         if labels is None:
             labels = Relevance.of_labels(self.split.image_of_text, self.split.n_images)

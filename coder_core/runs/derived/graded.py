@@ -32,7 +32,7 @@ class GradedMetrics(NamedTuple):
 
 
 def store_graded(run: Path, split: str, file: str, sha256: str, metrics: GradedMetrics) -> None:
-    """Store metrics by a file of qrels, or by other judgements; they replace those by earlier contents of the file.
+    """Store metrics by a file of qrels, or by other judgments; they replace those by earlier contents of the file.
     `sha256`: of the content."""
     folder = derived_folder(run, split, KIND, {"file": file}, [open_analysis(run, split)])
     facts = {
