@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 
 import numpy as np
 import pytest
@@ -138,19 +139,31 @@ def test_the_demo_has_no_errors_and_leaves_a_foreign_folder_alone(tmp_path, monk
     assert [path.name for path in other.iterdir()] == ["mine.txt"]
 
 
-def test_real_flickr8k_has_no_errors(capsys):
-    folder = real_flickr8k()
-    out = run(capsys, folder, *["--word-vectors", folder / "glove_50d_flickr8k_words.txt", "--word-size", 50])
-    for text in (
-        "6,000",
-        "30,000",
-        "1,000 × 36 × 128",
-        "float16",
-        "97.",
-        "2 groups of near-duplicates",
-        "0 errors, 2 warnings",
-    ):
+def part_of_flickr8k(real, folder):
+    """Write 100 images of train and 100 of dev, of which two are near-duplicates, with the pictures of all."""
+    (folder / "f8k_precomp").mkdir(parents=True)
+    (folder / "images").symlink_to(real / "images")
+    for split, first in (("train", 1100), ("dev", 350)):
+        images = slice(first, first + 100)
+        texts = slice(5 * images.start, 5 * images.stop)
+        features = np.load(real / "f8k_precomp" / f"{split}_ims.npy", mmap_mode="r")
+        np.save(folder / "f8k_precomp" / f"{split}_ims.npy", features[images])
+        for kind, rows in (("ids", images), ("caps", texts)):
+            lines = (real / "f8k_precomp" / f"{split}_{kind}.txt").read_text().splitlines(keepends=True)
+            (folder / "f8k_precomp" / f"{split}_{kind}.txt").write_text("".join(lines[rows]))
+    return folder
+
+
+def test_real_flickr8k_has_no_errors(tmp_path, capsys):
+    """All features and captions; 200 of the 7,000 pictures, whose decoding takes half a minute."""
+    real = real_flickr8k()
+    vectors = ["--word-vectors", real / "glove_50d_flickr8k_words.txt", "--word-size", 50]
+    out = run(capsys, shutil.copytree(real / "f8k_precomp", tmp_path / "whole"), *vectors)
+    for text in ("6,000", "30,000", "1,000 × 36 × 128", "float16", "97.", "0 errors, 1 warning"):
         assert text in out
+    out = run(capsys, part_of_flickr8k(real, tmp_path / "part"))
+    assert "1 groups of near-duplicates" in out
+    assert "train 44, dev 53" in out
 
 
 def test_content_is_checked_for_a_data_set_and_for_a_run(data, tmp_path, capsys):
