@@ -58,17 +58,19 @@ def write_tiny_siglip(folder, words, *, seed=0):
 
 
 def write_tiny_naflex(folder, words, *, seed=0):
-    """Write a SigLIP 2 folder for any aspect ratio: at most 16 patches of 8 × 8 pixels."""
+    """Write a SigLIP 2 folder for any aspect ratio: at most 16 patches of 8 × 8 pixels; one layer, so that
+    `torch.compile` has less to trace."""
     from transformers import Siglip2Config, Siglip2ImageProcessorPil, Siglip2Model
 
     Siglip2ImageProcessorPil(patch_size=8, max_num_patches=16).save_pretrained(folder)
-    return _write(folder, Siglip2Model, Siglip2Config, {"num_patches": 16}, words, seed)
+    return _write(folder, Siglip2Model, Siglip2Config, {"num_patches": 16}, words, seed, layers=1)
 
 
-def _write(folder, model, kind, vision, words, seed):
+def _write(folder, model, kind, vision, words, seed, layers=2):
     torch.manual_seed(seed)
-    text = TEXT | {"vocab_size": len(words) + 2, "projection_size": WIDTH}
-    _spread(model(kind(text_config=text, vision_config=VISION | vision))).save_pretrained(folder)
+    layered = {"num_hidden_layers": layers}
+    text = TEXT | layered | {"vocab_size": len(words) + 2, "projection_size": WIDTH}
+    _spread(model(kind(text_config=text, vision_config=VISION | layered | vision))).save_pretrained(folder)
     _word_tokenizer(words).save_pretrained(folder)
     return folder
 
