@@ -184,6 +184,8 @@ CASES = {
     "flickr30k-results/results.csv": [
         ((f"{OTHER}| 1| ", f"{OTHER}| 1   "), "warning", "results.csv: 1 lines"),
         (("", f"{OTHER}| 0| again\n"), "error", f"'{OTHER}| 0'"),
+        (("", "a dog| 0| again\n"), "error", "results.csv line 26: is"),
+        (("", f"{OTHER}| 9\n"), "warning", "results.csv line 26"),
     ],
     "flickr30k-annotations/flickr_annotations_30k.csv": [
         (('"[2, 3]"', '"[0, 3]"'), "error", "0 is also the sentid of"),

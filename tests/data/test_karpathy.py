@@ -5,6 +5,7 @@ import os
 import numpy as np
 import pytest
 
+from coder_core.console.faults import MOST_FAULTS_SHOWN
 from coder_core.data.dataset import available_splits, read_split
 from coder_core.data.split import fingerprint
 from tests.support.karpathy import image, write
@@ -137,6 +138,13 @@ def test_faults_are_named_by_their_key_or_byte(tmp_path, content, part):
     else:
         part = f"dataset_small.json: images[1]{part}"
     assert part in reason(tmp_path)
+
+
+def test_of_a_file_without_any_valid_image_the_first_faults_are_listed(tmp_path):
+    write(tmp_path, [{} for _ in range(40)], {"train_ims.npy": features(2)})
+    faults = refusal(read_split, tmp_path, "train").faults
+    assert len(faults) == MOST_FAULTS_SHOWN + 1
+    assert {fault.place.split("images[")[1][0] for fault in faults} > {"0", "1"}
 
 
 def test_real_flickr8k_is_the_same_in_both_layouts():

@@ -103,6 +103,21 @@ def test_more_options_are_never_easier_and_only_the_seed_changes_the_result(dire
             np.testing.assert_array_equal(mixed[c].repeats, plain[c].repeats)
 
 
+def test_many_questions_are_drawn_in_the_blocks_of_earlier_versions(monkeypatch):
+    """Another size of the blocks would change the accuracies of a seed."""
+    v, w, owner = correlated(9, 1_100, seed=5)
+    scored = check_scores([EmbeddingPair(v, w)])
+
+    def repeats():
+        return c_way_accuracy(scored, owner, (3,), "t2i", Protocol(repeats=2, seed=1))[3].repeats.tolist()
+
+    usual = repeats()
+    monkeypatch.setattr(c_way, "BLOCK", 1_024)
+    assert repeats() == usual
+    monkeypatch.setattr(c_way, "BLOCK", 1_025)
+    assert repeats() != usual
+
+
 def test_options_are_distinct_and_uniform_and_too_many_are_refused():
     scored, owner = small()
     assert most_options(owner, 12, "t2i") == 12
