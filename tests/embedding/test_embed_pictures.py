@@ -161,12 +161,18 @@ def test_kill_9_and_two_processes_change_no_bit(models, pictures, whole, tmp_pat
     assert embed_into(root) == 0
     assert decoded == [[1]]
     assert_same_bits(expected, arrays(root))
-    # two processes as torchrun starts them
+    # two processes as torchrun starts one on each of two machines, which share nothing but the folder of runs
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(probe.getsockname()[1])}
     work = partial(embed_into, tmp_path / "two")
-    children = [forked(work, RANK=rank, LOCAL_RANK=rank, WORLD_SIZE="2", **address) for rank in "01"]
+    ranks = address | {"WORLD_SIZE": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"}
+    children = []
+    for rank in "01":
+        own = tmp_path / rank
+        own.mkdir()
+        folders = dict.fromkeys(("HOME", "CODER_CACHE", "TMPDIR"), str(own))
+        children.append(forked(work, RANK=rank, **ranks, **folders))
     assert [wait() for wait in children] == [0, 0]
     assert_same_bits(expected, arrays(tmp_path / "two"))
 
