@@ -269,7 +269,7 @@ def _foreign_on(sides: Sides, device: str) -> Iterator[tuple[slice, Array]]:
     """Yield the same, computed on another device; unclear pairs are scored again in float64, as for ranks."""
     import torch
 
-    from coder_core.evaluation.ranking import best_lists
+    from coder_core.evaluation.best_candidates import best_lists
     from coder_core.evaluation.scores import check_scores
 
     counts, anchor, candidate = sides.own_pairs()

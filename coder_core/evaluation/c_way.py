@@ -16,8 +16,7 @@ import numpy as np
 import torch
 
 from coder_core.console.faults import Fault, InputError
-from coder_core.evaluation.ranking import Ties
-from coder_core.evaluation.scores import EVERY, Scores
+from coder_core.evaluation.scores import EVERY, Scores, Ties
 
 Direction = Literal["i2t", "t2i"]
 DIRECTIONS: tuple[Direction, ...] = ("i2t", "t2i")

@@ -11,10 +11,10 @@ import torch
 from coder_core.console.faults import Fault, InputError
 from coder_core.evaluation.metrics import Ranks
 from coder_core.evaluation.rank_metrics import Metrics, rank_metrics, with_rsum
-from coder_core.evaluation.ranking import Ties, rank
+from coder_core.evaluation.ranking import rank
 from coder_core.evaluation.relevance import Relation, Relevance
 from coder_core.evaluation.sampled import random_halves
-from coder_core.evaluation.scores import Scores, check_owners, check_scores
+from coder_core.evaluation.scores import Scores, Ties, check_owners, check_scores
 from coder_core.evaluation.separation import separation
 from coder_core.evaluation.sources import Source, mixture
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -29,6 +29,7 @@ _OTHER_ROUNDINGS = 6  # of the weight, the sum of sources, the thresholds and th
 
 Rows = slice | Tensor
 EVERY = slice(None)
+Ties = Literal["pessimistic", "optimistic"]  # equal scores count against a query, or for it
 
 
 @dataclass(frozen=True)

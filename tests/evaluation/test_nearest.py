@@ -7,8 +7,8 @@ import torch
 from coder_core.api import data_quality
 from coder_core.api.sampling import whole_split
 from coder_core.evaluation import nearest
+from coder_core.evaluation.best_candidates import best_lists, nearly_best_lists
 from coder_core.evaluation.hub_correction import hub_biases
-from coder_core.evaluation.ranking import best_lists, nearly_best_lists
 from coder_core.evaluation.relevance import Relevance
 from coder_core.evaluation.scores import check_scores
 from coder_core.evaluation.sources import EmbeddingPair, mixture

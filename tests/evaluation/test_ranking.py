@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coder_core.console.faults import InputError
-from coder_core.evaluation import ranking
+from coder_core.evaluation import best_candidates, ranking, score_blocks
 from coder_core.evaluation.ranking import first_ranks, rank
 from coder_core.evaluation.recall import ensemble_metrics
 from coder_core.evaluation.relevance import Queries, Relation, Relevance
@@ -33,15 +33,17 @@ def ranks(images, texts, owner, **options):
 
 def small_blocks(monkeypatch, rows):
     """Rank a few rows at a time, compare fewer at once, and select few scores for counts and lists."""
-    for name in ("_BLOCK_ELEMENTS", "_FEWEST_ROWS", "_EXACT_PAIRS"):
-        monkeypatch.setattr(ranking, name, rows)
-    monkeypatch.setattr(ranking, "_COMPARED_ROWS", 2)
+    for module in (score_blocks, best_candidates):
+        monkeypatch.setattr(module, "BLOCK_ELEMENTS", rows)
+    monkeypatch.setattr(score_blocks, "_FEWEST_ROWS", rows)
+    monkeypatch.setattr(score_blocks, "_COMPARED_ROWS", 2)
+    monkeypatch.setattr(score_blocks, "_SPARSE", 1)
     monkeypatch.setattr(ranking, "_COMPARED_LINES", 2)
     monkeypatch.setattr(ranking, "_PLACES", 2)
-    monkeypatch.setattr(ranking, "_SPARSE", 1)
-    monkeypatch.setattr(ranking, "_GROUPS", 1)
-    monkeypatch.setattr(ranking, "_GROUPS_PER_PLACE", 1)
-    monkeypatch.setattr(ranking, "_LISTED", 2)
+    monkeypatch.setattr(best_candidates, "_EXACT_PAIRS", rows)
+    monkeypatch.setattr(best_candidates, "_GROUPS", 1)
+    monkeypatch.setattr(best_candidates, "_GROUPS_PER_PLACE", 1)
+    monkeypatch.setattr(best_candidates, "_LISTED", 2)
 
 
 def embeddings(n, m, width, seed):

@@ -27,8 +27,8 @@ from coder_core.console.faults import InputError
 from coder_core.console.output import Progress, named
 from coder_core.data.content.report import Finding, check_content
 from coder_core.data.reviews import JudgedSplit, Reviews, judge_split
+from coder_core.evaluation.best_candidates import best_lists, nearly_best_lists
 from coder_core.evaluation.nearest import too_many
-from coder_core.evaluation.ranking import best_lists, nearly_best_lists
 from coder_core.evaluation.relevance import Relation, Relevance
 from coder_core.evaluation.scores import Scores, check_scores
 from coder_core.evaluation.sources import slices

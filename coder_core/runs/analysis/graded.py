@@ -13,9 +13,9 @@ import numpy as np
 from coder_core.console.faults import Fault
 from coder_core.data.qrels import GradedPairs, Qrels, SampleIds, Way, read_qrels, sample_ids
 from coder_core.data.search_log import NOTHING_RIGHT, QueryIds
+from coder_core.evaluation.best_candidates import best_lists
 from coder_core.evaluation.bootstrap import mean_intervals
 from coder_core.evaluation.metrics import query_values
-from coder_core.evaluation.ranking import best_lists
 from coder_core.evaluation.relevance import JUDGEMENT, Relation, Relevance
 from coder_core.files.atomic import writing
 from coder_core.files.sealed import file_sha256

@@ -17,7 +17,7 @@ from coder_core.evaluation.bootstrap import count_hits, recall_intervals
 from coder_core.evaluation.lists import Lists, rank_lists
 from coder_core.evaluation.metrics import RECALL_AT, Ranks, label_metrics
 from coder_core.evaluation.rank_metrics import Metrics, rank_metrics
-from coder_core.evaluation.ranking import Ties, rank
+from coder_core.evaluation.ranking import rank
 from coder_core.evaluation.recall import five_fold, metrics_of
 from coder_core.evaluation.relevance import (
     Queries,
@@ -27,7 +27,7 @@ from coder_core.evaluation.relevance import (
     widened,
 )
 from coder_core.evaluation.sampled import describe
-from coder_core.evaluation.scores import Scores, check_scores
+from coder_core.evaluation.scores import Scores, Ties, check_scores
 from coder_core.evaluation.sources import Source
 from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.analysis.tables import IMAGE_GROUPS

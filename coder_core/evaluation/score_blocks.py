@@ -1,0 +1,149 @@
+"""Scores of some rows with all columns at a time, and counts of those that reach a limit of their row or column."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from coder_core.evaluation.scores import Scores
+from coder_core.evaluation.sources import slices
+
+BLOCK_ELEMENTS = 1 << 22  # 16 MiB of scores at once …
+_FEWEST_ROWS = 16  # … or of so many rows, below which a product is slow
+_COMPARED_ELEMENTS = 1 << 17  # scores compared at once, which fit the core's cache …
+_COMPARED_ROWS = 255  # … of at most so many rows, as counts are uint8
+_SPARSE = 128  # scores of a block for every threshold and every score that reaches the lowest one, to count only these
+
+
+class Block:
+    """Scores of some rows with all columns, and the largest error that they may have."""
+
+    def __init__(self, scores: Scores, rows: slice, buffer: Tensor) -> None:
+        self.scores = scores
+        self.rows = rows
+        self.values = scores.fast(rows, out=buffer[: rows.stop - rows.start])
+        self.error = scores.error
+
+    def make_exact(self) -> None:
+        """Replace the scores by exact ones."""
+        self.values = self.scores.exact(self.rows)
+        self.error = 0.0
+
+
+def blocks(scores: Scores) -> Iterator[Block]:
+    """Yield all scores, some rows at a time. All blocks share one buffer: the next one overwrites the last.
+
+    >>> from coder_core.evaluation.scores import check_scores
+    >>> from coder_core.evaluation.sources import ScoreMatrix
+    >>> scores = check_scores([ScoreMatrix(np.array([[0.5, 0.25], [0.75, 1.0]]))])
+    >>> [block.values.tolist() for block in blocks(scores)]
+    [[[0.5, 0.25], [0.75, 1.0]]]
+    """
+    rows, columns = scores.shape
+    height = min(rows, max(_FEWEST_ROWS, BLOCK_ELEMENTS // columns))
+    buffer = torch.empty(height, columns, device=scores.device)
+    for part in slices(rows, height):
+        yield Block(scores, part, buffer)
+
+
+def ends_around(own: Tensor, error: float) -> Tensor:
+    """Return (2, …): the least score that may reach each right one, and the least that is certainly above it.
+
+    Args:
+        own: exact scores of right candidates.
+        error: the largest error of the scores that are compared with them.
+
+    >>> ends_around(torch.tensor([0.5]), 0.25)
+    tensor([[0.2500],
+            [0.7500]])
+    """
+    return torch.stack([own - error, torch.nextafter(own + error, own.new_tensor(torch.inf))])
+
+
+def count_reaching_ends(lines: Tensor, ends: Tensor, *, by_row: bool) -> Tensor:
+    """Count, (2, places, L), the scores of every line that are at least each of its `ends`. On a CPU by NumPy, which
+    counts booleans several times faster than PyTorch.
+
+    >>> ends = torch.tensor([[[0.2, 0.2]], [[0.6, 0.6]]])
+    >>> count_reaching_ends(torch.tensor([[0.1, 0.5], [0.3, 0.7]]), ends, by_row=True)
+    tensor([[[1, 2]],
+    <BLANKLINE>
+            [[0, 1]]])
+    """
+    limits = ends.flatten(0, 1)
+    if lines.device.type != "cpu":
+        counts = torch.stack(
+            [(lines >= (end[:, None] if by_row else end)).sum(int(by_row)) for end in limits]
+        )
+        return counts.view(ends.shape)
+    return torch.from_numpy(_count_reaching(lines.numpy(), limits.numpy(), by_row)).view(ends.shape)
+
+
+def _count_reaching(values: np.ndarray, limits: np.ndarray, by_row: bool) -> np.ndarray:
+    """Count (limits, L). Usually few scores reach the lowest limit of their line, so that only these are compared with
+    the others."""
+    most = values.size * len(limits) // _SPARSE
+    few = _reaching_lowest(values, limits.min(0), by_row, most)
+    if few is None:
+        return _count_each(values, limits, by_row)
+    line, score = few
+    counts = [np.bincount(line[score >= limit[line]], minlength=len(limit)) for limit in limits]
+    return np.stack(counts)
+
+
+def _reaching_lowest(
+    values: np.ndarray, lowest: np.ndarray, by_row: bool, most: int
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """Return the lines and the scores that are at least the limit of their line; None if they are more than `most`."""
+    lines = []
+    scores = []
+    found = 0
+    for part, flags in _compared(values):
+        rows = values[part]
+        np.greater_equal(rows, lowest[part, None] if by_row else lowest, out=flags)
+        position = np.flatnonzero(flags)
+        found += len(position)
+        if found > most:
+            return None
+        row, column = np.divmod(position, values.shape[1])
+        lines.append(row + part.start if by_row else column)
+        scores.append(rows[row, column])
+    return np.concatenate(lines), np.concatenate(scores)
+
+
+def _count_each(values: np.ndarray, limits: np.ndarray, by_row: bool) -> np.ndarray:
+    """Count (limits, L) by comparing every score with every limit of its line."""
+    counts = np.zeros(limits.shape, np.int64)
+    for part, flags in _compared(values):
+        for k, limit in enumerate(limits):
+            if by_row:
+                np.greater_equal(values[part], limit[part, None], out=flags)
+                counts[k, part] = np.bitwise_count(np.packbits(flags, axis=1)).sum(1)
+            else:
+                np.greater_equal(values[part], limit, out=flags)
+                counts[k] += flags.view(np.uint8).sum(0, dtype=np.uint8)
+    return counts
+
+
+def _compared(values: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
+    """Yield some rows at a time, and uninitialized flags of their scores."""
+    height = min(_COMPARED_ROWS, max(1, _COMPARED_ELEMENTS // values.shape[1]))
+    flags = np.empty((height, values.shape[1]), bool)
+    for part in slices(len(values), height):
+        yield part, flags[: part.stop - part.start]
+
+
+def true_pairs(flags: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the rows and the columns that are true; on a CPU by NumPy, which is several times faster.
+
+    >>> true_pairs(torch.tensor([[False, True], [True, False]]))
+    (tensor([0, 1]), tensor([1, 0]))
+    """
+    if flags.device.type != "cpu":
+        rows, columns = flags.nonzero(as_tuple=True)
+        return rows, columns
+    row, column = np.divmod(np.flatnonzero(flags.numpy()), flags.shape[1])
+    return torch.from_numpy(row), torch.from_numpy(column)
