@@ -93,7 +93,7 @@ def _marks(concepts: pd.DataFrame, label: str, colour: str, colours: Tone) -> Pa
     """Draw concepts of one kind with their words; a selection does not fade the others."""
     words = [draw.plain(word) for word in concepts["word"]]
     numbers = zip(words, concepts["count"], concepts["reads"], concepts["read_by"], strict=True)
-    hover = [f"{w}: in {n:,} training captions, reads {reads}, read by {by}" for w, n, reads, by in numbers]
+    hover = [f"{w}: in {n:,} training captions, edges to {reads} concepts and from {by}" for w, n, reads, by in numbers]
     names = {"text": words, "hovertext": hover, "customdata": concepts["concept"].to_numpy()}
     style = {"textposition": concepts["place"].tolist(), "textfont": {"color": colours.ink, "size": 12.5}}
     marker = {"color": colour, "opacity": 1, "line": {"color": colours.paper, "width": 1.5}}
@@ -159,7 +159,7 @@ def side_by_side(concepts: pd.DataFrame, colours: Tone) -> go.Figure:
     middle = draw.vertical_line(0, colours.faint, 1, "solid")
     height = 110 + ROW_HEIGHT * max(len(shown), 3)
     layout: Part = {"xaxis": x, "yaxis": y, "shapes": [middle], "barmode": "overlay", "bargap": 0.3}
-    title = "← image reads · attention, % · caption reads →"
+    title = "← the image attends to · attention, % · the caption attends to →"
     return draw.figure(colours, traces, title, "", height=height, **layout)
 
 

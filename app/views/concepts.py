@@ -43,7 +43,7 @@ BY: dict[concepts.Strength, str] = {"captions": "Captions", "edges": "Edges", "r
 KINDS = {"": "All", "object": "Objects", "property": "Properties", "motion": "Motions"}
 DISAGREEMENTS = columns_of("disagreements")
 COLUMNS = columns_of("concepts")
-AMOUNTS = columns_of("concepts read")
+AMOUNTS = columns_of("concepts attended to")
 PAIR = columns_of("concepts of a pair")
 
 
