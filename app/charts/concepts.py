@@ -93,7 +93,10 @@ def _marks(concepts: pd.DataFrame, label: str, colour: str, colours: Tone) -> Pa
     """Draw concepts of one kind with their words; a selection does not fade the others."""
     words = [draw.plain(word) for word in concepts["word"]]
     numbers = zip(words, concepts["count"], concepts["reads"], concepts["read_by"], strict=True)
-    hover = [f"{w}: in {n:,} training captions, edges to {reads} concepts and from {by}" for w, n, reads, by in numbers]
+    hover = [
+        f"{w}: in {n:,} training captions, edges to {reads} concepts and from {by}"
+        for w, n, reads, by in numbers
+    ]
     names = {"text": words, "hovertext": hover, "customdata": concepts["concept"].to_numpy()}
     style = {"textposition": concepts["place"].tolist(), "textfont": {"color": colours.ink, "size": 12.5}}
     marker = {"color": colour, "opacity": 1, "line": {"color": colours.paper, "width": 1.5}}
