@@ -19,6 +19,6 @@ part kinds 150 "$python" -m pytest -q -p no:cacheprovider tests/training/test_pa
 part tests 60 "$python" -m pytest -q -p no:cacheprovider tests/evaluation/test_ranking.py -k cuda
 part ranks 80 "$python" -m benchmarks.gpu_ranks 100000 500000
 part steps 110 "$python" -m benchmarks --rounds 6 --only objectives training whole
-part nccl 60 torchrun --nproc-per-node 2 -m benchmarks.gpu_processes
+part nccl 60 "$python" -m torch.distributed.run --nproc-per-node 2 -m benchmarks.gpu_processes
 
 tail -n 3 "$out"/*.txt

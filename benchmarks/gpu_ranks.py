@@ -40,7 +40,9 @@ def main(arguments: list[str]) -> int:
         print(f"ranks {of_ranks:.2f} s, product {of_product:.2f} s, ratio {of_ranks / of_product:.2f}")
 
     random = np.random.default_rng(0)
-    queries = Queries(*(np.sort(random.choice(count, COMPARED, False)) for count in (images, captions)))
+    queries = Queries(
+        *(np.sort(random.choice(count, min(COMPARED, count), False)) for count in (images, captions))
+    )
     chosen = labels.of_queries(queries)
     here = rank(scores, chosen)
     there = rank(check_scores([EmbeddingPair(v, w)], "cpu"), chosen)
