@@ -54,6 +54,23 @@ def test_the_hardest_pairs_include_the_images_that_beat_them(run, within):
     assert within is not None or scores[worst].argmax() in batch.images
 
 
+def test_the_hardest_pairs_are_ordered_by_their_gap_to_the_best_other_image(run):
+    """Each is followed by the first caption of that image; whether its own image is second changes nothing."""
+    v, w = run.embeddings("dev")
+    owner = run.image_of_text("dev")
+    scores = w @ v.T
+    gaps = {}
+    for text, image in enumerate(owner.tolist()):
+        others = np.delete(np.arange(len(v)), image)
+        rival = int(others[scores[text, others].argmax()])
+        gaps[text] = (float(scores[text, rival] - scores[text, image]), int(np.flatnonzero(owner == rival)[0]))
+    expected = []
+    for text in sorted(gaps, key=lambda text: -gaps[text][0]):
+        expected += [text, gaps[text][1]]
+    expected = list(dict.fromkeys(expected))[:150]
+    assert choose(run, "hardest", size=150).texts.tolist() == expected
+
+
 @pytest.mark.parametrize(("within", "shape", "most"), [(None, (30, 150), 500), (WITHIN, (4, 6), 12)])
 def test_a_split_or_slice_that_is_too_large_is_sampled(run, within, shape, most, monkeypatch):
     batch = choose(run, "split", within=within)

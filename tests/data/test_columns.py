@@ -13,6 +13,7 @@ import pytest
 
 import coder_core
 from coder_core.console.faults import InputError
+from coder_core.data import column_values
 from coder_core.data.captioned.reading import read_captioned
 from coder_core.data.column_values import RawColumns
 from coder_core.data.columns import SampleColumns
@@ -284,3 +285,18 @@ def test_a_run_without_columns_has_none(tmp_path):
         tmp_path / "a", "dev", units(ROWS, 0), units(ROWS, 1), captions=[f"thing {n}" for n in range(ROWS)]
     )
     assert stored(tmp_path / "a") == SampleColumns()
+
+
+@pytest.mark.parametrize(("length", "kind"), [(60, "tags"), (61, "category")])
+def test_tags_have_at_most_60_characters(length, kind):
+    long = "x" * length
+    column, _ = typed([f"{long};b", f"b;{long}", f"{long};b", "b", "b", "b"])
+    assert column.kind == kind
+
+
+def test_so_many_columns_that_are_left_out_are_remembered(monkeypatch):
+    monkeypatch.setattr(column_values, "MOST_LEFT_OUT", 2)
+    raw = RawColumns()
+    for title in ("", " ", "  ", "   "):
+        raw.add_column(title, ["1"])
+    assert list(raw.left_out) == ["", " "]
