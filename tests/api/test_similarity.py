@@ -63,7 +63,10 @@ def test_the_hardest_pairs_are_ordered_by_their_gap_to_the_best_other_image(run)
     for text, image in enumerate(owner.tolist()):
         others = np.delete(np.arange(len(v)), image)
         rival = int(others[scores[text, others].argmax()])
-        gaps[text] = (float(scores[text, rival] - scores[text, image]), int(np.flatnonzero(owner == rival)[0]))
+        gaps[text] = (
+            float(scores[text, rival] - scores[text, image]),
+            int(np.flatnonzero(owner == rival)[0]),
+        )
     expected = []
     for text in sorted(gaps, key=lambda text: -gaps[text][0]):
         expected += [text, gaps[text][1]]

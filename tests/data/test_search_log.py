@@ -19,5 +19,10 @@ def test_queries_judgements_and_missing_pictures_are_counted(tmp_path):
     assert [name for name, _, _ in log.others] == ["q2", "q3"]
     assert log.rows.dtype == np.int64
     said = " ".join(map(str, notes))
-    for fact in ("2 queries have a right picture", "5 judgments", "4 of them right", "1 pictures are not in the"):
+    for fact in (
+        "2 queries have a right picture",
+        "5 judgments",
+        "4 of them right",
+        "1 pictures are not in the",
+    ):
         assert fact in said, fact

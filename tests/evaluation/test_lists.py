@@ -37,7 +37,7 @@ def test_ranks_ties_and_candidates_equal_those_of_loops():
         i2t = drawn(IMAGES, texts, 4, seed)
         t2i = drawn(texts, IMAGES, 3, seed + 100)
         ranks = rank_lists(i2t, t2i, Relevance.of_labels(OWNER, IMAGES))
-        captions = [set(np.flatnonzero(OWNER == image).tolist()) for image in range(IMAGES)]
+        captions = [set(np.flatnonzero(image == OWNER).tolist()) for image in range(IMAGES)]
         ways = (i2t, ranks.i2t, captions), (t2i, ranks.t2i, [{image} for image in OWNER.tolist()])
         for lists, actual, right in ways:
             for query, own in enumerate(right):
