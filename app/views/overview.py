@@ -55,8 +55,8 @@ COLUMNS |= {**RECALLS, "state": Column("state"), "date": Column("date")}
 BEST = [name for name in METRICS.values() if name != "MD"]  # MD depends on the scale of the scores
 GRADED = {key: label for key, label in METRICS.items() if label[4:] in TERMS}
 CHANGED = 8
-CHANGED_HEIGHT = 220
-RUNS_HEIGHT = 320  # of the table of all runs
+CHANGED_HEIGHT = 200
+RUNS_HEIGHT = 240  # of the table of all runs
 CHANGES = {"rank_a": Column("before", ",d", "rank"), "rank_b": Column("now", ",d", "rank")}
 MEANS = {name: Column(name, ".3f", "mean similarity") for name in ("matching pairs", "other pairs")}
 SEPARATION = {"run": Column("run"), "AUROC": Column("AUROC", ".3f", "AUROC"), **MEANS, "MD": RECALLS["MD"]}
@@ -185,7 +185,7 @@ def show_changed(choice: Choice) -> None:
     for outcome in side_by_side(("fixed", "broken")):
         rows = by_outcome(changes, outcome)
         shown = rows[:CHANGED]
-        first = f"first {len(shown)} shown" if len(rows) > len(shown) else "all shown"
+        first = f"{len(shown)} largest changes shown" if len(rows) > len(shown) else "all shown"
         how = cards.HOW_TO_READ[outcome].format(first=choice.first.name, second=choice.last.name)
         cards.heading(f"{len(rows):,} {outcome}", "" if len(rows) else how)
         if len(rows):

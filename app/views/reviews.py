@@ -76,6 +76,8 @@ def show_queue(choice: Choice) -> None:
         with st.container(key="review-pair"):
             _show_pair(choice, image, caption)
         with reviewing.judge(choice, image, caption, "queue", keys=True):
+            skip = partial(skipped.update, {remaining[0]: last})
+            button("Skip", "queue-skip", "", skip, shortcut="S")
             enlarge = partial(put, ENLARGED, image)
             button("Enlarge", "queue-enlarge", "", enlarge, shortcut="F")
             similar_button(choice, "text", caption, "queue")
@@ -84,9 +86,6 @@ def show_queue(choice: Choice) -> None:
         nothing = unknown or "No such pair exists."
         cards.empty("This queue is finished." if pairs else nothing, "Choose another queue.")
     with st.container(horizontal=True, vertical_alignment="center"):
-        if remaining:
-            skip = partial(skipped.update, {remaining[0]: last})
-            button("Skip", "queue-skip", "", skip, shortcut="S")
         _offer_undo(choice, skipped, given)
     st.progress(done / max(len(pairs), 1), f"{done} of {len(pairs)} judged or skipped")
     judged = cards.HOW_TO_READ["Judge"].format(run=run.name, of_slice=of_slice)

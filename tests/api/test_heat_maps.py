@@ -22,6 +22,7 @@ from coder_core.model.towers.dual_encoder import DualEncoder
 from coder_core.model.towers.halves import TowerChoice, load_halves
 from coder_core.model.towers.regions import boxes, encode_patches
 from coder_core.training.launch import start_run
+from tests.support.pages import open_page
 from tests.support.picture_folders import CAPTIONS, NAMES, SPLITS, draw
 from tests.support.precomp_folders import assert_refused
 from tests.support.run_folders import import_run_folder, write_run
@@ -301,3 +302,23 @@ def test_values_on_cells_are_means_weighted_by_overlap():
     shown = shown.copy()
     shown[1, 2:4] = pixels[1, 2:4]
     np.testing.assert_array_equal(shown, pixels)
+
+
+def test_the_page_shows_the_maps_of_tuned_towers_beside_those_of_zero_shot_ones(runs, monkeypatch):
+    """The same picture, word and scale, with the faithfulness of both ways; each run has its better one unless chosen."""
+    runs_shown = ["clip", "tuned"]
+    query = {"run": runs_shown, "split": "dev", "outcome": "All", "query_text": "0", "heat": "true"}
+    app = open_page(monkeypatch, runs, "retrieval", **query, heat_pair="True match")
+    maps = [mask_map(open_run(runs / name), "dev", CAPTION, 0) for name in runs_shown]
+    lines = [part for part in app.parts() if "Faithfulness: " in part]
+    for line, found in zip(lines, maps, strict=True):
+        assert all(f"{way} {area:+.3f}" in line for way, area in found.areas.items())
+    app.change(heat_map="masking")
+    figures = [figure for figure in app.figures() if figure["layout"].get("images")]
+    assert len(figures) == len(runs_shown)
+    pictures = [figure["layout"]["images"][0]["source"] for figure in figures]
+    assert pictures[0] == pictures[1]
+    [first, second] = ([(t["zmin"], t["zmax"]) for t in figure["data"] if "zmin" in t] for figure in figures)
+    assert len(first) > 0
+    assert first == second
+    assert len(app.saying("depends most on cell")) == 2
