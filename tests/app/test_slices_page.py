@@ -103,7 +103,7 @@ def test_the_worst_slices_are_below_the_overall_recall(root, opened):
 def test_a_slice_narrows_tables_and_figures(root, opened):
     last, base = (open_run(summary.path) for summary in list_runs(root))
     for page in ("retrieval", "diversity"):
-        app = opened(root, page, slice=DOGS)
+        app = opened(root, page, slice=DOGS, outcome="All")
         assert app.saying(120, 300)
         [table] = [shown for shown in app.tables() if shown.get("range") == "1–50 of 120 captions"]
         assert all("dog" in json.dumps(row) for row in table["rows"])
