@@ -105,7 +105,9 @@ def draw_sample(
     elif wanted <= len(first):
         rows = random.choice(first, wanted, replace=False)
     else:
-        others = np.setdiff1d(np.arange(images), first)
+        is_other = np.ones(images, dtype=bool)
+        is_other[first] = False
+        others = np.flatnonzero(is_other)
         rows = np.concatenate([first, random.choice(others, wanted - len(first), replace=False)])
     return sample_of(rows, images, image_of_text)
 

@@ -174,9 +174,10 @@ def image_keys(
     numbers = (_UNNAMED.fullmatch(name) for name in names)
     if all(number and int(number[1]) == row for row, number in enumerate(numbers)):
         names = [""] * n
-    counted = Counter(names)
-    if len(counted) == n and "" not in counted:
+    different = set(names)
+    if len(different) == n and "" not in different:
         return list(names)
+    counted = Counter(names)
     keys = [name if counted[name] == 1 else "" for name in names]
     texts_of: dict[int, list[str]] = defaultdict(list)
     for caption, image in zip(captions, image_of_text.tolist(), strict=True):
