@@ -3,6 +3,7 @@
     python -m benchmarks.mismatches RUN [RUN …]
     python -m benchmarks.mismatches --cross-fit FOLDER [flags of training …]
     python -m benchmarks.mismatches --scorers RUN RUN
+    python -m benchmarks.mismatches --regression FOLDER SHARE SEED [SEED …]
 
 A tenth of a run's dev captions is exchanged among images, five times. The table has the area under the ROC curve and the
 precision of the suspicion and of the pair's similarity alone, and the exchanged share of each list. Then modified copies
@@ -10,11 +11,13 @@ of 200 of the run's dev pictures, and of 200 captions, are planted and searched.
 
 With --cross-fit, two runs of `demo-baseline` in FOLDER train on complementary halves, with a tenth of the train captions
 exchanged. It compares the suspicion by the run that did not see a pair with that by the run that trained on it, and
-shows what `train --clean` leaves out. --scorers does this for two such runs that exist.
+shows what `train --clean` leaves out. --scorers does this for two such runs that exist. --regression shows the same of
+`train --clean --clean-by regression`, for a folder of region features with that share of its train captions exchanged.
 """
 
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from io import BytesIO
@@ -38,12 +41,14 @@ from coder_core.api.data_quality import (
     suspicion,
     unseen_images,
 )
+from coder_core.api.regression import regression_suspicion
 from coder_core.api.sampling import sample_of
 from coder_core.console.output import silent
 from coder_core.data.augmentation import exchange_captions
 from coder_core.data.captioned.collection import CaptionedSplit
 from coder_core.data.content.duplicates import duplicate_captions, duplicate_pictures
 from coder_core.data.content.report import look_at_pictures
+from coder_core.data.dataset import read_split
 from coder_core.evaluate import main as evaluate
 from coder_core.geometry.captions import caption_vectors
 from coder_core.train import main as train
@@ -188,8 +193,30 @@ def judge(*paths: Path) -> int:
         auroc, precision = detection(wrong[table["caption"]], table["score"].to_numpy())
         print(f"scored by the run that {by}: AUROC {auroc:.3f}, precision {precision:.3f}")
     table = judged["did not see the image"]
-    probability = error_probability(table["random"].to_numpy())
-    of_wrong = wrong[table["caption"]]
+    print_left_out(wrong, table["caption"].to_numpy(), error_probability(table["random"].to_numpy()))
+    return 0
+
+
+def regress(folder: str, share: float, seeds: Sequence[int]) -> int:
+    """Print how well a regression detects exchanged captions, and its CPU time."""
+    split = read_split(folder, "train")
+    owner = split.image_of_text
+    for seed in seeds:
+        rows = exchange_captions(owner, share, seed)
+        wrong = rows != np.arange(len(owner))
+        began = time.process_time()
+        table = regression_suspicion(split.features, [split.captions[row] for row in rows], owner)
+        seconds = time.process_time() - began
+        captions = table["caption"].to_numpy()
+        auroc = detection(wrong[captions], table["score"].to_numpy())[0] if wrong.any() else np.nan
+        print(f"seed {seed}: AUROC {auroc:.4f}, {seconds:.0f} s of CPU time")
+        print_left_out(wrong, captions, table["probability"].to_numpy())
+    return 0
+
+
+def print_left_out(wrong: np.ndarray, captions: np.ndarray, probability: np.ndarray) -> None:
+    """Print what cleaning leaves out. `wrong`: of all captions; `captions`, `probability`: of the judged pairs."""
+    of_wrong = wrong[captions]
     print(
         f"{wrong.sum():,} of {len(wrong):,} captions belong to another image; estimated {probability.sum():,.0f}"
     )
@@ -199,8 +226,7 @@ def judge(*paths: Path) -> int:
         stay = of_wrong[~left_out]
         facts = f"left out at {above} or more: {left_out.sum():,}, {found.mean():.1%} of them wrong"
         errors = f"wrong among the rest {stay.mean():.1%}, estimated {probability[~left_out].mean():.1%}"
-        print(f"{facts}, {found.sum() / of_wrong.sum():.1%} of all wrong ones; {errors}")
-    return 0
+        print(f"{facts}, {found.sum() / max(of_wrong.sum(), 1):.1%} of all wrong ones; {errors}")
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -212,6 +238,9 @@ def main(arguments: Sequence[str]) -> int:
         return cross_fit(Path(arguments[1]), arguments[2:])
     if arguments[0] in ("--scorers", "--judges"):  # the second is its former name
         return judge(*map(Path, arguments[1:]))
+    if arguments[0] == "--regression":
+        folder, share, *seeds = arguments[1:]
+        return regress(folder, float(share), [int(seed) for seed in seeds])
     runs = [open_run(Path(name)) for name in arguments]
     console = Console(width=170)
     columns = ("run", "captions", "AUROC, similarity alone", "precision", "AUROC, suspicion", "precision")

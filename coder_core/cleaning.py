@@ -1,9 +1,10 @@
 """Find pairs of the train split whose caption probably belongs to another image, and write them as reviews.
 
 The scorers are ordinary runs, each in its own process. For a run NAME they are NAME-half and NAME-other-half, trained
-on complementary halves of the train images, or NAME-warm-up for small-loss selection. Their reviews go to
-NAME-cleaned.jsonl, or to NAME-weighed.jsonl with weights (names of a second round end in -2, and so on). Existing files
-are reused, so the same command continues after an interruption. Two finished runs of halves can replace new scorers.
+on complementary halves of the train images, or NAME-warm-up for small-loss selection; a regression needs none. Their
+reviews go to NAME-cleaned.jsonl, or to NAME-weighed.jsonl with weights (names of a second round end in -2, and so on).
+Existing files are reused, so the same command continues after an interruption. Two finished runs of halves can replace
+new scorers.
 """
 
 import hashlib
@@ -23,6 +24,7 @@ from rich.console import Console
 
 from coder_core.api import open_run
 from coder_core.api.data_quality import TRAIN, cross_fitted, error_probability, small_losses
+from coder_core.api.regression import regression_suspicion
 from coder_core.api.reviews import ReviewedSplit
 from coder_core.config.checks import problems
 from coder_core.config.data import CleaningConfig, DataConfig
@@ -33,9 +35,20 @@ from coder_core.console.faults import Fault, InputError, stop_on_errors
 from coder_core.console.output import ProgressFile, print_faults, say, silent
 from coder_core.console.signals import StoppedBySignalError
 from coder_core.data.augmentation import exchange_captions
-from coder_core.data.reviews import CLEANING, LONGEST_TAG, WEIGHT, Review, Verdict, merge, read_reviews
+from coder_core.data.reviews import (
+    CLEANING,
+    LONGEST_TAG,
+    WEIGHT,
+    Review,
+    Verdict,
+    image_keys,
+    merge,
+    read_reviews,
+)
+from coder_core.data.split import Split
 from coder_core.files.atomic import replace_file
 from coder_core.model.device import choose_device
+from coder_core.model.reader import data_folder, read_splits
 from coder_core.queue.planned import PlannedRun, check_same_values, state_of
 from coder_core.queue.running import LOGS, QueueProgress, log_of, run_all, watched, workers_for
 from coder_core.runs.load import read_config, read_known_config
@@ -135,7 +148,8 @@ def without_wrong_pairs(
             else:
                 if not given:
                     planned = scorer_runs(replaced(config, {"reviews": reviews}), origin, ending)
-                    _train(planned, config, console, progress_file)
+                    if planned:
+                        _train(planned, config, console, progress_file)
                 write_reviews(file, _scored(scorers, config), config, console)
             reviews = str(file)
         for folder in own:
@@ -149,7 +163,8 @@ def _endings(config: Config) -> list[str]:
     """Return what names of each round end in, for as many rounds as there may be."""
     rounds = config.cleaning.clean_rounds
     if rounds == 0:
-        rounds = 1 if _given_scorers(config) else MOST_ROUNDS
+        once = _given_scorers(config) or _by_regression(config)
+        rounds = 1 if once else MOST_ROUNDS
     return ["", *(f"-{number}" for number in range(2, rounds + 1))]
 
 
@@ -192,10 +207,16 @@ def _scorer_folders(base: Path, config: Config, ending: str) -> list[Path]:
 
 
 def _kinds(config: Config) -> dict[str, dict[str, Any]]:
-    """Map the suffix of each scorer's name to the settings in which scorers differ."""
+    """Map the suffix of each scorer's name to the settings in which scorers differ; {} for a regression."""
+    if _by_regression(config):
+        return {}
     if config.cleaning.clean_by == "small-loss":
         return {WARM_UP: {"epochs": max(1, config.training.epochs // WARM_UP_SHARE)}}
     return {name: {"train_part": 0.5, "other_part": other} for name, other in HALVES.items()}
+
+
+def _by_regression(config: Config) -> bool:
+    return config.cleaning.clean_by == "regression"
 
 
 def _plain(config: Config) -> Config:
@@ -280,22 +301,42 @@ def _scored(scorers: Sequence[Path], config: Config) -> pd.DataFrame:
     """Return one row per pair: caption and image (rows of train), its name in reviews (`pair`), the `probability` that
     the caption belongs to another image, and the `scorer`."""
     runs = [open_run(scorer) for scorer in scorers]
-    if config.cleaning.clean_by == "small-loss":
+    where = " and ".join(run.name for run in runs)
+    fix = "train longer (--epochs), or choose another --clean-loss, under a new --name"
+    if _by_regression(config):
+        where = "the regression"
+        fix = "use --clean-by halves"
+        split = _train_split(config)
+        table = regression_suspicion(split.features, split.captions, split.image_of_text)
+        names = _named(split)
+    elif config.cleaning.clean_by == "small-loss":
         table = small_losses(runs[0])
+        names = ReviewedSplit.of(runs[0], TRAIN)
     else:
         first, second = runs
+        names = ReviewedSplit.of(first, TRAIN)
         table = cross_fitted(first, second, device=str(choose_device(config.training.device)))
         table["probability"] = error_probability(table["random"].to_numpy())
     probability = table["probability"]
     share = max(float(probability.mean()), float((probability >= config.cleaning.clean_above).mean()))
     if share > HOPELESS:
         fact = f"cannot tell pairs from random ones: they consider {share:.0%} of train wrong"
-        fix = "train longer (--epochs), or choose another --clean-loss, under a new --name"
-        raise InputError.at(" and ".join(run.name for run in runs), fact, fix=fix)
-    names = ReviewedSplit.of(runs[0], TRAIN)
+        raise InputError.at(where, fact, fix=fix)
     pairs = zip(table["image"], table["caption"], strict=True)
     table["pair"] = [names.pair(int(image), int(caption)) for image, caption in pairs]
     return table
+
+
+def _train_split(config: Config) -> Split:
+    """Read the train split of region features, with the captions that the configuration exchanges."""
+    return read_splits(config, data_folder(config.data.data), None, (TRAIN,)).splits[TRAIN]
+
+
+def _named(split: Split) -> ReviewedSplit:
+    """Name the samples of a split as reviews do."""
+    names = split.image_names or []
+    owner = split.image_of_text
+    return ReviewedSplit(image_keys(names, split.captions, owner, split.n_images), split.captions, owner)
 
 
 def write_reviews(file: Path, table: pd.DataFrame, config: Config, console: Console) -> None:
@@ -350,6 +391,8 @@ def _rule(config: Config) -> str:
     given = [scorer.name for scorer in _given_scorers(config)]
     rule = [above, *data]
     parts = [*rule, *given] if given else [cleaning.clean_by, cleaning.clean_loss, *rule]
+    if _by_regression(config):
+        parts = [cleaning.clean_by, *rule]
     text = ", ".join(map(str, parts))
     digest = hashlib.sha256(text.encode()).hexdigest()[:8]
     return text if len(text) <= LONGEST_TAG else f"{text[: LONGEST_TAG - 10]}… {digest}"
@@ -366,8 +409,8 @@ def _check_rule(file: Path, config: Config) -> None:
 
 def read_cleaning(folder: Path) -> Cleaned | None:
     """Return the cost and the accuracy of the cleaning before a finished run; None without --clean. All are NaN if the
-    scorers were removed; precision and recall also if no caption was exchanged or pairs were weighed, precision if none
-    was left out."""
+    scorers were removed; precision and recall also if no caption was exchanged, pairs were weighed or a regression's data
+    cannot be read, precision if none was left out. A regression takes seconds, which are not counted."""
     config, about, _ = read_known_config(folder)
     if not config.cleaning.clean:
         return None
@@ -375,12 +418,15 @@ def read_cleaning(folder: Path) -> Cleaned | None:
     statuses = [read_status(scorer) or {} for scorer in scorers]
     if not all(statuses):
         return Cleaned(np.nan, np.nan, np.nan)
-    seconds = sum(float(status.get("seconds", np.nan)) for status in statuses)
+    seconds = sum((float(status.get("seconds", np.nan)) for status in statuses), 0.0)
     reviews = reviews_of_run(folder, config, config, about)
     share = config.data.wrong_captions
     if not share or reviews is None or config.cleaning.clean_weigh:
         return Cleaned(seconds, np.nan, np.nan)
-    train = ReviewedSplit.of(open_run(scorers[0]), TRAIN)
+    try:
+        train = ReviewedSplit.of(open_run(scorers[0]), TRAIN) if scorers else _named(_train_split(config))
+    except InputError:
+        return Cleaned(seconds, np.nan, np.nan)
     owner = train.image_of_text
     pairs = [train.pair(image, row) for row, image in enumerate(owner.tolist())]
     out = (

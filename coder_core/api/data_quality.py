@@ -79,7 +79,7 @@ def mismatches(run: Run, split: str, *, sample: Sample | None = None, device: st
     vectors = caption_vectors([captions[row] for row in part.text_rows.tolist()])
     spaces = [part.texts] if part.scores is None else []
     score, random = suspicion(part, spaces if vectors is None else [*spaces, vectors], device)
-    better = _random_ones_better(score, random)
+    better = random_ones_better(score, random)
     level = np.select([better >= LIKE_RANDOM, better >= DOUBTFUL], LEVELS[:2], LEVELS[2])
     rows = {"caption": part.text_rows, "image": part.image_rows[part.owner]}
     table = pd.DataFrame(rows | {"score": score, "random": better, "level": level})
@@ -211,7 +211,7 @@ def suspicion(part: SplitPart, spaces: list[Array], device: str = CPU) -> tuple[
     beside = [np.asarray(level - similarity) for level, similarity in zip(levels, similarities, strict=True)]
     scores = [standardised(values, beside[0]) for values in beside]
     if n > 1 and spaces:
-        better = _random_ones_better(scores[0], scores[1])
+        better = random_ones_better(scores[0], scores[1])
         weights = np.maximum(1 - error_probability(better), LEAST_WEIGHT)
         for space in spaces:
             unlike = [_unlike_the_others(space, weights, owner, images, n) for images in pairs]
@@ -220,7 +220,7 @@ def suspicion(part: SplitPart, spaces: list[Array], device: str = CPU) -> tuple[
     return scores[0], scores[1] if n > 1 else np.zeros(0)
 
 
-def _random_ones_better(scores: Array, random: Array) -> Array:
+def random_ones_better(scores: Array, random: Array) -> Array:
     """Return (m,) the percentage of random pairs that look better than each pair."""
     return 100 * np.searchsorted(np.sort(random), scores) / max(len(random), 1)
 

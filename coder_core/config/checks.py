@@ -129,10 +129,24 @@ def _cleaning(config: Config) -> Iterator[Fault]:
         rule = f"{cleaning.clean_scorers} names {len(paths)} runs"
         fix = "name one cleaned run, or two runs on halves with --clean-by halves --clean-rounds 1"
         yield conflict("--clean-scorers", rule, fix)
+    if cleaning.clean_by == "regression":
+        yield from _regression(config)
     own = [name for name in (config.towers.image_tower, config.towers.text_tower) if ":" in name]
     if cleaning.clean and own:
         rule = f"cannot be used with {own[0]}, your own tower: scorers need towers from transformers"
         yield conflict("--clean", rule, "train the two scorers yourself (docs/data.md, section 6)")
+
+
+def _regression(config: Config) -> Iterator[Fault]:
+    where = "--clean-by"
+    if config.towers.image_tower:
+        rule = "regression cannot be used with --image-tower: it reads region features"
+        yield conflict(where, rule, "use --clean-by halves")
+    for key in ("clean_loss", "clean_rounds"):
+        setting = settings()[key]
+        if setting.of(config) != setting.default:
+            rule = f"regression has no scorers, which {setting.flag} is for"
+            yield conflict(where, rule, f"leave {setting.flag} out, or use --clean-by halves")
 
 
 def _towers(config: Config) -> Iterator[Fault]:

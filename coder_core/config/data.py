@@ -179,11 +179,12 @@ class CleaningConfig:
         "pairs, and those that probably belong to another image are left out (docs/training.md, Wrong "
         "captions).",
     )
-    clean_by: Literal["halves", "small-loss"] = setting(
+    clean_by: Literal["halves", "small-loss", "regression"] = setting(
         "halves",
         "Scorers: two runs on complementary halves, or one run on all pairs for a quarter of the epochs "
         "and a mixture of two Gaussians over its losses (small-loss selection: DivideMix, Li et al. 2020; "
-        "NCR, Huang et al. 2021).",
+        "NCR, Huang et al. 2021). Regression needs no run: it predicts each image's region features from "
+        "its captions, in seconds.",
     )
     clean_loss: Loss = setting("infonce", "Loss of the scorers, which have no banks, concepts or prototypes.")
     clean_above: float = setting(

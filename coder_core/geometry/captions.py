@@ -23,10 +23,10 @@ HNSW_BUILD = 80
 HNSW_SEARCH = 512
 
 
-def caption_space(captions: Sequence[str]) -> TfidfSpace | None:
-    """Fit a TF-IDF space to these captions; None if they share no words."""
+def caption_space(captions: Sequence[str], size: int = SPACE_SIZE) -> TfidfSpace | None:
+    """Fit a TF-IDF space of `size` components to these captions; None if they share no words."""
     try:
-        return fit_tfidf(captions, SPACE_SIZE)
+        return fit_tfidf(captions, size)
     except InputError:
         return None
 

@@ -86,7 +86,7 @@ def test_overrides_apply_on_top_of_the_preset_tuned_for_a_rows_loss():
 
 def test_noise_table_crosses_losses_shares_and_cleanings_and_shares_scorers(tmp_path):
     rows = {row.name: row for row in TABLES["noise"].rows}
-    assert (len(rows), "coder-0-oracle" in rows, "coder-20-oracle" in rows) == (9 * (4 * 6 - 1), False, True)
+    assert (len(rows), "coder-0-oracle" in rows, "coder-20-oracle" in rows) == (9 * (4 * 7 - 1), False, True)
     twice = rows["coder-40-twice"]
     assert twice.runs() == {"clean-scorers": "infonce-40-cleaned"}
     assert (twice.x, twice.reference) == (40, "coder-40-as-is")

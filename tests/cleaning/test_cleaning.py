@@ -364,6 +364,24 @@ def test_small_loss_selection_ranks_exchanged_captions_first(scored):
     assert roc_auc_score(wrong_rows(5)[table["caption"]], table["probability"]) > 0.8
 
 
+def test_a_regression_finds_exchanged_captions_without_scorers(scored, tmp_path, capsys, complaint):
+    config = changed(scored[1], epochs=1, clean_by="regression")
+    assert main(command(config, tmp_path)) == 0
+    assert f"reviews of train: {tmp_path / 'mine-cleaned.jsonl'}" in capsys.readouterr().out
+    assert not (tmp_path / "mine-half").exists()
+    gone = left_out(tmp_path / "mine")
+    wrong = wrong_rows(5)
+    assert gone[wrong].mean() > 0.7
+    assert gone[~wrong].mean() < 0.1
+    cleaned = read_cleaning(tmp_path / "mine")
+    assert cleaned.seconds == 0
+    assert cleaned.precision == pytest.approx(100 * wrong[gone].mean())
+    assert cleaned.recall == pytest.approx(100 * gone[wrong].mean())
+    again = replace(config, name="other")
+    for flags in (["--clean-rounds=2"], ["--clean-loss=dcl"], ["--image-tower=tower"]):
+        assert "--clean-by regression " in complaint(main, [*command(again, tmp_path), *flags])
+
+
 def test_scorers_that_learned_nothing_are_refused(scored, tmp_path, complaint):
     config = changed(scored[1], epochs=1, learning_rate=1e-9, wrong_captions=1.0)
     train_scorers(config, tmp_path)
