@@ -34,7 +34,7 @@ class TowerArguments:
     """Precision of matrix products on a GPU (autocast); the CPU computes in float32."""
 
     def faults(self) -> list[Fault]:
-        """List the flags that do not go together or are out of range."""
+        """List the flags that cannot be combined or are out of range."""
         faults = []
         if bool(self.model) == bool(self.tower):
             problem = "are both given" if self.model else "are missing"
@@ -114,9 +114,8 @@ class FolderArguments:
     text_embeddings: str = ""  # Column of a table.
     image_column: str = ""  # Column of a table with the picture files.
     caption_column: str = ""  # Column of a table.
-    group_column: str = (
-        ""  # Column of a table whose equal values mark images that show the same thing: product_id.
-    )
+    group_column: str = ""
+    """Column of a table whose equal values mark images that show the same thing: product_id."""
 
 
 @dataclass(frozen=True)
