@@ -12,15 +12,18 @@ import pytest
 from coder_core.api import open_run
 from coder_core.api.reviews import ReviewedSplit, reviewed_recall
 from coder_core.data.dataset import read_split
+from coder_core.data.embeddings import Embeddings
 from coder_core.data.reviews import Review, append_review, image_keys, read_reviews
 from coder_core.evaluate import main
 from coder_core.evaluating.tables import display_names
+from coder_core.evaluation import nearest
 from coder_core.evaluation.c_way import Protocol, c_way_accuracy
 from coder_core.evaluation.recall import retrieval_metrics
 from coder_core.evaluation.scores import check_scores
 from coder_core.evaluation.sources import EmbeddingPair
 from coder_core.project import main as project
 from coder_core.report import main as report
+from coder_core.runs.analysis.import_embeddings import import_run
 from coder_core.runs.analysis.read import open_analysis
 from coder_core.runs.analysis.rows import RunRow, Samples
 from coder_core.runs.derived.hub_correction import correction_folder, read_correction
@@ -30,7 +33,7 @@ from tests.reference.graded import label_means
 from tests.support.evaluated import printed, rows_of
 from tests.support.picture_folders import NAMES
 from tests.support.precomp_folders import refusal
-from tests.support.run_folders import FINISHED_RUNS, import_run_folder
+from tests.support.run_folders import FINISHED_RUNS, import_run_folder, unit
 from tests.support.tiny_runs import quiet, write_tiny_data
 from tests.support.tiny_towers import tower_config
 
@@ -293,3 +296,26 @@ def test_features_of_another_size_and_broken_splits_are_refused(runs, tmp_path, 
     np.save(data / "dev_ims.npy", features)
     message = complaint(main, command)
     assert all(str(fault) in message for fault in refusal(read_split, data, "dev").faults)
+
+
+def test_hubs_are_corrected_by_an_index_of_many_pairs_and_the_message_says_what_it_may_miss(
+    tmp_path, monkeypatch, capsys
+):
+    """An index of few candidates is exact, so the corrected metrics are those of all pairs."""
+    random = np.random.default_rng(0)
+    for split, count in (("train", 60), ("dev", 30)):
+        images, texts = (unit(random.standard_normal((count, 8))).astype(np.float32) for _ in range(2))
+        captions = [f"caption {number} of {split}" for number in range(count)]
+        import_run(Embeddings(images, texts, captions, np.arange(count)), tmp_path, "run", split)
+    metrics = []
+    for most in (nearest.RANKED_PAIRS, 0):
+        monkeypatch.setattr(nearest, "RANKED_PAIRS", most)
+        assert main([str(tmp_path / "run"), "--split", "dev", "--hub-correction"]) == 0
+        correction = read_correction(
+            correction_folder(tmp_path / "run", "dev", open_analysis(tmp_path / "run", "dev"))
+        )
+        metrics.append((correction.strengths, correction.metrics))
+        shutil.rmtree(tmp_path / "run" / "derived")
+        message = " ".join(capsys.readouterr().out.split())
+        assert ("may have missed a few. It finds about 99% of the ten nearest" in message) == (most == 0)
+    assert metrics[0] == metrics[1]
