@@ -239,8 +239,8 @@ def main(arguments: Sequence[str]) -> int:
     if arguments[0] in ("--scorers", "--judges"):  # the second is its former name
         return judge(*map(Path, arguments[1:]))
     if arguments[0] == "--regression":
-        folder, share, *seeds = arguments[1:]
-        return regress(folder, float(share), [int(seed) for seed in seeds])
+        folder, of_captions, *seeds = arguments[1:]
+        return regress(folder, float(of_captions), [int(seed) for seed in seeds])
     runs = [open_run(Path(name)) for name in arguments]
     console = Console(width=170)
     columns = ("run", "captions", "AUROC, similarity alone", "precision", "AUROC, suspicion", "precision")
