@@ -64,6 +64,11 @@ def modality_gap(run: Run, split: str) -> float:
     return clouds.centroid_distance(*run.embeddings(split))
 
 
+def distribution_distance(run: Run, split: str) -> float:
+    """Return the energy distance between the distributions of images and captions of a split, of at most 1,000 each."""
+    return clouds.energy_distance(*run.embeddings(split))
+
+
 def score_separation(run: Run, split: str) -> Separation:
     """Return the mean scores of matching and of other pairs of a split, with both branches of a run that has two."""
     sources = run.analysis(split).sources

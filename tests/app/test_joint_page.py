@@ -9,7 +9,7 @@ import pytest
 from app import jobs
 from app.components.space_map.component import NO_WEBGL
 from coder_core.api import Run, open_run
-from coder_core.api.joint_space import modality_gap
+from coder_core.api.joint_space import distribution_distance, modality_gap
 from coder_core.api.sampling import draw_sample
 from coder_core.api.training import JobFolder
 from coder_core.console.output import JobProgress, ProgressFile
@@ -53,6 +53,8 @@ def test_every_colour_with_everything_selected(root, opened):
     assert column(shown["lit"], np.uint32).tolist() == [*range(120)]
     gaps = [f"{modality_gap(open_run(root / name), 'dev'):.3f}" for name in ("demo-baseline", "demo")]
     assert [metric.value for metric in app.metric] == gaps
+    for name in ("demo-baseline", "demo"):
+        assert f"distributions {distribution_distance(open_run(root / name), 'dev'):.3f} apart" in app.texts()
     [table] = app.tables()
     assert table["range"].startswith("1–50 of 120 ")
     names = [column["label"] for column in table["columns"]]

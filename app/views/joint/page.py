@@ -12,7 +12,11 @@ def show(choice: Choice) -> None:
     explore(choice)
     cards.heading("How far apart are images and texts?")
     term = "modality gap"
-    cards.metrics(cards.Metric(f"{term} of {name}", f"{gap:.3f}", "", term) for name, gap in gaps.items())
+    distances = choice.ask_each(joint_space.distribution_distance)
+    cards.metrics(
+        cards.Metric(f"{term} of {name}", f"{gap:.3f}", f"distributions {distances[name]:.3f} apart", term)
+        for name, gap in gaps.items()
+    )
 
 
 def answer(gaps: dict[str, float]) -> str:
