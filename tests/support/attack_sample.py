@@ -1,0 +1,20 @@
+"""Run a few cases of two campaigns of `tests.attack`, in a fork of a process that has never trained."""
+
+import os
+import sys
+
+from tests.attack import __main__ as attack
+from tests.attack import inputs, restarts
+
+CAMPAIGNS = (inputs, restarts)
+
+
+def main():
+    """Print what `python -m tests.attack` prints; AssertionError: a finding is bad."""
+    os.environ["OMP_NUM_THREADS"] = "1"
+    restarts.KILLS = 1
+    for name in ("pictures", "boosting", *restarts.SEVERAL):
+        restarts.COMMANDS.pop(name)
+    names = [campaign.__name__.rpartition(".")[2] for campaign in CAMPAIGNS]
+    sys.argv = ["tests.attack", *names, "--cases=3", "--jobs=2"]
+    assert attack.main() == 0
