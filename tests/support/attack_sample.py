@@ -1,4 +1,4 @@
-"""Run a few cases of two campaigns of `tests.attack`, in a fork of a process that has never trained."""
+"""Run a few cases of two campaigns of `tests.attack`, in a process that has never trained."""
 
 import os
 import sys

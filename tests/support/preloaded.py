@@ -8,7 +8,7 @@ import sklearn.feature_extraction.text  # noqa: F401
 import textblob  # noqa: F401
 import transformers.modeling_utils  # noqa: F401
 
-from tests.support import attack_sample, ddp_worker, device_worker, fork_driver, raw_pixels_worker  # noqa: F401
+from tests.support import ddp_worker, device_worker, fork_driver, raw_pixels_worker  # noqa: F401
 
 gc.collect()
 gc.freeze()
