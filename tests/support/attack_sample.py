@@ -1,6 +1,5 @@
 """Run a few cases of two campaigns of `tests.attack`, in a process that has never trained."""
 
-import os
 import sys
 
 from tests.attack import __main__ as attack
@@ -11,7 +10,6 @@ CAMPAIGNS = (inputs, restarts)
 
 def main():
     """Print what `python -m tests.attack` prints; AssertionError: a finding is bad."""
-    os.environ["OMP_NUM_THREADS"] = "1"
     restarts.KILLS = 1
     for name in ("pictures", "boosting", *restarts.SEVERAL):
         restarts.COMMANDS.pop(name)
