@@ -81,6 +81,7 @@ class _Head:
     place: DeltaGenerator
     question: str
     how: str
+    runs: str = ""  # HTML: their names in their colours
     is_drawn: bool = False
 
 
@@ -242,16 +243,23 @@ def begin_page(question: str, how: str = "") -> None:
     st.session_state[_HEAD] = _Head(st.container(), question, how)
 
 
+def name_runs(names: Iterable[str]) -> None:
+    """Name the runs that the answer is about beside the question. `names`: HTML."""
+    head: _Head = st.session_state[_HEAD]
+    head.runs = "".join(names)
+
+
 def answer(text: str) -> None:
-    """Draw the answer to the page's question as its title, with the question in a small line above it, which explains
-    the page on hover."""
+    """Draw the answer to the page's question as its title, with the question and the runs in their colours in a small
+    line above it, which explains the page on hover."""
     head: _Head = st.session_state[_HEAD]
     if head.is_drawn or not text:
         return
     head.is_drawn = True
     with head.place:
         hover = html.escape(head.how, quote=True)
-        st.html(f'<p class="cl-question" title="{hover}">{html.escape(head.question)}</p>{_SKIP}')
+        question = f'<p class="cl-question" title="{hover}">{html.escape(head.question)}</p>'
+        st.html(f'<div class="cl-asked">{question}{head.runs}</div>{_SKIP}')
         st.title(literal(text), anchor=False)
 
 

@@ -11,6 +11,7 @@ from app.address import RUNS
 from app.ask import InputError, Run, all_runs, run_faults
 from app.choice import Choice
 from app.components import cards, enlarged, events, links, opened, reviewing, samples, unavailable
+from app.components.run_names import name_html
 from app.components.table import columns_of, plain_table
 from app.components.unavailable import Problem
 from app.components.words import listed
@@ -33,6 +34,8 @@ def run(name: str) -> None:
     try:
         if "alone" not in entry:
             choice = _about(entry, choice)
+            if choice is not None:
+                cards.name_runs(name_html(choice, run) for run in choice.runs)
         if choice is not None or "alone" in entry:
             view.show(choice)
         if choice is not None:

@@ -41,7 +41,11 @@ def test_every_page_opens(roots, kind, page, opened):
     app = opened(roots[kind], page)
     assert len(app.title) == 1
     if not app.title[0].value.endswith("?"):  # it answers the question above it
-        assert re.search(r'class="cl-question"[^>]*>[^<]*\?</p>', app.texts())
+        question = re.search(r'class="cl-question"[^>]*>[^<]*\?</p>(.*?)</div>', app.texts())
+        assert question is not None
+        assert ("cl-dot" in question[1]) == (kind != "none"), (
+            "runs are named in their colors beside the question"
+        )
     assert len(app.refusals()) == 1 or kind != "none" or page == "start"
 
 
