@@ -1,4 +1,4 @@
-"""People's opinions on the data: reviews written here, judgements beside a data set, and reports with both.
+"""People's opinions on the data: reviews written here, judgments beside a data set, and reports with both.
 
 Reviews go to the file in CODER_REVIEWS, to that of a cleaned run, or to reviews.jsonl beside the data or the runs.
 Judgements list captions and images that fit: files beside a run's data, or COCO's from eccv-caption.
@@ -225,7 +225,7 @@ def recall_by_people(run: RunSummary, split: str, captions: np.ndarray | None) -
 @dataclass(frozen=True)
 class Source:
     """Judgements about a run's split: file name, or "eccv" or "cxc"; label to display; path of the file, or the key; a
-    summary, or the fault that prevents reading; and the judgements as an argument of `ask`."""
+    summary, or the fault that prevents reading; and the judgments as an argument of `ask`."""
 
     key: str
     label: str
@@ -236,7 +236,7 @@ class Source:
 
 
 def sources(run: RunSummary, split: str) -> list[Source]:
-    """List the sources of judgements about this split of the run, damaged ones with their fault."""
+    """List the sources of judgments about this split of the run, damaged ones with their fault."""
     files = retrieval.judgement_files(_data_folder(data_of(run), str(runs_root())))
     of_files = [(file.name, file.name, str(file), _state(file)) for file in files]
     entries = [entry for entry in of_files if entry[-1]]  # the other files were removed in the meantime
@@ -253,7 +253,7 @@ def sources(run: RunSummary, split: str) -> list[Source]:
 
 
 def _read(run: Run, split: str, path: str, state: State) -> Judgements | str | None:
-    """Return the judgements, or the fault of their file, or None if they are about other splits."""
+    """Return the judgments, or the fault of their file, or None if they are about other splits."""
     try:
         return retrieval.run_judgements(run, split, Path(path) if state else path)
     except OtherSplitError:
@@ -263,7 +263,7 @@ def _read(run: Run, split: str, path: str, state: State) -> Judgements | str | N
 
 
 def known_about(run: RunSummary, split: str) -> causes.Known:
-    """Collect verdicts, judgements and groups about a run's split, as an argument of `ask`."""
+    """Collect verdicts, judgments and groups about a run's split, as an argument of `ask`."""
     reviews = Reviews()
     with suppress(InputError):  # the Reviews page reports it
         reviews = load(file_of(run))
@@ -275,7 +275,7 @@ def known_about(run: RunSummary, split: str) -> causes.Known:
 
 
 def _judged_pairs(judgements: Judgements) -> list[np.ndarray]:
-    """Return rows (caption, image) that match by judgements, as captions and as images were judged."""
+    """Return rows (caption, image) that match by judgments, as captions and as images were judged."""
     return [judgements.of_texts, judgements.of_images]
 
 

@@ -55,7 +55,7 @@ def test_every_page_opens_with_a_search_log(shop, page, opened):
 
 def test_overview_leads_with_ndcg_and_its_interval(shop, opened):
     app = opened(shop, "overview", run="one", versus="two", split="log")
-    assert app.saying("Metrics of graded judgements", "30 of the search log")
+    assert app.saying("Metrics of graded judgments", "30 of the search log")
     [table] = [table for table in app.tables() if "MRR@10" in str(table)]
     assert "one" in str(table)
 

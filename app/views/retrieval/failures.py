@@ -270,7 +270,7 @@ def note_gains(shown: Queries, more: Mapping[str, Sequence[str]] | None = None) 
 
 
 def only_right(shown: Queries, queries: pd.DataFrame) -> pd.DataFrame:
-    """Return the queries or, if asked for, those with an unlabelled match: a likely one, or one by the judgements."""
+    """Return the queries or, if asked for, those with an unlabelled match: a likely one, or one by the judgments."""
     queries = only_guessed(shown, queries)
     source = source_of(shown.choice)
     label = "Only misses that reviewers accept"
@@ -413,7 +413,7 @@ def near_misses(shown: Queries) -> Section:
 
 
 def unlabelled_matches(shown: Queries, source: judging.Source) -> Section:
-    """Misses of the last run that are matches by the judgements, and recall by these."""
+    """Misses of the last run that are matches by the judgments, and recall by these."""
     choice = shown.choice
     last = choice.last
     queries = np.flatnonzero(judged_right(source, shown))
@@ -435,7 +435,7 @@ def unlabelled_matches(shown: Queries, source: judging.Source) -> Section:
 
 
 def choose_source(choice: Choice, controls: DeltaGenerator) -> judging.Source | None:
-    """Return the source of judgements; draw a control if there is more than one, and name damaged ones."""
+    """Return the source of judgments; draw a control if there is more than one, and name damaged ones."""
     sources = judging.sources(choice.last, choice.split)
     sound = {source.key: source.label for source in sources if not source.fault}
     if len(sound) > 1:
@@ -446,14 +446,14 @@ def choose_source(choice: Choice, controls: DeltaGenerator) -> judging.Source | 
 
 
 def source_of(choice: Choice) -> judging.Source | None:
-    """Return the chosen source of judgements; None if no intact one is about this split."""
+    """Return the chosen source of judgments; None if no intact one is about this split."""
     sound = [source for source in judging.sources(choice.last, choice.split) if not source.fault]
     key = st.session_state.get(KEY)
     return next((source for source in sound if source.key == key), sound[0] if sound else None)
 
 
 def judged_candidates(choice: Choice, run: RunSummary, modality: Modality, query: int | None) -> set[int]:
-    """Return the results of a sample that are matches by the judgements, but not by the labels."""
+    """Return the results of a sample that are matches by the judgments, but not by the labels."""
     source = source_of(choice) if query is not None else None
     if source is None:
         return set()
@@ -470,8 +470,8 @@ def judged_right(source: judging.Source, shown: Queries) -> np.ndarray:
 
 
 def show_recall(choice: Choice, source: judging.Source) -> None:
-    """Draw recall of all runs by the labels and by the judgements, in both directions."""
-    cards.heading(f"By the judgements of {source.label}", cards.HOW_TO_READ["judged recall"])
+    """Draw recall of all runs by the labels and by the judgments, in both directions."""
+    cards.heading(f"By the judgments of {source.label}", cards.HOW_TO_READ["judged recall"])
     queries = None
     if choice.slice:
         queries = {str(way): choice.members(modality) for modality, way in QUERIES.items()}

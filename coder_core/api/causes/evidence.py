@@ -131,7 +131,7 @@ def compute_evidence(run: Run, split: str) -> Evidence:
 
 
 def right_pairs(run: Run, split: str, direction: Direction) -> sparse.csr_array:
-    """Return (Q, C) bool: the candidates that every query matches by its label or, in a search log, by the judgements."""
+    """Return (Q, C) bool: the candidates that every query matches by its label or, in a search log, by the judgments."""
     relevance = run.analysis(split).relevance
     relation = relevance.t2i if direction == "t2i" else relevance.i2t
     queries = relation.queries[relation.found]

@@ -1,4 +1,4 @@
-"""What people know about the pairs of a split: verdicts, judgements and groups."""
+"""What people know about the pairs of a split: verdicts, judgments and groups."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Known:
         cls, run: Run, split: str, reviewed: ReviewedSplit, reviews: Reviews, judged: Sequence[Array] = ()
     ) -> Known:
         """Collect the verdicts in a file of reviews, the groups of the images, and `judged`, arrays of (·, 2) rows
-        (caption, image) that match by judgements."""
+        (caption, image) that match by judgments."""
         split_verdicts = reviewed.judged(reviews)
         owner = reviewed.image_of_text
         refused = []

@@ -138,7 +138,7 @@ def graded_tables(
 
 
 def log_ndcg(run: Run, split: str, captions: Array | None = None) -> tuple[float, float, float]:
-    """Compute nDCG@10 of a search log by its judgements, and the ends of its 95% interval (bootstrap over the queries), in
+    """Compute nDCG@10 of a search log by its judgments, and the ends of its 95% interval (bootstrap over the queries), in
     percent. `captions`: numbers of the queries that count; None for all, with those that have no right picture as 0."""
     return _mean_and_ends(_log_values(run, split, captions))
 
@@ -166,7 +166,7 @@ def _log_values(run: Run, split: str, captions: Array | None) -> Array:
     log = analysis.search_log
     if judged is None or log is None:
         raise InputError.at(
-            f"split {split!r} of run {run.name}", "is no search log", "a split with judgements"
+            f"split {split!r} of run {run.name}", "is no search log", "a split with judgments"
         )
     relation = judged.t2i
     best = run.best(split, "t2i")
