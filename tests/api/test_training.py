@@ -48,6 +48,7 @@ def test_unchanged_presets_need_three_arguments_and_every_option_is_parsed():
     changes = {option.key: not option.value for option in options if option.kind == "switch"}
     changes |= {option.key: option.choices[-1] for option in options if option.kind == "choice"}
     changes |= {"learn_scale": False}  # the last loss has no scale
+    changes |= {"clean_by": "small-loss"}  # a regression, the last choice, has no scorers
     changes |= {"bank_size": 0, "gamma": -0.25, "epochs": 3, "learning_rate": 2.5e-05, "seed": 7}
     changes |= {"wrong_captions": 0.25, "clip_norm": float("inf")}
     changes |= {"other_part": False}  # clean takes all images
