@@ -27,13 +27,8 @@ OUTCOME_COLOURS = {"fixed": "green", "broken": "red"}
 BANDS = len(charts.RANK_LABELS)
 NO_MATCH = "No query matches."
 ANY_CAUSE = "any cause"
-NARROWED = {
-    "cause",
-    "likely",
-    "judged",
-    "from-rank",
-    "to-rank",
-}  # parameters of links to queries of any outcome
+# parameters of links to queries of any outcome
+NARROWED = {"cause", "likely", "judged", "from-rank", "to-rank"}
 KEY = "judged-by"
 RECALLS = columns_of("judged-recall")
 
