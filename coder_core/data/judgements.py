@@ -245,9 +245,7 @@ def _image_numbers(flag: str, image_names: Sequence[str]) -> list[int]:
     return numbers
 
 
-def _image_rows(
-    flag: str, image_names: Sequence[str], numbers: Sequence[int], known: Rows
-) -> dict[int, int]:
+def _image_rows(flag: str, image_names: Sequence[str], numbers: Sequence[int], known: Rows) -> dict[int, int]:
     """Map COCO's image numbers to rows."""
     rows: dict[int, int] = {}
     for row, (name, number) in enumerate(zip(image_names, numbers, strict=True)):

@@ -11,6 +11,7 @@ import platform
 import resource
 import sys
 from contextlib import AbstractContextManager, nullcontext
+from functools import cache
 from pathlib import Path
 
 import torch
@@ -107,7 +108,7 @@ def use_onednn(tolerance: float = FLOAT32_ERROR) -> None:
     if before not in (_UNSET, _ASKS_ONEDNN) or not _is_amd_with_avx512():
         return
     _SETTINGS.fp32_precision = _ASKS_ONEDNN
-    if _largest_error() > tolerance:
+    if _onednn_error() > tolerance:
         _SETTINGS.fp32_precision = before
 
 
@@ -144,8 +145,10 @@ def _is_amd_with_avx512() -> bool:
     return "AuthenticAMD" in (file.read_text() if file.exists() else platform.processor())
 
 
-def _largest_error() -> float:
-    """Return the largest error of products in shapes used in training, as a share of Σ|a||b|."""
+@cache
+def _onednn_error() -> float:
+    """Return oneDNN's largest error in products of shapes used in training, as a share of Σ|a||b|; measured once per
+    process, while oneDNN is the library in use."""
     generator = torch.Generator().manual_seed(0)
     a, b = (torch.randn(rows, 1024, generator=generator) for rows in (128, 768))
     start = torch.randn(128, 768, generator=generator)
