@@ -115,6 +115,16 @@ def shows_token(headers: Headers, token: str) -> bool:
     return not token or hmac.compare_digest(shown.encode(), token.encode())
 
 
+def is_https(scope: Any) -> bool:
+    """True if a browser's request came by https, to this server or to the first proxy that reports it.
+
+    X-Forwarded-Proto is believed from anybody: a web page cannot add it to a visit, and those who forge it only prevent
+    their own browser from sending the cookie by http.
+    """
+    first = Headers(scope=scope).get("x-forwarded-proto", "").partition(",")[0]
+    return scope.get("scheme") == "https" or first.strip().lower() == "https"
+
+
 def admission(scope: Any, token: str) -> Response | None:
     """Return the answer to a page's address that ends in the right token: a cookie, and the address without it. None for
     any other request."""
@@ -129,7 +139,7 @@ def admission(scope: Any, token: str) -> Response | None:
     page = scope["path"].rpartition("/")[2] or "./"
     answer = Response(status_code=303, headers={"location": f"{page}?{rest}" if rest else page})
     answer.headers["cache-control"] = "no-store"
-    answer.set_cookie(COOKIE, token, httponly=True, samesite="lax")
+    answer.set_cookie(COOKIE, token, httponly=True, samesite="lax", secure=is_https(scope))
     return answer
 
 

@@ -12,7 +12,7 @@ from starlette.middleware import Middleware
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route, WebSocketRoute
 
-from app.frame.guard import Guard
+from app.frame.guard import Guard, admission
 from coder_core import serve
 from coder_core.console.access import read_access
 from tests.support.precomp_folders import assert_refused
@@ -76,6 +76,39 @@ def test_the_token_in_an_address_becomes_a_cookie(port):
     assert {f"coder_token={TOKEN}", "httponly", "samesite=lax", "path=/"} <= kept
     assert ask(port, f"/?token={TOKEN}", NAME)[1]["Location"] == "./"
     assert ask(port, "/overview?run=c", NAME, COOKIE)[::2] == (200, "run=c")
+
+
+@pytest.mark.parametrize(
+    ("forwarded", "secure"),
+    [
+        ({}, False),
+        ({"X-Forwarded-Proto": "http"}, False),
+        ({"X-Forwarded-Proto": "https"}, True),
+        (
+            {"X-Forwarded-Proto": "https,http"},
+            True,
+        ),  # https to the first of two proxies, as before a JupyterHub
+        ({"X-Forwarded-Proto": "http,https"}, False),
+    ],
+)
+def test_the_cookie_of_a_page_by_https_is_never_sent_by_http(port, forwarded, secure):
+    """A browser drops a Secure cookie that comes by http, so a page by http must get another one."""
+    _, headers, _ = ask(port, f"/overview?token={TOKEN}", NAME, forwarded)
+    kept = {part.strip().lower() for part in headers["Set-Cookie"].split(";")}
+    assert ("secure" in kept) == secure
+
+
+def test_a_server_with_a_certificate_of_its_own_sends_a_secure_cookie():
+    visit = {
+        "type": "http",
+        "method": "GET",
+        "path": "/",
+        "query_string": f"token={TOKEN}".encode(),
+        "headers": [],
+    }
+    for scheme in ("http", "https"):
+        answer = admission(visit | {"scheme": scheme}, TOKEN)
+        assert ("; secure" in answer.headers["set-cookie"].lower()) == (scheme == "https")
 
 
 @pytest.mark.parametrize("host", [NAME, f"{NAME}:8443", "LAB.example.org", "localhost:8501"])
