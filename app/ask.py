@@ -14,7 +14,8 @@ here. Names from a widget or the URL are compared with existing names and never 
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
+from pathlib import Path
 from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar, cast
 
 import numpy as np
@@ -80,26 +81,39 @@ def keyed(key: str, value: T) -> T:
     return cast(T, _Keyed(key, value))
 
 
-def _content(array: np.ndarray) -> tuple[str, tuple[int, ...], bytes]:
-    return array.dtype.str, array.shape, hashlib.blake2b(np.ascontiguousarray(array).data).digest()
+def _identity(value: Any) -> Any:
+    """Return what identifies an argument in the cache, built of values whose `repr` tells them apart. Streamlit would
+    find the same out for every answer of a page, in a sixth of the page's time. TypeError: a type of unknown identity."""
+    if isinstance(value, _Keyed):
+        return value.key
+    if isinstance(value, RunSummary):
+        return str(value.path), value.stamp
+    if isinstance(value, StoredResult):
+        return value.name
+    if isinstance(value, np.ndarray):
+        return value.dtype.str, value.shape, hashlib.blake2b(np.ascontiguousarray(value).data).digest()
+    if isinstance(value, dict):
+        return [(name, _identity(part)) for name, part in value.items()]
+    if isinstance(value, list | tuple):
+        return [_identity(part) for part in value]
+    if is_dataclass(value):
+        return type(value).__qualname__, [_identity(getattr(value, field.name)) for field in fields(value)]
+    if value is None or isinstance(value, str | bytes | bool | int | float | np.generic | Path):
+        return value
+    raise TypeError(f"an answer cannot be cached under {type(value).__qualname__}")
 
 
-HASHES: dict[str | type[Any], Callable[[Any], Any]] = {
-    RunSummary: lambda run: (str(run.path), run.stamp),
-    np.ndarray: _content,
-    _Keyed: lambda argument: argument.key,
-    StoredResult: lambda result: result.name,
-}
+HASHES: dict[str | type[Any], Callable[[Any], Any]] = {RunSummary: _identity}
 
 
 def _pool(name: str, entries: int, spinner: str | bool = False) -> Callable[..., Any]:
     """Create a cache of answers. Streamlit distinguishes caches by the function's name."""
 
-    def answer(question: str, runs: Runs, arguments: Any, _call: Callable[[list[Run]], Any]) -> Any:
-        return _call([opened_run(run) for run in runs])
+    def answer(*, key: str, _call: Callable[[], Any]) -> Any:
+        return _call()
 
     answer.__qualname__ = f"answers-{name}"
-    return st.cache_resource(max_entries=entries, show_spinner=spinner, hash_funcs=HASHES)(answer)
+    return st.cache_resource(max_entries=entries, show_spinner=spinner)(answer)
 
 
 _SLOW: dict[str, tuple[Callable[..., Any], ...]] = {
@@ -133,13 +147,15 @@ _POOLS[_name(Run.picture)] = _pool(_name(Run.picture), PICTURES)
 def _ask(question: Callable[..., Any], runs: Runs, args: Any, kwargs: Any, *, as_list: bool) -> Any:
     """Return the cached answer to a question about runs, which takes them one by one or `as_list`."""
 
-    def call(opened: list[Run]) -> Any:
+    def call() -> Any:
+        opened = [opened_run(run) for run in runs]
         values = [value.value if isinstance(value, _Keyed) else value for value in args]
         named = {name: value.value if isinstance(value, _Keyed) else value for name, value in kwargs.items()}
         return question(*([opened] if as_list else opened), *values, **named)
 
     name = _name(question)
-    return _POOLS.get(name, _COMMON)(name, runs, (args, kwargs), call)
+    key = repr(_identity((name, runs, args, kwargs)))
+    return _POOLS.get(name, _COMMON)(key=key, _call=call)
 
 
 def ask(question: OfOne[P, T], run: RunSummary, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -157,11 +173,15 @@ def ask_all(question: OfAll[P, T], runs: Runs, /, *args: P.args, **kwargs: P.kwa
     return cast(T, _ask(question, runs, args, kwargs, as_list=True))
 
 
-@st.cache_resource(max_entries=8, show_spinner=False, hash_funcs=HASHES)
 def opened_run(run: RunSummary) -> Run:
     """Open a run, for questions whose answers are not cached because other processes store them beside the run. The
     run is cached with its mapped arrays and its statistics."""
-    return open_run(run.path)
+    return _opened(key=repr(_identity(run)), _path=run.path)
+
+
+@st.cache_resource(max_entries=8, show_spinner=False)
+def _opened(*, key: str, _path: Path) -> Run:
+    return open_run(_path)
 
 
 def all_runs(named: Sequence[str] = ()) -> list[RunSummary]:
