@@ -293,15 +293,17 @@ def show_curves(runs: Runs) -> None:
 
 
 def show_table(choice: Choice) -> None:
-    """Draw one row per run, in one table per set of samples: its origin and its metrics on this split."""
+    """Draw one row per run, in one table per set of samples: its origin and its metrics on this split. The order is that of
+    R@sum or, for a search log, of its queries' nDCG@10."""
     split = choice.split
     of_choice = choice.first.samples[choice.split]
     cards.heading("All runs", queries=f"the whole of {split}" if choice.slice else split)
     groups: dict[listing.SplitSamples | None, list[dict[str, Any]]] = {of_choice: []}
     for run in all_runs():
         groups.setdefault(run.samples.get(split), []).append(_row(run, split))
+    measure = METRICS["t2i_ndcg10" if _is_log(choice) else "rsum"]
     for rows in groups.values():
-        rows.sort(key=_score, reverse=True)
+        rows.sort(key=partial(_value, measure), reverse=True)
     colours = {run.name: run_colour(choice, run) for run in choice.runs}
     here = st.container()
     others = len(groups) - 1
@@ -326,9 +328,9 @@ def show_table(choice: Choice) -> None:
         _offer_report(choice)
 
 
-def _score(row: Mapping[str, Any]) -> float:
-    """Return R@sum, by which the runs of a table are ordered; the lowest value without one."""
-    value = row["R@sum"]
+def _value(measure: str, row: Mapping[str, Any]) -> float:
+    """Return a run's value of the measure by which a table is ordered; the lowest value without one."""
+    value = row[measure]
     return float("-inf") if value is None else float(value)
 
 

@@ -120,3 +120,27 @@ def test_the_title_of_a_search_log_is_its_ndcg_with_its_interval(shop, opened):
     assert red != pytest.approx(mean)
     app = opened(shop, "overview", run=["one"], split="log", slice="'red' in caption")
     assert title(app).startswith(f"one reaches nDCG@10 {red:.1f} ")
+
+
+def test_all_runs_of_a_search_log_are_in_the_order_of_the_title_and_not_of_recall(tmp_path, opened):
+    """One run finds the best pictures of most queries and nothing of the others, the other the second best of all."""
+    random = np.random.default_rng(3)
+    images = unit(random.normal(size=(IMAGES, 32)))
+    best = np.arange(QUERIES)
+    texts = {"careful": images[best], "hasty": images[best + 1]}
+    texts["careful"][::5] = unit(random.normal(size=(QUERIES // 5, 32)))
+    judgements = np.array([(query, query + step, 2 - step) for query in range(QUERIES) for step in (0, 1)])
+    names = [f"{row}.jpg" for row in range(IMAGES)]
+    captions = [f"thing {query}" for query in range(QUERIES)]
+    metrics = {}
+    for name, of_run in texts.items():
+        log_split(
+            tmp_path / name, "log", images, of_run, captions=captions, pictures=names, judgements=judgements
+        )
+        metrics[name] = open_run(tmp_path / name).summary.metrics["log"]
+    assert metrics["careful"]["rsum"] < metrics["hasty"]["rsum"]
+    assert metrics["careful"]["t2i_ndcg10"] > metrics["hasty"]["t2i_ndcg10"]
+    app = opened(tmp_path, "overview", run=["hasty", "careful"], split="log")
+    assert title(app).startswith("careful is better")
+    [rows] = app.rows("R@sum")
+    assert [row["run"] for row in rows] == ["careful", "hasty"]
