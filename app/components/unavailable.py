@@ -13,6 +13,7 @@ from app.ask import InputError, Run, Runs, RunSummary, all_runs, ask, comparable
 from app.choice import Choice
 from app.components import cards, links
 from app.components.controls import button
+from app.components.run_names import name_html
 from app.components.words import listed
 
 LONGEST = 80  # characters of a name from a link
@@ -66,9 +67,10 @@ def _evaluate(summary: RunSummary, split: str) -> str:
 
 
 def runs_with(choice: Choice, has: Has, *, trained: str, imported: str, fix: str, preset: str = "") -> Runs:
-    """Return the chosen runs for which `has` is true, after naming the others: `trained` (such as "without a concept
-    branch") or `imported` ("which have no concept branch"). If none has it, draw `fix`, a button to another run that
-    does, and a link to the Train page, with a preset on the built-in pictures that has it."""
+    """Return the chosen runs for which `has` is true, and name them alone beside the question, after naming the others:
+    `trained` (such as "without a concept branch") or `imported` ("which have no concept branch"). If none has it, draw
+    `fix`, a button to another run that does, and a link to the Train page, with a preset on the built-in pictures that
+    has it."""
     matches = [run for run in choice.runs if has(run, choice.split)]
     without = [run for run in choice.runs if run not in matches]
     kinds = {True: f"has imported embeddings, {imported}", False: f"was trained {trained}"}
@@ -84,6 +86,7 @@ def runs_with(choice: Choice, has: Has, *, trained: str, imported: str, fix: str
         names = [run.name for run in matches]
         verb = "is" if len(matches) == 1 else "are"
         cards.note(f"{' '.join(facts)} Only {' and '.join(names)} {verb} shown.")
+        cards.name_runs(name_html(choice, run) for run in matches)
     return matches
 
 

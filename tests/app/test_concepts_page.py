@@ -1,5 +1,7 @@
 """The Concepts page: graph, readings, pairs and readers of runs with a concept branch; what it omits for others."""
 
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -87,6 +89,8 @@ def test_runs_without_concepts_are_named_with_a_preset_and_only_others_linked(ro
     assert app.value("run") == ["plain", "two"]
     assert app.saying("plain", "Only two")
     assert app.get("plotly_chart")
+    [asked] = [part for part in app.parts() if 'class="cl-asked"' in part]
+    assert re.findall('class="cl-run" title="([^"]*)"', asked) == ["two"]
     app = opened(root, "diversity", run="one", versus="—", caption="7")
     assert 'href="concepts?run=one&amp;split=dev&amp;concept-caption=7"' in app.texts()
     assert 'href="concepts?' not in app.change(run=["plain"]).texts()
