@@ -128,38 +128,6 @@ def test_without_runs_the_form_offers_the_values_of_each_preset(root, opened):
     assert "--epochs" not in app.code[0].value
 
 
-OWN_LOSS = """
-from coder_core.objectives import register_loss, triplet_sum
-
-def doubled(scores, positive_scores, negatives, *, margin):
-    return 2 * triplet_sum(scores, positive_scores, negatives, margin=margin)
-
-register_loss("doubled", doubled, about="a loss of one's own", margin="margin")
-"""
-CHOOSE_IT = """
-import sys
-import pytest
-from tests.app.test_train_page import fill
-from tests.support.pages import open_page
-
-with pytest.MonkeyPatch.context() as patch:
-    app = open_page(patch, sys.argv[1], "train")
-    fill(app, preset="demo-baseline", loss="doubled")
-    print(app.code[0].value)
-"""
-
-
-def test_the_form_offers_a_loss_of_ones_own(root, tmp_path):
-    """A loss is registered when a process starts, so the app starts in its own process."""
-    losses = tmp_path / "losses.py"
-    losses.write_text(OWN_LOSS)
-    command = [sys.executable, "-c", CHOOSE_IT, str(root)]
-    environment = os.environ | {"CODER_LOSSES": str(losses)}
-    app = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240, check=False)
-    assert app.returncode == 0, app.stderr
-    assert "--loss=doubled" in app.stdout
-
-
 def test_only_interrupted_runs_can_be_resumed(root, opened, monkeypatch):
     run = write_run(root, "demo", images=12, pictures=False)
     import_run_folder(root, "clip", images=12)
