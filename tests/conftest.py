@@ -30,7 +30,7 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # files whose programs are forks of one server
-FORKING = ("test_parallel.py", "test_kills.py", "test_raw_pixels.py")
+FORKING = ("test_parallel.py", "test_kills.py", "test_raw_pixels.py", "test_attack.py")
 
 gc.disable()  # until all test files are imported: collecting, which would find nothing, takes a quarter of that time
 

@@ -35,7 +35,9 @@ CASES = [  # a command and its arguments, the exit status, and a part of the out
 FORKS = """
 import json, os, sys
 from importlib import import_module
-import rich, tyro
+import typeguard  # tyro imports it when it is called
+from coder_core.config import presets
+from coder_core.console import output, runner
 
 def answer(module, arguments):
     try:
