@@ -68,9 +68,9 @@ def planned(data, root, seed, rows=("infonce", "dcl"), **values):
 
 @pytest.fixture(scope="module")
 def table(data, tmp_path_factory):
-    """Two rows, two seeds; all runs but infonce-s0 were finished before the command ran."""
+    """Two rows, two seeds; all runs were finished before the command ran."""
     root = tmp_path_factory.mktemp("table") / "objectives"
-    for run in (*planned(data, root, 1), planned(data, root, 0)[1]):
+    for run in (*planned(data, root, 0), *planned(data, root, 1)):
         start_run(run.config, root, quiet())
     assert main(command(data, root, "--seeds", "0", "1", "--jobs=2", "--reference=dcl")) == 0
     return root
@@ -85,12 +85,10 @@ def test_every_row_and_seed_trains_an_ordinary_run(table):
     runs = {path.name for path in table.iterdir() if (path / "config.toml").is_file()}
     assert runs == {"infonce-s0", "infonce-s1", "dcl-s0", "dcl-s1"}
     for name in runs:
-        config, about = read_config(table / name)
+        config, _ = read_config(table / name)
         assert state_of(table / name) == "finished"
         values = config.objective.loss, config.memory.bank_size, config.training.seed
         assert values == (name.split("-")[0], 0, int(name[-1]))
-        assert ("coder-lab train coder-flickr8k" in about["command"]) == (name == "infonce-s0")
-    assert (table / "logs" / "infonce-s0.log").stat().st_size > 0
 
 
 def test_result_tables_contain_means_spreads_and_paper_values(table):
@@ -169,6 +167,7 @@ def test_training_that_outlives_its_command_is_waited_for(data, copied, tmp_path
     """A training survives SIGKILL of its command; here a process simulates it by moving the finished run into place."""
     run = copied / "infonce-s0"
     log = copied / "logs" / "infonce-s0.log"
+    log.parent.mkdir()
     go = tmp_path / "go"
     aside = run.rename(tmp_path / "aside")
     script = 'while [ ! -e "$2" ]; do sleep 0.1; done; mv "$0" "$1"'
@@ -180,12 +179,12 @@ def test_training_that_outlives_its_command_is_waited_for(data, copied, tmp_path
     assert not is_written(log)
 
 
-def test_a_failed_run_is_reported_and_the_others_continue(data, tmp_path, capsys):
+def test_a_failed_run_is_reported_and_the_others_train_in_their_own_processes(data, tmp_path, capsys):
     root = tmp_path / "failing"
     path = tmp_path / "mine.toml"
     rows = '[[rows]]\nname = "bad"\nword-vectors = "/nowhere/glove.txt"\n[[rows]]\nname = "good"\nword-vectors = "random"\n'
     path.write_text(rows, "utf-8")
-    values = OBJECTIVES | {"bank-size": 16, "prototypes": 4, "data": data, "root": root}
+    values = OBJECTIVES | {"concepts": 0, "bank-size": 16, "prototypes": 4, "data": data, "root": root}
     del values["word-vectors"]
     assert main([str(path), *flags(values), "--reference=good", "--jobs=2"]) == 1
     out = capsys.readouterr().out.replace("\n", "")
@@ -193,6 +192,8 @@ def test_a_failed_run_is_reported_and_the_others_continue(data, tmp_path, capsys
     assert "logs/bad-s0.log" in out
     assert "nowhere" in (root / "logs" / "bad-s0.log").read_text("utf-8")
     assert state_of(root / "good-s0") == "finished"
+    assert "coder-lab train coder-flickr8k" in read_config(root / "good-s0")[1]["command"]
+    assert (root / "logs" / "good-s0.log").stat().st_size > 0
 
 
 def test_dry_run_writes_nothing_and_no_arguments_list_the_tables(data, tmp_path, capsys):

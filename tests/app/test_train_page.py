@@ -316,6 +316,7 @@ def test_a_run_is_started_stopped_resumed_and_evaluated(root, opened):
     app = opened(root, "train", name="mine", data="tiny", **{"demo-epochs": "3"})
     run = root / "mine"
     sizes = {"dimension": 8, "bank_size": 16, "batch_size": 8, "warmup_steps": 0, "word_threshold": 1}
+    sizes |= {"concepts": 0}
     fill(app, epochs=4_000, threads=1, **sizes)
     assert "train-confirm" in app.click("train-start").keys("button")
     assert "train-confirm" not in app.change(demo_seed=7).keys("button")  # to be confirmed again
@@ -344,8 +345,9 @@ def test_a_run_is_started_stopped_resumed_and_evaluated(root, opened):
     jobs.stop(mine().job_name)
     until(lambda: not mine().alive)
 
-    opened(root, "train", watch="mine").click("evaluate-dev")  # its best model is stored
-    until(lambda: mine().run and mine().run.usable and not training.evaluation(mine().run, "dev").running)
+    assert "evaluate-dev" in opened(root, "train", watch="mine").keys("button")  # its best model is stored
+    assert evaluate([str(run), "--split=dev", "--device=cpu"]) == 0
+    assert mine().run.usable
     assert "evaluate-dev" not in opened(root, "train", watch="mine").click("evaluate-train").keys("button")
     until(lambda: "train" in mine().run.splits)
 
