@@ -1,17 +1,13 @@
 """A real browser opens every page: charts are drawn, nothing fails, no other host is contacted, captions stay text."""
 
 import re
-import sys
 from urllib.parse import urlencode
 
 import pytest
 
-from app import jobs, training
 from app.charts import DARK, LIGHT
 from tests.app.conftest import serve
-from tests.app.test_jobs import until_over
 from tests.support.pages import PAGES, PROJECT
-from tests.support.run_folders import write_run
 from tests.support.visits import CHART, SIZE, Visit, given_runs, payloads, picture, row_number
 
 LONGEST = 2600  # pixels of a page of 1440 × 900
@@ -35,15 +31,6 @@ WITHOUT_CHARTS = ("train?", "overview?split&", "reviews?", "data?")
 IN_DARK = ("overview?", "similarity?", "retrieval?values=true&", "concepts?", "data?")
 # views with the same components as another view of the page, or with those that the tests of reviews check
 AGAIN = ("diversity?anchors", "retrieval?direction", "reviews?")
-RUNNING_JOB = """
-import sys, time
-from pathlib import Path
-from coder_core.runs.record import write_status
-
-for step in range(1, 1_000_000):
-    write_status(Path(sys.argv[1]), "running", step=step, steps=1_000_000)
-    time.sleep(0.2)
-"""
 
 
 @pytest.mark.parametrize("page", SECTIONS)
@@ -58,7 +45,7 @@ def test_pages_escape_hostile_texts_and_are_accessible(request, listener, page):
     if "split" in page:
         values = {"run": first, "versus": "—", "split": picture(port, "split")}
     charts = page not in WITHOUT_CHARTS
-    visit.open(page + urlencode(values, doseq=True), charts=charts, reload=False)
+    visit.open(page + urlencode(values, doseq=True), charts=charts)
     for chart in visit.page.locator(CHART).all()[:2]:
         chart.hover()
     visit.check()
@@ -138,11 +125,11 @@ def test_pages_begin_with_data_choices_are_whole_and_typed_words_are_kept(visit)
         visit.settle()
         assert set(visit.page.locator(".cl-grid").evaluate_all(across_rows)) == {across}
     for page in ("data", "reviews"):
-        visit.open(page, charts=False, reload=False)
+        visit.open(page, charts=False)
         assert visit.page.get_by_role("radiogroup").evaluate_all(cut) == []
     visit.page.set_viewport_size({"width": 1440, "height": 900})
     for page in ("overview?", "diversity?anchors=Captions&"):
-        visit.open(f"{page}run=imported-blurred&run=imported", reload=False)
+        visit.open(f"{page}run=imported-blurred&run=imported")
         assert visit.page.evaluate("document.querySelector('[data-testid=stMain]').scrollHeight") <= LONGEST
         tops = "parts => parts.map(part => part.getBoundingClientRect().top)"
         if page != "overview?":  # which first says why these runs have no error budget
@@ -241,19 +228,3 @@ def test_a_click_on_a_graph_node_selects_the_concept(visit):
     visit.page.mouse.click(*graph.evaluate(ball))
     visit.reach("concept=ball")
     assert visit.page.locator("h2", has_text="“ball”").count() == 1
-
-
-def test_the_train_page_follows_a_run_without_reloading(visit, runs, monkeypatch):
-    """Follow a job that only counts steps, until it is stopped elsewhere, as in another tab."""
-    monkeypatch.setenv("CODER_CHECKPOINTS", str(runs))
-    mine = write_run(runs, "mine", images=8, pictures=False)
-    job = training.job_name("mine")
-    jobs.start((sys.executable, "-c", RUNNING_JOB, str(mine)), job)
-    try:
-        visit.open("train?watch=mine", charts=False)
-        before = visit.page.get_by_text(re.compile(r"running: step \d")).inner_text()
-        visit.page.wait_for_function("before => !document.body.innerText.includes(before)", arg=before)
-    finally:
-        jobs.stop(job)
-        until_over(job)
-    visit.page.get_by_role("button", name="Resume").wait_for()

@@ -122,7 +122,7 @@ def test_a_lasso_on_either_map_fills_the_table_and_downloads(visit):
     drawn = f"""async () => {{
       let drawn = 0
       for (const panel of {SPACE}.panels) panel.plot.subscribe("draw", () => drawn++)
-      await new Promise((over) => setTimeout(over, 2000))
+      await new Promise((over) => setTimeout(over, 500))
       return drawn
     }}"""
     visit.open("joint?map=PCA", charts=False)

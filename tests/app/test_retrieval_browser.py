@@ -58,7 +58,7 @@ def test_clicks_and_keys_open_rows_and_tables_page_filter_and_sort(visit, runs):
 
 
 def test_a_click_on_any_thumbnail_opens_the_large_picture(visit, runs):
-    visit.open(f"retrieval?{PAIR}&query-text=7&outcome=All")
+    visit.open(f"retrieval?{PAIR}&query-text=7&outcome=All", reload=True)
     pair = [open_run(runs / name) for name in ("demo-baseline", "demo")]
     card = visit.page.locator(".cl-card").nth(12)
     image = int(re.fullmatch(r"image (\d+) · \d+\.png", card.get_attribute("title"))[1])
@@ -94,7 +94,7 @@ def test_a_click_on_any_thumbnail_opens_the_large_picture(visit, runs):
 
 
 def test_a_row_opens_its_sample_in_view_and_its_links_need_no_reload(visit, runs):
-    visit.open(f"retrieval?{PAIR}&at=1&outcome=All", reload=False)
+    visit.open(f"retrieval?{PAIR}&at=1&outcome=All")
     number = row_number(visit, 3)
     panel = visit.page.locator(".st-key-opened")
     visit.page.locator("tbody tr").nth(3).locator("td").last.click()
@@ -141,7 +141,7 @@ def click_bar(visit, chart, trace, position):
 
 
 def test_a_click_on_a_cause_of_the_misses_lists_its_queries(visit):
-    visit.open(f"overview?{PAIR}", reload=False)
+    visit.open(f"overview?{PAIR}")
     widest = """[...document.querySelectorAll(".st-key-budget .bars .point path")]
       .map(part => part.getBoundingClientRect()).sort((a, b) => b.width - a.width)[0]"""
     visit.page.locator(".st-key-budget .js-plotly-plot").scroll_into_view_if_needed()
@@ -153,7 +153,7 @@ def test_a_click_on_a_cause_of_the_misses_lists_its_queries(visit):
 
 
 def test_clicks_on_chart_cells_and_bars_open_their_queries(visit, runs):
-    visit.open(f"retrieval?{PAIR}&query-text=7&outcome=All", reload=False)
+    visit.open(f"retrieval?{PAIR}&query-text=7&outcome=All")
     second = open_run(runs / "demo")
     changes = compare(open_run(runs / "demo-baseline"), second, "dev")
     changes = changes.query("direction == 't2i'").set_index("query")
@@ -169,7 +169,7 @@ def test_clicks_on_chart_cells_and_bars_open_their_queries(visit, runs):
     visit.page.get_by_role("option", name="Broken").click()
     visit.page.get_by_label("Caption number", exact=True).wait_for(state="detached")  # no query, none is open
     visit.settle()
-    visit.open(f"retrieval?{PAIR}&look=Near+misses", reload=False)
+    visit.open(f"retrieval?{PAIR}&look=Near+misses")
     bars = "document.querySelector('.st-key-margins .js-plotly-plot').calcdata[1].map(bar => [bar.p, bar.s])"
     margins, counts = np.asarray(visit.page.evaluate(bars)).T
     fullest = int(np.argmax(counts))
@@ -200,7 +200,7 @@ def test_clicks_on_chart_cells_and_bars_open_their_queries(visit, runs):
 
 
 def test_a_third_run_is_shown_and_kept_on_other_pages(visit, runs):
-    visit.open("retrieval?run=demo-baseline&run=demo-late", reload=False)
+    visit.open("retrieval?run=demo-baseline&run=demo-late")
     visit.page.get_by_role("combobox", name="Runs").click()
     visit.page.get_by_role("option", name="demo", exact=True).click()
     visit.page.keyboard.press("Escape")
@@ -222,7 +222,7 @@ def test_a_third_run_is_shown_and_kept_on_other_pages(visit, runs):
 
 def test_exported_rows_name_their_samples_and_the_report_opens_from_disk(visit, runs, tmp_path):
     pair = [open_run(runs / name) for name in ("demo-baseline", "demo")]
-    visit.open(f"diversity?{PAIR}&anchors=Images", reload=False)
+    visit.open(f"diversity?{PAIR}&anchors=Images")
     assert visit.page.get_by_label("Download as CSV").count() == 0
     table = pd.read_parquet(visit.downloaded("Parquet"))
     assert list(table.columns[:3]) == ["image id", "file", "first caption"]
@@ -252,7 +252,7 @@ def test_exported_rows_name_their_samples_and_the_report_opens_from_disk(visit, 
 
 
 def test_a_slice_chosen_from_the_table_applies_to_other_pages(visit, runs):
-    visit.open(f"slices?{PAIR}", charts=False, reload=False)
+    visit.open(f"slices?{PAIR}", charts=False)
     visit.page.get_by_role("grid", name="slices").locator("tbody tr").first.click()
     visit.reach("[?&]slice=")
     expression = visit.page.get_by_label("Search or slice", exact=True).input_value()

@@ -13,6 +13,8 @@ CAPTIONS = 5 * IMAGES
 RUN = {"run": "demo", "versus": "—", "split": "dev"}
 TAGS = ("wvdl <b>m</b>", "<img src={to}/t>", "![w]({to}/u)")
 EDGES = "all => all.map(part => part.getBoundingClientRect()).map(box => [box.left, box.top, box.right, box.bottom])"
+WIDTHS = (1280, 390)
+HEIGHT = 844
 NOTE = "<img src={to}/a> ![w]({to}/b) [v]({to}/c) \u202ewml"
 
 
@@ -24,8 +26,9 @@ def to(listener):
     assert listener[1] == []
 
 
-def queue(visit, reviewer, name):
-    visit.open(f"reviews?{urlencode(RUN | {'queue': name, 'reviewer': reviewer})}", charts=False)
+def queue(visit, reviewer, name, **options):
+    """Open a reviewer's queue; only a new session takes the reviewer from the address, so `reload` for another one."""
+    visit.open(f"reviews?{urlencode(RUN | {'queue': name, 'reviewer': reviewer})}", charts=False, **options)
 
 
 def press(visit, key, done):
@@ -51,7 +54,7 @@ def judged(runs, tab):
     """File of reviews with five verdicts and one undone, entered by key in two tabs at once."""
     anna = tab
     ben = tab.another_tab()
-    queue(anna, "anna", "Most ambiguous")
+    queue(anna, "anna", "Most ambiguous", reload=True)
     queue(ben, "ben", "Most ambiguous")
     for done, key in enumerate("wvl", 1):
         press(anna, key, done)
@@ -102,7 +105,7 @@ def test_hostile_tags_and_notes_are_saved_and_select_slices(judged, visit, to):
 
 def test_a_key_and_a_card_menu_mark_a_pair_as_also_matching(judged, visit):
     before = list(read_reviews(judged).verdicts.values()).count("also-matches")
-    queue(visit, "ben", "Near misses")
+    queue(visit, "ben", "Near misses", reload=True)
     progress = visit.page.get_by_text(re.compile(r"^\d+ of \d+ ")).first.inner_text()
     press(visit, "m", int(progress.split()[0]) + 1)
     toast(visit, "also matches")
@@ -117,21 +120,24 @@ def test_a_key_and_a_card_menu_mark_a_pair_as_also_matching(judged, visit):
     assert list(read_reviews(judged).verdicts.values()).count("also-matches") == before + 1
 
 
-@pytest.mark.parametrize("width", [390, 1280])
-def test_a_toast_undoes_a_verdict_and_closes_with_the_page(judged, visit, width):
-    visit.page.set_viewport_size({"width": width, "height": 844})
+def test_a_toast_undoes_a_verdict_and_closes_with_the_page(judged, visit):
     panel = visit.page.locator(".st-key-opened")
-    for page in ("data", "retrieval"):
-        visit.open(f"{page}?{urlencode(RUN | {'reviewer': 'eve'})}", charts=False)
+    for page, widths in (("data", WIDTHS), ("retrieval", WIDTHS[::-1])):
+        address = f"{page}?{urlencode(RUN | {'reviewer': 'eve'})}"
+        visit.open(address, charts=False, reload=page == "data")
         panel.get_by_role("button", name="Too vague").click()
-        shown = toast(visit, "too vague")
+        for width in widths:
+            visit.page.set_viewport_size({"width": width, "height": HEIGHT})
+            shown = toast(visit, "too vague")
         assert [r.verdict for r in read_reviews(judged).by_reviewer["eve"].values()] == ["too-vague"]
         shown.get_by_role("button").click()
         shown.wait_for(state="detached")
         assert "eve" not in read_reviews(judged).by_reviewer
     panel.get_by_role("button", name="Duplicate").click()
-    shown = toast(visit, "duplicate")
-    assert visit.violations(".stMain") == []
+    for width in WIDTHS:
+        visit.page.set_viewport_size({"width": width, "height": HEIGHT})
+        shown = toast(visit, "duplicate")
+        assert visit.violations(".stMain") == []
     panel.get_by_role("link", name="diversity").click()
     visit.titled("Diversity")
     assert shown.count() == 0

@@ -53,7 +53,7 @@ def test_a_bad_cluster_is_found_by_its_agreement_and_shows_the_pairs_that_disagr
 def test_five_likely_wrong_captions_are_judged_in_a_row_and_one_is_undone(one, runs):
     visit = one.visit
     file = runs / "reviews.jsonl"
-    visit.open("overview?run=combined&split=dev&reviewer=newcomer")
+    visit.open("overview?run=combined&split=dev&reviewer=newcomer", reload=True)
     one.click(visit.page.locator(".st-key-pages").get_by_role("link", name="Data"))
     visit.titled("Data")
     one.link("Reviews")
@@ -99,7 +99,8 @@ def test_matches_without_a_label_are_listed_and_one_is_accepted(one, runs):
         file.unlink(missing_ok=True)
 
 
-def test_a_training_is_stopped_and_resumed_and_compared_with_the_baseline(one, runs, monkeypatch):
+def test_a_training_is_followed_stopped_and_resumed_and_compared_with_the_baseline(one, runs, monkeypatch):
+    """The page follows the run without reloading, also when it is stopped elsewhere, as in another tab."""
     visit = one.visit
     mine = runs / "task"
     write_tiny_data(runs.parent / "sets" / "tasks")
@@ -133,6 +134,10 @@ def test_a_training_is_stopped_and_resumed_and_compared_with_the_baseline(one, r
         assert resume.count() == 0
         until(lambda: status("step", 0) > reached)
         visit.page.locator(".st-key-epochly-curve .legendtext", has_text="demo-baseline").wait_for()
+        shown = visit.page.get_by_text(re.compile(r"running: step \d")).inner_text()
+        visit.page.wait_for_function("shown => !document.body.innerText.includes(shown)", arg=shown)
+        jobs.stop(job)
+        resume.wait_for()
     finally:
         jobs.stop(job)
         until(lambda: (current := jobs.current(job)) is None or not current.running)
