@@ -6,9 +6,11 @@ import base64
 import html
 import json
 import re
+from functools import cache
 from pathlib import Path
 
 import numpy as np
+from streamlit.components.v2 import manifest_scanner
 from streamlit.testing.v1 import AppTest
 
 from app.components.space_map.columns import published
@@ -17,6 +19,8 @@ from app.components.table import NAME
 from app.frame import PAGES as ENTRIES
 
 PROJECT = Path(__file__).resolve().parents[2]
+# every AppTest searches the installed packages for components, in 0.1 s
+SEARCHED_ONCE = cache(manifest_scanner.scan_component_manifests)
 PAGES = tuple(name for name, entry in ENTRIES.items() if "alone" not in entry)  # about the chosen runs
 IN_SIDEBAR = tuple(
     name for name, entry in ENTRIES.items() if not {"tab_of", "needs"} & {*entry} and name != "start"
@@ -126,6 +130,7 @@ class Page:
 def open_page(monkeypatch, root, page, **query):
     """Open a page ("": the first) on a folder of runs with these parameters; _ in a key without - becomes -."""
     monkeypatch.setenv("CODER_CHECKPOINTS", str(root))
+    monkeypatch.setattr(manifest_scanner, "scan_component_manifests", SEARCHED_ONCE)
     monkeypatch.chdir(PROJECT)
     app = AppTest.from_file(str(PROJECT / "streamlit_app.py"), default_timeout=120)
     app.query_params.update({k if "-" in k else k.replace("_", "-"): value for k, value in query.items()})
