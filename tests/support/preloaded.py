@@ -1,4 +1,4 @@
-"""All that the programs of `processes` import, so that their forks import nothing; garbage collection skips it."""
+"""All that the programs of `processes` import, and compare, so that their forks need not; garbage collection skips it."""
 
 import gc
 
@@ -6,9 +6,13 @@ import peft  # noqa: F401
 import sklearn.decomposition
 import sklearn.feature_extraction.text  # noqa: F401
 import textblob  # noqa: F401
+import torch
 import transformers.modeling_utils  # noqa: F401
 
+from coder_core.model.device import use_onednn
 from tests.support import ddp_worker, device_worker, fork_driver, raw_pixels_worker  # noqa: F401
 
+torch.set_num_threads(1)  # products of several threads would start some, which a fork lacks
+use_onednn()  # every process compares it once with float64
 gc.collect()
 gc.freeze()
