@@ -159,9 +159,17 @@ def runs(tmp_path_factory, listener, weighted_root):
 
 
 @pytest.fixture(scope="session")
-def port(tmp_path_factory, runs):
+def served_link(tmp_path_factory, runs):
+    """Link to the folder of `runs`, through which the app reaches it: another server would need 7 s of processor time."""
+    link = tmp_path_factory.mktemp("server") / "link"
+    link.symlink_to(runs.parent)
+    return link
+
+
+@pytest.fixture(scope="session")
+def port(served_link):
     """Port of an app that serves `runs` and the data sets beside it."""
-    with serve(runs, tmp_path_factory.mktemp("server") / "log") as port:
+    with serve(served_link / "runs", served_link.parent / "log") as port:
         yield port
 
 
@@ -217,6 +225,23 @@ def tab(browser, port):
 def visit(tab):
     """The shared tab, cleared before the test and checked after it."""
     yield from checked(tab)
+
+
+@pytest.fixture
+def move(visit, served_link):
+    """Function that moves the app to another folder's runs/ and sets/ until the end of the test."""
+    before = served_link.readlink()
+
+    def point(folder):
+        visit.page.goto("about:blank")  # ends the session
+        served_link.unlink()
+        served_link.symlink_to(folder)
+
+    yield point
+    try:
+        visit.check()
+    finally:
+        point(before)
 
 
 @pytest.fixture(scope="session")

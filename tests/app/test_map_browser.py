@@ -11,10 +11,9 @@ import pytest
 from coder_core.api import open_run
 from coder_core.config.schema import Config
 from coder_core.runs.analysis.write import write_analysis
-from tests.app.conftest import IMAGES, serve
+from tests.app.conftest import IMAGES
 from tests.support.run_folders import unit, write_configured
 from tests.support.tiny_runs import changed
-from tests.support.visits import SIZE, Visit
 
 SPACE = "document.querySelector('.cl-map').parentElement.space"
 LIT = f"Array.from({SPACE}.panels[0].plot.get('selectedPoints')).sort((a, b) => a - b)"
@@ -174,25 +173,21 @@ def write_many(root):
     )
 
 
-def test_many_points_are_drawn_and_selected_by_a_lasso(map_browser, tmp_path):
+def test_many_points_are_drawn_and_selected_by_a_lasso(visit, move, tmp_path):
     """Every other test draws a few hundred points. The library packs points into textures by number."""
     write_many(tmp_path / "runs")
-    with serve(tmp_path / "runs", tmp_path / "log") as port:
-        visit = Visit(map_browser, port)
-        visit.open("joint?run=many&map=PCA", charts=False)
-        drawn = visit.page.evaluate(f"[{SPACE}.data.count, {SPACE}.panels[0].plot.get('isPointsDrawn')]")
-        assert drawn == [2 * MANY, True]
-        visit.page.set_viewport_size(SIZE)
-        box = visit.page.locator(".cl-map-stage").bounding_box()
-        x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
-        visit.page.mouse.move(x - 60, y - 60)
-        visit.page.mouse.down()
-        for across, down in ((60, -60), (60, 60), (-60, 60), (-60, -60)):
-            visit.page.mouse.move(x + across, y + down, steps=4)
-        visit.page.mouse.up()
-        visit.reach("area=a")
-        lit = visit.page.evaluate(f"{SPACE}.panels[0].plot.get('selectedPoints').length")
-        assert MANY / 5 < lit < 2 * MANY
-        assert visit.page.get_by_text(f"{lit:,} of {2 * MANY:,} selected").count() == 1
-        visit.check()
-        visit.page.close()
+    move(tmp_path)
+    visit.open("joint?run=many&map=PCA", charts=False)
+    drawn = visit.page.evaluate(f"[{SPACE}.data.count, {SPACE}.panels[0].plot.get('isPointsDrawn')]")
+    assert drawn == [2 * MANY, True]
+    box = visit.page.locator(".cl-map-stage").bounding_box()
+    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    visit.page.mouse.move(x - 60, y - 60)
+    visit.page.mouse.down()
+    for across, down in ((60, -60), (60, 60), (-60, 60), (-60, -60)):
+        visit.page.mouse.move(x + across, y + down, steps=4)
+    visit.page.mouse.up()
+    visit.reach("area=a")
+    lit = visit.page.evaluate(f"{SPACE}.panels[0].plot.get('selectedPoints').length")
+    assert MANY / 5 < lit < 2 * MANY
+    assert visit.page.get_by_text(f"{lit:,} of {2 * MANY:,} selected").count() == 1

@@ -12,12 +12,10 @@ from coder_core.api import clusters, open_run
 from coder_core.data.reviews import read_reviews
 from coder_core.geometry.settings import ClusterSettings
 from coder_core.runs.record import read_status
-from tests.app.conftest import serve
 from tests.app.test_newcomer_browser import Newcomer
 from tests.console.test_processes import until
 from tests.support.run_folders import damage, write_run
 from tests.support.tiny_runs import write_tiny_data
-from tests.support.visits import Visit
 
 MOST_CLICKS = 6
 TWINS = 6  # images, each with a second one that has the same captions
@@ -144,32 +142,29 @@ def test_a_training_is_followed_stopped_and_resumed_and_compared_with_the_baseli
         shutil.rmtree(mine)
 
 
-def test_a_folder_without_runs_shows_the_ways_in_and_names_a_broken_run(browser, tmp_path):
+def test_a_folder_without_runs_shows_the_ways_in_and_names_a_broken_run(visit, move, tmp_path):
     root = tmp_path / "runs"
     root.mkdir()
-    with serve(root, tmp_path / "log") as port:
-        visit = Visit(browser, port)
-        page = visit.page
-        visit.open("", charts=False)
-        visit.titled("Start")
-        ways = page.get_by_test_id("stCode")
-        assert [way.split()[:2] for way in ways.all_inner_texts()] == [
-            ["coder-lab", "look"],
-            ["coder-lab", "look"],
-            ["coder-lab", "train"],
-        ]
-        ways.first.hover()
-        ways.first.get_by_role("button", name="Copy to clipboard").wait_for()
-        assert page.locator(".stMain img").first.evaluate("image => image.naturalWidth") > 600
-        damage(write_run(root, "torn", images=6))
-        page.wait_for_timeout(1000 * LISTING_SECONDS)
-        visit.open("overview", charts=False)
-        visit.show("config.toml")
-        visit.show("torn")
-        write_run(root, "whole", images=6)
-        page.wait_for_timeout(1000 * LISTING_SECONDS)
-        visit.open("overview")
-        assert "whole reaches R@sum" in page.locator("h1").inner_text()
-        visit.show("torn")
-        visit.check()
-        visit.context.close()
+    move(tmp_path)
+    page = visit.page
+    visit.open("", charts=False)
+    visit.titled("Start")
+    ways = page.get_by_test_id("stCode")
+    assert [way.split()[:2] for way in ways.all_inner_texts()] == [
+        ["coder-lab", "look"],
+        ["coder-lab", "look"],
+        ["coder-lab", "train"],
+    ]
+    ways.first.hover()
+    ways.first.get_by_role("button", name="Copy to clipboard").wait_for()
+    assert page.locator(".stMain img").first.evaluate("image => image.naturalWidth") > 600
+    damage(write_run(root, "torn", images=6))
+    page.wait_for_timeout(1000 * LISTING_SECONDS)
+    visit.open("overview", charts=False)
+    visit.show("config.toml")
+    visit.show("torn")
+    write_run(root, "whole", images=6)
+    page.wait_for_timeout(1000 * LISTING_SECONDS)
+    visit.open("overview")
+    assert "whole reaches R@sum" in page.locator("h1").inner_text()
+    visit.show("torn")
