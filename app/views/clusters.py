@@ -2,18 +2,20 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pandas as pd
 import streamlit as st
 
 from app import charts, jobs, questions
-from app.address import put, value_of
+from app.address import put, put_all, value_of
 from app.ask import Run, RunSummary, StoredResult, ask, clusters, opened_run
 from app.choice import Choice
 from app.components import cards, downloads
 from app.components.controls import (
     advanced,
+    button,
     choose_one,
     choose_run,
     pick,
@@ -31,7 +33,9 @@ from app.components.words import count
 SHARES = (6, 7)  # of the width: the list, and what is opened from it
 LEAST = 2
 MOST = 2000
+FULL = 100.0  # percent of agreement
 TARGET = "cluster"
+MEMBERS = "members"
 CHART = "cluster-map"
 CARDS_SHOWN = 10
 WORDS_SHOWN = 12
@@ -51,7 +55,8 @@ def show(choice: Choice) -> None:
         fix = f"Clusters need at least {LEAST} pairs. Choose another split or run."
         cards.empty("This split has one pair.", fix)
         return
-    with row("top"):
+    controls = row("top")
+    with controls:
         settings = choose_settings(choice)
         runs = [run for run in choice.runs if settings or ask(clusters.prototypes, run, split)]
         run = choose_run("Show", runs, "clusters-run")
@@ -62,6 +67,8 @@ def show(choice: Choice) -> None:
         return
     stored_clusters = {name: stored.value for name, stored in results.items() if stored.value is not None}
     result = stored_clusters[run.name]
+    with controls:
+        offer_worst(ask(clusters.cluster_table, run, split, result))
     only = f" Only {runs[0].name} has them." if len(runs) < len(choice.runs) else ""
     how = cards.HOW_TO_READ[f"clusters {'offline' if settings else 'learned'}"] + only
     left, right = st.columns(SHARES, gap="medium")
@@ -121,6 +128,15 @@ def offer(runs: list[RunSummary], results: list[Result], split: str, settings: S
     )
 
 
+def offer_worst(table: pd.DataFrame) -> None:
+    """Draw a button to the cluster with the lowest agreement, the largest of equal ones, and its pairs that disagree."""
+    agreement = table["agreement"].to_numpy()
+    if len(table) > 1 and agreement.min() < FULL:
+        worst = int(table["cluster"].to_numpy()[agreement.argmin()])
+        show_worst = partial(put_all, {TARGET: worst, MEMBERS: "apart"})
+        button("Lowest agreement", "lowest-agreement", "", show_worst, help=cards.tip("agreement"))
+
+
 def overview(run: RunSummary, choice: Choice, result: clusters.Clusters) -> pd.DataFrame:
     table = ask(clusters.cluster_table, run, choice.split, result)
     if choice.slice:
@@ -160,7 +176,7 @@ def show_cluster(run: RunSummary, choice: Choice, result: clusters.Clusters, tab
     marks = ask(clusters.marking_concepts, run, choice.split, result, number)
     with choices:
         kinds = KINDS if len(near) else {kind: KINDS[kind] for kind in ("near", "edge")}
-        kind = pick("Members", kinds, "members", format_func=kinds.__getitem__)
+        kind = pick("Members", kinds, MEMBERS, format_func=kinds.__getitem__)
     _members(run, choice, result, number, near, kind)
     left, middle = st.columns(2, gap="medium")
     with left:

@@ -10,6 +10,7 @@ import pytest
 from app import charts
 from app.charts import LIGHT
 from coder_core.api import open_run
+from coder_core.api.clusters import cluster_table, offline_clusters
 from coder_core.geometry.settings import ClusterSettings
 from coder_core.runs.derived.compute import make_clusters
 from tests.support.run_folders import CONCEPTS, write_prototypes, write_run
@@ -45,6 +46,15 @@ def test_every_control_of_the_clusters_page(root, opened):
     assert inside == sorted(inside, reverse=True)
     assert set(re.findall(r'data-image="(\d+)"', "".join(app.cards()))) <= {"0", "1", "2", "3", "12"}
     assert app.change(clusters_run="demo-baseline").change(run=["demo-baseline"]).saying("by chance")
+
+
+def test_one_click_opens_the_pairs_that_disagree_in_the_cluster_with_the_lowest_agreement(root, opened):
+    run = open_run(root / "demo")
+    table = cluster_table(run, "dev", offline_clusters(run, "dev", ClusterSettings(6)).value)
+    app = opened(root, "clusters", run=["demo"], cluster_count="6").click("lowest-agreement")
+    assert table.set_index("cluster")["agreement"][app.value("cluster")] == table["agreement"].min() < 100
+    assert app.value("members") == "apart"
+    assert app.saying("image in", "caption in")
 
 
 def test_a_damaged_clustering_is_named_and_maps_are_coloured_by_intact_ones(root, tmp_path, opened):
