@@ -18,6 +18,7 @@ from coder_core.api.causes.evidence import (
 )
 from coder_core.api.causes.fixes import AVERAGED, COMPLETE, HUBS, LEFT_OUT
 from coder_core.api.causes.hubs import NEIGHBOURS, STRENGTHS, corrected_ranks
+from coder_core.api.data_quality import mismatches
 from coder_core.api.reviews import ReviewedSplit
 from coder_core.api.sides import Sides
 from coder_core.config.schema import Config
@@ -214,7 +215,7 @@ def test_a_caption_with_a_wrong_label_matches_the_image_that_it_fits_best():
     known = causes.Known.nothing(8)
     known.verdicts[5] = "label-right"
     assert causes.find_causes(evidence, np.arange(8), question, known).cause[3] == budget.MODEL
-    vague = replace(evidence, fits=np.full(8, 5))
+    vague = replace(evidence, fits=np.full(8, 5), wrong=np.full(8, np.nan))
     assert causes.find_causes(vague, np.arange(8), question).unlabelled[3, 0] == pytest.approx(0, abs=1e-3)
     nobody = replace(question, within=np.zeros(0, int))
     assert len(causes.find_causes(evidence, np.arange(8), nobody).cause) == 0
@@ -512,6 +513,71 @@ def test_a_verdict_on_one_of_several_right_pictures_leaves_the_query_a_label(log
     of_images = causes.causes_of_run(run, "log", causes.Question("i2t"), known)
     judged_best = run.image_of_text("log")[[2, 6]]
     np.testing.assert_array_equal(np.flatnonzero(of_images.wrong), judged_best)
+
+
+TELLING = "thing{image} beside place{image} in colour{row}"
+
+
+def exchanged_log(root, name, noise=0.4, text=TELLING):
+    """Write a run of a search log of 360 queries and 121 pictures. Queries 12, 24 … 108 are judged right for the picture of
+    the one before them in this list; of every tenth query, two pictures are judged right; queries 1, 61 … say little."""
+    random = np.random.default_rng(0)
+    v = random.normal(size=(IMAGES + 1, SIZE))
+    owner = np.repeat(np.arange(IMAGES), PER_IMAGE)
+    w = v[owner] + noise * random.normal(size=(len(owner), SIZE))
+    captions = [text.format(image=image, row=row) for row, image in enumerate(owner)]
+    exchanged = np.arange(12, 120, 12)
+    label = owner.copy()
+    label[exchanged] = np.roll(owner[exchanged], 1)
+    for row in range(1, 360, 60):
+        captions[row] = "a thing"
+    judged = [(row, image, 2) for row, image in enumerate(label.tolist())]
+    judged += [(row, IMAGES, 1) for row in range(0, 360, 10)]
+    log_split(root / name, "log", unit(v), unit(w), captions=captions, judgements=np.array(judged))
+    return open_run(root / name), exchanged
+
+
+def slow_error_probability(random):
+    """Return `data_quality.error_probability` by loops: counts in 50 steps, pooled until none is above the one before."""
+    steps = [min(int(value / 2), 49) for value in random]
+    counts = [float(sum(step == number for step in steps)) for number in range(50)]
+    wrong = max(sum(value >= 50 for value in random) - 2e-4 * len(random), 0) / 25
+    blocks = []
+    for count in counts:
+        blocks.append([count, 1])
+        while len(blocks) > 1 and blocks[-1][0] / blocks[-1][1] >= blocks[-2][0] / blocks[-2][1]:
+            total, width = blocks.pop()
+            blocks[-1][0] += total
+            blocks[-1][1] += width
+    density = [total / width for total, width in blocks for _ in range(width)]
+    return [min(wrong / max(density[step], 1e-9), 1) for step in steps]
+
+
+def test_an_exchanged_query_of_a_search_log_has_a_wrong_label(tmp_path):
+    run, exchanged = exchanged_log(tmp_path, "shop")
+    evidence = causes.split_evidence(run, "log")
+    misses = causes.causes_of_run(run, "log", causes.Question("t2i"))
+    one_picture = exchanged[exchanged % 10 > 0]
+    np.testing.assert_array_equal(np.flatnonzero(misses.cause == budget.WRONG), one_picture)
+    assert misses.wrong.sum() == len(one_picture)
+    table = mismatches(run, "log").set_index("caption").sort_index()
+    rows = np.arange(360)
+    can_tell = (rows % 10 > 0) & (rows % 60 != 1)
+    expected = np.full(360, np.nan)
+    expected[can_tell] = slow_error_probability(table["random"].to_numpy()[can_tell].tolist())
+    np.testing.assert_allclose(evidence.wrong, expected)
+    nothing = causes.Known.nothing(360)
+    sentence = causes.why(misses, 12, evidence, nothing, np.zeros(0, int))
+    chance = f"(probability {evidence.wrong[12]:.2f})"
+    assert sentence.endswith(f"the query probably means another picture than the one judged right {chance}.")
+
+
+def test_a_run_that_doubts_most_judgments_makes_none_of_them_wrong(tmp_path):
+    """Neither its similarities nor the words of other queries tell which judgments are right."""
+    run, _ = exchanged_log(tmp_path, "lost", noise=8, text="colour{row}")
+    assert np.isnan(causes.split_evidence(run, "log").wrong).all()
+    misses = causes.causes_of_run(run, "log", causes.Question("t2i"))
+    assert not (misses.cause == budget.WRONG).any()
 
 
 def test_likeness_by_words_is_the_same_if_only_the_compared_captions_are_encoded(log):

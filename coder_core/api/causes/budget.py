@@ -3,7 +3,7 @@
 A query that misses at K gets the first cause that applies, in the order of `CAUSES`:
 
 wrong label         a reviewer called all its labels wrong, or each says something specific and belongs to another image
-                    with probability ≥ 0.5 (in a search log only a reviewer's verdict counts: its judges saw the pairs)
+                    with probability ≥ 0.5 (in a search log, a query's only right picture is probably not the one meant)
 unlabelled match    one of the first K results matches by a verdict, a judgement or a group, or probably (≥ 0.5)
 copy                one of them is a near-duplicate of the match's picture, or has the same text
 hub                 hub correction brings a match into the first K
@@ -21,7 +21,15 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 import pandas as pd
 
-from coder_core.api.causes.evidence import PICTURE, TEXT, Evidence, WayEvidence, right_pairs, split_evidence
+from coder_core.api.causes.evidence import (
+    FITS_MANY,
+    PICTURE,
+    TEXT,
+    Evidence,
+    WayEvidence,
+    right_pairs,
+    split_evidence,
+)
 from coder_core.api.causes.known import Known
 from coder_core.api.causes.unlabelled import unlabelled_matches
 from coder_core.api.run import Run
@@ -33,7 +41,6 @@ CAUSES = ("wrong label", "unlabelled match", "copy", "hub", "vague query", "clos
 WRONG, UNLABELLED, COPY, HUB, VAGUE, CLOSE, MODEL = range(len(CAUSES))
 HIT = -1
 PROBABLE = 0.5
-FITS_MANY = 5  # other images that fit a vague query, at least
 SEED_NOISE = 0.3
 """Median difference of a query's margins in two seeds, in standard deviations of the margins: 0.27 to 0.36 for both
 directions and K of 1, 5 and 10 (Flickr8k's dev split, lab/causes.md)."""
@@ -62,6 +69,7 @@ class Misses:
     unlabelled: Array  # (q, k) float64, probability that a result is a match without a label
     at: int
     noise: float  # difference of a query's margins in two trainings
+    judged: bool  # the labels are judgments of a search log
 
     @property
     def missed(self) -> Array:
@@ -88,6 +96,7 @@ def find_causes(
         labels: (P, 2) int64 rows (caption, image) that match in a search log; None for one image per caption.
     """
     known = known or Known.nothing(len(image_of_text))
+    judged = labels is not None
     labels = label_pairs(image_of_text) if labels is None else labels
     whole = evidence.way(question.direction)
     way = whole if question.within is None else _part(whole, np.isin(whole.queries, question.within))
@@ -116,7 +125,7 @@ def find_causes(
     }
     first_cause = np.stack([applies[cause] for cause in range(len(CAUSES))]).argmax(0)
     cause = np.where(way.ranks < at, HIT, first_cause).astype(np.int8)
-    return Misses(question.direction, way, cause, wrong, unlabelled, at, noise)
+    return Misses(question.direction, way, cause, wrong, unlabelled, at, noise, judged)
 
 
 def _part(way: WayEvidence, rows: Array) -> WayEvidence:
@@ -127,8 +136,7 @@ def wrong_and_vague(evidence: Evidence, at: int, known: Known) -> tuple[Array, A
     """Return (m,) the probability that a caption belongs to another image, and (m,) bool the captions that say little."""
     judged = known.verdicts
     says_little = evidence.fits >= max(at, FITS_MANY)
-    guessed = np.where(says_little, 0.0, np.nan_to_num(evidence.wrong))  # vague words are unlike all captions
-    wrong = np.where(judged == "", guessed, judged == "wrong-caption")
+    wrong = np.where(judged == "", np.nan_to_num(evidence.wrong), judged == "wrong-caption")
     return wrong, says_little | (judged == "too-vague")
 
 

@@ -27,11 +27,15 @@ from coder_core.geometry.captions import SPACE_SIZE, largest_cosine
 from coder_core.runs.derived.store import DerivedFolder, derived_folder, read_as, write_derived
 
 KIND = "causes"
-VERSION = 2
+VERSION = 3
 TRAIN = "train"
 RANDOM_PAIRS = 5_000
 MOST_COMPARED = (
     20  # captions of an image, and pictures of a query of a search log, that a result is compared with
+)
+FITS_MANY = 5  # other images that fit a caption that says little, at least
+MOST_DOUBTED = (
+    0.25  # of the judgments of a search log: judges saw the pairs, so a run that doubts more errs itself
 )
 SMALLEST_SPREAD = 1e-6
 PERHAPS_COPY = 0.9  # least cosine of two pictures' embeddings for which their pixels are compared
@@ -68,7 +72,7 @@ class WayEvidence:
 class Evidence:
     """Evidence on both directions of a split with m captions."""
 
-    wrong: Array  # (m,) float64, probability that a caption belongs to another image; NaN: no run can tell
+    wrong: Array  # (m,) float64, probability that a caption belongs to another image; NaN: nothing can tell
     # (m,) int64, other images whose captions have all words of a caption that describe something; 0 for captions that
     # no query is about
     fits: Array
@@ -127,7 +131,8 @@ def compute_evidence(run: Run, split: str) -> Evidence:
     asked = np.union1d(ways["t2i"].queries, pairs.right["i2t"][ways["i2t"].queries].indices)
     fits = np.zeros(run.count(split, "text"), np.int64)
     fits[asked] = other_images_with_words(run.captions(split), pairs.right["t2i"], asked)
-    return Evidence(wrong_probability(run, split), fits, ways["i2t"], ways["t2i"])
+    wrong = wrong_probability(run, split, fits, np.diff(pairs.right["t2i"].indptr))
+    return Evidence(wrong, fits, ways["i2t"], ways["t2i"])
 
 
 def right_pairs(run: Run, split: str, direction: Direction) -> sparse.csr_array:
@@ -142,15 +147,28 @@ def right_pairs(run: Run, split: str, direction: Direction) -> sparse.csr_array:
     return sparse.csr_array((matches, (queries, candidates)), (count, candidate_count))
 
 
-def wrong_probability(run: Run, split: str) -> Array:
-    """Estimate (m,) the probability that each caption belongs to another image; NaN outside the sample of a large split,
-    for train pairs of a run that learned them, right or wrong, and for a search log, whose judges saw the pairs."""
+def wrong_probability(run: Run, split: str, fits: Array, matches: Array) -> Array:
+    """Estimate (m,) the probability that each caption belongs to another image.
+
+    NaN where nothing can tell: outside the sample of a large split; for train pairs of a run that learned them, right or
+    wrong; for captions that say little, which would also look like wrong ones among the others; in a search log for
+    queries with several right pictures, and for all queries of a run that doubts more than `MOST_DOUBTED` of them.
+
+    Args:
+        fits: (m,) other images that fit each caption, see `Evidence`. matches: (m,) images that each one matches.
+    """
     probability = np.full(run.count(split, "text"), np.nan)
-    learned = split == TRAIN and not run.summary.imported
-    if learned or run.analysis(split).judged is not None:
+    if split == TRAIN and not run.summary.imported:
         return probability
+    is_log = run.analysis(split).judged is not None
     table = data_quality.mismatches(run, split, sample=run.query_sample(split))
-    probability[table["caption"]] = data_quality.error_probability(table["random"].to_numpy())
+    captions = table["caption"].to_numpy()
+    can_tell = fits[captions] < FITS_MANY
+    if is_log:
+        can_tell &= matches[captions] == 1
+    found = data_quality.error_probability(table["random"].to_numpy()[can_tell])
+    if not (is_log and found.sum() > MOST_DOUBTED * len(found)):
+        probability[captions[can_tell]] = found
     return probability
 
 

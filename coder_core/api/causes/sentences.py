@@ -48,7 +48,8 @@ def _reason(misses: Misses, row: int, evidence: Evidence, known: Known, hub_cand
     query = int(way.queries[row])
     results = way.results[row, : misses.at]
     if cause == WRONG:
-        return _wrong_label(direction, query, evidence, known)
+        sentence = _wrong_judgment if misses.judged else _wrong_label
+        return sentence(direction, query, evidence, known)
     if cause == UNLABELLED:
         return _unlabelled_match(misses.unlabelled[row, : misses.at])
     if cause == COPY:
@@ -68,6 +69,15 @@ def _wrong_label(direction: Direction, query: int, evidence: Evidence, known: Kn
     if known.verdicts[query] == "wrong-caption":
         return "a reviewer says that the caption belongs to another image"
     return f"the caption probably belongs to another image (probability {evidence.wrong[query]:.2f})"
+
+
+def _wrong_judgment(direction: Direction, query: int, evidence: Evidence, known: Known) -> str:
+    if direction == "i2t":
+        return "every query for which it was judged right probably means another picture"
+    if known.verdicts[query] == "wrong-caption":
+        return "a reviewer says that the query means another picture than the one judged right"
+    chance = f"probability {evidence.wrong[query]:.2f}"
+    return f"the query probably means another picture than the one judged right ({chance})"
 
 
 def _unlabelled_match(probability: Array) -> str:
