@@ -143,7 +143,7 @@ def test_pages_begin_with_data_choices_are_whole_and_typed_words_are_kept(visit)
 
 
 def test_hovering_describes_the_cell_and_a_click_opens_the_pair(visit):
-    visit.open("similarity")
+    visit.open("similarity?run=demo-baseline&run=demo")
     plot = visit.page.locator(f".st-key-matrix-similarity-1 {CHART} .nsewdrag").first
     plot.scroll_into_view_if_needed()
     heights = "buttons => buttons.map(button => button.offsetHeight)"

@@ -126,7 +126,9 @@ def test_hostile_texts_and_uploads_have_heat_maps(visit, heat, listener):
     visit.page.get_by_text(f"masking {masked.areas['masking']:+.3f} · cosine").wait_for()
     assert_close(drawn(visit), masked.heat.values[masked.heat.words.index(picked(visit))])
     visit.check()
-    visit.open("retrieval?run=plain&versus=—&ask=Picture&heat=true&heat-map=Cosine", charts=False)
+    visit.open(
+        "retrieval?run=plain&versus=—&ask=Picture&heat=true&heat-map=Cosine", charts=False, reload=True
+    )
     name = f"{picture(port, 'new')}.jpg"
     content = draw(NAMES.index(DEV[1]))
     upload = {"name": name, "mimeType": "image/jpeg", "buffer": content}
@@ -134,7 +136,7 @@ def test_hostile_texts_and_uploads_have_heat_maps(visit, heat, listener):
     best = plain.search(1, split="dev", modality="image")["candidate"][0]
     uploaded = heat_map(plain, "dev", plain.captions("dev")[best], 1, "cosine")
     assert_close(drawn(visit), uploaded.values[uploaded.first_content_word()], atol=1e-4)
-    visit.open("retrieval?run=tar&versus=—&ask=Picture", charts=False)
+    visit.open("retrieval?run=tar&versus=—&ask=Picture", charts=False, reload=True)
     visit.page.locator("input[type=file]").set_input_files(upload)
     visit.page.locator(".cl-card").first.wait_for()
     visit.settle()
@@ -143,7 +145,7 @@ def test_hostile_texts_and_uploads_have_heat_maps(visit, heat, listener):
 
 
 def test_heat_map_of_an_anchor_without_boxes_is_a_bar_chart(visit, heat):
-    visit.open("diversity?run=bare&versus=—&caption=3&heat=true")
+    visit.open("diversity?run=bare&versus=—&caption=3&heat=true", reload=True)
     figure = drawn(visit)
     run = open_run(heat / "bare")
     assert figure["type"] == "bar"

@@ -124,7 +124,7 @@ def test_a_lasso_on_either_map_fills_the_table_and_downloads(visit):
       await new Promise((over) => setTimeout(over, 500))
       return drawn
     }}"""
-    visit.open("joint?map=PCA", charts=False)
+    visit.open("joint?run=demo-baseline&run=demo&map=PCA", charts=False)
     assert visit.page.evaluate(drawn) <= 2  # maps that show the same part do not move one another for ever
     for pane in (0, 1):
         count = lasso(visit, pane)
