@@ -205,7 +205,7 @@ def suspicion(part: SplitPart, spaces: list[Array], device: str = CPU) -> tuple[
     pairs = [owner]
     if n > 1:
         pairs.append((owner + np.random.default_rng(0).integers(1, n, len(owner))) % n)
-    image_level, text_level = _neighbour_levels(part, device)
+    image_level, text_level = foreign_levels(part, device)
     similarities = (part.sides("text").pairs(np.arange(len(owner)), images) for images in pairs)
     levels = ((image_level[images] + text_level) / 2 for images in pairs)
     beside = [np.asarray(level - similarity) for level, similarity in zip(levels, similarities, strict=True)]
@@ -237,7 +237,7 @@ def standardised(values: Array, matching: Array) -> Array:
     return np.nan_to_num((values - centre) / width)
 
 
-def _neighbour_levels(part: SplitPart, device: str) -> list[Array]:
+def foreign_levels(part: SplitPart, device: str = CPU) -> list[Array]:
     """Return the mean similarity of every image to its nearest foreign captions (n,), and of every caption to its
     nearest foreign images (m,); 0 if there are none."""
     levels = []

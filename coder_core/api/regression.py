@@ -3,26 +3,30 @@
 Ridge regression predicts the features of an image from each of its captions. Wrong captions are independent of their
 image, so they weaken such an average but do not turn it, and features are never exchanged: the premise of IN2R (Liu et
 al. 2026), which finds an image's neighbours within its own modality. Every caption is predicted by a regression that
-saw no caption of its image. The predictions are then judged like the embeddings of a run (`data_quality.suspicion`),
-and the regression is repeated with every pair weighted by the probability that it is right, as in an EM algorithm.
+saw no caption of its image. How well the prediction fits the image, and how like the caption is to the image's other
+captions and to those of similar images, is weighed by a classifier (`pair_evidence`). The whole is repeated with every
+pair weighted by the probability that it is right, as in an EM algorithm.
 """
 
 import numpy as np
 import pandas as pd
+from scipy.optimize import brentq
+from scipy.special import expit, logit
 
-from coder_core.api.data_quality import LEAST_WEIGHT, error_probability, random_ones_better, suspicion
-from coder_core.api.sampling import whole_split
+from coder_core.api.data_quality import LEAST_WEIGHT, error_probability, random_ones_better
+from coder_core.api.pair_evidence import Evidence, given_and_drawn, like_images, told_apart
 from coder_core.api.sides import Array, slices
 from coder_core.console.faults import InputError
 from coder_core.geometry.captions import caption_space
 from coder_core.geometry.text_space import unit_rows
 
 NAME = "regression"
-TEXT_SIZE = 600  # components of the TF-IDF space
+TEXT_SIZE = 1500  # components of the TF-IDF space
 PARTS = 5  # of the images; each part is predicted from the others
 ROUNDS = 2
 RIDGE = 1e-3  # penalty, as a share of the sum of the weights
 IMAGES_AT_ONCE = 1024
+LARGEST_SHIFT = 100.0  # of log odds
 
 
 def regression_suspicion(features: Array, captions: list[str], owner: Array) -> pd.DataFrame:
@@ -39,18 +43,38 @@ def regression_suspicion(features: Array, captions: list[str], owner: Array) -> 
         raise InputError.at(f"--clean-by {NAME}", fact, needed, "use --clean-by halves")
     texts = space.encode(captions)
     pictures = _picture_vectors(features)
+    directions = unit_rows(pictures)
+    like = like_images(directions)
+    given, drawn = given_and_drawn(owner)
     part = np.random.default_rng(0).permutation(n) % PARTS
+    of_given, of_drawn = part[owner], part[owner[drawn.places]]
     weights = np.ones(len(owner))
+    shares = []
     for _ in range(ROUNDS):
         predicted = unit_rows(_predicted_pictures(texts, pictures, owner, weights, part))
-        pairs = whole_split(unit_rows(pictures), predicted, owner)
-        score, random = suspicion(pairs, [texts, predicted])
+        evidence = Evidence(directions, predicted, texts, owner=owner, weights=weights, like=like)
+        score, random = told_apart(evidence.of(given), evidence.of(drawn), of_given, of_drawn)
         better = random_ones_better(score, random)
         probability = error_probability(better)
+        shares.append(float(probability.mean()))
         weights = np.maximum(1 - probability, LEAST_WEIGHT)
+    # with weights, captions of an image confirm one another, and too few seem wrong
+    probability = with_mean(probability, shares[0])
     rows = {"caption": np.arange(len(owner)), "image": owner, "score": score, "random": better}
     table = pd.DataFrame(rows | {"probability": probability}).assign(scorer=NAME)
     return table.sort_values("score", ascending=False, kind="stable", ignore_index=True)
+
+
+def with_mean(probability: Array, mean: float) -> Array:
+    """Multiply the odds of all probabilities by one factor so that their mean becomes `mean`; 0 and 1 stay."""
+    within = (probability > 0) & (probability < 1)
+    lowest = float((probability == 1).mean())
+    if not lowest < mean < lowest + float(within.mean()):
+        return probability
+
+    odds = logit(probability)
+    shift = brentq(lambda shift: expit(odds + shift).mean() - mean, -LARGEST_SHIFT, LARGEST_SHIFT)
+    return np.asarray(expit(odds + shift))
 
 
 def _picture_vectors(features: Array) -> Array:
