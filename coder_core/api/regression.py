@@ -59,13 +59,13 @@ def regression_suspicion(features: Array, captions: list[str], owner: Array) -> 
         shares.append(float(probability.mean()))
         weights = np.maximum(1 - probability, LEAST_WEIGHT)
     # with weights, captions of an image confirm one another, and too few seem wrong
-    probability = with_mean(probability, shares[0])
+    probability = _with_mean(probability, shares[0])
     rows = {"caption": np.arange(len(owner)), "image": owner, "score": score, "random": better}
     table = pd.DataFrame(rows | {"probability": probability}).assign(scorer=NAME)
     return table.sort_values("score", ascending=False, kind="stable", ignore_index=True)
 
 
-def with_mean(probability: Array, mean: float) -> Array:
+def _with_mean(probability: Array, mean: float) -> Array:
     """Multiply the odds of all probabilities by one factor so that their mean becomes `mean`; 0 and 1 stay."""
     within = (probability > 0) & (probability < 1)
     lowest = float((probability == 1).mean())

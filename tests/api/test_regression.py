@@ -9,6 +9,7 @@ from coder_core.api.regression import (
     RIDGE,
     _picture_vectors,
     _predicted_pictures,
+    _with_mean,
     regression_suspicion,
 )
 from coder_core.data.augmentation import exchange_captions
@@ -84,3 +85,14 @@ def test_too_few_images_and_captions_without_common_words_are_refused():
         features, told, owner = shown_and_told(images, 0)
         captions = [f"caption{row}" for row in range(len(told))] if differ else told
         assert_refused("--clean-by regression: .* halves", regression_suspicion, features, captions, owner)
+
+
+def test_odds_are_raised_by_one_factor_to_a_mean():
+    probability = np.array([0, 0.1, 0.5, 0.9, 1])
+    raised = _with_mean(probability, 0.7)
+    assert raised.mean() == pytest.approx(0.7)
+    assert raised[[0, -1]].tolist() == [0, 1]
+    odds = raised[1:-1] / (1 - raised[1:-1]) / (probability[1:-1] / (1 - probability[1:-1]))
+    np.testing.assert_allclose(odds, odds[0])
+    for out_of_reach in (0.1, 0.9):  # the certain one alone is 0.2
+        np.testing.assert_array_equal(_with_mean(probability, out_of_reach), probability)
