@@ -355,19 +355,19 @@ def test_a_run_is_started_stopped_resumed_and_evaluated(root, opened):
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_scorers_belong_to_the_job_of_the_cleaned_run(root, opened):
-    """They are stopped with it; starting again with the same values continues with them, here with finished ones."""
+    """They are stopped with it; the form's command with the same values continues with them, here with finished ones."""
     write_told_data(root.parent / "data" / "told", 2)
     values = {key: value for key, value in VALUES.items() if key not in ("concepts", "bank_size")}
     values |= {"clean": True, "loss": "infonce", "word_threshold": 1, "threads": 1}
 
-    def begin():
-        fill(opened(root, "train"), "told", "demo-baseline", **values).click("train-start")
+    def filled():
+        return fill(opened(root, "train"), "told", "demo-baseline", **values)
 
     def job_of_the_scorer():
         st.cache_data.clear()
         return {entry.name: entry.job_name for entry in training.training_runs()}.get("mine-half")
 
-    begin()
+    filled().click("train-start")
     until(lambda: job_of_the_scorer() == training.job_name("mine"))
     assert not opened(root, "train").saying("mine", "mine-half")  # one job at work
     opened(root, "train", watch="mine").click("train-stop")
@@ -385,8 +385,7 @@ def test_scorers_belong_to_the_job_of_the_cleaned_run(root, opened):
     for scorer in (half, other):
         assert evaluate([str(root / scorer.name), "--split=train", "--device=cpu"]) == 0
     trained = newest_state(root / "mine-half").fingerprint
-    begin()
-    until(lambda: not mine().alive)
+    assert train([*shlex.split(filled().code[0].value)[2:], f"--root={root}"]) == 0
     assert newest_state(root / "mine-half").fingerprint == trained
     assert 0 < left_out(root / "mine").sum() < 75
     assert mine().run.splits == ("dev",)

@@ -201,7 +201,8 @@ def test_scorers_of_a_second_round_train_on_the_pairs_that_the_first_kept(copied
 
 def test_pairs_are_weighted_by_their_probability_of_being_right(scored, tmp_path):
     root, config = scored
-    assert main([*command(config, tmp_path), "--clean-weigh", f"--clean-scorers={root / 'mine'}"]) == 0
+    short = command(changed(config, epochs=1), tmp_path)
+    assert main([*short, "--clean-weigh", f"--clean-scorers={root / 'mine'}"]) == 0
     trained, about = read_config(tmp_path / "mine")
     file = root / "mine-weighed.jsonl"
     assert trained.data.reviews == str(file)
