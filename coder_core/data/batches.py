@@ -216,9 +216,12 @@ class TrainingBatches:
             batches = map(joined, range(start, stop))
         with ThreadPoolExecutor(max_workers=1) as thread:
             following = thread.submit(next, batches, None)
-            while (batch := following.result()) is not None:
-                following = thread.submit(next, batches, None)
-                yield batch
+            try:
+                while (batch := following.result()) is not None:
+                    following = thread.submit(next, batches, None)
+                    yield batch
+            finally:
+                del following  # a failed one holds its error, whose traceback would keep the workers alive
 
     def _block(self, number: int) -> tuple[Tensor, Tensor, tuple[Fault, ...]]:
         """Decode a block of a batch. Faults are returned, because an exception would lose them between processes."""
