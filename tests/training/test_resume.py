@@ -60,8 +60,8 @@ BOOSTED = TRIPLET | {"boosting": "am", "boosting_momentum": 0.7}
 WITHIN = TWO | {"sample_weights": "none", "within_image": 0.3, "within_text": 0.7}
 BOTH_WEIGHTS = TWO | {"sample_weights": "combined-stats", "neighbours_of_neighbours": 2 * NEIGHBOURS}
 SIGMOID = TWO | STILL | {"loss": "sigmoid", "bank_size": 0, "embedding_dropout": 0.1, "tensorboard": True}
-PIECES = TWO | {"piece_size": 3, "image_layers": 1}
-CONCEPTS = TWO | {"concepts": 10, "gcn_layers": 2, "beta": 0.7}
+PIECES = TWO | {"piece_size": 3, "image_layers": 1, "twin_precision": "bfloat16"}
+CONCEPTS = {"concepts": 10, "gcn_layers": 2, "beta": 0.7}
 ONLINE = TWO | {"boosting_scenario": "online", "boosting_branches": 3}
 CUT_SHORT = {"max_steps": MAX_STEPS, "warmup_steps": 0, "bank_size": 16, "prototypes": 4}
 
@@ -85,7 +85,6 @@ def with_towers(folder, *, every_part=False):
 # steps: 2, 5 and 8 are an epoch's last, where the signal comes before the evaluation.
 CASES = {
     "memory": (lambda data, _: tiny_config(data, **TWO), (0, 5)),
-    "concepts": (lambda data, _: tiny_config(data, **CONCEPTS), (3,)),
     "prototypes": (lambda data, _: tiny_config(data, prototypes=6, prototype_recluster=1), (5,)),
     "momentum teacher": (lambda data, _: boosted(data, **TWO), (4,)),
     "finished teacher": (over_a_finished_run, (4,)),
@@ -93,7 +92,7 @@ CASES = {
     "weights": (lambda data, _: weighted(data, **BOTH_WEIGHTS), (2, 3)),
     "within": (lambda data, _: weighted(data, **WITHIN), (4,)),
     "scale": (lambda data, _: tiny_config(data, **SIGMOID), (3,)),
-    "pieces": (lambda data, _: tiny_config(data, **PIECES, twin_precision="bfloat16"), (4,)),
+    "concepts in pieces": (lambda data, _: tiny_config(data, **PIECES, **CONCEPTS), (3,)),
     "several embeddings": (lambda data, _: tiny_config(data, **BOOSTED, embeddings=3), (4,)),
     "interaction": (lambda data, _: tiny_config(data, **BOOSTED, scorer="interaction"), (4,)),
     "max steps": (lambda data, _: tiny_config(data, **CUT_SHORT), (2, 4)),
