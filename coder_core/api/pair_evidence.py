@@ -53,28 +53,20 @@ def like_images(pictures: Array) -> tuple[Array, Array]:
     return rows[:, 1:], 1 - distances[:, 1:]
 
 
-class Evidence:
-    """What speaks for a pair.
+class PlacedCaptions(NamedTuple):
+    """The captions of a split, and where they stand."""
 
-    Args:
-        pictures: (n, D) unit rows.
-        predicted: (m, D) unit rows, the picture that each caption describes.
-        texts: (m, S) unit rows.
-        owner: (m,) the image of each caption.
-        weights: (m,) probability that each caption is right.
-        like: the images that are most like each image, of `like_images`.
-    """
+    texts: Array  # (m, S) unit rows
+    predicted: Array  # (m, D) unit rows, the picture that each caption describes
+    owner: Array  # (m,) the image of each caption
+    weights: Array  # (m,) probability that each caption is right
 
-    def __init__(
-        self,
-        pictures: Array,
-        predicted: Array,
-        texts: Array,
-        *,
-        owner: Array,
-        weights: Array,
-        like: tuple[Array, Array],
-    ) -> None:
+
+class CaptionEvidence:
+    """What speaks for a pair. `pictures`: (n, D) unit rows. `like`: the images that are most like each, of `like_images`."""
+
+    def __init__(self, pictures: Array, captions: PlacedCaptions, like: tuple[Array, Array]) -> None:
+        texts, predicted, owner, weights = captions
         self._pictures = pictures
         self._predicted = predicted
         self._owner = owner

@@ -14,7 +14,13 @@ from scipy.optimize import brentq
 from scipy.special import expit, logit
 
 from coder_core.api.data_quality import LEAST_WEIGHT, error_probability, random_ones_better
-from coder_core.api.pair_evidence import Evidence, given_and_drawn, like_images, told_apart
+from coder_core.api.pair_evidence import (
+    CaptionEvidence,
+    PlacedCaptions,
+    given_and_drawn,
+    like_images,
+    told_apart,
+)
 from coder_core.api.sides import Array, slices
 from coder_core.console.faults import InputError
 from coder_core.geometry.captions import caption_space
@@ -47,12 +53,13 @@ def regression_suspicion(features: Array, captions: list[str], owner: Array) -> 
     like = like_images(directions)
     given, drawn = given_and_drawn(owner)
     part = np.random.default_rng(0).permutation(n) % PARTS
-    of_given, of_drawn = part[owner], part[owner[drawn.places]]
+    of_given = part[owner]
+    of_drawn = part[owner[drawn.places]]
     weights = np.ones(len(owner))
     shares = []
     for _ in range(ROUNDS):
         predicted = unit_rows(_predicted_pictures(texts, pictures, owner, weights, part))
-        evidence = Evidence(directions, predicted, texts, owner=owner, weights=weights, like=like)
+        evidence = CaptionEvidence(directions, PlacedCaptions(texts, predicted, owner, weights), like)
         score, random = told_apart(evidence.of(given), evidence.of(drawn), of_given, of_drawn)
         better = random_ones_better(score, random)
         probability = error_probability(better)

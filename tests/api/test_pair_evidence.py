@@ -6,7 +6,14 @@ from sklearn.metrics import roc_auc_score
 
 from coder_core.api import pair_evidence
 from coder_core.api.data_quality import NEIGHBOURS
-from coder_core.api.pair_evidence import Evidence, Placed, given_and_drawn, like_images, told_apart
+from coder_core.api.pair_evidence import (
+    CaptionEvidence,
+    Placed,
+    PlacedCaptions,
+    given_and_drawn,
+    like_images,
+    told_apart,
+)
 from coder_core.geometry.text_space import unit_rows
 from tests.reference import regression as reference
 
@@ -24,7 +31,7 @@ def test_every_kind_of_evidence_agrees_with_a_loop_over_pairs(monkeypatch):
     pictures, predicted, texts = unit(random, 14, 5), unit(random, 30, 5), unit(random, 30, 6)
     weights = random.uniform(0.01, 1, 30)
     like = like_images(pictures)
-    evidence = Evidence(pictures, predicted, texts, owner=owner, weights=weights, like=like)
+    evidence = CaptionEvidence(pictures, PlacedCaptions(texts, predicted, owner, weights), like)
     for placed in given_and_drawn(owner):
         expected = [
             reference.pair_evidence(pictures, predicted, texts, owner, weights, pair, NEIGHBOURS, 4)
@@ -88,7 +95,9 @@ def test_the_place_does_not_count_as_an_other_caption():
     owner = np.array([0, 1, 1])
     pictures, predicted, texts = unit(random, 2, 5), unit(random, 3, 5), unit(random, 3, 6)
     weights = np.array([1.0, 0.5, 0.25])
-    evidence = Evidence(pictures, predicted, texts, owner=owner, weights=weights, like=like_images(pictures))
+    evidence = CaptionEvidence(
+        pictures, PlacedCaptions(texts, predicted, owner, weights), like_images(pictures)
+    )
     found = evidence.of(Placed(np.array([0, 0, 1]), np.array([1, 2, 0])))
     np.testing.assert_allclose(found[:, 3], [0.25, 0.5, 0])
     np.testing.assert_allclose(found[:2, 4], [texts[0] @ texts[2], texts[0] @ texts[1]], atol=1e-6)
