@@ -33,19 +33,24 @@ IN_DARK = ("overview?", "similarity?", "retrieval?values=true&", "concepts?", "d
 AGAIN = ("diversity?anchors", "retrieval?direction", "reviews?")
 
 
-@pytest.mark.parametrize("page", SECTIONS)
-def test_pages_escape_hostile_texts_and_are_accessible(request, listener, page):
-    visit = request.getfixturevalue("map_visit" if page.startswith("joint") else "visit")
-    port, requests = listener
+def hostile(port, page):
+    """Return the address of a page with its hostile runs."""
     kinds = next((pair for kind, pair in PAIRS.items() if kind in page), ("run-baseline", "run"))
     first, second = (picture(port, kind) for kind in kinds)
-    requests.clear()
     values = {"run": first, "versus": second, "watch": second}
     values |= {"also": [picture(port, "more-concepts")], "concept": picture(port, "word1")}
     if "split" in page:
         values = {"run": first, "versus": "—", "split": picture(port, "split")}
+    return page + urlencode(values, doseq=True)
+
+
+@pytest.mark.parametrize("page", SECTIONS)
+def test_pages_escape_hostile_texts_and_are_accessible(request, listener, page):
+    visit = request.getfixturevalue("map_visit" if page.startswith("joint") else "visit")
+    port, requests = listener
+    requests.clear()
     charts = page not in WITHOUT_CHARTS
-    visit.open(page + urlencode(values, doseq=True), charts=charts)
+    visit.open(hostile(port, page), charts=charts)
     for chart in visit.page.locator(CHART).all()[:2]:
         chart.hover()
     visit.check()
@@ -68,11 +73,28 @@ def test_pages_escape_hostile_texts_and_are_accessible(request, listener, page):
         visit.page.locator("tbody tr").nth(2).click()
         visit.reach(f"pair-caption-number={expected}(&|$)")
     if not page.startswith(AGAIN):
-        visit.check_accessibility(in_dark=page in IN_DARK)
+        visit.check_accessibility()
     if charts:
-        assert visit.colour() == (DARK if page in IN_DARK else LIGHT).ink
+        assert visit.colour() == LIGHT.ink
     assert requests == []
     assert len(payloads(0)) == 20
+
+
+def test_pages_of_hostile_runs_have_enough_contrast_in_the_dark_theme(visit, listener):
+    """Charts change their colors when the theme changes under them, and when a page opens in it."""
+    port, requests = listener
+    requests.clear()
+    for page in IN_DARK:
+        charts = page not in WITHOUT_CHARTS
+        visit.open(hostile(port, page), charts=charts)
+        if not visit.dark:
+            assert visit.colour() == LIGHT.ink
+            visit.darken()
+        visit.check_accessibility()
+        if charts:
+            assert visit.colour() == DARK.ink
+        visit.check()
+    assert requests == []
 
 
 @pytest.mark.skipif(given_runs() is None, reason="CODER_SCREENSHOT_RUNS names no folder of real runs")

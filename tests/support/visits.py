@@ -91,10 +91,9 @@ class Visit:
 
     def open(self, path, *, charts=True, reload=False):
         """Show a page and wait until it is drawn, with at least one chart if `charts`. Navigate as Back and Forward do,
-        which takes half the processor time of loading a document, as `reload` does; a dark page is always reloaded."""
-        if reload or self.dark or not self.page.evaluate(STEP, f"/{path}"):
+        which takes half the processor time of loading a document, as `reload` does."""
+        if reload or not self.page.evaluate(STEP, f"/{path}"):
             self.page.goto(f"http://127.0.0.1:{self.port}/{path}")
-        self.dark = False
         self.page.wait_for_function("document.title !== ''")
         self.page.get_by_role("heading", level=1).wait_for()
         if charts:
@@ -162,14 +161,11 @@ class Visit:
             marks = chart.locator(".trace, .point, .hm image, .heatmaplayer image").count()
             assert marks > 0 or chart.evaluate(WEBGL_POINTS), "a chart is empty"
 
-    def check_accessibility(self, *, in_dark=False):
-        """Assert that axe-core finds no violations of WCAG 2.2 AA or of its best practices on the whole page; with
-        `in_dark`, also no weak contrast in the dark theme."""
+    def check_accessibility(self):
+        """Assert that axe-core finds no violations of WCAG 2.2 AA or of its best practices on the whole page; in the dark
+        theme, only no weak contrast."""
         self.page.set_viewport_size(SIZE | {"height": 5000})  # axe measures contrast only in the viewport
-        failures = self.violations("html")
-        if in_dark:
-            self.darken()
-            failures += self.violations("html", colours_only=True)
+        failures = self.violations("html", colours_only=self.dark)
         self.page.set_viewport_size(SIZE)
         assert failures == [], failures
 
