@@ -67,7 +67,7 @@ def environment(tmp_path_factory):
     python = folder / "env" / "bin" / "python"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder / "env")], check=True)
     (packages,) = (folder / "env" / "lib").glob("python*/site-packages")
-    install = [sys.executable, "-m", "pip", "--python", str(python), "install", str(wheel)]
+    install = [sys.executable, "-m", "pip", "--python", str(python), "install", str(wheel), "--no-compile"]
     subprocess.run([*install, *quiet], check=True)
     dependencies = {sysconfig.get_path("purelib"), *site.getsitepackages()}
     (packages / "dependencies.pth").write_text("".join(f"{path}\n" for path in sorted(dependencies)))

@@ -3,6 +3,8 @@ in a row, matches without a label, a training stopped and resumed, a folder with
 
 import re
 import shutil
+import signal
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -12,10 +14,12 @@ from coder_core.api import clusters, open_run
 from coder_core.data.reviews import read_reviews
 from coder_core.geometry.settings import ClusterSettings
 from coder_core.runs.record import read_status
+from coder_core.training.launch import StoppedError, start_run
 from tests.app.test_newcomer_browser import Newcomer
 from tests.console.test_processes import until
+from tests.support.numerics import numerics_unchanged
 from tests.support.run_folders import damage, write_run
-from tests.support.tiny_runs import write_tiny_data
+from tests.support.tiny_runs import quiet, tiny_config, write_tiny_data
 
 MOST_CLICKS = 6
 TWINS = 6  # images, each with a second one that has the same captions
@@ -97,16 +101,14 @@ def test_matches_without_a_label_are_listed_and_one_is_accepted(one, runs):
         file.unlink(missing_ok=True)
 
 
-def test_a_training_is_followed_stopped_and_resumed_and_compared_with_the_baseline(one, runs, monkeypatch):
-    """The page follows the run without reloading, also when it is stopped elsewhere, as in another tab."""
+def test_a_stopped_training_is_resumed_followed_and_stopped_and_compared_with_the_baseline(
+    one, runs, monkeypatch
+):
+    """The page follows the run without reloading."""
     visit = one.visit
     mine = runs / "task"
-    write_tiny_data(runs.parent / "sets" / "tasks")
     monkeypatch.setenv("CODER_CHECKPOINTS", str(runs))
-    monkeypatch.setenv("CODER_DATA", str(runs.parent / "sets"))
-    [data] = [data for data in training.data_sets() if data.name == "tasks"]
-    sizes = {"dimension": 8, "bank_size": 16, "batch_size": 8, "warmup_steps": 0, "word_threshold": 1}
-    training.start("demo", "task", data, sizes | {"epochs": 4_000, "threads": 1})
+    config = tiny_config(write_tiny_data(runs.parent / "sets" / "tasks"), "task", epochs=4_000)
     job = training.job_name("task")
     stop = visit.page.get_by_role("button", name="Stop", exact=True)
     resume = visit.page.get_by_role("button", name="Resume", exact=True)
@@ -114,18 +116,22 @@ def test_a_training_is_followed_stopped_and_resumed_and_compared_with_the_baseli
     def status(key, missing):
         return (read_status(mine) or {}).get(key, missing) if mine.is_dir() else missing
 
-    try:
+    def stop_after_five_steps():
         until(lambda: status("step", 0) > 5)
+        signal.raise_signal(signal.SIGTERM)
+
+    try:
+        with ThreadPoolExecutor() as watcher, numerics_unchanged():
+            watcher.submit(stop_after_five_steps)
+            with pytest.raises(StoppedError):
+                start_run(config, runs, quiet())
+        assert status("state", "") == "stopped"
+        reached = status("step", 0)
+        visit.page.wait_for_timeout(1000 * LISTING_SECONDS)
         visit.open("overview?run=demo-baseline&run=demo&split=dev")
         one.click(visit.page.locator(".st-key-pages").get_by_role("link", name="Train"))
         visit.titled("Train")
         one.click(visit.page.locator(".st-key-training-runs").get_by_text("task", exact=True))
-        one.click(stop)
-        resume.wait_for()
-        visit.settle()
-        assert stop.count() == 0
-        assert status("state", "") == "stopped"
-        reached = status("step", 0)
         one.click(resume)
         stop.wait_for()
         visit.settle()
@@ -134,8 +140,11 @@ def test_a_training_is_followed_stopped_and_resumed_and_compared_with_the_baseli
         visit.page.locator(".st-key-epochly-curve .legendtext", has_text="demo-baseline").wait_for()
         shown = visit.page.get_by_text(re.compile(r"running: step \d")).inner_text()
         visit.page.wait_for_function("shown => !document.body.innerText.includes(shown)", arg=shown)
-        jobs.stop(job)
+        one.click(stop)
         resume.wait_for()
+        visit.settle()
+        assert stop.count() == 0
+        assert status("state", "") == "stopped"
     finally:
         jobs.stop(job)
         until(lambda: (current := jobs.current(job)) is None or not current.running)
