@@ -18,6 +18,11 @@ from coder_core.geometry.text_space import unit_rows
 from tests.reference import regression as reference
 
 
+@pytest.fixture(autouse=True)
+def _few_trees(monkeypatch):
+    monkeypatch.setattr(pair_evidence, "TREES", 15)
+
+
 def unit(random, *shape):
     return unit_rows(random.normal(size=shape).astype(np.float32))
 

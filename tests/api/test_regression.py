@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
+from coder_core.api import pair_evidence
 from coder_core.api.regression import (
     PARTS,
     RIDGE,
@@ -68,7 +69,8 @@ def test_lengths_of_regions_and_a_constant_feature_do_not_matter():
 
 
 @pytest.mark.parametrize("share", [0.2, 0.6])
-def test_exchanged_captions_come_first(share):
+def test_exchanged_captions_come_first(share, monkeypatch):
+    monkeypatch.setattr(pair_evidence, "TREES", 40)
     features, told, owner = shown_and_told(300, 2)
     rows = exchange_captions(owner, share, 3)
     table = regression_suspicion(features, [told[row] for row in rows], owner)

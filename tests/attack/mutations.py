@@ -27,6 +27,8 @@ import torch
 PROJECT = Path(__file__).resolve().parents[2]
 TESTS = {f"coder_core/{name}": f"tests/{name}" for name in ("objectives", "evaluation", "data", "api")}
 TESTS |= {"app": "tests/app"}
+WITH_EXAMPLES = ("coder_core/objectives", "coder_core/evaluation")  # packages whose docstrings have tests
+EXAMPLES = "tests/objectives/test_examples.py"
 COPIED = ("coder_core", "tests", "benchmarks", "app", "pages", "docs")
 COPIED += ("pyproject.toml", "README.md", "streamlit_app.py")
 LONGEST = 600  # seconds of processor time for the tests of one flip; exceeding them counts as noticed
@@ -84,7 +86,8 @@ def tests_of(folder, package, file, *, quick):
     mentions = {test: len(names.findall(test.read_text("utf-8"))) for test in files}
     files.sort(key=lambda test: -mentions[test])
     named = [test for test in files if mentions[test]][:MOST_NAMED]
-    return list(map(str, named if quick and named else files))
+    examples = [folder / EXAMPLES] if package in WITH_EXAMPLES else []
+    return list(map(str, dict.fromkeys([*(named if quick and named else files), *examples])))
 
 
 def noticed(folder, tests):

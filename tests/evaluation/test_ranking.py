@@ -203,6 +203,15 @@ def test_an_ensemble_ranks_the_summed_scores():
     assert actual.t2i.first.tolist() == brute_ranks(*halves, owner)[2]
 
 
+@pytest.mark.parametrize("weight", [1e-3, 1.0, -50.0])
+def test_the_bound_on_rounding_is_reached_by_no_pair_and_grows_with_the_weight(weight):
+    images, texts, _ = embeddings(60, 80, 24, 3)
+    scores = check_scores([EmbeddingPair(images, texts, weight)])
+    exact = weight * (images.astype(np.float64) @ texts.astype(np.float64).T)
+    found = weight * (torch.from_numpy(images) @ torch.from_numpy(texts).T)
+    assert np.abs(found.numpy() - exact).max() < scores.error < 1e-5 * abs(weight)
+
+
 def test_scores_that_cannot_be_ranked_are_refused():
     for side in range(2):
         for value in (np.nan, np.inf, -np.inf):
