@@ -1,7 +1,8 @@
 """Find pairs of the train split whose caption probably belongs to another image, and write them as reviews.
 
-The scorers are ordinary runs, each in its own process. For a run NAME they are NAME-half and NAME-other-half, trained
-on complementary halves of the train images, or NAME-warm-up for small-loss selection; a regression needs none. Their
+A regression scores them if its evidence is strong enough, otherwise scorers do: ordinary runs, each in its own process.
+For a run NAME they are NAME-half and NAME-other-half, trained on complementary halves of the train images, or
+NAME-warm-up for small-loss selection. Their
 reviews go to NAME-cleaned.jsonl, or to NAME-weighed.jsonl with weights (names of a second round end in -2, and so on).
 Existing files are reused, so the same command continues after an interruption. Two finished runs of halves can replace
 new scorers.
@@ -24,7 +25,7 @@ from rich.console import Console
 
 from coder_core.api import open_run
 from coder_core.api.data_quality import TRAIN, cross_fitted, error_probability, small_losses
-from coder_core.api.regression import regression_suspicion
+from coder_core.api.regression import regression_suspicion, tells_apart
 from coder_core.api.reviews import ReviewedSplit
 from coder_core.config.checks import problems
 from coder_core.config.data import CleaningConfig, DataConfig
@@ -128,6 +129,7 @@ def without_wrong_pairs(
     given = _given_scorers(config)
     stop_on_errors(_trained_on_other_pairs(given, config))
     origin = Origin.of(config, root)
+    config, table = _with_kind_of_scorers(config, origin, console)
     logs = origin.base.parent / LOGS
     logs.mkdir(parents=True, exist_ok=True)
     lock = logs / f"{origin.base.name}-cleaned.lock"
@@ -150,13 +152,45 @@ def without_wrong_pairs(
                     planned = scorer_runs(replaced(config, {"reviews": reviews}), origin, ending)
                     if planned:
                         _train(planned, config, console, progress_file)
-                write_reviews(file, _scored(scorers, config), config, console)
+                write_reviews(file, _scored(scorers, config, table), config, console)
             reviews = str(file)
         for folder in own:
             if folder.exists() and not config.cleaning.keep_scorers:
                 rmtree(folder)
     say(console, f"reviews of train: {reviews}")
     return replaced(config, {"reviews": reviews})
+
+
+def _with_kind_of_scorers(
+    config: Config, origin: Origin, console: Console
+) -> tuple[Config, pd.DataFrame | None]:
+    """Return the configuration with another choice than "auto", and what the regression found, if it was tried: the kind of
+    the run whose scorers it shares, a regression if its evidence is strong enough, otherwise halves."""
+    if config.cleaning.clean_by != "auto":
+        return config, None
+    halves = replaced(config, {"clean_by": "halves"})
+    if origin.shared and state_of(origin.base) != "new":
+        shared = read_config(origin.base)[0].cleaning.clean_by
+        return (halves if shared == "auto" else replaced(config, {"clean_by": shared})), None
+    begun = any(folder.exists() for folder in _scorer_folders(origin.base, halves, ""))
+    if begun or origin.shared or _given_scorers(config) or config.towers.any or _asks_for_halves(config):
+        return halves, None
+    split = _train_split(config)
+    try:
+        table = regression_suspicion(split.features, split.captions, split.image_of_text)
+    except InputError:  # too little data for it
+        return halves, None
+    if tells_apart(table):
+        say(console, "pairs of train are scored by a regression (--clean-by halves: by two runs)")
+        return replaced(config, {"clean_by": "regression"}), table
+    say(console, "pairs of train are scored by two runs: a regression cannot tell them from random ones")
+    return halves, None
+
+
+def _asks_for_halves(config: Config) -> bool:
+    """True if a setting that only scorers have was given."""
+    given = (settings()[key] for key in ("clean_loss", "clean_rounds"))
+    return any(setting.of(config) != setting.default for setting in given)
 
 
 def _endings(config: Config) -> list[str]:
@@ -297,9 +331,9 @@ def _train(
         raise InputError.at(run.folder, f"failed: {last.removeprefix('error: ')}", fix=f"read {log}")
 
 
-def _scored(scorers: Sequence[Path], config: Config) -> pd.DataFrame:
+def _scored(scorers: Sequence[Path], config: Config, found: pd.DataFrame | None) -> pd.DataFrame:
     """Return one row per pair: caption and image (rows of train), its name in reviews (`pair`), the `probability` that
-    the caption belongs to another image, and the `scorer`."""
+    the caption belongs to another image, and the `scorer`. `found`: by a regression, if it was already tried."""
     runs = [open_run(scorer) for scorer in scorers]
     where = " and ".join(run.name for run in runs)
     fix = "train longer (--epochs), or choose another --clean-loss, under a new --name"
@@ -307,7 +341,11 @@ def _scored(scorers: Sequence[Path], config: Config) -> pd.DataFrame:
         where = "the regression"
         fix = "use --clean-by halves"
         split = _train_split(config)
-        table = regression_suspicion(split.features, split.captions, split.image_of_text)
+        table = (
+            regression_suspicion(split.features, split.captions, split.image_of_text)
+            if found is None
+            else found
+        )
         names = _named(split)
     elif config.cleaning.clean_by == "small-loss":
         table = small_losses(runs[0])

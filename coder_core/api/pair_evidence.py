@@ -81,7 +81,7 @@ class CaptionEvidence:
     def of(self, placed: Placed) -> Array:
         """Return (k, 8) float64: the similarity of caption and image; the same above the level of the caption's and of
         the image's nearest foreign ones; the trust in the image's other captions; the mean likeness to these, and to
-        the captions of images like it, in the text space and among the predicted pictures. NaN where there is none."""
+        the captions of images like it, in the text space and among the predicted pictures; 0 where there is none."""
         captions, places = placed
         images = self._owner[places]
         similarity = np.empty(len(captions))
@@ -106,7 +106,7 @@ class CaptionEvidence:
                 others = sums[images[rows]] - self._weights[places[rows], None] * space[places[rows]]
                 beside[rows] = np.einsum("kd,kd->k", caption, others)
                 like[rows] = np.einsum("kd,kd->k", caption, around[images[rows]])
-            columns += [np.divide(beside, trust, out=np.full(len(trust), np.nan), where=trust > 0), like]
+            columns += [np.divide(beside, trust, out=np.zeros(len(trust)), where=trust > 0), like]
         return np.stack(columns, 1)
 
     def _summed(self, space: Array) -> Array:

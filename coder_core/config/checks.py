@@ -124,7 +124,7 @@ def _cleaning(config: Config) -> Iterator[Fault]:
     paths = cleaning.clean_scorers.split(os.pathsep)
     if paths != [""] and not all(Path(path).name for path in paths):
         yield conflict("--clean-scorers", f"{cleaning.clean_scorers} does not name runs", "check the path")
-    by_halves_once = cleaning.clean_by == "halves" and cleaning.clean_rounds <= 1
+    by_halves_once = cleaning.clean_by in ("auto", "halves") and cleaning.clean_rounds <= 1
     if len(paths) > (2 if by_halves_once else 1):
         rule = f"{cleaning.clean_scorers} names {len(paths)} runs"
         fix = "name one cleaned run, or two runs on halves with --clean-by halves --clean-rounds 1"

@@ -175,16 +175,18 @@ class CleaningConfig:
 
     clean: bool = setting(
         False,
-        "Train two scorers on complementary halves of the train images first. Each scores the other's "
-        "pairs, and those that probably belong to another image are left out (docs/training.md, Wrong "
+        "Score the train pairs first, by a regression or by two runs on complementary halves of the images "
+        "(--clean-by), and leave out those that probably belong to another image (docs/training.md, Wrong "
         "captions).",
     )
-    clean_by: Literal["halves", "small-loss", "regression"] = setting(
-        "halves",
-        "Scorers: two runs on complementary halves, or one run on all pairs for a quarter of the epochs "
-        "and a mixture of two Gaussians over its losses (small-loss selection: DivideMix, Li et al. 2020; "
-        "NCR, Huang et al. 2021). Regression needs no run: it predicts each image's region features from "
-        "its captions, in seconds.",
+    clean_by: Literal["auto", "halves", "small-loss", "regression"] = setting(
+        "auto",
+        "What scores the pairs. Halves: two runs on complementary halves. Small-loss: one run on all pairs "
+        "for a quarter of the epochs, and a mixture of two Gaussians over its losses (DivideMix, Li et al. "
+        "2020; NCR, Huang et al. 2021). Regression: no run; each image's region features are predicted from "
+        "its captions, in a minute. Auto: a regression if it tells right pairs from random ones well "
+        "enough, as with literal captions, otherwise halves.",
+        may_change=True,
     )
     clean_loss: Loss = setting("infonce", "Loss of the scorers, which have no banks, concepts or prototypes.")
     clean_above: float = setting(

@@ -12,6 +12,7 @@ from coder_core.api.regression import (
     _predicted_pictures,
     _with_mean,
     regression_suspicion,
+    tells_apart,
 )
 from coder_core.data.augmentation import exchange_captions
 from tests.reference.regression import predictions
@@ -80,6 +81,16 @@ def test_exchanged_captions_come_first(share, monkeypatch):
     assert (np.diff(table["score"]) <= 0).all()
     assert roc_auc_score(wrong, table["score"]) > 0.9
     assert abs(table["probability"].mean() - share) < 0.1
+
+
+@pytest.mark.parametrize(("noise", "convincing"), [(0, True), (2, False)])
+def test_features_that_show_little_of_what_captions_tell_are_weak_evidence(noise, convincing, monkeypatch):
+    """With one caption per image nothing else speaks for a pair."""
+    monkeypatch.setattr(pair_evidence, "TREES", 40)
+    features, told, owner = shown_and_told(300, 2)
+    unclear = features + noise * np.random.default_rng(0).normal(size=features.shape).astype(np.float32)
+    table = regression_suspicion(unclear, told[::3], owner[::3])
+    assert tells_apart(table) == convincing
 
 
 def test_too_few_images_and_captions_without_common_words_are_refused():

@@ -17,7 +17,7 @@ from coder_core.files.sealed import write_sealed
 from coder_core.runs.record import write_status
 from tests.support.picture_folders import coco, flickr8k, img2dataset, parquet, webdataset
 from tests.support.precomp_folders import assert_refused
-from tests.support.run_folders import synthetic, write_configured, write_embeddings
+from tests.support.run_folders import synthetic, write_configured, write_embeddings, write_run
 from tests.support.tiny_runs import tiny_config, write_tiny_data
 
 DATA = DataSet(DEMO, DEMO)
@@ -78,6 +78,16 @@ def test_invalid_training_values_are_refused_and_doubtful_ones_give_warnings():
     assert_refused("preset 'nothing'", starting.arguments, "nothing", "new", DATA, {})
     _, warnings = starting.arguments("demo", "new", DATA, {"bank_size": 512, "momentum": 1.0})
     assert [fault.place for fault in warnings] == ["--momentum"]
+
+
+def test_given_scorers_judge_whatever_else_was_chosen(tmp_path):
+    for name in ("half", "other-half"):
+        write_run(tmp_path, name, images=4, pictures=False)
+    for chosen, by in (((), "regression"), (list_runs(tmp_path), "halves")):
+        supervision = starting.Supervision(None, None, chosen)
+        changes = {"clean": True, "clean_by": "regression"}
+        words, _ = starting.arguments("demo", "new", DATA, changes, supervision)
+        assert parsed(words).cleaning.clean_by == by
 
 
 def test_data_sets_are_found_only_in_their_roots(tmp_path):

@@ -358,7 +358,7 @@ def test_scorers_belong_to_the_job_of_the_cleaned_run(root, opened):
     """They are stopped with it; the form's command with the same values continues with them, here with finished ones."""
     write_told_data(root.parent / "data" / "told", 2)
     values = {key: value for key, value in VALUES.items() if key not in ("concepts", "bank_size")}
-    values |= {"clean": True, "loss": "infonce", "word_threshold": 1, "threads": 1}
+    values |= {"clean": True, "clean_by": "halves", "loss": "infonce", "word_threshold": 1, "threads": 1}
 
     def filled():
         return fill(opened(root, "train"), "told", "demo-baseline", **values)

@@ -21,6 +21,7 @@ from coder_core.cleaning import (
     Cleaned,
     Origin,
     _scorers_of,
+    _with_kind_of_scorers,
     read_cleaning,
     scorer_runs,
     without_wrong_pairs,
@@ -159,7 +160,7 @@ def test_cleaning_drops_most_exchanged_captions_and_few_others(copied, tmp_path)
 
 
 def test_scorers_of_a_second_round_train_on_the_pairs_that_the_first_kept(copied, tmp_path):
-    config = changed(copied, clean=True)
+    config = changed(copied, clean=True, clean_by="halves")
     wrong = wrong_rows(5)
     first = tmp_path / "mine-cleaned.jsonl"
     without_wrong_pairs(config, tmp_path, quiet())
@@ -381,6 +382,29 @@ def test_a_regression_finds_exchanged_captions_without_scorers(scored, tmp_path,
     again = replace(config, name="other")
     for flags in (["--clean-rounds=2"], ["--clean-loss=dcl"], ["--image-tower=tower"]):
         assert "--clean-by regression " in complaint(main, [*command(again, tmp_path), *flags])
+
+
+@pytest.mark.parametrize(
+    ("changes", "by"),
+    [
+        ({}, "regression"),
+        ({"clean_loss": "dcl"}, "halves"),
+        ({"wrong_captions": 1.0}, "halves"),  # then no pair is better than a random one
+    ],
+)
+def test_a_regression_judges_if_its_evidence_is_strong_and_no_scorers_are_asked_for(
+    scored, tmp_path, changes, by
+):
+    config = changed(scored[1], clean=True, **changes)
+    chosen, found = _with_kind_of_scorers(config, Origin.of(config, tmp_path), quiet())
+    assert chosen == changed(config, clean_by=by)
+    assert (found is not None) == (by == "regression")
+    (tmp_path / "mine-half").mkdir()  # a scorer has begun
+    assert (
+        _with_kind_of_scorers(config, Origin.of(config, tmp_path), quiet())[0].cleaning.clean_by == "halves"
+    )
+    asked = changed(config, clean_by="small-loss")
+    assert _with_kind_of_scorers(asked, Origin.of(asked, tmp_path), quiet()) == (asked, None)
 
 
 def test_scorers_that_learned_nothing_are_refused(scored, tmp_path, complaint):

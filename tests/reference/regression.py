@@ -59,8 +59,5 @@ def pair_evidence(pictures, predicted, texts, owner, weights, pair, neighbours, 
             mean = sum(weights[row] * space[row] for row in rows) / total if rows else 0
             around = around + max(pictures[other] @ pictures[image], 0) * mean
         length = np.linalg.norm(around)
-        evidence += [
-            beside / trust if others else math.nan,
-            space[caption] @ around / length if length else 0.0,
-        ]
+        evidence += [beside / trust if others else 0.0, space[caption] @ around / length if length else 0.0]
     return evidence

@@ -32,7 +32,13 @@ FIELDS = {"preset", "data", "name", "set", "set-boosting", "set-weighting"}
 FIELDS |= {"teacher", "use-reviews", "reviewed", "scorers"}
 ASKED = "train-asked"
 COLUMNS = 4
-NEW_SCORERS = "two new runs"
+# what scores the train pairs, by the setting clean_by
+SCORERS = {
+    "auto": "a regression, or two new runs",
+    "halves": "two new runs",
+    "small-loss": "one new run",
+    "regression": "a regression",
+}
 NONE_CHANGED = "none: all as in the preset"
 _FLAG = re.compile(r"--([a-z][a-z0-9-]*)")
 
@@ -133,10 +139,9 @@ def show_form() -> None:
     form.reviews = _reviews(form.data)
     if form.values.get("clean"):
         pairs = scorers_among(run for run in all_runs() if judging.same_data(form.data, judging.data_of(run)))
-        help_text = (
-            "They score the train pairs: new runs, or two that trained on complementary halves of this data."
-        )
-        form.scorers = pairs.get(pick("Scored by", [NEW_SCORERS, *pairs], "scorers", 480, help=help_text), ())
+        help_text = "They score the train pairs: new ones, or two runs that trained on complementary halves of this data."
+        by = str(form.values.get("clean_by", form.options["clean_by"].value))
+        form.scorers = pairs.get(pick("Scored by", [SCORERS[by], *pairs], "scorers", 480, help=help_text), ())
     _offer(form)
 
 

@@ -231,7 +231,8 @@ def arguments(
         "reviews": str(extra.reviews) if extra.reviews else "",
         "clean_scorers": os.pathsep.join(str(run.path) for run in extra.scorers),
     }
-    config = with_settings(start, {**changes, **files})
+    by_scorers = {"clean_by": "halves"} if extra.scorers else {}
+    config = with_settings(start, {**changes, **files, **by_scorers})
     faults = problems(config)
     if len(name) > LONGEST_NAME or not RUN_NAME.fullmatch(name):
         expected = f"1 to {LONGEST_NAME} letters, digits, '.', '_' and '-', beginning with a letter or digit"
