@@ -55,7 +55,7 @@ def show(choice: Choice) -> None:
         fix = f"Clusters need at least {LEAST} pairs. Choose another split or run."
         cards.empty("This split has one pair.", fix)
         return
-    controls = row("top")
+    controls = row()
     with controls:
         settings = choose_settings(choice)
         runs = [run for run in choice.runs if settings or ask(clusters.prototypes, run, split)]
