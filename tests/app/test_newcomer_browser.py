@@ -126,6 +126,14 @@ def test_a_newcomer_gets_from_suspicious_pairs_to_training_without_them(visit, m
     assert list(open_run(new).splits) == ["dev"]
     configs = (read_config(run)[0] for run in (scorers[1], new))
     changed = {key.partition(".")[2] for key in differences(*configs)}
-    assert changed == {"train_part", "other_part", "reviews", "clean", "clean_above", "clean_scorers"}
+    assert changed == {
+        "train_part",
+        "other_part",
+        "reviews",
+        "clean",
+        "clean_by",
+        "clean_above",
+        "clean_scorers",
+    }
     assert [path.parent for path in sorted(root.glob("*/config.toml"))] == [*scorers, new]
     assert np.flatnonzero(left_out(new)).tolist() == out
