@@ -26,6 +26,18 @@ def review(caption="a dog", verdict="wrong-caption", *, who="anna"):
     return Review("x.jpg", caption, verdict, who)
 
 
+def test_a_weight_counts_unless_a_person_judged_the_pair_or_its_whole_image(tmp_path):
+    path = tmp_path / "reviews.jsonl"
+    for image in ("pair.jpg", "whole.jpg", "nobody.jpg"):
+        tags = ("rule", f"{module.WEIGHT}0.250")
+        append_review(path, Review(image, "a dog", "wrong-caption", module.CLEANING, tags))
+    assert set(read_reviews(path).weights.values()) == {"0.250"}
+    append_review(path, Review("pair.jpg", "a dog", "label-right", "anna"))
+    append_review(path, Review("whole.jpg", "", "duplicate", "anna"))
+    append_review(path, Review("nobody.jpg", "a cat", "label-right", "anna"))
+    assert read_reviews(path).weights == {("nobody.jpg", "a dog"): "0.250"}
+
+
 def test_a_reviewers_last_verdict_counts_and_undo_restores_the_previous_one(tmp_path):
     first = review()
     second = review(verdict="too-vague")
