@@ -47,7 +47,7 @@ def tower_stepper(clip: Path, piece_size: int) -> Callable[[int], object]:
         objective=replace(config.objective, loss="infonce"),
         memory=replace(config.memory, bank_size=0),
         training=replace(config.training, piece_size=piece_size),
-        towers=TowersConfig(str(clip), str(clip), "full", "full", projection="none"),
+        towers=TowersConfig(str(clip), str(clip), image_tuning="full", text_tuning="full", projection="none"),
     )
     model = build_model(config.model, ModelParts(0, 0, towers=open_towers(config))).train().to(DEVICE)
     optimizer = make_optimizer(dict(model.named_parameters()), config.training, DEVICE)
