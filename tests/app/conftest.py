@@ -4,13 +4,12 @@ import os
 import shutil
 import threading
 from contextlib import ExitStack, contextmanager
-from functools import cache, partial
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import ClassVar
 
 import pytest
-from streamlit.components.v2 import manifest_scanner
 
 from benchmarks.serving import served
 from coder_core.api import open_run
@@ -74,15 +73,6 @@ def listener():
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield server.server_address[1], _Listener.seen
         server.shutdown()
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _one_search_for_components():
-    """Search the installed packages for components once: every AppTest would do it again, in 0.1 s."""
-    search = cache(manifest_scanner.scan_component_manifests)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(manifest_scanner, "scan_component_manifests", search)
-        yield
 
 
 @pytest.fixture
