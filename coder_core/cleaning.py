@@ -175,6 +175,7 @@ def _with_kind_of_scorers(
     begun = any(folder.exists() for folder in _scorer_folders(origin.base, halves, ""))
     if begun or origin.shared or _given_scorers(config) or config.towers.any or _asks_for_halves(config):
         return halves, None
+    say(console, "scoring the pairs of train by a regression …")
     split = _train_split(config)
     try:
         table = regression_suspicion(split.features, split.captions, split.image_of_text)
