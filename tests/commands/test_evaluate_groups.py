@@ -165,6 +165,19 @@ def test_the_app_reads_both_figures_and_why_a_result_is_right(tmp_path):
     assert list(retrieval.several_metrics(open_run(tmp_path / "plain"), "dev")) == ["equal texts"]
 
 
+def test_sisters_of_a_query_are_images_for_a_caption_and_captions_for_an_image(tmp_path):
+    """Images 0 and 1 are one product; every image has two captions of its own, so the numbers of the two differ."""
+    vectors = unit(np.random.default_rng(0).normal(size=(4, 8)))
+    captions = [f"title {row}" for row in range(8)]
+    owner = np.repeat(np.arange(4), 2)
+    options = {"captions": captions, "image_of_text": owner, "groups": [0, 0, 1, 2]}
+    log_split(tmp_path / "run", "dev", vectors, vectors[owner], **options)
+    run = open_run(tmp_path / "run")
+    assert retrieval.also_right(run, "dev", "t2i", 1) == {1: "same group"}
+    assert retrieval.also_right(run, "dev", "i2t", 0) == {2: "same group", 3: "same group"}
+    assert retrieval.also_right(run, "dev", "i2t", 3) == {}
+
+
 @pytest.mark.filterwarnings("ignore:captions")
 def test_the_report_has_a_row_by_group(tmp_path):
     log_catalogue(tmp_path / "shop", groups=[f"product {row // 2}" for row in range(2 * PRODUCTS)])
