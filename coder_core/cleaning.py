@@ -1,9 +1,9 @@
 """Find pairs of the train split whose caption probably belongs to another image, and write them as reviews.
 
-A regression scores them if its evidence is strong enough, otherwise scorers do: ordinary runs, each in its own process.
-For a run NAME they are NAME-half and NAME-other-half, trained on complementary halves of the train images, or
-NAME-warm-up for small-loss selection. Their
-reviews go to NAME-cleaned.jsonl, or to NAME-weighed.jsonl with weights (names of a second round end in -2, and so on).
+A regression scores the pairs if its evidence is strong enough. Otherwise scorers do, which are ordinary runs, each in
+its own process. For a run NAME they are NAME-half and NAME-other-half, trained on complementary halves of the train
+images, or NAME-warm-up for small-loss selection. The reviews go to NAME-cleaned.jsonl, or to NAME-weighed.jsonl with
+weights (names of a second round end in -2, and so on).
 Existing files are reused, so the same command continues after an interruption. Two finished runs of halves can replace
 new scorers.
 """
@@ -164,16 +164,18 @@ def without_wrong_pairs(
 def _with_kind_of_scorers(
     config: Config, origin: Origin, console: Console
 ) -> tuple[Config, pd.DataFrame | None]:
-    """Return the configuration with another choice than "auto", and what the regression found, if it was tried: the kind of
-    the run whose scorers it shares, a regression if its evidence is strong enough, otherwise halves."""
+    """Decide what scores the pairs if that is left open ("auto"). A run that shares another's scorers takes its kind.
+    Otherwise it is a regression if its evidence is strong enough, and two runs on halves if not. Return the configuration
+    with the decision, and what the regression found; None if it was not tried or is not used."""
     if config.cleaning.clean_by != "auto":
         return config, None
     halves = replaced(config, {"clean_by": "halves"})
     if origin.shared and state_of(origin.base) != "new":
-        shared = read_config(origin.base)[0].cleaning.clean_by
-        return (halves if shared == "auto" else replaced(config, {"clean_by": shared})), None
-    begun = any(folder.exists() for folder in _scorer_folders(origin.base, halves, ""))
-    if begun or origin.shared or _given_scorers(config) or config.towers.any or _asks_for_halves(config):
+        kind = read_config(origin.base)[0].cleaning.clean_by
+        return (halves if kind == "auto" else replaced(config, {"clean_by": kind})), None
+    has_scorers = origin.shared or _given_scorers(config)
+    has_begun = any(folder.exists() for folder in _scorer_folders(origin.base, halves, ""))
+    if has_scorers or has_begun or config.towers.any or _asks_for_halves(config):
         return halves, None
     say(console, "scoring the pairs of train by a regression …")
     split = _train_split(config)
@@ -342,11 +344,9 @@ def _scored(scorers: Sequence[Path], config: Config, found: pd.DataFrame | None)
         where = "the regression"
         fix = "use --clean-by halves"
         split = _train_split(config)
-        table = (
-            regression_suspicion(split.features, split.captions, split.image_of_text)
-            if found is None
-            else found
-        )
+        table = found
+        if table is None:
+            table = regression_suspicion(split.features, split.captions, split.image_of_text)
         names = _named(split)
     elif config.cleaning.clean_by == "small-loss":
         table = small_losses(runs[0])

@@ -33,8 +33,8 @@ ROUNDS = 2
 RIDGE = 1e-3  # penalty, as a share of the sum of the weights
 IMAGES_AT_ONCE = 1024
 LARGEST_SHIFT = 100.0  # of log odds
-# `tells_apart`: of the right pairs, at least this share look better than all but so many percent of the random ones. With
-# Flickr8k's literal captions 84% to 98% do, with the demo's vague ones 58% to 64% (lab/wrong_captions.md)
+# Evidence is strong if this share of the right pairs look better than all but so many percent of the random ones. With
+# Flickr8k's literal captions 84% to 98% do, with the demo's vague ones 58% to 64% (lab/wrong_captions.md).
 CONVINCING = 0.75
 RANDOM_ABOVE = 5.0
 
@@ -88,9 +88,9 @@ def _with_mean(probability: Array, mean: float) -> Array:
     """Multiply the odds of all probabilities by one factor so that their mean becomes `mean`; 0 and 1 stay."""
     within = (probability > 0) & (probability < 1)
     lowest = float((probability == 1).mean())
-    if not lowest < mean < lowest + float(within.mean()):
+    highest = lowest + float(within.mean())
+    if not lowest < mean < highest:
         return probability
-
     odds = logit(probability)
     shift = brentq(lambda shift: expit(odds + shift).mean() - mean, -LARGEST_SHIFT, LARGEST_SHIFT)
     return np.asarray(expit(odds + shift))

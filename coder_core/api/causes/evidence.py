@@ -34,9 +34,8 @@ MOST_COMPARED = (
     20  # captions of an image, and pictures of a query of a search log, that a result is compared with
 )
 FITS_MANY = 5  # other images that fit a caption that says little, at least
-MOST_DOUBTED = (
-    0.25  # of the judgments of a search log: judges saw the pairs, so a run that doubts more errs itself
-)
+# of the judgments of a search log: judges saw the pairs, so that a run that doubts a larger share errs itself
+MOST_DOUBTED = 0.25
 SMALLEST_SPREAD = 1e-6
 PERHAPS_COPY = 0.9  # least cosine of two pictures' embeddings for which their pixels are compared
 SURELY_COPY = 0.99  # … from which they are copies where no pixels can be read
@@ -155,7 +154,8 @@ def wrong_probability(run: Run, split: str, fits: Array, matches: Array) -> Arra
     queries with several right pictures, and for all queries of a run that doubts more than `MOST_DOUBTED` of them.
 
     Args:
-        fits: (m,) other images that fit each caption, see `Evidence`. matches: (m,) images that each one matches.
+        fits: (m,) other images that fit each caption, see `Evidence`.
+        matches: (m,) images that each caption matches.
     """
     probability = np.full(run.count(split, "text"), np.nan)
     if split == TRAIN and not run.summary.imported:
