@@ -86,7 +86,7 @@ def explore(choice: Choice) -> None:
     with row():
         chosen = choose_map(choice)
         shown = chosen.shown
-        column = pick("Colour", shown.columns, "colour", 130)
+        column = pick("Color", shown.columns, "colour", 130)
         query = _query(has_webgl)
         with chosen.menu:
             lines = shown.both and st.toggle(
@@ -193,7 +193,7 @@ def _draw(view: View, *, lines: bool, arrows: bool) -> str:
     for run, plane, of_run in zip(choice.runs, shown.planes, view.coloured, strict=True):
         labels = ask(joint_space.area_labels, run, choice.split, keyed(publish(plane), plane), shown.first)
         places = [(", ".join(label.words), label.x, label.y) for label in labels]
-        alt = f"Map of {' and '.join(shown.counted(np.arange(len(shown))))} of {run.name}, coloured by {view.column}. "
+        alt = f"Map of {' and '.join(shown.counted(np.arange(len(shown))))} of {run.name}, colored by {view.column}. "
         alt += "The list beside it has the same samples."
         panels.append(Panel(run.name, alt, plane, of_run.codes, places))
     content = SpaceMap(
@@ -258,7 +258,7 @@ def _arrows(shown: Shown, lit: Lit) -> tuple[Arrows, str]:
         else f"{total:,} samples"
     )
     remark = (
-        f"Arrows lead from the place in {first} to that in {last}, for {of}, coloured by the gain in rank."
+        f"Arrows lead from the place in {first} to that in {last}, for {of}, colored by the gain in rank."
     )
     ramp = charts.ramp("gain", gains, tone())
     return Arrows(points, codes(ramp), palette(ramp, tone())), remark
@@ -276,7 +276,7 @@ def _marks(view: View, lines: bool) -> charts.Marks:
 
 
 def _alt(view: View) -> str:
-    return f"joint space of {' and '.join(run.name for run in view.shown.choice.runs)}, coloured by {view.column}"
+    return f"joint space of {' and '.join(run.name for run in view.shown.choice.runs)}, colored by {view.column}"
 
 
 def _matched(shown: Shown, lit: Lit) -> str:
