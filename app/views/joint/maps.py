@@ -276,7 +276,9 @@ def _marks(view: View, lines: bool) -> charts.Marks:
 
 
 def _alt(view: View) -> str:
-    return f"joint space of {' and '.join(run.name for run in view.shown.choice.runs)}, colored by {view.column}"
+    return (
+        f"joint space of {' and '.join(run.name for run in view.shown.choice.runs)}, colored by {view.column}"
+    )
 
 
 def _matched(shown: Shown, lit: Lit) -> str:
