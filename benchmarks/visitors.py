@@ -76,7 +76,8 @@ async def main() -> None:
         memory = server.memory_info().rss >> 20
         median = seconds[len(seconds) // 2]
         print(
-            f"{part * len(seconds):,} reruns: {memory} MiB, median {median:.2f} s, part {last:.1f} s",
+            f"{part * len(seconds):,} reruns: {memory} MiB, median {median:.2f} s, longest {seconds[-1]:.2f} s, "
+            f"part {last:.1f} s",
             flush=True,
         )
 

@@ -21,7 +21,7 @@ LOGARITHMIC = ("rank", "hubness", SIGNED)
 
 @dataclass(frozen=True)
 class Kinds:
-    """A column of kinds. codes: (N,) indices into names; names, colours: of kinds, most frequent first, "other" last."""
+    """A column of kinds. codes: (N,) uint8 indices into names; names, colours: of kinds, most frequent first, "other" last."""
 
     codes: np.ndarray
     names: tuple[str, ...]
@@ -56,7 +56,7 @@ def kinds(values: pd.Series, colours: Tone, order: tuple[str, ...] = ()) -> Kind
     names = list(dict.fromkeys([*order, *map(str, counts.index)]))
     shown = names[:MOST_KINDS]
     places = {name: code for code, name in enumerate(shown)}
-    codes = np.array([places.get(text, len(shown)) for text in texts], dtype=np.int64)[numbers]
+    codes = np.array([places.get(text, len(shown)) for text in texts], dtype=np.uint8)[numbers]
     # vermilion and blue mean the two runs, so kinds use the other colours first
     palette = [colours.runs[i] for i in (2, 3, 5, 4, 0, 1)] + ["#8C6BB1", "#7A5230"]
     tones = palette[: len(shown)]

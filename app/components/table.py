@@ -117,14 +117,15 @@ def rows_table(
     page = min(view.page, pages - 1)
     shown = order[page * PAGE : (page + 1) * PAGE]
     parts = table.samples(shown) if table.samples else []
+    shown_ids = ids[shown].tolist()  # all that `report` keeps for the session
     is_open = ids[shown] == (ids[order[0]] if current is None and len(order) else current)
 
     def report() -> None:
         value: Any = st.session_state.get(key) or {}
         clicked = value.get("row")
-        if isinstance(clicked, dict) and is_index(clicked.get("row"), len(shown)):
+        if isinstance(clicked, dict) and is_index(clicked.get("row"), len(shown_ids)):
             if on_pick is not None:
-                on_pick(int(ids[shown[clicked["row"]]]))
+                on_pick(int(shown_ids[clicked["row"]]))
             if parts and clicked.get("enlarge") is True:
                 st.session_state[ENLARGED] = parts[clicked["row"]].image
         _turn(view, value, pages, names)
@@ -133,7 +134,7 @@ def rows_table(
     address = table.address
     content = _cells(table, shown, parts) | {
         "opens": on_pick is not None or address is not None,
-        "addresses": [address(row) for row in ids[shown].tolist()] if address else [],
+        "addresses": [address(row) for row in shown_ids] if address else [],
         "picked": int(is_open.argmax()) if is_open.any() else -1,
         "label": table.label,
         "sample": "sample" if table.samples else "",

@@ -66,7 +66,7 @@ def _scales(shown: Shown, column: str) -> Sequence[charts.Kinds | charts.Ramp]:
 def codes(colours: charts.Kinds | charts.Ramp) -> np.ndarray:
     """Return (N,) uint8 the place of every point's colour in `palette`."""
     if isinstance(colours, charts.Kinds):
-        return colours.codes.astype(np.uint8)
+        return colours.codes
     share = (colours.values - colours.low) / max(colours.high - colours.low, 1e-12)
     steps = np.round(np.clip(np.nan_to_num(share), 0, 1) * (STEPS - 1)).astype(np.int64)
     return np.where(np.isfinite(colours.values), steps, STEPS).astype(np.uint8)

@@ -330,7 +330,7 @@ def _beside(view: View) -> None:
         if lit.points is None:
             _list_nearest(shown, focus)
             return
-    points = np.arange(len(shown)) if lit.points is None else lit.points
+    points = _listed(view)
     total = f"{len(shown):,}"
     if lit.points is None:
         cards.label(f"All {total} samples")
@@ -347,6 +347,11 @@ def _beside(view: View) -> None:
     if lit.points is not None:
         figure = charts.share_bars(view.coloured[-1].scale, points, "selected", tone())
         downloads.chart(figure, SHARES, f"{view.column} of the selected samples and of all", theme=None)
+
+
+def _listed(view: View) -> np.ndarray:
+    """Return the points of the list: those that are lit, else all."""
+    return np.arange(len(view.shown)) if view.lit.points is None else view.lit.points
 
 
 def _cells(shown: Shown, points: np.ndarray) -> list[SampleCell]:
@@ -386,7 +391,8 @@ def _list(view: View, points: np.ndarray) -> None:
         table, columns, TABLE, "samples", ids, 420, lambda rows: _cells(shown, points[rows]), narrow=True
     )
     rows_table(listed, NONE if view.focus is None else view.focus, lambda point: _open(shown, point))
-    downloads.table(lambda: selection_table(shown, points), f"selection-{choice.split}")
+    # the button stays with the session, so it must not hold the points
+    downloads.table(lambda: selection_table(shown, _listed(view)), f"selection-{choice.split}")
 
 
 def _list_nearest(shown: Shown, focus: int) -> None:
