@@ -178,3 +178,19 @@ def test_other_splits_are_read_only_if_they_match_the_run(tmp_path, monkeypatch)
     (data / "dev_caps.txt").write_text("".join(f"other {i}\n" for i in range(20)))
     [dev] = data_quality.splits_of_run(run)  # the folder now has other data
     assert dev.captions == run.captions("dev")
+
+
+def test_error_probability_is_calibrated_on_a_known_mixture():
+    random = np.random.default_rng(0)
+    wrong = np.arange(20_000) < 8_000
+    share = np.where(wrong, random.uniform(0, 100, 20_000), np.minimum(random.exponential(4, 20_000), 100))
+    probability = data_quality.error_probability(share)
+    assert (np.diff(probability[np.argsort(share)]) >= 0).all()
+    assert abs(probability.mean() - 0.4) < 0.01
+    for low, high in ((0.0, 0.2), (0.2, 0.5), (0.5, 0.9), (0.9, 1.1)):
+        within = (probability >= low) & (probability < high)
+        assert abs(wrong[within].mean() - probability[within].mean()) < 0.05
+    assert data_quality.error_probability(np.zeros(10)).tolist() == [0.0] * 10
+    rare = np.repeat([0.0, 80.0], [29_994, 6])  # right pairs that look like random ones
+    assert not data_quality.error_probability(rare).any()
+    assert data_quality.error_probability(np.repeat([0.0, 80.0], [29_940, 60]))[-1] == 1

@@ -14,8 +14,8 @@ from coder_core.data.reviews import read_reviews
 from coder_core.runs.load import read_config
 from coder_core.runs.record import read_status
 from coder_core.training.launch import start_run
-from tests.cleaning.test_cleaning import VALUES, left_out, train_scorers, write_told_data
 from tests.console.test_processes import until
+from tests.support.cleaned_runs import VALUES, left_out, train_scorers, write_told_data
 from tests.support.numerics import numerics_unchanged
 from tests.support.tiny_runs import quiet, tiny_config, write_tiny_data
 

@@ -31,8 +31,8 @@ from coder_core.runs.record import HistoryWriter, read_status, write_status
 from coder_core.train import main as train
 from coder_core.train import read_arguments
 from coder_core.training.launch import start_run
-from tests.cleaning.test_cleaning import VALUES, left_out, write_told_data
 from tests.console.test_processes import until
+from tests.support.cleaned_runs import VALUES, left_out, write_told_data
 from tests.support.picture_folders import flickr8k
 from tests.support.run_folders import damage, import_run_folder, write_run
 from tests.support.tiny_runs import changed, newest_state, quiet, tiny_config, write_tiny_data
