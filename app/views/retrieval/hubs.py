@@ -16,7 +16,7 @@ from app.components.samples import SampleList, name_of, sample_table, search_wor
 from app.components.table import Column, columns_of, plain_table
 from app.components.theme import tone
 from app.components.words import count
-from app.views.retrieval.failures import Queries, Section
+from app.views.retrieval.lists import Queries, Section
 
 HUBNESS = columns_of("hubness")
 CORRECTED = columns_of("corrected ranks")

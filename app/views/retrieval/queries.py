@@ -22,7 +22,11 @@ from app.components.samples import note_slice, sample_card, search_words, step_s
 from app.components.selection import matching
 from app.components.table import Column, Table, rows_table
 from app.components.workplace import list_and_detail
-from app.views.retrieval import failures, hubs
+from app.views.retrieval import hubs
+from app.views.retrieval.judged import choose_source, judged_candidates, unlabelled_matches
+from app.views.retrieval.lists import Queries, Section
+from app.views.retrieval.margins import near_misses
+from app.views.retrieval.ranks import compare_runs, ranks_of_runs
 
 RESULTS = 10
 BEST = 5  # results shown at first
@@ -78,13 +82,13 @@ def _ranks_texts(choice: Choice, run: RunSummary) -> bool:
 
 def query_from_split(choice: Choice, modality: Modality, controls: DeltaGenerator) -> None:
     """Draw the split's own queries beside one of them in detail, and below them which failed and why."""
-    source = failures.choose_source(choice, controls)
+    source = choose_source(choice, controls)
     with controls:
         at = int(choose_one("Hit within the first", FIRST, "at", cards.tip("R@K")))
         views = {"ranks": "Rank changes" if len(choice.runs) == 2 else "Ranks", "near": "Near misses"}
         views |= {"hubs": "Hubs"} | ({"judged": "Judgements"} if source is not None else {})
         view = choose_one("View", views, "look", f"{cards.tip('margin')} {cards.tip('hub')}")
-        shown = failures.Queries(choice, modality, at)
+        shown = Queries(choice, modality, at)
         section = _section(shown, view, source)
     note_slice(choice, modality)
     failed = choice.ask(Run.ranks)[QUERIES[modality]] >= at
@@ -99,19 +103,19 @@ def query_from_split(choice: Choice, modality: Modality, controls: DeltaGenerato
     section.draw_figures()
 
 
-def _section(shown: failures.Queries, view: str, source: judging.Source | None) -> failures.Section:
+def _section(shown: Queries, view: str, source: judging.Source | None) -> Section:
     if view == "near":
-        return failures.near_misses(shown)
+        return near_misses(shown)
     if view == "hubs":
         return hubs.hubs_of_runs(shown)
     if view == "judged" and source is not None:
-        return failures.unlabelled_matches(shown, source)
+        return unlabelled_matches(shown, source)
     if len(shown.choice.runs) == 2:
-        return failures.compare_runs(shown)
-    return failures.ranks_of_runs(shown)
+        return compare_runs(shown)
+    return ranks_of_runs(shown)
 
 
-def one_query(shown: failures.Queries, number: int, source: judging.Source | None) -> None:
+def one_query(shown: Queries, number: int, source: judging.Source | None) -> None:
     """Draw why every run misses a sample of the split, its results, and heat maps of the sample with them."""
     choice = shown.choice
     modality = shown.modality
@@ -138,7 +142,7 @@ def one_query(shown: failures.Queries, number: int, source: judging.Source | Non
     show_heat_maps(choice, Explained((modality, number), search, match="True match"))
 
 
-def _why(shown: failures.Queries, run: RunSummary, number: int) -> str:
+def _why(shown: Queries, run: RunSummary, number: int) -> str:
     """Say why a run misses a sample, or why that is unknown."""
     split = shown.choice.split
     if unknown := ask(causes.why_no_causes, run, split):
@@ -176,7 +180,7 @@ def _result_cards(
     choice: Choice, run: RunSummary, query: tuple[Modality, int | None], candidates: pd.DataFrame
 ) -> list[cards.Result]:
     modality, number = query
-    judged = failures.judged_candidates(choice, run, modality, number)
+    judged = judged_candidates(choice, run, modality, number)
     likely = set[int]()
     if number is not None and st.session_state.get("guess"):
         likely = _likely(choice, run, modality, number) - judged

@@ -1,92 +1,30 @@
-"""Failures of the split's own queries: rank changes, near misses, judged matches. Sections return orders of queries."""
+"""Queries by the ranks of their true matches, in one run or several, and what changed between two."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 import pandas as pd
 import streamlit as st
-from streamlit.delta_generator import DeltaGenerator
 
-from app import charts, judging, questions
-from app.address import bound, put, put_all
-from app.ask import Direction, Modality, Run, RunSummary, ask, ask_both, causes, likely_matches, retrieval
-from app.choice import DIRECTIONS, QUERIES, UNITS, Choice
+from app import charts
+from app.address import bound, put_all
+from app.ask import Run, ask_both, retrieval
+from app.choice import DIRECTIONS
 from app.components import answers, cards, downloads, events
-from app.components.controls import choose_one, more_filters, pick, row, switch
-from app.components.error_budget import runs_with_causes
+from app.components.controls import choose_one, more_filters, pick, row
 from app.components.gains import show_gains
-from app.components.samples import SampleList, of_run, sample_table, search_words
+from app.components.samples import of_run, search_words
 from app.components.selection import by_outcome
-from app.components.table import Column, Columns, columns_of, plain_table
+from app.components.table import Column
 from app.components.theme import tone
-from app.components.words import count
+from app.views.retrieval.lists import NO_MATCH, Queries, Section
+from app.views.retrieval.narrowing import choose_band, choose_cause, in_band, only_of_cause, only_right
 
 OUTCOME_COLOURS = {"fixed": "green", "broken": "red"}
 BANDS = len(charts.RANK_LABELS)
-NO_MATCH = "No query matches."
-ANY_CAUSE = "any cause"
 # parameters of links to queries of any outcome
 NARROWED = {"cause", "likely", "judged", "from-rank", "to-rank"}
-KEY = "judged-by"
-RECALLS = columns_of("judged-recall")
-
-
-@dataclass(frozen=True)
-class Queries:
-    """The queries of one modality in a section; a query is hit by a true match among the first `at` results."""
-
-    choice: Choice
-    modality: Modality
-    at: int
-
-    @property
-    def direction(self) -> Direction:
-        return QUERIES[self.modality]
-
-    def columns(self, quantity: str, digits: str, names: dict[str, str], term: str = "") -> dict[str, Column]:
-        """Return a column for each of these runs; `names` maps names of runs to names of columns."""
-        runs = [run for run in self.choice.runs if run.name in names]
-        labels = {names[run.name]: of_run(self.choice, quantity, run) for run in runs}
-        return {name: Column(label, digits, term or quantity) for name, label in labels.items()}
-
-    def table(
-        self,
-        rows: pd.DataFrame,
-        columns: Columns,
-        words: str,
-        file: str,
-        *,
-        fact: str = NO_MATCH,
-        height: int = 560,
-    ) -> np.ndarray:
-        """Draw the queries that contain the words as a table; return their order. `fact`: the notice if none does."""
-        if not len(rows):
-            cards.empty(fact, "Show others, or choose another number of results.")
-            return np.zeros(0, dtype=np.int64)
-        numbers = rows["query"].to_numpy()
-        values = rows.drop(columns="query")
-        target = f"query-{self.modality}"
-        listed = SampleList(self.modality, numbers, values, columns, words, target, file, height)
-        return sample_table(self.choice, listed)
-
-    def file(self, kind: str, name: str) -> str:
-        return f"{kind}-{self.choice.split}-{self.direction}-{downloads.file_name(name)}"
-
-
-def share_metric(label: str, number: int, total: int, term: str, colour: str = "off") -> cards.Metric:
-    share = f"{100 * number / max(total, 1):.1f} %"
-    return cards.Metric(label, f"{number:,}", f"of {max(total, 1):,}", term, share, colour, "off")  # type: ignore[arg-type]
-
-
-@dataclass(frozen=True)
-class Section:
-    """A list of queries with its controls, and the figures that explain it. `draw_list` returns the queries in the
-    order shown; it is drawn again when a query is opened, and the figures are not."""
-
-    draw_list: Callable[[], np.ndarray]
-    draw_figures: Callable[[], None]
 
 
 def compare_runs(shown: Queries) -> Section:
@@ -153,11 +91,6 @@ def usual_outcome(changes: pd.DataFrame) -> str:
     if fixed + broken == 0 or NARROWED & set(st.query_params):
         return "all"
     return "fixed" if fixed >= broken else "broken"
-
-
-def show_all() -> None:
-    """List queries of any outcome: the last run misses no fixed one."""
-    put("outcome", "all")
 
 
 def ranks_of_runs(shown: Queries) -> Section:
@@ -264,216 +197,6 @@ def note_gains(shown: Queries, more: Mapping[str, Sequence[str]] | None = None) 
     show_gains(shown.choice, recall, more)
 
 
-def only_right(shown: Queries, queries: pd.DataFrame) -> pd.DataFrame:
-    """Return the queries or, if asked for, those with an unlabelled match: a likely one, or one by the judgments."""
-    queries = only_guessed(shown, queries)
-    source = source_of(shown.choice)
-    label = "Only misses that reviewers accept"
-    if source is None or not switch(label, "judged", "judged", show_all):
-        return queries
-    fact = f"Queries with no labelled match in the first {shown.at}, but with one judged by {source.label}."
-    cards.note(fact)
-    return queries[judged_right(source, shown)[queries["query"].to_numpy()]]
-
-
-def only_guessed(shown: Queries, queries: pd.DataFrame) -> pd.DataFrame:
-    """Return the queries or, if asked for, those with a likely unlabelled match in the last run."""
-    choice = shown.choice
-    at = shown.at
-    if not switch("Only likely missing labels", "likely", "likely", show_all):
-        return queries
-    recalls = []
-    inside = choice.samples(shown.modality)
-    for run in choice.runs:
-        guesses = likely_matches(run, choice.split, shown.direction)
-        if guesses is None:
-            cards.note("These captions share hardly any words, so no matches can be guessed from them.")
-            return queries
-        labelled, likely = guesses.recall(at, queries=inside)
-        recalls.append(f"{run.name} {labelled:.1f} % by the labels, {likely:.1f} % with likely matches")
-    assert guesses is not None
-    of = ""
-    sampled = guesses.queries
-    if sampled is not None:
-        unit = f"{len(sampled):,} of {len(guesses.ranks):,} {UNITS[shown.modality]}"
-        of = f" from a random sample of {unit}, to which the table is limited"
-    nothing = np.isnan(labelled)  # of the slice
-    cards.note(f"There is no such query{of}." if nothing else f"R@{at}, a guess{of}: {' · '.join(recalls)}.")
-    return queries[guesses.probably_right(at)[queries["query"].to_numpy()]]
-
-
-@dataclass(frozen=True)
-class CauseOfRun:
-    """A cause of misses, and the run that misses."""
-
-    cause: str
-    run: RunSummary
-
-
-def choose_cause(shown: Queries) -> CauseOfRun | None:
-    """Let the user choose a cause of misses, and the run that misses; None for all queries, also of runs whose causes are
-    unknown."""
-    runs = {run.name: run for run in reversed(runs_with_causes(shown.choice))}
-    if not runs:
-        return None
-    cause = pick(
-        "Cause of the miss",
-        [ANY_CAUSE, *causes.CAUSES],
-        "cause",
-        200,
-        help=cards.tip("cause"),
-        on_change=show_all,
-    )
-    if cause == ANY_CAUSE:
-        return None
-    name = pick("Missed by", runs, "cause-of", 200) if len(runs) > 1 else next(iter(runs))
-    return CauseOfRun(cause, runs[name])
-
-
-def only_of_cause(shown: Queries, filtered: CauseOfRun | None, queries: pd.DataFrame) -> pd.DataFrame:
-    """Return the queries that a run misses for a cause; None for all."""
-    if filtered is None:
-        return queries
-    run = filtered.run
-    split = shown.choice.split
-    question = judging.asked(run, split, shown.direction, shown.at).question
-    misses = ask(causes.causes_of_run, run, split, question, judging.known_about(run, split))
-    of_cause = misses.way.queries[misses.cause == causes.CAUSES.index(filtered.cause)]
-    cards.note(f"Only queries that {run.name} misses with the cause “{filtered.cause}”.")
-    return queries[np.isin(queries["query"], of_cause)]
-
-
-def choose_band(label: str, key: str) -> str:
-    """Let the user choose a band of ranks; "" for all."""
-    band = pick(cards.literal(label), ["all", *charts.RANK_LABELS], key, 150)
-    return "" if band == "all" else band
-
-
-def in_band(ranks: np.ndarray, band: str) -> np.ndarray:
-    """Return a bool for every rank (from 1): True inside the band; all True for ""."""
-    if not band:
-        return np.ones(len(ranks), dtype=bool)
-    return np.asarray(charts.rank_band(ranks) == charts.RANK_LABELS.index(band))
-
-
-def near_misses(shown: Queries) -> Section:
-    """Queries whose true match loses, or wins, by a small margin."""
-    choice = shown.choice
-    direction = shown.direction
-    last = choice.last
-    samples = choice.ask_each(Run.sample)
-    tables = {}
-    for run in choice.runs:
-        table = ask(retrieval.margins, run, choice.split, direction, sample=samples[run.name])
-        tables[run.name] = table[choice.inside(shown.modality, table["query"])]
-    table = tables[last.name].copy(deep=False)
-    beside = {name: f"margin {name}" for name in list(tables)[:-1] if len(tables[name]) == len(table)}
-    for name, column in beside.items():
-        table[column] = tables[name]["margin"]
-    margins = {name: values["margin"].to_numpy() for name, values in tables.items()}
-    figure = charts.margin_histogram(margins, tone())
-
-    def draw_list() -> np.ndarray:
-        cards.heading("Smallest margins")
-        with row():
-            sides = {"lost": "Narrow misses", "held": "Narrow hits"}
-            side = choose_one("Show", sides, "calls", cards.tip("margin"))
-            words = search_words("words")
-        queries = table[(table["rank"] > 1).to_numpy() == (side == "lost")]
-        queries = queries.iloc[np.argsort(queries["margin"].abs().to_numpy(), kind="stable")]
-        columns = shown.columns("margin", "+.4f", {last.name: "margin"})
-        columns |= shown.columns("rank", ",d", {last.name: "rank"})
-        columns |= shown.columns("margin", "+.4f", beside)
-        return shown.table(queries, columns, words, shown.file("margins", side))
-
-    def draw_figures() -> None:
-        cards.heading("Margins of the true matches", last=last.name)
-        downloads.chart(figure, "margins", "margins of the matches")
-        sample = samples[last.name]
-        if sample is not None:
-            queries = sample.texts if direction == "t2i" else sample.images
-            drawn = count(len(queries), "random query", "random queries")
-            cards.note(f"{drawn} of the split are shown; their candidates are the whole split.")
-
-    def open_margin(bar: tuple[int, int]) -> None:
-        distance = (table["margin"] - float(figure.data[bar[0]].x[bar[1]])).abs().to_numpy()
-        nearest = table.iloc[int(np.nanargmin(distance))]
-        side = "lost" if nearest["rank"] > 1 else "held"
-        number = int(nearest["query"])
-        put_all({"calls": side, "words": "", f"query-{shown.modality}": number})
-
-    bins = len(figure.data[0].x) if len(figure.data) else 0
-    events.on_cell(["margins"], (len(figure.data), bins), open_margin)
-    return Section(draw_list, draw_figures)
-
-
-def unlabelled_matches(shown: Queries, source: judging.Source) -> Section:
-    """Misses of the last run that are matches by the judgments, and recall by these."""
-    choice = shown.choice
-    last = choice.last
-    queries = np.flatnonzero(judged_right(source, shown))
-    queries = queries[choice.inside(shown.modality, queries)]
-    all_ranks = choice.ask_each(Run.ranks).items()
-    ranks = {name: retrieval.places(of_run[shown.direction][queries]) for name, of_run in all_ranks}
-    table = pd.DataFrame({"query": queries, **ranks})
-    table = table.iloc[np.argsort(-table[last.name].to_numpy(), kind="stable")]
-
-    def draw_list() -> np.ndarray:
-        how = cards.HOW_TO_READ["judged right"].format(at=shown.at)
-        cards.heading(f"Misses of {last.name} that reviewers accept", how)
-        words = search_words("words")
-        columns = shown.columns("rank", ",d", dict(zip(ranks, ranks, strict=True)))
-        file = f"judged-right-{choice.split}-{shown.direction}"
-        return shown.table(table, columns, words, file, fact="No such miss exists.")
-
-    return Section(draw_list, partial(show_recall, choice, source))
-
-
-def choose_source(choice: Choice, controls: DeltaGenerator) -> judging.Source | None:
-    """Return the source of judgments; draw a control if there is more than one, and name damaged ones."""
-    sources = judging.sources(choice.last, choice.split)
-    sound = {source.key: source.label for source in sources if not source.fault}
-    if len(sound) > 1:
-        with controls:
-            choose_one("Judged by", sound, KEY, cards.tip("judged"))
-    cards.faults([(source.label, source.fault) for source in sources if source.fault])
-    return source_of(choice)
-
-
-def source_of(choice: Choice) -> judging.Source | None:
-    """Return the chosen source of judgments; None if no intact one is about this split."""
-    sound = [source for source in judging.sources(choice.last, choice.split) if not source.fault]
-    key = st.session_state.get(KEY)
-    return next((source for source in sound if source.key == key), sound[0] if sound else None)
-
-
-def judged_candidates(choice: Choice, run: RunSummary, modality: Modality, query: int | None) -> set[int]:
-    """Return the results of a sample that are matches by the judgments, but not by the labels."""
-    source = source_of(choice) if query is not None else None
-    if source is None:
-        return set()
-    best = ask(questions.best_candidates, run, choice.split, modality)[query]
-    judged = ask(retrieval.judged_results, run, choice.split, QUERIES[modality], source.judgements)[query]
-    return set(best[judged].tolist())
-
-
-def judged_right(source: judging.Source, shown: Queries) -> np.ndarray:
-    """Return (Q,) bool: the last run has no labelled match among the first `at` results, but a judged one."""
-    judged = shown.choice.ask(retrieval.judged_results, shown.direction, source.judgements)
-    missed = shown.choice.ask(Run.ranks)[shown.direction] >= shown.at
-    return np.asarray(missed & judged[:, : shown.at].any(1))
-
-
-def show_recall(choice: Choice, source: judging.Source) -> None:
-    """Draw recall of all runs by the labels and by the judgments, in both directions."""
-    cards.heading(f"By the judgments of {source.label}", cards.HOW_TO_READ["judged recall"])
-    queries = None
-    if choice.slice:
-        queries = {str(way): choice.members(modality) for modality, way in QUERIES.items()}
-    values = choice.ask_each(retrieval.judged_values, source.judgements)
-    table = retrieval.judged_recall(list(values), list(values.values()), queries)
-    table = table.assign(direction=table["direction"].map(DIRECTIONS))[list(RECALLS)]
-    plain_table(table, RECALLS, "judged-recall", "rows")
-    cards.note(f"{source.label if source.path == source.key else source.path}: {source.fact}.")
-    content = table.rename(columns={name: column.label for name, column in RECALLS.items()})
-    downloads.table(content, f"judged-{choice.split}-{downloads.file_name(source.key)}")
+def share_metric(label: str, number: int, total: int, term: str, colour: str = "off") -> cards.Metric:
+    share = f"{100 * number / max(total, 1):.1f} %"
+    return cards.Metric(label, f"{number:,}", f"of {max(total, 1):,}", term, share, colour, "off")  # type: ignore[arg-type]
