@@ -203,17 +203,24 @@ def text_ids(groups: np.ndarray, image_of_text: np.ndarray, captions: Sequence[s
         captions: the m texts.
     """
     texts = text_numbers(captions)
+
+    # every (image, text) whose text other images have, too, sorted by image; and its place among those of its image
     shared = share_texts(captions, image_of_text)
     owned = np.unique(np.stack([image_of_text[shared], texts[shared]], 1), axis=0)
-    owner, of_image = owned.T
+    owner, shared_text = owned.T
     place = np.arange(len(owner)) - np.searchsorted(owner, owner)
-    table = np.full((image_of_text.max() + 1, min(place.max(initial=0) + 1, MOST_TEXTS)), -1)
-    kept = place < table.shape[1]
-    table[owner[kept], place[kept]] = of_image[kept]
-    others = table[image_of_text]
+
+    # one row per image: its shared texts, then -1
+    columns = min(place.max(initial=0) + 1, MOST_TEXTS)
+    texts_of_image = np.full((image_of_text.max() + 1, columns), -1)
+    kept = place < columns
+    texts_of_image[owner[kept], place[kept]] = shared_text[kept]
+
+    # one row per pair: the shared texts of its image, then its own text
+    others = texts_of_image[image_of_text]
     others = np.where(others < 0, texts[:, None], others)
-    of_captions = np.stack([groups, *[texts] * (1 + others.shape[1])], 1)
     of_images = np.column_stack([groups, texts, others])
+    of_captions = np.column_stack([groups, texts, np.broadcast_to(texts[:, None], others.shape)])
     if np.array_equal(of_images, of_captions):
         return of_captions[:, :2]
     return np.stack([of_images, of_captions], 1)
