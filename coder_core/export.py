@@ -41,16 +41,19 @@ def _mining_faults(parsed: ExportArguments) -> list[Fault]:
         if kind != parsed.to[0] and getattr(parsed, field.name) != field.default:
             problem = f"is given, but only --to {kind} uses it"
             faults.append(Fault(f"--{field.name}", problem, fix="leave it out"))
+
     if not 1 <= first <= last <= MOST_RANKS:
         expected = f"two ascending ranks from 1 to {MOST_RANKS:,}"
         faults.append(Fault("--ranks", f"are {first} {last}", expected))
     elif not 1 <= negatives <= last - first + 1:
         expected = f"1 to {last - first + 1}, the ranks of the window"
         faults.append(Fault("--negatives", f"is {negatives}", expected, "widen --ranks, or take fewer"))
+
     if parsed.margin is not None and not math.isfinite(parsed.margin):
         faults.append(Fault("--margin", f"is {parsed.margin}", "a number"))
     if parsed.seed < 0:
         faults.append(Fault("--seed", f"is {parsed.seed}", "0 or more"))
+
     return faults
 
 

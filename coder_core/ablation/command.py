@@ -39,6 +39,7 @@ def run_table(table: AblationTable, parsed: AblateArguments, command_line: str, 
     if parsed.dry_run:
         _print_plan(table, parsed, root, console)
         return 0
+
     _check_outputs(root)
     progress = QueueProgress()
     interrupted = False
@@ -47,6 +48,7 @@ def run_table(table: AblationTable, parsed: AblateArguments, command_line: str, 
         _check_data(run for run in planned if state_of(run.folder) != "finished")
         with watched(console, len(planned), "table") as tell:
             progress, interrupted = run_all(planned, parsed.split, _workers(parsed), tell)
+
     results = collect_results(table, root, parsed.split, reference=parsed.reference)
     if results.rows:
         _print_results(results, console)
@@ -55,10 +57,12 @@ def run_table(table: AblationTable, parsed: AblateArguments, command_line: str, 
     elif parsed.report:
         fix = "name the --root of the table and a --split its runs are evaluated on"
         raise InputError.at(root, f"has no finished run of {table.name} evaluated on {parsed.split}", fix=fix)
+
     for run in progress.failed:
         say(console, f"failed: {run.name}; see {log_of(run.folder)}", "bold red")
     if interrupted:
         raise StoppedBySignalError(f"stopped, and saved. Continue with: {command_line}")
+
     return 1 if progress.failed else 0
 
 
@@ -123,6 +127,7 @@ def _print_results(results: Results, console: Console) -> None:
             against_shown(row),
             number(row.minutes),
         )
+
     console.print(table)
     for line in legend(results):
         say(console, line)

@@ -73,6 +73,7 @@ def collect_results(table: AblationTable, root: Path, split: str, *, reference: 
     if reference and reference not in names:
         expected = f"one of {', '.join(names)}"
         raise InputError.at(f"--reference {reference}", f"is not a row of {table.name}", expected)
+
     runs = {name: _evaluated(name, root, split) for name in names}
     check_comparable(table, runs)
     _check_same_queries(table, runs, split)
@@ -87,6 +88,7 @@ def collect_results(table: AblationTable, root: Path, split: str, *, reference: 
             of_row, of_base = _same_seeds(hits[row.name], hits[base])
             against = difference(of_row, of_base)
         rows.append(_result(row, runs[row.name], split, base, against))
+
     missing = tuple(name for name in names if not runs[name])
     return Results(table, split, reference or table.compared_with or table.reference, tuple(rows), missing)
 

@@ -108,11 +108,13 @@ def read_grid(path: Path, *, trains: bool = True) -> AblationTable:
         raise InputError.at(path, f"cannot be read ({error})", "a grid in TOML") from None
     except tomllib.TOMLDecodeError as error:
         raise InputError.at(path, f"is not TOML: {error}") from None
+
     expected = f"one of {', '.join(KEYS)}"
     unknown = sorted(set(document) - KEYS)
     stop_on_errors(Fault(f"{path} key {key}", "is not known", expected) for key in unknown)
     if ("rows" in document) == ("grid" in document):
         raise InputError.at(path, "needs either [[rows]] or [grid]", fix="docs/training.md shows both")
+
     rows = _rows(document["rows"], path) if "rows" in document else _crossed(document["grid"], path)
     names = [row.name for row in rows]
     faults = [] if rows else [Fault(str(path), "has no rows")]
@@ -123,12 +125,15 @@ def read_grid(path: Path, *, trains: bool = True) -> AblationTable:
         if not RUN_NAME.fullmatch(name):
             expected = "at most 200 letters, digits, '.', '_' and '-'"
             faults.append(Fault(where, "cannot name a folder", expected))
+
     stop_on_errors(faults)
     for row in rows if trains else ():  # check names and types before anything is trained
         changed(Config(), row.changes, f"{path} row {row.name}")
+
     reference = str(document.get("reference", names[0]))
     if reference not in names:
         raise InputError.at(f"{path} reference", f"is {reference!r}", f"one of {', '.join(names)}")
+
     return AblationTable(path.stem, str(document.get("about", path.stem)), tuple(rows), reference)
 
 

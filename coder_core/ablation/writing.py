@@ -105,17 +105,20 @@ def legend(results: Results) -> list[str]:
             "Halves: the best epochs were chosen on one half of dev's images only. A half has fewer candidates than the "
             "whole split and hence higher recall."
         )
+
     if any(row.cleaning for row in results.rows):
         lines.append(
             "Left out: percentage of the pairs left out that were exchanged (precision), and of the exchanged pairs that were "
             "left out (recall). Minutes include those of the scorers, which rows may share; MiB are the run's own."
         )
+
     if results.table.source:
         quoted = f"{results.table.source} ({results.table.quoted})"
         lines.append(f"The paper: {quoted}, on other data and at another size; compare only the differences.")
     if results.missing:
         others = f", and {len(results.missing) - LISTED} more" if len(results.missing) > LISTED else ""
         lines.append(f"Not finished: {', '.join(results.missing[:LISTED])}{others}.")
+
     return lines
 
 
@@ -139,6 +142,7 @@ def latex(results: Results) -> str:
     text = style.to_latex(hrules=True, column_format="l" + "r" * (len(columns) - 1), multicol_align="c")
     for letter, command in SYMBOLS.items():
         text = text.replace(letter, rf"$\{command}$")
+
     return f"% {results.table.name}: {' '.join(results.table.title.split())}\n{text}"
 
 
@@ -239,6 +243,7 @@ def figure(results: Results) -> go.Figure:
     spacing = 0.04
     if curve:
         spacing = 0.1 if gains else 0.24
+
     picture = make_subplots(
         cols=2, rows=1, subplot_titles=titles, horizontal_spacing=spacing, shared_yaxes=not curve
     )
@@ -247,11 +252,13 @@ def figure(results: Results) -> go.Figure:
         picture.update_yaxes(title="R@sum", row=1, col=1)
     else:
         _add_seeds(picture, rows)
+
     if gains:
         _add_lines(picture, results, 2, lambda row: row.against)
         picture.add_hline(y=0, line={"color": NOISE, "width": 1, "dash": "dot"}, row=1, col=2)
     else:
         _add_differences(picture, results)
+
     height = SMALLEST + MARGINS if gains else max(SMALLEST, MARGINS + ROW_HEIGHT * len(rows))
     heading = f"<b>{html.escape(table.name)}</b><br><sup>{html.escape(table.title)}</sup>"
     title = {"text": heading, "x": 0.01, "xanchor": "left"}
@@ -260,6 +267,7 @@ def figure(results: Results) -> go.Figure:
     picture.update_layout(title=title, height=height, legend=below, **looks)
     for axis in () if gains else ("yaxis2",) if curve else ("yaxis", "yaxis2"):
         picture.layout[axis].update(categoryorder="array", categoryarray=_labels(rows)[::-1])
+
     return picture
 
 
@@ -317,6 +325,7 @@ def _add_lines(picture: go.Figure, results: Results, column: int, interval: Inte
             col=column,
             **hover,
         )
+
     positions = list(dict.fromkeys(f"{row.row.x:g}" for row in ordered))
     title = html.escape(results.table.x_name)
     order = {"categoryorder": "array", "categoryarray": positions}
@@ -352,6 +361,7 @@ def _add_differences(picture: go.Figure, results: Results) -> None:
     _dots(picture, 2, gain_of, _labels(compared), colours, hovertemplate="%{x:+.1f}<extra></extra>", **style)
     for colour, name in ((MEASURED, "beyond noise (95%)"), (NOISE, "within noise")):
         _dots(picture, 2, [None], [None], colour, marker={"size": 11}, name=name)
+
     reported = {row.name: reported_sum(row.reported) for row in results.table.rows}
     base = reported.pop(results.reference, None)
     rows = [row for row in results.rows if base is not None and reported.get(row.row.name) is not None]
@@ -361,4 +371,5 @@ def _add_differences(picture: go.Figure, results: Results) -> None:
         style = {"marker": marker, "hovertemplate": "the paper: %{x:+.1f}<extra></extra>"}
         name = "the paper's difference (Flickr30K)"
         _dots(picture, 2, differences, _labels(rows), PAPER, name=name, **style)
+
     picture.add_vline(x=0, line={"color": NOISE, "width": 1, "dash": "dot"}, row=1, col=2)

@@ -188,6 +188,7 @@ def marking_concepts(run: Run, split: str, clusters: Clusters, cluster: int) -> 
     tables = run.analysis(split).concepts
     if tables is None:
         return pd.DataFrame(columns=["word", "kind", "image", "text", "elsewhere", "gain"])
+
     captions = np.flatnonzero(clusters.pairs == cluster)
     images = np.unique(run.image_of_text(split)[captions])
     image = tables.attention("image", images).mean(0)
@@ -197,6 +198,7 @@ def marking_concepts(run: Run, split: str, clusters: Clusters, cluster: int) -> 
         rows = run.count(split, modality)
         sums = (tables.attention(modality, part).sum(0, dtype=np.float64) for part in slices(rows, PIECE))
         means.append(sum(sums, np.zeros(len(tables.words))) / rows)
+
     elsewhere = (means[0] + means[1]) / 2
     columns = {"word": tables.words, "kind": tables.kinds, "image": image, "text": text}
     table = pd.DataFrame(columns | {"elsewhere": elsewhere, "gain": (image + text) / 2 - elsewhere})
@@ -242,6 +244,7 @@ def marking_words(captions: Sequence[str], groups: Array, count: int) -> Marking
             if word not in STOP_WORDS:
                 rows.append(group)
                 columns.append(numbers.setdefault(word, len(numbers)))
+
     shape = (count, max(len(numbers), 1))
     counts = sparse.csr_matrix((np.ones(len(rows)), (rows, columns)), shape=shape)
     counts.sum_duplicates()

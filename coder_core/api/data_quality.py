@@ -128,6 +128,7 @@ def unseen_images(first: Run, second: Run) -> tuple[Array, Array]:
         facts = "; ".join(f"{run.name}: {_flags(run)}" for run in runs)
         where = f"runs {first.name} and {second.name}"
         raise InputError.at(where, f"did not train on complementary halves ({facts})", fix=HALVES)
+
     metadata: list[Mapping[str, Any]] = [run.config.get("about", {}) for run in runs]
     files = {run.config.get("data", {}).get("reviews", "") for run in runs}
     reviews = ("reviews",) if len(files) > 1 else ()  # one file may have grown between the runs
@@ -135,6 +136,7 @@ def unseen_images(first: Run, second: Run) -> tuple[Array, Array]:
         if metadata[0].get(f"{content}_sha256") != metadata[1].get(f"{content}_sha256"):
             fact = f"was trained on different {content.removeprefix('train_')} than run {second.name}"
             raise InputError.at(f"run {first.name}", fact, "the same data", HALVES)
+
     for run in runs:
         command = f"coder-lab evaluate {run.path} --split {TRAIN}"
         if TRAIN not in run.splits:
@@ -143,6 +145,7 @@ def unseen_images(first: Run, second: Run) -> tuple[Array, Array]:
         if checksum != metadata[0].get("train_captions_sha256"):
             fact = "was evaluated on a different train split than it was trained on"
             raise InputError.at(f"run {run.name}", fact, fix=command)
+
     n = first.count(TRAIN, "image")
     drawn, rest = (part_images(n, part, seed, other=other) for other in (False, True))
     return (drawn, rest) if other else (rest, drawn)
@@ -205,6 +208,7 @@ def suspicion(part: SplitPart, spaces: list[Array], device: str = CPU) -> tuple[
     pairs = [owner]
     if n > 1:
         pairs.append((owner + np.random.default_rng(0).integers(1, n, len(owner))) % n)
+
     image_level, text_level = foreign_levels(part, device)
     similarities = (part.sides("text").pairs(np.arange(len(owner)), images) for images in pairs)
     levels = ((image_level[images] + text_level) / 2 for images in pairs)
@@ -217,6 +221,7 @@ def suspicion(part: SplitPart, spaces: list[Array], device: str = CPU) -> tuple[
             unlike = [_unlike_the_others(space, weights, owner, images, n) for images in pairs]
             for score, values in zip(scores, unlike, strict=True):
                 score += standardised(values, unlike[0])
+
     return scores[0], scores[1] if n > 1 else np.zeros(0)
 
 

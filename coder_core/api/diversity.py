@@ -130,6 +130,7 @@ def draw_batches(part: SplitPart, settings: DiversitySettings) -> Draw | None:
     if settings.batch_size < 2:
         size = settings.batch_size
         raise ValueError(f"batch_size must be at least 2, got {size}: a pair alone has no negatives")
+
     rng = np.random.default_rng(settings.seed)
     if settings.modality == "image":
         shuffled = rng.permutation(len(part.owner))
@@ -140,6 +141,7 @@ def draw_batches(part: SplitPart, settings: DiversitySettings) -> Draw | None:
     else:
         pair_image = np.asarray(part.owner, dtype=np.int64)
         pair_text = np.arange(len(part.owner))
+
     count = len(pair_image)
     size = min(settings.batch_size, count)
     order = rng.permutation(count)
@@ -280,6 +282,7 @@ def open_anchor(split: Sides, number: int, measured: MeasuredSpreads, loss: Loss
     else:
         row = similarities[None].astype(np.float64)
         own_spread = float(spread(row, NONE_EXCLUDED, settings.function, settings.temperature)[0])
+
     largest = (measured.values if batch is None else measured.values[batch]).max()
     raw, largest_raw = squash(np.array([own_spread, largest]), loss.epsilon).tolist()
     diversity = min(raw / largest_raw, 1.0)

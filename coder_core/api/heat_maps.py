@@ -133,6 +133,7 @@ def heat_map(run: Run, split: str, text: str, image: int | Image, way: Way) -> H
         raise InputError.at(f"run {run.name}", _lacking(run, way))
     if run.noted_towers is not None:
         return _of_towers(run, split, text, image, way)
+
     regions = _encoded_regions(run, split, image)
     if way == "tower":
         assert regions.attention is not None
@@ -142,11 +143,13 @@ def heat_map(run: Run, split: str, text: str, image: int | Image, way: Way) -> H
         features = run.model.encode_text(words)
     else:
         words, features = run.model.word_features(text)
+
     if way == "attention":
         sharpness = float(run.model.config.model.interaction_sharpness)
         values = interaction_attention(features, regions.features, sharpness)
     else:
         values = cosines(features, regions.features)
+
     named = [row for row, word in enumerate(words) if word]
     return HeatMap([words[row] for row in named], values[named], regions.boxes, regions.unknown)
 
@@ -210,6 +213,7 @@ def _encoded_regions(run: Run, split: str, image: int | Image) -> Regions:
         patches = run.model.patches(picture)
         unknown = "" if patches.boxes is not None else NO_GRID
         return Regions(patches.features, patches.boxes, unknown, patches.attention)
+
     if isinstance(image, Image):
         regions = _picture_regions(run, split, image)
     else:
@@ -220,6 +224,7 @@ def _encoded_regions(run: Run, split: str, image: int | Image) -> Regions:
                 raise
             parts, lengths = run.image_parts(split)
             return Regions(parts[image][: int(lengths[image])].astype(np.float32), None, PARTS_ONLY)
+
     exist = (regions.features != 0).any(1)
     encoded = run.model.region_features(regions.features[exist])
     features = np.zeros((len(exist), encoded.shape[1]), np.float32)

@@ -121,11 +121,13 @@ def quantity(run: Run, split: str, name: Quantity) -> Array:
         lengths = np.array([float(len(tokenise(caption))) for caption in run.captions(split)])
         first = run.first_captions(split)
         return np.concatenate([np.where(first >= 0, lengths[first], np.nan), lengths])
+
     sample = run.points_sample(split)
     values = np.full(run.count(split, "image") + run.count(split, "text"), np.nan)
     for side, start in zip(BOTH, (0, run.count(split, "image")), strict=True):
         table = run.diversity(split, epsilon=run.loss.epsilon, sample=sample, modality=side)
         values[start + table["anchor"].to_numpy()] = table["diversity"].to_numpy()
+
     return values
 
 
@@ -168,15 +170,18 @@ def area_labels(run: Run, split: str, plane: Array, first: int) -> list[AreaLabe
     captions = np.where(points < images, -1, points - images)
     if first + len(plane) <= images:
         captions = run.first_captions(split)[points]
+
     labelled = np.flatnonzero(captions >= 0)
     if len(labelled) < FEWEST_LABELLED:
         return []
+
     drawn = labelled[clouds.stratified((len(labelled),), MOST_LABELLED, seed=0)]
     places = plane[drawn].astype(np.float64)
     count = min(MOST_LABELS, len(drawn) // FEWEST_LABELLED + 1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # a part may be empty
         _, groups = kmeans2(places, count, minit="++", rng=0)
+
     texts = run.captions(split)
     marked = marking_words([texts[row] for row in captions[drawn].tolist()], groups, count)
     labels = []
@@ -186,6 +191,7 @@ def area_labels(run: Run, split: str, plane: Array, first: int) -> list[AreaLabe
         if words:
             x, y = np.median(places[inside], axis=0).tolist()
             labels.append(AreaLabel(words, x, y))
+
     return labels
 
 
@@ -205,6 +211,7 @@ class SearchedTexts:
         images = len(self.names)
         if not words:
             return np.zeros(0, dtype=np.int64)
+
         if numbered := _NUMBERED.fullmatch(words):
             number = int(numbered[2])
             found: list[int] = []
@@ -213,9 +220,11 @@ class SearchedTexts:
             if numbered[1] != "image" and number < len(self.captions):
                 found.append(images + number)
             return np.array(found, dtype=np.int64)
+
         holds = np.ones(len(self.captions), dtype=bool)
         for word in words.split():
             holds &= pc.match_substring(self.captions, word).to_numpy(zero_copy_only=False)
+
         named = pc.match_substring(self.names, words).to_numpy(zero_copy_only=False)
         named = np.array(named, dtype=bool)
         named[self.owner[holds]] = True
@@ -266,4 +275,5 @@ def samples(run: Run, split: str) -> pd.DataFrame:
     table = pd.DataFrame(columns)
     if run.points_sample(split) is None:
         table["diversity"] = quantity(run, split, "diversity")
+
     return table

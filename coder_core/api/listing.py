@@ -103,6 +103,7 @@ def list_runs(root: str | Path) -> list[RunSummary]:
             runs.append(RunSummary(path.name, path, "left out", str(Fault(str(path), fact, fix=fix))))
         elif holds_run(path):
             runs.append(_summary_of_any(path))
+
     return runs
 
 
@@ -137,6 +138,7 @@ def summarise(path: Path) -> RunSummary:
         fact = f"cannot be read ({error.strerror})"
         fault = Fault(error.filename or str(path), fact, fix="change its owner or permissions")
         return RunSummary(path.name, path, "damaged", str(fault))
+
     intact = {split: manifest for split, manifest in manifests.items() if split not in damaged}
     return RunSummary(
         path.name,
@@ -308,6 +310,7 @@ def facts(run: RunSummary) -> dict[str, Any]:
         noted = origin
         loss = IMPORTED
         dimension = origin.get("dimension") or None
+
     return {
         "from": numbers_from(run),
         "loss": loss,

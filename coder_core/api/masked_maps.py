@@ -117,10 +117,12 @@ def _compute(run: Run, split: str, text: str, image: int | Image.Image) -> MaskM
         other = heat_map(run, split, text, image, COMPARED)
         if other.boxes is not None:
             maps[COMPARED] = on_cells(other.values.mean(0), other.boxes)
+
     areas: dict[Way, float] = {}
     for way, importance in maps.items():
         inserted, deleted = curve_masks(importance)
         areas[way] = area_between(pictures.rows(inserted) @ whole, pictures.rows(deleted) @ whole)
+
     return MaskMap(HeatMap(words, values, cell_boxes()), areas, pictures.encoded + len(set(texts)))
 
 

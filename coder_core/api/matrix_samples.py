@@ -56,17 +56,20 @@ def choose_samples(run: Run, split: str, choice: SampleChoice) -> MatrixSamples:
     owner = run.image_of_text(split)
     if len(owner) < 2:
         raise InputError.at(f"split {split}", "has 1 pair", "at least 2: a pair alone has no negatives")
+
     by_number = source == "chosen" and _NUMBERS.fullmatch(chosen) is not None
     if within is not None and not by_number and len(np.unique(owner[within])) < 2:
         fact = "has captions of a single image" if len(within) > 1 else f"has {_count(len(within))}"
         expected = "captions of at least 2 images; captions of the same image are not negatives"
         raise InputError.at("the slice", fact, expected, "clear the slice, or choose a larger one")
+
     pairs = np.arange(len(owner)) if within is None else within
     of = f"{len(owner):,} pairs" if within is None else f"the slice’s {len(pairs):,} pairs"
     if source == "split":
         return _every_pair(owner, pairs, run.count(split, "image") if within is None else None, seed)
     if size < 2:
         raise InputError.at("the batch", f"has {size} pair", "at least 2: a pair alone has no negatives")
+
     if source == "chosen":
         texts, about = _chosen(run.captions(split), chosen, by_number, size, within)
     elif source == "hardest":
@@ -76,6 +79,7 @@ def choose_samples(run: Run, split: str, choice: SampleChoice) -> MatrixSamples:
     else:
         texts = np.random.default_rng(seed).permutation(pairs)[:size]
         about = f"{len(texts):,} of {of}, drawn at random with seed {seed}"
+
     return MatrixSamples(owner[texts], texts, True, about)
 
 
@@ -110,13 +114,16 @@ def _chosen(
         pairs = range(len(captions)) if within is None else within.tolist()
         matches = [k for k in pairs if words and all(word in captions[k].lower() for word in words)]
         reason = "that contain the words" if within is None else "of the slice that contain the words"
+
     if len(matches) < 2:
         fix = "enter caption numbers such as 0-31, 77, or a word that several captions contain"
         raise InputError.at("the selection", f"matches {_count(len(matches))}", "at least 2", fix)
+
     texts = np.array(matches[:size], dtype=np.int64)
     about = f"{len(texts):,} of the {len(matches):,} pairs {reason}"
     if within is not None and by_number:
         about += f", {int(np.isin(texts, within).sum()):,} of them in the slice"
+
     return texts, about
 
 
@@ -143,6 +150,7 @@ def _hardest(run: Run, split: str, pairs: Array, size: int) -> Array:
     pairs = pairs[run.ranks(split)["t2i"][pairs] >= 0]
     if best.shape[1] < 2:
         return pairs[:size]
+
     image = run.image_of_text(split)[pairs]
     rival = np.where(best[pairs, 0] != image, best[pairs, 0], best[pairs, 1])
     gap = s.pairs(pairs, rival) - s.pairs(pairs, image)
@@ -154,4 +162,5 @@ def _hardest(run: Run, split: str, pairs: Array, size: int) -> Array:
             hardest[first_pair[int(rival[row])]] = None
         if len(hardest) >= size:
             break
+
     return np.array(list(hardest)[:size], np.int64)

@@ -89,6 +89,7 @@ class CaptionEvidence:
             rows = slice(start, start + AT_ONCE)
             predicted = self._predicted[captions[rows]]
             similarity[rows] = np.einsum("kd,kd->k", predicted, self._pictures[images[rows]])
+
         trust = self._trust[images] - self._weights[places]
         trust[trust < LEAST_WEIGHT / 2] = 0  # no other caption, up to rounding
         columns = [
@@ -107,6 +108,7 @@ class CaptionEvidence:
                 beside[rows] = np.einsum("kd,kd->k", caption, others)
                 like[rows] = np.einsum("kd,kd->k", caption, around[images[rows]])
             columns += [np.divide(beside, trust, out=np.zeros(len(trust)), where=trust > 0), like]
+
         return np.stack(columns, 1)
 
     def _summed(self, space: Array) -> Array:

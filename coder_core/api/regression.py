@@ -51,6 +51,7 @@ def regression_suspicion(features: Array, captions: list[str], owner: Array) -> 
         fact = f"cannot score {len(captions):,} captions of {n:,} images"
         needed = f"at least {PARTS} images, and captions that share words"
         raise InputError.at(f"--clean-by {NAME}", fact, needed, "use --clean-by halves")
+
     texts = space.encode(captions)
     pictures = _picture_vectors(features)
     directions = unit_rows(pictures)
@@ -69,6 +70,7 @@ def regression_suspicion(features: Array, captions: list[str], owner: Array) -> 
         probability = error_probability(better)
         shares.append(float(probability.mean()))
         weights = np.maximum(1 - probability, LEAST_WEIGHT)
+
     # with weights, captions of an image confirm one another, and too few seem wrong
     probability = _with_mean(probability, shares[0])
     rows = {"caption": np.arange(len(owner)), "image": owner, "score": score, "random": better}

@@ -145,6 +145,7 @@ def reviewed_recall(
                 low, high = (change.low, change.high) if count and change else (np.nan, np.nan)
                 row |= {f"low_{k}": low, f"high_{k}": high}
             rows.append(row)
+
     return pd.DataFrame(rows).sort_values("direction", kind="stable", ignore_index=True)
 
 
@@ -164,6 +165,7 @@ def _reviewed_results(
         labels = labels[:, ::-1]
         pairs = pairs[:, ::-1]
         affected = affected[:, ::-1]
+
     query = np.arange(len(ranks))
     asks = np.isin(query, pairs[:, 0]) & (ranks >= 0) & np.isin(query, counted)
     asked = np.flatnonzero(asks)
@@ -176,6 +178,7 @@ def _reviewed_results(
         first = np.where(hits.any(1), hits.argmax(1), np.inf)
         ndcg = listed_ndcg(hits, np.bincount(keys // width, minlength=len(query))[asked])
         values += [*(first < k for k in RECALL_AT), 1 / (first + 1), ndcg]
+
     of_queries = np.zeros((len(query), len(values)))
     of_queries[asked] = np.stack(values, 1)
     return of_queries, {"all": asks, "changed": asks & np.isin(query, affected[:, 0])}

@@ -57,6 +57,7 @@ class Run(StoredRun):
             v, w = self.scoring(split)
             scores = (v if modality == "text" else w) @ query
             match = np.zeros(len(scores), dtype=bool)
+
         top = min(top, len(scores))
         best = np.flatnonzero(scores >= np.partition(scores, -top)[-top])
         best = best[np.lexsort((match[best], -scores[best]))[:top]]

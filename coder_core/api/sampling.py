@@ -92,12 +92,14 @@ def draw_sample(
     captions = len(image_of_text)
     if images * captions <= most:
         return None
+
     # k images have about k·m/n captions, and k·k·m/n = scores
     count = (most / captions * images) ** 0.5
     if points is not None:
         count = points * images / (images + captions)
     elif texts is not None:
         count = round(texts * images / captions)
+
     random = np.random.default_rng(0)
     wanted = min(max(2, int(count)), images)
     if first is None:
@@ -109,6 +111,7 @@ def draw_sample(
         is_other[first] = False
         others = np.flatnonzero(is_other)
         rows = np.concatenate([first, random.choice(others, wanted - len(first), replace=False)])
+
     return sample_of(rows, images, image_of_text)
 
 

@@ -102,6 +102,7 @@ def scale(s: Sides, spread: AnchorDiversity, loss: LossSettings, *, cells: int =
         tile[own] = -np.inf
         np.add.reduceat(shares(tile), first, out=added[3])
         sums[:, block] += np.add.reduceat(added, starts, 2)
+
     similarity = (sums[0] / sizes).astype(np.float32)
     negatives = np.where(counts > 0, counts, np.nan)
     exponent, change, share = (sums[1:] / negatives).astype(np.float32)
@@ -145,6 +146,7 @@ def open_pair(s: Sides, scaled: Scaled, cell: tuple[int, int], *, paired: bool) 
     loss = scaled.loss
     if not (0 <= anchor < len(s.anchors) and 0 <= candidate < len(s.candidates)):
         raise IndexError(f"no cell ({anchor}, {candidate}) in {len(s.anchors)} × {len(s.candidates)}")
+
     mu = loss.temperature
     diversity = float(spread.diversity[anchor])
     scales = sharpness(1.0, mu), sharpness(diversity, mu)
@@ -199,6 +201,7 @@ def ordered(
     run's images against its captions, as from `matrix_sides`. `direction`, `loss`: those of the anchors' diversity."""
     if by == "drawn":
         return samples
+
     images = samples.images
     texts = samples.texts
     if by == "cluster":
@@ -209,12 +212,15 @@ def ordered(
         anchors = s if direction == "i2t" else s.turned()
         diversity = shown_diversity(anchors, loss).diversity
         order = np.argsort(diversity, kind="stable")
+
     if samples.paired:
         return replace(samples, images=images[order], texts=texts[order])
+
     owner = np.searchsorted(images, s.candidate_images)  # images ascend
     if diversity is None or direction == "i2t":
         text_order = np.argsort(np.argsort(order)[owner], kind="stable")
         return replace(samples, images=images[order], texts=texts[text_order])
+
     count = np.maximum(np.bincount(owner, minlength=len(images)), 1)
     image_order = np.argsort(np.bincount(owner, diversity, minlength=len(count)) / count, kind="stable")
     return replace(samples, images=images[image_order], texts=texts[order])
@@ -342,6 +348,7 @@ def values_from_similarities(run: Run, split: str, *, pairs: int = PAIRS_AT_MOST
     other = s.anchor_images[anchors] != candidates
     if not other.any():
         return StartingValues(loss, float("nan"), float("nan"), positives)
+
     scores = s.pairs(anchors[other], candidates[other])
     middle, top = (float(value) for value in np.quantile(scores, [0.5, TOP_OF_NEGATIVES]))
     mu = max(_rounded(MEDIANS_TO_MU * (positives - middle)), LEAST_MU)

@@ -31,10 +31,12 @@ def print_content(console: Console, report: ContentReport) -> None:
             samples = ", ".join(f"{split} {row}" for split, row in findings[0].samples[:2])
             first = f"{samples}  {findings[0].what}"
         table.add_row(name, f"{len(findings):,}", f"{leaks:,}", first)
+
     console.print(table)
     if report.without_pictures:
         names = ", ".join(report.without_pictures)
         say(console, f"Only captions were compared in {names}: no pictures were found.")
+
     console.print()
 
 
@@ -57,6 +59,7 @@ def print_mismatches(
             f"{row['random']:.0f} %",
             str(row["scorer"]),
         )
+
     console.print(table)
     say(console, f"Pairs of train: {counts}. --json lists all that are not plausible.")
     console.print()
@@ -72,8 +75,10 @@ def print_report(
         for line in _sentences(document, batch_size):
             say(console, line)
         console.print()
+
     if content is not None:
         print_content(console, content)
+
     print_faults(console, faults)
     severities = [fault.severity for fault in faults]
     errors = severities.count("error")
@@ -128,6 +133,7 @@ def _words_table(splits: list[dict[str, Any]]) -> FittingTable:
             f"{longest:.0f}",
             f"{split['unknown_words']:.2%}",
         )
+
     return table
 
 

@@ -54,6 +54,7 @@ def scorer_runs(config: Config, origin: Origin, ending: str = "") -> list[Planne
         stop_on_errors(trained_on_other_pairs([origin.base], asked))
         of_round = {"reviews": asked.data.reviews, "clean_by": asked.cleaning.clean_by}
         config = replaced(read_config(origin.base)[0], of_round)
+
     runs = []
     folders = scorer_folders(origin.base, config, ending)
     for folder, values in zip(folders, _kinds(config).values(), strict=True):
@@ -65,6 +66,7 @@ def scorer_runs(config: Config, origin: Origin, ending: str = "") -> list[Planne
             check_same_values(folder, scorer, fitted=True)
         planned = PlannedRun(folder, scorer, next(iter(PRESETS)), fit_warmup=True, rank=EMBEDDINGS_ONLY)
         runs.append(planned)
+
     _check_same_reviews(runs)
     return runs
 

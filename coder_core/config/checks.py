@@ -83,6 +83,7 @@ def problems(config: Config) -> list[Fault]:
     faults += name_faults(config.name) if config.name else []
     if faults:
         return faults
+
     checks = [
         _needs,
         _cleaning,
@@ -98,6 +99,7 @@ def problems(config: Config) -> list[Fault]:
     ]
     for check in (*checks, _weighting):
         faults += check(config)
+
     return faults
 
 
@@ -121,9 +123,11 @@ def _cleaning(config: Config) -> Iterator[Fault]:
     if cleaning.clean and part < 1:
         rule = f"{part:g} cannot be used with --clean, which chooses what its scorers train on"
         yield conflict("--train-part", rule, "leave one of the two out")
+
     paths = cleaning.clean_scorers.split(os.pathsep)
     if paths != [""] and not all(Path(path).name for path in paths):
         yield conflict("--clean-scorers", f"{cleaning.clean_scorers} does not name runs", "check the path")
+
     by_halves_once = cleaning.clean_by in ("auto", "halves") and cleaning.clean_rounds <= 1
     if len(paths) > (2 if by_halves_once else 1):
         rule = f"{cleaning.clean_scorers} names {len(paths)} runs"
@@ -131,6 +135,7 @@ def _cleaning(config: Config) -> Iterator[Fault]:
         yield conflict("--clean-scorers", rule, fix)
     if cleaning.clean_by == "regression":
         yield from _regression(config)
+
     own = [name for name in (config.towers.image_tower, config.towers.text_tower) if ":" in name]
     if cleaning.clean and own:
         rule = f"cannot be used with {own[0]}, your own tower: scorers need towers from transformers"
@@ -166,11 +171,13 @@ def _tower(config: Config, side: str, tower: str, pooling: str) -> Iterator[Faul
             fix = f"choose gpo, mean or max, or give --{side}-tower as well"
             yield conflict(flag, f"tower needs --{side}-tower", fix)
         return
+
     if pooling == "tower" and config.model.by_pair:
         rule = (
             f"tower cannot be used with {_scorer(config)}, which needs features of single patches and words"
         )
         yield conflict(flag, rule, "choose gpo, mean or max")
+
     tuning = settings()[f"{side}_tuning"].of(config)
     rate = settings()[f"{side}_rate"].of(config)
     of_tower = rate * config.training.learning_rate
@@ -211,6 +218,7 @@ def _loss(config: Config) -> Iterator[Fault]:
     reads_gamma = entry.reads("gamma") or config.model.concepts > 0
     if reads_gamma and 1 < abs(gamma) < math.inf:
         yield conflict("--gamma", f"{gamma:g} is compared with cosines", "give a value from -1 to 1")
+
     of_bank = objective.weight_memory > 0 and config.memory.bank_size > 0
     of_concepts = objective.weight_concept > 0 and config.model.concepts > 0
     if entry.reads_bank and objective.weight_instance == 0 and not of_bank and not of_concepts:
@@ -220,6 +228,7 @@ def _loss(config: Config) -> Iterator[Fault]:
         rule = f"cannot be used with --loss {loss}: only {scaled} have a scale to learn"
         fix = "leave it out, or choose one of these losses; in dcl the temperature μ also weights the loss"
         yield conflict("--learn-scale", rule, fix)
+
     if objective.learns_scale and objective.temperature < 1 / LARGEST_SCALE:
         rule = f"{objective.temperature:g} starts the learned scale, 1 / temperature, above {LARGEST_SCALE:g}"
         yield conflict("--temperature", rule, f"give {1 / LARGEST_SCALE:g} or more")
@@ -307,6 +316,7 @@ def _boosting(config: Config) -> Iterator[Fault]:
     if scenario == "online" and start > 0:
         rule = f"{start:g} cannot be used with --boosting-scenario online: branches train together from the start"
         yield conflict("--boosting-start-epoch", rule, "leave it out")
+
     if has_none and (scenario != "momentum" or teacher):
         flag, value = ("--boosting-teacher", teacher) if teacher else ("--boosting-scenario", scenario)
         fix = "give --boosting rm or am as well, or leave it out"
@@ -317,6 +327,7 @@ def _boosting(config: Config) -> Iterator[Fault]:
     elif scenario != "offline" and teacher:
         rule = f"{teacher} cannot be used with --boosting-scenario {scenario}, which makes its own teacher"
         yield conflict("--boosting-teacher", rule, "leave it out, or give --boosting-scenario offline")
+
     if not has_none and not LOSSES[loss].summed and weight >= 1:
         rule = f"{weight:g} outweighs --loss {loss}: boosting is summed over the batch, the loss averaged over it"
         fix = f"start near 1 / batch size ({1 / max(config.training.batch_size, 1):.2g}) and compare on dev"
@@ -340,6 +351,7 @@ def _weighting(config: Config) -> Iterator[Fault]:
             f"{scale:g} makes λ smaller than the batch: all weights are nearly equal, npairs-hinge is smaller"
         )
         yield doubt("--weight-scale", rule, "give 1 or more")
+
     if kind in OF_NEIGHBOURHOODS and config.training.epochs == 1:
         rule = f"1 is too few for --sample-weights {kind}: the first epoch only collects embeddings"
         yield doubt("--epochs", rule, "give 2 or more")

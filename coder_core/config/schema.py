@@ -158,6 +158,7 @@ def read_document(document: Mapping[str, Any], origin: str = "config.toml") -> t
     if not isinstance(name, str):
         faults.append(Fault(f"{origin} key name", f"is {excerpt(name)}", "text"))
         name = ""
+
     for section, table in document.items():
         if section == "name":
             continue
@@ -168,6 +169,7 @@ def read_document(document: Mapping[str, Any], origin: str = "config.toml") -> t
             faults.append(Fault(f"{origin} [{section}]", f"is {excerpt(table)}", "a table"))
         else:
             values |= _read_section(section, table, f"{origin} [{section}]", faults)
+
     return replaced(Config(name), values), faults
 
 

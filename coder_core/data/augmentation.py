@@ -145,6 +145,7 @@ def exchange_captions(image_of_text: np.ndarray, share: float, seed: int) -> np.
             fits = (images != images[position]) & (images[sources] != images[position])
             partner = generator.choice(np.flatnonzero(fits))
             sources[[position, partner]] = sources[[partner, position]]
+
     order[rows] = rows[sources]
     return order
 

@@ -127,6 +127,7 @@ class TrainingBatches:
         if size % self.parts:
             expected = f"a multiple of the number of processes, {self.parts}"
             raise InputError.at("--batch-size", f"is {size}", expected, "change one of them")
+
         self.rows = RegionRows(self.split)
         self._lengths = self.tokens.lengths
         pairs = size // self.parts
@@ -152,6 +153,7 @@ class TrainingBatches:
         random = np.random.default_rng((self.seed, LEFT_OUT, step))
         if self.split.pictures is None:
             decoded = self.rows.gather(image_ids[part], self._kept_regions(random)[part])
+
         values, region_lengths = decoded or self._pictures(step, part)
         word_lengths = self._lengths[text_ids]
         chance = random.random((self.batch_size, int(word_lengths.max())), dtype=np.float32)

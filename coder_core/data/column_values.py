@@ -74,16 +74,19 @@ class RawColumn:
             self.codes = array("i")
             self.cells = {}
             return
+
         if cell is None:
             return
         if isinstance(cell, str) and len(cell) > LONGEST_TEXT:
             self.cut += 1
             cell = f"{cell[: LONGEST_TEXT - 1]}…"
+
         code = self.cells.setdefault(cell, len(self.cells))
         if code == len(self.cells) - 1 and isinstance(cell, str):
             self.characters += len(cell)
             if self.characters > MOST_CHARACTERS:
                 self.problem = f"more than {MOST_CHARACTERS:,} characters"
+
         self.codes.extend([MISSING] * (row - len(self.codes)))
         self.codes.append(code)
 
@@ -127,6 +130,7 @@ class RawColumns:
     def _new_column(self, title: str) -> RawColumn | None:
         if title in self.left_out or len(self.left_out) >= MOST_LEFT_OUT:
             return None
+
         reason = ""
         if not title.strip():
             reason = "no title"
@@ -136,9 +140,11 @@ class RawColumns:
             reason = f"its title contains {unwritable(title)}"
         elif len(self.columns) >= MOST_COLUMNS:
             reason = f"more than {MOST_COLUMNS} columns"
+
         if reason:
             self.left_out[title] = reason
             return None
+
         self.columns[title] = RawColumn()
         return self.columns[title]
 
@@ -169,6 +175,7 @@ class RawColumns:
             if raw.cut:
                 guesses.append(f"{raw.cut:,} values of more than {LONGEST_TEXT:,} characters are cut")
             notes += [f"column {shown(title)}: {guess}" for guess in guesses]
+
         columns = SampleColumns(of_images, of_captions)
         return columns, [
             *_kept(columns, where),
@@ -307,6 +314,7 @@ def _written_tags(texts: Sequence[str], codes: np.ndarray, notes: list[str]) -> 
     lists = [_json_texts(text) for text in texts]
     if texts and all(tags is not None for tags in lists):
         return [tags or [] for tags in lists]
+
     counts = np.bincount(codes[codes != MISSING], minlength=len(texts))
     for separator in SEPARATORS:
         separated = np.array([separator in text for text in texts], dtype=bool)
@@ -319,6 +327,7 @@ def _written_tags(texts: Sequence[str], codes: np.ndarray, notes: list[str]) -> 
         if different and is_short and REPEATS * len(different) <= uses:
             notes.append(f"read as tags, separated by {separator}")
             return split
+
     return None
 
 
@@ -342,6 +351,7 @@ def _cell(value: Any) -> Cell | None:
     list of anything but texts, bytes, or a text that UTF-8 cannot encode."""
     if isinstance(value, np.generic):
         value = value.item()
+
     match value:
         case None:
             return None

@@ -59,6 +59,7 @@ def read_split(
     faults = list(data.faults)
     if layout.is_dir() and layout != root:
         follow_link(layout, faults)
+
     zero = np.empty((0, 2), dtype=np.int64)
     assert data.file is not None
     assert data.rows is not None
@@ -66,6 +67,7 @@ def read_split(
     if check_values:
         zero, value_faults = scan_values(data.file, (start, stop))
         faults += value_faults
+
     folder = find_pictures(root, layout, pictures, data.image_names)
     faults += check_pictures(folder, data.image_names, asked=pictures is not None)
     stop_on_errors(faults)
@@ -290,6 +292,7 @@ def read_precomp(root: Path, folder: Path, split: str) -> Split:
         if captions and file and len(captions) % file.shape[0]:
             errors.append(_no_ratio(files.captions, len(captions), file.shape[0]))
         raise InputError(errors)
+
     features = file.map()
     pairing = pair(features, len(captions), ids, files, faults)
     source = {"layout": "precomp", "features": str(files.images), "captions": str(files.captions)}
@@ -327,8 +330,10 @@ def pair(
         expected = f"one id per image ({rows:,}) or one per caption ({captions:,})"
         fix = "write one of the two, or remove the file if every image has the same number of captions"
         raise InputError.at(files.ids, problem, expected, fix)
+
     if ids is not None and len(ids) != rows:
         return _pair_by_ids(ids, rows, files.ids)
+
     repeat = _repeats(features, captions, ids)
     if repeat > 1:
         text = f"every row is stored {repeat} times, once per caption; one of every {repeat} is read"
@@ -336,8 +341,10 @@ def pair(
         names = None if ids is None else ids[::repeat]
         how = f"every {repeat} repeated rows are one image"
         return Pairing(np.arange(captions) // repeat, names, repeat, how)
+
     if captions % rows:
         raise InputError([_no_ratio(files.captions, captions, rows)])
+
     repeated: list[Fault] = []
     fix = f"write each image's id once, or one id per caption; in both cases {ONE_ROW} is needed"
     once = Once("id", repeated, fix)
@@ -345,6 +352,7 @@ def pair(
         once.add(name, f"{files.ids} line {line}")
     if repeated:
         raise InputError(repeated)
+
     each = captions // rows
     how = f"{each} captions per image, {captions:,} / {rows:,}"
     return Pairing(np.arange(captions, dtype=np.int64) // each, ids, 1, how)

@@ -109,6 +109,7 @@ def read_embeddings(
     if names is not None and len(names) != rows:
         text = "one id per caption: row 0 of the images belongs to the first id, row 1 to the next new id, …"
         faults.append(Fault(str(ids), text, severity="note"))
+
     v = collect(lambda: read_unit_rows(image_file, "images", faults), faults)
     w = collect(lambda: read_unit_rows(text_file, "captions", faults), faults)
     q = collect(lambda: read_unit_rows(query_file, "queries", faults), faults) if query_file else None
@@ -204,6 +205,7 @@ def unit_array(
             away = np.abs(lengths[part] - 1.0) > UNIT
             values[away] /= np.where(lengths[part] > 0, lengths[part], 1.0)[away, None]
             rows[part] = values
+
     errors = list[Fault]()
     fix = f"embed these {what} again"
     for bad, problem, expected in (
@@ -212,14 +214,17 @@ def unit_array(
     ):
         cases = np.flatnonzero(bad).tolist()
         errors += count_cases(where, f"rows {problem}", cases, expected, fix, "error", FROM_ZERO)
+
     stop_on_errors(errors)
     if (np.abs(lengths - 1.0) > UNIT).any():
         text = f"rows of length {lengths.min():.4g} to {lengths.max():.4g} are normalised: scores are cosines"
         faults.append(Fault(where, text, severity="note"))
+
     total = rows.sum(0, dtype=np.float64)
     count = len(rows)
     if count < 2 or (cosine := (float(total @ total) - count) / (count * (count - 1))) < COLLAPSED:
         return rows
+
     problem = f"collapsed: the mean cosine between two {what} is {cosine:.4f}: nearly all point the same way"
     fix = "check which layer they come from; ranks among nearly equal scores mean little"
     faults.append(Fault(where, problem, f"below {COLLAPSED}", fix, severity="warning"))
@@ -284,6 +289,7 @@ def read_clip_retrieval(folder: str | Path, *, pictures: str | Path | None = Non
     if len({images.shape[1] for images, _ in whole}) > 1:
         widths = ", ".join(f"{images.path.name}: {images.shape[1]:,}" for images, _ in whole)
         faults.append(Fault(str(folder), f"rows of different widths ({widths})", "parts of one model"))
+
     v = [collect(partial(read_unit_rows, images, "images", faults), faults) for images, _ in whole]
     w = [collect(partial(read_unit_rows, texts, "captions", faults), faults) for _, texts in whole]
     stop_on_errors(faults)
@@ -354,6 +360,7 @@ def _read_part(
         columns = ", ".join(map(shown, table.schema_arrow.names[:12]))
         problem = f"has no column {' and '.join(missing)}; its columns are {columns}"
         raise InputError.at(file, problem, "the output of clip-retrieval inference with images and texts")
+
     for row, (_, _, values) in enumerate(parquet_rows(table, file, COLUMNS)):
         name = values["image_path"]
         caption = values["caption"]
@@ -364,6 +371,7 @@ def _read_part(
             faults.append(Fault(f"{file} row {row}", problem, "a text in both", fix))
         names.append(str(name))
         captions.append(" ".join(str(caption).split("\n")).strip())
+
     return images, texts
 
 
@@ -379,6 +387,7 @@ def join_repeated(
     count = len(rows)
     if not np.array_equal(owners, np.arange(count)):
         return rows, owners, names
+
     owners, names = (_equal_neighbours(rows), None) if names is None else number_names(names)
     least = REPEATED * count
     if owners.max() < count - 1:
@@ -393,6 +402,7 @@ def join_repeated(
         faults.append(Fault(where, text, severity="note"))
         rows = images
         least = 1
+
     half = max(1, len(rows) // 2)
     near = _nearly_equal(rows, 1)
     chance = _nearly_equal(rows, half)
@@ -402,6 +412,7 @@ def join_repeated(
         )
         problem = f"{similar}: they seem to be stored once per caption"
         faults.append(Fault(where, problem, "one row per image", ONCE_PER_IMAGE, "warning"))
+
     return rows, owners, names
 
 

@@ -75,14 +75,17 @@ def open_features(path: Path, faults: list[Fault]) -> FeatureFile:
             problem = "Python objects (a pickle), which are never opened"
             fix = "save the numbers as float32"
         raise InputError.at(path, problem, "float16, float32 or float64", fix)
+
     if len(shape) not in (2, 3) or any(length < 1 for length in shape):
         sizes = "(images, regions, size) or (images, size), no dimension of length 0"
         raise InputError.at(path, f"shape {shape}", sizes, "reshape the array and save it again")
+
     expected = offset + math.prod(shape) * dtype.itemsize
     if size != expected:
         problem = f"has {size:,} bytes, but its header declares {dtype} {shape}, which takes {expected:,}"
         fix = "copy or download it again: it was cut short" if size < expected else "write it again"
         raise InputError.at(path, problem, f"{expected:,} bytes", fix)
+
     faults.extend(_coercions(path, shape, dtype, fortran))
     return FeatureFile(path, shape, dtype, fortran, offset)
 
@@ -229,6 +232,7 @@ def copied_rows(file: FeatureFile, rows: np.ndarray, faults: list[Fault]) -> Fea
         fix = "set CODER_CACHE to a folder with enough space, or save one {split}_ims.npy per split"
         problem = f"the split's rows are not contiguous and cannot be copied to {target.parent}: {error}"
         raise InputError.at(file.path, problem, "space for the copy", fix) from None
+
     text = f"the split's rows are not contiguous; they are read from a copy of {needed:,} bytes, {target}"
     faults.append(Fault(str(file.path), text, fix="remove it when it is no longer needed", severity="note"))
     return FeatureFile(target, shape, file.dtype, fortran=False, offset=target.stat().st_size - needed)

@@ -302,6 +302,7 @@ def read_probes(files: Sequence[Path]) -> list[Probe]:
                 wrong.append(Fault(f"{path} entry {key!r:.40}", "is not a probe", expected))
         if wrong:
             raise InputError(wrong[:MOST_FAULTS_SHOWN])
+
     return probes
 
 

@@ -131,8 +131,10 @@ def decode_rows(
         first = first.removeprefix(codecs.BOM_UTF8)
         fact = "starts with a byte order mark, which was removed"
         faults.append(Fault(str(where), fact, severity="note"))
+
     if first.endswith(b"\r\n") and not quoted:
         faults.append(Fault(str(where), "Windows line endings (CRLF), which were removed", severity="note"))
+
     errors = 0
     number = 0
     lone = 0  # CR inside rows
@@ -153,6 +155,7 @@ def decode_rows(
         if quoted and lone and number == 1 and not row.endswith(b"\n"):
             raise InputError(_lone_cr(where))
         yield text
+
     if lone >= max(number, 1) and not quoted:
         faults.append(_lone_cr(where))
 
@@ -208,6 +211,7 @@ def read_lines(path: Path, what: str, faults: list[Fault]) -> list[str]:
         return []
     if any("CR alone" in fault.found for fault in found):
         return []
+
     undecoded = {fault.place.partition(",")[0] for fault in found}
     fix = f"write the {what}, or remove the image with all its lines; a dropped line would shift all that follow"
     empty = [f"{path} line {number}" for number, line in enumerate(lines, 1) if not line]
@@ -216,6 +220,7 @@ def read_lines(path: Path, what: str, faults: list[Fault]) -> list[str]:
         faults.append(Fault(where, "the line is empty", expected, fix))
     if len(empty) > MOST_FAULTS_SHOWN:
         faults.append(Fault(str(path), f"{len(empty):,} lines are empty", expected))
+
     return lines
 
 
@@ -356,6 +361,7 @@ def name_pictures(root: Path, folder: Path, ids: list[str], faults: list[Fault])
         problem = f"cannot be used: {error.faults[0].found}"
         faults.append(Fault(str(path), problem, MAPPING, severity="warning"))
         return ids
+
     values = [mapping.get(item) for item in ids] if isinstance(mapping, dict) else []
     names = [name for name in values if isinstance(name, str)]
     if len(names) < len(ids):
@@ -366,6 +372,7 @@ def name_pictures(root: Path, folder: Path, ids: list[str], faults: list[Fault])
         if holds_half_character(name):
             problem = f"the name {shown(name)} of {shown(ids[row])} has half a character (a lone surrogate)"
             faults.append(Fault(f"{path}, image {row}", problem, "UTF-8 text", "repair the JSON"))
+
     faults.append(Fault(str(path), f"names the pictures of {len(ids):,} ids", severity="note"))
     return names
 

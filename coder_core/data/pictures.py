@@ -153,15 +153,18 @@ def _decode(picture: Image.Image, where: str, size: int | None, at_least: int | 
     if picture.mode == "F":
         problem = "has pixels of floating-point numbers, whose range is unknown"
         raise InputError.at(where, problem, "8 or 16 bits per channel", "convert it to JPEG or PNG")
+
     reduced = size if size is not None else at_least
     if reduced is not None:
         picture.draft("RGB", (reduced, reduced))  # a JPEG is decoded at a reduced scale
+
     picture.load()
     image = _reduce(picture, size)
     image.getexif()[ExifTags.Base.Orientation] = picture.getexif().get(ExifTags.Base.Orientation, 1)
     ImageOps.exif_transpose(image, in_place=True)
     if size is not None:
         image.thumbnail((size, size))
+
     return image
 
 
@@ -214,6 +217,7 @@ def check_pictures(folder: Path | None, names: list[str] | None, *, asked: bool)
         problem = "the data names no pictures, so none can be shown"
         expected = "{split}_ids.txt, or embed import --ids, with the file names"
         return [Fault(str(folder), problem, expected, severity="warning")] if asked else []
+
     unsafe = [(row, name, reason) for row, name in enumerate(names) if (reason := unsafe_reason(name))]
     faults = [
         Fault(f"image {row}, picture {shown(name)}", f"the name {reason}", INSIDE, "rename it")
@@ -221,6 +225,7 @@ def check_pictures(folder: Path | None, names: list[str] | None, *, asked: bool)
     ]
     if folder is None or unsafe:
         return faults
+
     missing = []
     linked = []
     real_folder = os.path.realpath(folder)
@@ -230,10 +235,12 @@ def check_pictures(folder: Path | None, names: list[str] | None, *, asked: bool)
             missing.append(name)
         elif not _inside(real_folder, path):
             linked.append(name)
+
     outside = "are links out of the folder, which the app does not show"
     for cases, problem, fix in (
         (missing, "are missing", "check the picture folder; training does not need it"),
         (linked, outside, "copy them, or name their own folder"),
     ):
         faults += count_cases(folder, f"of {len(names):,} pictures {problem}", [*map(shown, cases)], fix=fix)
+
     return faults

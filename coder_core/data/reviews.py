@@ -174,9 +174,11 @@ def image_keys(
     numbers = (_UNNAMED.fullmatch(name) for name in names)
     if all(number and int(number[1]) == row for row, number in enumerate(numbers)):
         names = [""] * n
+
     different = set(names)
     if len(different) == n and "" not in different:
         return list(names)
+
     counted = Counter(names)
     keys = [name if counted[name] == 1 else "" for name in names]
     texts_of: dict[int, list[str]] = defaultdict(list)
@@ -186,6 +188,7 @@ def image_keys(
     for image, texts in texts_of.items():
         digest = hashlib.sha256("\n".join(sorted(texts)).encode("utf-8", "surrogatepass")).hexdigest()
         keys[image] = f"captions:{digest}"
+
     return keys
 
 
@@ -202,6 +205,7 @@ def judge_split(
     labels = np.full(len(captions), "", dtype="<U16")
     if not verdicts:
         return JudgedSplit(labels, np.empty((0, 2), np.int64), 0)
+
     keys = image_keys(names, captions, image_of_text, n)
     seen: set[Pair] = set()
     rows_of: dict[str, list[int]] = defaultdict(list)
@@ -211,6 +215,7 @@ def judge_split(
             if pair in verdicts:
                 labels[row] = verdicts[pair]
                 seen.add(pair)
+
     image_of_key = {key: row for row, key in enumerate(keys) if key}
     matches = []
     already_labels = 0
@@ -224,6 +229,7 @@ def judge_split(
             others = [(row, image) for row in rows if image_of_text[row] != image]
             already_labels += not others
             matches += others
+
     unique = np.unique(np.array(matches, np.int64).reshape(-1, 2), axis=0)
     return JudgedSplit(labels, unique, len(verdicts) - len(seen), already_labels)
 
@@ -272,8 +278,10 @@ def parse_reviews(content: bytes, file: str, faults: Sequence[Fault] = ()) -> Re
                 notes.append(Fault(where, problem, "a JSON object", "give the verdict again", "warning"))
             elif len(errors) < MOST_FAULTS_SHOWN:
                 errors.append(Fault(where, str(error), EXPECTED, "fix the line, or remove it"))
+
     if errors:
         raise InputError(errors)
+
     return Reviews(tuple(reviews), frozenset(undone), tuple(documents.values()), tuple(notes))
 
 
@@ -308,18 +316,21 @@ def merge(files: Sequence[Reviews]) -> str:
         ids = [document["id"] for document in reviews.lines]
         for k, line in enumerate(ids):  # keeps the order even if a clock went back
             order.add(line, *ids[max(k - 1, 0) : k])
+
     try:
         order.prepare()
     except CycleError as error:
         problem = "are in a different order in another file"
         fix = "restore the order of the lines first"
         raise InputError.at(f"ids {shown(', '.join(error.args[1][1:]))}", problem, fix=fix) from None
+
     number = {line: k for k, line in enumerate(lines)}
     while order.is_active():
         for line in order.get_ready():
             heappush(free, (lines[line]["time"], number[line], line))
         merged.append(heappop(free)[-1])
         order.done(merged[-1])
+
     return "".join(f"{json.dumps(lines[line])}\n" for line in merged)
 
 
@@ -372,8 +383,10 @@ def _document(line: bytes) -> dict[str, Any]:
         raise ValueError(error.faults[0].found) from None
     except UnicodeDecodeError as error:
         raise ValueError(f"is not UTF-8 ({error})") from None
+
     if not isinstance(document, dict):
         raise ValueError(f"is of type {type(document).__name__}, not an object")
+
     version = document.get("version")
     if type(version) is not int or version < 1:
         raise ValueError(f"key version: is {shown(str(version))}, not {VERSION}")
@@ -381,6 +394,7 @@ def _document(line: bytes) -> dict[str, Any]:
         raise ValueError(f"has version {version}, but this program reads {VERSION}; update the program")
     for key in ("id", "time", "reviewer", *(("undo",) if "undo" in document else ())):
         _check_text(key, document.get(key))
+
     return document
 
 

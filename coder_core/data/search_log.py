@@ -145,6 +145,7 @@ def _counted(text_of: Mapping[str, str], grades: Mapping[str, Mapping[int, int]]
         judgements += [(len(query_ids), max(picture, MISSING), grade) for picture, grade in judged.items()]
         query_ids.append(name)
         numbers.append(number)
+
     texts = [text_of[name] for name in query_ids]
     rows = np.array(judgements, np.int64).reshape(-1, 3)
     return SearchLog(query_ids, texts, np.array(owners, np.int64), rows, others, np.array(numbers, np.int64))
@@ -185,9 +186,11 @@ def _read_queries(path: Path) -> dict[str, str]:
             )
         else:
             texts[cells[0]] = " ".join(cells[1].split())
+
     stop_on_errors([*faults[:MOST_FAULTS_SHOWN], *check_texts(str(path), [*texts, *texts.values()])])
     if not texts:
         raise InputError.at(path, "has no queries", f"lines of {QUERY_LINE}")
+
     return texts
 
 
@@ -213,5 +216,6 @@ def _read_judgements(
         of_query = grades.setdefault(name, {})
         if (known := of_query.setdefault(picture, grade)) != grade:
             faults.append(Fault(where, f"grades a pair {grade} that was already graded {known}", "one grade"))
+
     stop_on_errors(faults[:MOST_FAULTS_SHOWN])
     return grades

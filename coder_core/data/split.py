@@ -154,6 +154,7 @@ def compare_splits(splits: Sequence[Split]) -> list[Fault]:
             faults += shared_names(where, _names(split) & _names(train), "images")
             if split.image_groups is not None and train.image_groups is not None:
                 faults += shared_groups(where, split.image_groups, train.image_groups)
+
     return faults
 
 
@@ -180,6 +181,7 @@ def with_groups(splits: Mapping[str, Split], reading: ReadingArguments) -> dict[
     grouped = with_columns(splits, reading)
     if not (reading.group_column or reading.groups):
         return grouped
+
     stop_on_errors(group_faults(reading))
     if reading.group_column:
         for name, split in grouped.items():
@@ -192,6 +194,7 @@ def with_groups(splits: Mapping[str, Split], reading: ReadingArguments) -> dict[
         for name, of_images in groups.items():
             faults = [*grouped[name].faults, notes[name]]
             grouped[name] = replace(grouped[name], image_groups=of_images, faults=faults)
+
     return grouped
 
 

@@ -73,9 +73,11 @@ def survey(
         result.faults += data.faults
         if checks.values:
             result.faults += decode_all(data.splits, skip_broken=reading.skip_broken, progress=progress)
+
     faults = _count_words(result, checks)
     if of_pictures:  # pretrained towers need no vocabulary
         faults = [replace(fault, severity="warning") for fault in faults]
+
     result.faults += faults
     result.faults = sorted(dict.fromkeys(result.faults), key=lambda fault: SEVERITIES.index(fault.severity))
     return result
@@ -89,12 +91,14 @@ def _read_features(
         result.faults += unread_captions(layout)
     if names and "train" not in names:
         collect(lambda: read_split(path, "train"), result.faults)
+
     _check_dev(result, path, names)
     splits: list[Split] = []
     for name in names:
         read = partial(read_split, path, name, pictures=pictures, check_values=check_values)
         if split := collect(read, result.faults):
             splits.append(split)
+
     by_name = {split.name: split for split in splits}
     grouped = collect(lambda: with_groups(by_name, reading), result.faults) or by_name
     splits = list(grouped.values())
@@ -116,6 +120,7 @@ def _count_words(result: Survey, checks: Checks) -> list[Fault]:
     train = next((split.captions for split in result.splits if split.name == "train"), None)
     if train is None:
         return faults
+
     words = collect(lambda: Vocabulary.build(train, threshold=checks.word_threshold), faults)
     result.vocabulary = words
     if words is None:
@@ -125,6 +130,7 @@ def _count_words(result: Survey, checks: Checks) -> list[Fault]:
         unknown = tokens.all_unknown()
         problem = f"captions ({len(unknown) / len(tokens):.1%}) contain no known word"
         faults += count_cases(split.source["captions"], problem, (unknown + 1).tolist())
+
     if checks.word_vectors is not None:
         read = partial(
             read_word_vectors,
@@ -135,6 +141,7 @@ def _count_words(result: Survey, checks: Checks) -> list[Fault]:
         )
         result.vectors = collect(read, faults)
         faults += result.vectors.faults if result.vectors else []
+
     return faults
 
 

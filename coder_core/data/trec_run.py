@@ -76,12 +76,15 @@ def read_trec_run(path: Path, ids: Ids, images: int, texts: int, example: str) -
             faults.append(Fault(_place(path, line), fact, "every document once in a list", fix))
             continue
         listed[document[1]] = line
+
     for of_way in lists.values():
         for listed in of_way.values():
             faults += _order_faults(path, list(listed.values()))
+
     stop_on_errors(faults[:MOST_FAULTS_SHOWN])
     if not any(lists.values()):
         raise InputError.at(path, "lists nothing for the queries of this split", f"lines of {LINE}")
+
     i2t = _table(lists["i2t"], images)
     t2i = _table(lists["t2i"], texts)
     return TrecRun(i2t, t2i, tag, [*faults, *_notes(path, i2t, t2i, list(left_out))])

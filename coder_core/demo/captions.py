@@ -128,6 +128,7 @@ def _exact(scene: Scene, generator: np.random.Generator) -> str:
     if related is None:
         first, second = (_describe(thing, generator) for thing in _two(scene, generator))
         return f"{first} and {second} {ground}"
+
     a, relation, b = related
     first = _describe(a, generator)
     second = _describe(b, generator)
@@ -141,6 +142,7 @@ def _exact(scene: Scene, generator: np.random.Generator) -> str:
     if form == 2 and rest:
         third = _describe(pick(generator, rest), generator, size=False)
         return f"{text}, and {third} {ground}"
+
     return f"there is {text}" if form == 3 else text
 
 

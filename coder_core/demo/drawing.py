@@ -148,6 +148,7 @@ def _corners(shape: str) -> Corners:
         return ((0, -b), (a, -b), (a, -a), (b, -a), (b, a), (a, a), (a, b), (0, b))
     if shape == "triangle":  # the middle of its height is above the centre, its centroid below
         return ((0, -0.8), (0.83, 0.64), (0, 0.64))
+
     count, inner = {"hexagon": (6, 1.0), "star": (10, 0.44)}[shape]
     angles = [2 * np.pi * corner / count for corner in range(count // 2 + 1)]
     lengths = [0.96 if corner % 2 == 0 else 0.96 * inner for corner in range(count // 2 + 1)]
@@ -174,6 +175,7 @@ def _polygon(corners: Corners, u: Field, v: Field) -> Field:
         # an edge that crosses the point's ray to the right swaps inside and outside
         crosses = (v < start[1]) != (v < end[1])
         outside ^= crosses & ((from_u * edge_v < edge_u * from_v) == (edge_v > 0))
+
     return np.where(outside, np.float32(1), np.float32(-1)) * np.sqrt(nearest)
 
 

@@ -91,6 +91,7 @@ def _write(draft: Path, seed: int, images: int, progress: Progress) -> None:
         for sample in pool.map(lambda index: _sample(seed, index), range(images)):
             samples.append(sample)
             progress(len(samples), images)
+
     features = region_features(np.stack([sample.cells for sample in samples]))
     held_out = {split: max(1, round(share * images)) for split, share in SHARES.items()}
     sizes = {"train": images - sum(held_out.values()), **held_out}
@@ -105,6 +106,7 @@ def _write(draft: Path, seed: int, images: int, progress: Progress) -> None:
         np.save(draft / f"{split}_ims.npy", standardise(features[rows], mean, deviation))
         _write_split(draft, split, samples[rows])
         start += count
+
     _write_card(draft, seed, images)
 
 
@@ -172,6 +174,7 @@ def features_of(picture_folder: str, picture: Image.Image) -> Array:
     if not makes_features(picture_folder):
         problem = "region features come from files, so a new picture cannot be encoded"
         raise InputError.at("a new picture", problem, "a run on the built-in data set")
+
     path = Path(picture_folder).parent / STANDARD
     try:
         standard = json.loads(path.read_text(encoding="utf-8"))
@@ -179,9 +182,11 @@ def features_of(picture_folder: str, picture: Image.Image) -> Array:
         deviation = np.asarray(standard["deviation"], dtype=np.float32)
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise InputError.at(path, f"cannot be read ({error})", fix="make the demo data again") from None
+
     if mean.shape != (WIDTH,) or deviation.shape != (WIDTH,) or not np.isfinite([mean, deviation]).all():
         raise InputError.at(path, f"has {mean.size} means", f"{WIDTH} finite ones", "make it again")
     if picture.size != (SIDE, SIDE):
         picture = ImageOps.fit(picture, (SIDE, SIDE), Image.Resampling.BILINEAR)
+
     cells = cell_features(np.asarray(picture.convert("RGB")))
     return standardise(region_features(cells[None])[0], mean, deviation)

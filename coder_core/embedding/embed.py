@@ -181,12 +181,14 @@ class _Unfinished:
                 fix = "start this command again: finished work is kept"
                 fact = "lacks rows that other processes computed"
                 raise InputError.at(self.folder, fact, "all processes on one machine", fix)
+
         whole, faults = resumable.readable_pictures(split, broken, skip=skip_broken)
         readable = split.keep(whole)
         if cut := self.texts.notes():
             limit = f"the {self.towers.about.get('longest')} tokens the model reads"
             problem = f"{cut:,} captions are longer than {limit} and were cut"
             faults = [Fault(split.name, problem, severity="warning"), *faults]
+
         kept_texts = resumable.kept_rows(self.texts.files["rows"], whole[split.image_of_text])
         texts = np.load(kept_texts, mmap_mode="r")
         faults = [*faults, *same_rows(texts, readable.captions, split.name)]

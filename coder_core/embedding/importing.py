@@ -139,6 +139,7 @@ def _read_log(parsed: EmbedArguments, qrels: Path) -> Embeddings:
         raise InputError.at(
             "--ids and --qrels", fact, "--ids with the names of the pictures, and no --queries"
         )
+
     faults: list[Fault] = []
     names = read_lines(parsed.ids, "id", faults)
     images = read_unit_rows(open_matrix(parsed.images, faults), "images", faults)
@@ -153,6 +154,7 @@ def _read_log(parsed: EmbedArguments, qrels: Path) -> Embeddings:
     if images.shape[1] != texts.shape[1]:
         fact = f"has {texts.shape[1]:,} numbers per row"
         raise InputError.at(parsed.texts, fact, f"{images.shape[1]:,}, as {parsed.images}")
+
     source = {"images": str(parsed.images), "texts": str(parsed.texts), "queries": str(parsed.captions)}
     source["judgements"] = str(qrels)
     names, folder = picture_names(names, parsed.target.pictures, faults)

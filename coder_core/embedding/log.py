@@ -86,6 +86,7 @@ def log_split(
         raise InputError.at(
             "epoch", f"is {epoch!r}", "a whole number from 1", "count from 1: epoch=epoch + 1"
         )
+
     options = RankOptions(parse_rank(str(rank), "rank"))
     image_rows = _array(images)
     text_rows = _array(texts)
@@ -98,6 +99,7 @@ def log_split(
         if log.others:
             fact = f"{len(log.others):,} have no right image and are left out"
             faults.append(Fault("captions", fact, severity="warning"))
+
     owners = _owners(image_rows, text_rows, captions, image_of_text, all_captioned=log is None)
     v = unit_array(image_rows, "images", "images", faults)
     w = unit_array(text_rows, "texts", "texts", faults)
@@ -106,10 +108,12 @@ def log_split(
     raw_columns = _columns(columns, owners, len(v))
     if log is None:
         v, owners, names = join_repeated(v, owners, names, "images", faults)
+
     typed, notes = raw_columns.typed(owners, len(v), "columns", "warning")
     faults += notes
     if group_of_row is not None and len(v) < len(group_of_row):  # row i belonged to caption i
         group_of_row = group_of_row[np.unique(owners, return_index=True)[1]]
+
     texts_of_rows = shorten([" ".join(caption.split()) for caption in captions], "captions", faults)
     faults += same_rows(w, texts_of_rows, "texts")
     settings = {str(key): str(value) for key, value in (config or {}).items()}
@@ -120,6 +124,7 @@ def log_split(
     _, metrics = import_run(embeddings, path.parent, path.name, split, overwrite=True, options=options)
     if epoch is not None:
         _log_epoch(path / HISTORY, split, int(epoch), metrics)
+
     row = embedded_row(path, split)
     add_judged_metrics([row], GRADED_METRICS, split)
     _, of_texts = widened_rows([row], None)
@@ -127,6 +132,7 @@ def log_split(
     for fault in embeddings.faults + doubts:
         if fault.severity == "warning":
             warnings.warn(str(fault), stacklevel=2)
+
     return metrics
 
 
@@ -207,12 +213,14 @@ def _owners(
         if array.ndim != 2 or not len(array) or not np.issubdtype(array.dtype, np.floating):
             found = f"are {array.dtype} {array.shape}"
             raise InputError.at(name, found, "(rows, dimension) floats", "embed one row per image or caption")
+
     n, width = images.shape
     m, width_of_texts = texts.shape
     if width != width_of_texts:
         raise InputError.at("texts", f"have {width_of_texts} numbers per row", f"{width}, as in images")
     if isinstance(captions, str) or len(captions) != m:
         raise InputError.at("captions", f"number {len(captions):,}", f"{m:,}, one for every row of texts")
+
     empty = [row for row, text in enumerate(captions) if not (isinstance(text, str) and text.strip())]
     fix = "leave out these captions and their rows of texts"
     stop_on_errors(count_cases("captions", "are empty or not text", empty, "texts", fix, "error", FROM_ZERO))
@@ -222,6 +230,7 @@ def _owners(
             fix = "give image_of_text, the row of each caption's image"
             raise InputError.at("texts", f"{m:,} rows for {n:,} images", "the same number per image", fix)
         return np.arange(m) // (m // n)
+
     owners = np.asarray(image_of_text.cpu() if hasattr(image_of_text, "cpu") else image_of_text)
     if owners.shape != (m,) or not np.issubdtype(owners.dtype, np.integer):
         found = f"is {owners.dtype} {owners.shape}"
@@ -229,6 +238,7 @@ def _owners(
     if len(outside := np.flatnonzero((owners < 0) | (owners >= n))):
         found = f"is {owners[outside[0]]} for caption {outside[0]}"
         raise InputError.at("image_of_text", found, f"a row of images, 0 to {n - 1}")
+
     unused = np.setdiff1d(np.arange(n), owners).tolist()
     found = "images have no caption"
     fix = "leave out these rows of images, and number the others anew"
@@ -236,6 +246,7 @@ def _owners(
         stop_on_errors(
             count_cases("image_of_text", found, unused, "a caption or more", fix, "error", FROM_ZERO)
         )
+
     return owners.astype(np.int64)
 
 
@@ -245,9 +256,11 @@ def _pictures(
     """Return the names of the images, and the folder in which they are files; None without them."""
     if pictures is None:
         return None, None
+
     names = [str(picture) for picture in pictures]
     if len(names) != images:
         raise InputError.at("pictures", f"number {len(names):,}", f"{images:,}, one for every row of images")
+
     stop_on_errors(check_texts("pictures", names))
     missing = [name for name in names if not os.path.isfile(name)]
     if 0 < len(missing) < images:
@@ -255,6 +268,7 @@ def _pictures(
         raise InputError.at("pictures", problem, "all files, or names without any file")
     if missing:
         return names, None
+
     folder = Path(os.path.commonpath([os.path.dirname(os.path.abspath(name)) for name in names]))
     names = [os.path.relpath(name, folder) for name in names]
     faults += check_pictures(folder, names, asked=True)

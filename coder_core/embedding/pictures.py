@@ -75,6 +75,7 @@ def _split(parsed: PicturesArguments) -> tuple[CaptionedSplit, list[Fault]]:
         raise InputError.at("--queries and --qrels", f"only {given} is given", "both, or neither")
     if parsed.pool and parsed.queries is None:
         raise InputError.at("--pool", "is given without --queries", fix="leave it out")
+
     of_log = [parsed.pool] if parsed.pool else []
     splits = [parsed.target.split] if parsed.queries is None else of_log
     reading = parsed.towers.reading
@@ -86,11 +87,13 @@ def _split(parsed: PicturesArguments) -> tuple[CaptionedSplit, list[Fault]]:
         notes = [*notes, *of_queries]
     else:
         split = data.split(parsed.target.split)
+
     if reading.columns and parsed.queries is not None and len(pool) > 1:  # of several splits
         table = Path(reading.columns)
         columns, joined = read_table_columns(table, split.image_names, split.image_of_text)
         split = replace(split, columns=split.columns.joined(columns))
         notes = [*notes, *stop_on_errors(joined)]
+
     return split, notes
 
 

@@ -103,6 +103,7 @@ class RegionFolder:
                 broken = resumable.put_pictures(arrays, split, left, encoder, report)
             whole, faults = resumable.readable_pictures(split, broken, skip=skip_broken)
             self._finish(split, unfinished, whole, plan.key)
+
         shutil.rmtree(unfinished, ignore_errors=True)
         return faults
 
@@ -121,6 +122,7 @@ class RegionFolder:
         }
         for name, values in lines.items():
             (unfinished / name).write_text("".join(f"{value}\n" for value in values), encoding="utf-8")
+
         names = names_digest(readable.image_names)
         pictures: dict[str, Any]
         packed = note_packed(readable.positions, readable.rows)
@@ -131,11 +133,13 @@ class RegionFolder:
             note, positions = packed
             pictures = {"names": names, "packed": note}
             np.save(unfinished / POSITIONS, positions)
+
         for name in (*([] if packed is None else [POSITIONS]), *ENDINGS):
             file = files.get(name, unfinished / name)
             with file.open("rb") as content:
                 os.fsync(content.fileno())
             os.replace(file, self.folder / f"{split.name}_{name}")
+
         self._note({split.name: key}, {split.name: pictures})
 
     def note_groups(self, splits: Sequence[CaptionedSplit]) -> Path | None:

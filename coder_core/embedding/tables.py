@@ -58,12 +58,14 @@ def read_table(file: Path, named: EmbeddingColumns = GUESSED, *, pictures: Path 
     if "" in captions:
         row = captions.index("")
         raise InputError.at(f"{file} row {row}", f"has no {columns['captions']}", "a caption", "leave it out")
+
     v = _units(file, content, columns["images"], faults)
     w = _units(file, content, columns["texts"], faults)
     if v.shape[1] != w.shape[1]:
         widths = f"vectors of {v.shape[1]} and {w.shape[1]} numbers"
         fix = "use the projected embeddings"
         raise InputError.at(file, widths, "the same width in both", fix)
+
     column = rows.column(columns["pictures"]).to_pylist() if columns["pictures"] else None
     names = None if column is None else [str(name) for name in column]
     v, owners, names = join_repeated(v, np.arange(len(captions)), names, str(file), faults)
@@ -72,6 +74,7 @@ def read_table(file: Path, named: EmbeddingColumns = GUESSED, *, pictures: Path 
     faults += notes
     if names is not None:
         names, pictures = picture_names(names, pictures, faults)
+
     text = ", ".join(f"{what}: {column or 'none'}" for what, column in columns.items())
     faults.append(Fault(str(file), f"columns read: {text}", severity="note"))
     remarks = stop_on_errors(faults + check_names(pictures, names))

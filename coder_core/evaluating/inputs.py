@@ -38,6 +38,7 @@ def _faults(parsed: EvaluateArguments) -> list[Fault]:
         faults.append(Fault("--ways-repeats", f"is {parsed.ways_repeats}", "2 or more", fix))
     if any(c < 2 for c in parsed.ways):
         faults.append(Fault("--ways", f"are {' '.join(map(str, parsed.ways))}", "2 or more options"))
+
     faults += _blend_faults(parsed)
     positives = None if str(parsed.positives) in COCO_JUDGEMENTS else parsed.positives
     for flag, file in (
@@ -50,13 +51,16 @@ def _faults(parsed: EvaluateArguments) -> list[Fault]:
     ):
         if file is not None and not file.is_file():
             faults.append(Fault(f"{flag} {file}", "is not a file"))
+
     for name in ("json", "csv", "similarities", "curve", "run_out"):
         if file := getattr(parsed, name):
             faults += check_new_files(f"--{name.replace('_', '-')}", file, overwrite=parsed.overwrite)
+
     faults += _graded_faults(parsed)
     faults += _log_faults(parsed)
     for folder in parsed.runs if not parsed.blend else ():
         faults += check_folder(str(folder), folder / "analysis")
+
     return faults
 
 
@@ -97,6 +101,7 @@ def _blend_faults(parsed: EvaluateArguments) -> list[Fault]:
         fix = "add --blend, whose R@sum it plots, or leave --curve out"
         without = Fault("--curve", "is given without --blend", "--blend 0.0 0.5 1.0", fix)
         return [] if parsed.curve is None else [without]
+
     faults = []
     if outside := [repr(alpha) for alpha in alphas if not 0 <= alpha <= 1]:
         fix = "0 is the zero-shot model, 1 the run"
@@ -106,9 +111,11 @@ def _blend_faults(parsed: EvaluateArguments) -> list[Fault]:
     if len(parsed.runs) > 1:
         problem = f"is given with {len(parsed.runs)} runs"
         faults.append(Fault("--blend", problem, "one run", "evaluate them one by one"))
+
     others = {"--hub-correction": parsed.hub_correction, "--probe": parsed.probe}
     others |= {"--columns": parsed.columns, "--by": parsed.by}
     for flag, value in others.items():
         if value:
             faults.append(Fault(flag, "is given with --blend", "one of them"))
+
     return faults

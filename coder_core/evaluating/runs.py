@@ -49,22 +49,26 @@ def evaluate_runs(parsed: EvaluateArguments, given: GivenFiles, console: Console
         for folder in parsed.runs:
             say(console, f"{folder}: {parsed.split} is stored; its queries are not ranked (--rank 0)")
         return
+
     stop_on_errors(_needs_scores(rows, parsed))
     if rows[0].split.search_log is not None:
         stop_on_errors(_needs_labels(parsed))
         add_judged_metrics(rows, parsed.qrels_metrics, parsed.split)
     if parsed.groups is not None:
         print_faults(console, _read_groups(rows, parsed.groups))
+
     print_faults(console, _add_metrics(rows, parsed, given.reviews))
     if given.probes:
         for row, folder in zip(rows, parsed.runs, strict=False):
             print_faults(console, _add_probe_accuracy(row, folder, parsed, given.probes, console))
+
     wide, warnings = widened_rows(rows, parsed.equal_texts)
     print_faults(console, warnings)
     print_faults(console, sample_notes(rows))
     measured = [*rows, *wide]
     if rows[0].split.n_images >= FIVE_FOLD_IMAGES and rows[0].split.search_log is None:
         measured += [row.five_folds(parsed.ties) for row in rows if row.lists is None]
+
     write_files(rows, measured, parsed, given.reviews)
     best = best_row(rows) if len(parsed.blend) > 1 and parsed.split in CHOOSING else None
     print_tables(measured, best.alpha if best else None, parsed, console)
@@ -110,6 +114,7 @@ def _rows(parsed: EvaluateArguments, options: RankOptions, console: Console) -> 
         problem = "is given, but these runs have only embeddings, of the captions they were made from"
         fix = "leave it out; embed other data as another split (coder-lab embed)"
         raise InputError.at(f"--data {parsed.data}", problem, "a trained run", fix)
+
     rows: list[RunRow] = []
     corrected: list[RunRow] = []
     for folder in parsed.runs:
@@ -134,9 +139,11 @@ def _rows(parsed: EvaluateArguments, options: RankOptions, console: Console) -> 
             row, note = hub_corrected_row(rows[-1], run, console)
             corrected.append(row)
             print_faults(console, [note])
+
     scored = [row for row in rows if row.lists is None]
     if len(scored) > 1 and not parsed.blend:
         rows.append(ensemble(scored, parsed.ties))
+
     return [*rows, *corrected]
 
 

@@ -69,6 +69,7 @@ def print_tables(
     if is_log and other_qrels is None:  # leads
         title = f"{OWN_JUDGEMENTS} · % and 95% intervals · relevant pictures last among equal scores"
         console.print(tables.graded_table(whole, labels, title))
+
     samples = rows[0].split
     sampled = describe(samples.queries, samples.n_images, len(samples.captions))
     title = f"{parsed.split} · {ties}" + (f" · {sampled}" if sampled else "")
@@ -99,6 +100,7 @@ def print_by_columns(runs: Sequence[Run], parsed: EvaluateArguments, console: Co
         if not same_samples(runs[0], run, parsed.split):
             fix = "evaluate them one by one"
             raise InputError.at("--by", f"{run.name} and {runs[0].name} have different samples", fix=fix)
+
     columns = counted_columns(runs[-1], parsed.split)
     chosen = slices_by(columns, parsed.by)
     rows: dict[str, dict[str, str]] = {}
@@ -107,6 +109,7 @@ def print_by_columns(runs: Sequence[Run], parsed: EvaluateArguments, console: Co
         for row in table.to_dict("records"):
             recalls = {f"{way}_{number}": _interval(row, number) for number in range(len(runs))}
             rows.setdefault(row["label"], {}).update({way: f"{row['queries']:,}", **recalls})
+
     left_out = [entry.label for entry in chosen if entry.label not in rows]
     title = f"{parsed.split} · by {', '.join(parsed.by)}"
     console.print(tables.by_columns_table(rows, [run.name for run in runs], title))
@@ -146,6 +149,7 @@ def _write_similarities(rows: Sequence[RunRow], file: Path, split_name: str) -> 
             "of_images": counts.of_images,
         }
         sheets.append(pd.DataFrame(table))
+
     write_output(file, pd.concat(sheets).to_csv(index=False))
 
 

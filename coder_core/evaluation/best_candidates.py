@@ -70,9 +70,11 @@ class LargestScores:
             column = column[by_column]
             query = column
             candidate = row + block.rows.start
+
         lines, line, counts = torch.unique_consecutive(query, return_inverse=True, return_counts=True)
         if not len(lines):
             return
+
         starts = counts.cumsum(0) - counts
         turn = torch.arange(len(line), device=line.device) - starts[line]
         values = self.values.new_full((len(lines), int(counts.max())), -torch.inf)
@@ -132,12 +134,14 @@ class BestOrder:
         lines = torch.unique(line)
         if len(lines):
             best[lines], best_values[lines] = self._sort(queries[lines], values[lines], candidates[lines])
+
         in_all = self.scores.shape[1]
         if fast.shape[1] < in_all:  # an unlisted candidate may belong into the list
             least = best_values[:, -1] - slack
             doubtful = (fast[:, -1] >= least).nonzero()[:, 0]
             for some in doubtful.split(max(1, BLOCK_ELEMENTS // in_all)) if len(doubtful) else ():
                 best[some], best_values[some] = self._of_all(queries[some], least[some])
+
         return best, best_values
 
     def _of_all(self, queries: Tensor, least: Tensor) -> tuple[Tensor, Tensor]:

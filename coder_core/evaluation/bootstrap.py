@@ -70,6 +70,7 @@ def count_hits(
     queries = np.stack([has_captions, count], 1).astype(float)
     if groups is None:
         return Hits(hits, queries)
+
     names, group = np.unique(groups, return_inverse=True)
     hits_of_groups = np.zeros((len(names), hits.shape[1]))
     queries_of_groups = np.zeros((len(names), queries.shape[1]))

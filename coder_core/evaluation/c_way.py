@@ -99,6 +99,7 @@ def c_way_accuracy(
     faults = option_faults(options, image_of_text, images, direction, repeats)
     if faults:
         raise InputError(faults)
+
     questions = _questions(image_of_text, images, direction)
     right = np.zeros((len(options), repeats), dtype=np.int64)
     for block, start in enumerate(range(0, texts, BLOCK)):
@@ -109,6 +110,7 @@ def c_way_accuracy(
         wrong = draw(random, np.tile(foreign, repeats), max(options) - 1).reshape(repeats, len(rows), -1)
         wrong += np.where(wrong >= asked.first[:, None], asked.count[:, None], 0)  # step over its own image
         right += _hits(scores, asked, wrong, options, protocol.ties)
+
     shares = 100.0 * right / texts
     return {c: _accuracy(row) for c, row in zip(options, shares, strict=True)}
 

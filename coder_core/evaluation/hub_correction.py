@@ -133,5 +133,6 @@ def choose_strengths(
         image_ranks, text_ranks = first_ranks(scores, labels)
         metrics = query_metrics(image_ranks, text_ranks)
         sums.append([sum(metrics[f"{way}_r{k}"] for k in RECALL_AT) for way in ("i2t", "t2i")])
+
     i2t, t2i = np.argmax(sums, axis=0)  # the first of equal sums
     return tried[i2t], tried[t2i]

@@ -169,6 +169,7 @@ class _Chosen:
                 getattr(ranked, name)[start:stop] = arrays[name]
             for name in ("first", "ties", "best"):
                 getattr(ranked, name)[queries] = arrays[name]
+
         return ranked
 
     def _rank_some(self, queries: np.ndarray, progress: Progress) -> Arrays:
@@ -276,6 +277,7 @@ class _Side:
     def _count_pass(self, block: Block, queries: Tensor, entries: Tensor) -> None:
         if not len(queries):
             return
+
         lines = self._lines(block, queries)
         own = self.own[entries].masked_fill_(entries < 0, torch.inf)
         at_least, above = count_reaching_ends(lines, ends_around(own, block.error), by_row=self.by_row)
@@ -284,12 +286,14 @@ class _Side:
             self.hide(block)
             lines = self._lines(block, queries)
             at_least, above = count_reaching_ends(lines, ends_around(own, 0.0), by_row=self.by_row)
+
         unclear = at_least - above
         exists = entries >= 0
         self.above[entries[exists]] += above[exists]
         if not block.error:
             self.level[entries[exists]] += unclear[exists]
             return
+
         place, line = unclear.nonzero(as_tuple=True)
         for some in slices(len(line), _COMPARED_LINES):
             self._compare(block, lines, line[some], queries[line[some]], entries[place[some], line[some]])

@@ -161,10 +161,12 @@ def check_scores(sources: Sequence[Source], device: str | torch.device | None = 
     """
     if not sources:
         raise InputError(Fault("embeddings", "none are given", "at least one pair"))
+
     sides = [source.image for source in sources if isinstance(source, EmbeddingPair)]
     devices = {side.device for side in sides if isinstance(side, Tensor)}
     if device is None:
         device = devices.pop() if len(devices) == 1 else "cpu"
+
     device = torch.device(device)
     checked = [_float32(source, k, device) for k, source in enumerate(sources)]
     n, m = checked[0].shape
@@ -172,9 +174,11 @@ def check_scores(sources: Sequence[Source], device: str | torch.device | None = 
         if source.shape != (n, m):
             fact = f"scores {source.shape} images and captions"
             raise InputError(Fault(f"source {k}", fact, f"{n:,} × {m:,}"))
+
     weights = [source.weight for source in checked]
     if not np.isfinite(weights).all():
         raise InputError(Fault("weights", f"are {weights}", "finite numbers"))
+
     errors = [_largest_error(s, k) for k, s in enumerate(checked) if isinstance(s, EmbeddingPair)]
     return Scores(checked, sum(errors) if len(errors) == len(checked) else 0.0, device)
 

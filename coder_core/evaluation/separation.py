@@ -89,6 +89,7 @@ def distributions(
     sampled = np.arange(all_images)
     if count < all_images:
         sampled = np.sort(np.random.default_rng(0).choice(all_images, count, replace=False))
+
     everything = np.zeros(BINS, dtype=np.int64)
     positive = np.zeros(BINS, dtype=np.int64)
     for part in slices(count, TILE_ELEMENTS // count_texts):
@@ -99,6 +100,7 @@ def distributions(
         own = np.flatnonzero(np.isin(image_of_text, images))
         everything += _histogram(tile)
         positive += _histogram(tile[np.searchsorted(images, image_of_text[own]), own])
+
     edges = np.linspace(-1, 1, BINS + 1)
     return Distributions(edges, positive, everything - positive, count, all_images)
 

@@ -76,10 +76,12 @@ def join_blocks(blocks: Blocks) -> np.ndarray:
             raise ValueError(f"vectors of {array.shape[1]} and, from row {start}, {block.shape[1]} numbers")
         with np.errstate(over="ignore"):  # `unit_array` refuses infinite values later
             array[start:end] = block
+
     if not end or end < len(array):
         raise ValueError(
             f"contains only {end:,} of {len(array):,} rows" if len(array) else "contains no rows"
         )
+
     return array
 
 

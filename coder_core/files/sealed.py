@@ -154,10 +154,12 @@ class SealedFolder:
         entry = self.manifest.get("arrays", {}).get(name)
         if entry is None:
             raise InputError.at(self.path / MANIFEST, f"has no array {name}")
+
         shape = tuple(entry["shape"])
         dtype = str(entry["dtype"])
         if not _DTYPE.fullmatch(dtype):
             raise InputError.at(path, f"has dtype {dtype}", "plain numbers")
+
         check_header(path)
         large = self.manifest["files"][path.name]["bytes"] > MAPPED_BYTES and 0 not in shape
         try:
@@ -166,6 +168,7 @@ class SealedFolder:
             raise InputError.at(path, "is missing") from None
         if array.shape != shape or array.dtype.str != dtype:
             raise InputError.at(path, f"contains {array.dtype.str} {array.shape}", f"{dtype} {shape}")
+
         array.flags.writeable = False
         return array
 
@@ -180,6 +183,7 @@ class SealedFolder:
         entry = self.manifest["files"].get(name)
         if entry is None:
             return Fault(str(path), "is not listed in manifest.json")
+
         size = f"{entry['bytes']:,} bytes"
         try:
             status = path.lstat()
@@ -191,6 +195,7 @@ class SealedFolder:
             return Fault(str(path), f"has {status.st_size:,} bytes", f"{size}: the file was cut")
         if path.suffix in (".json", ".toml") and status.st_size > DOCUMENT:
             return Fault(str(path), f"has {size}", f"at most {DOCUMENT:,}")
+
         return None
 
     def _digest_fault(self, name: str, sha256: Callable[[Path], str]) -> Fault | None:
@@ -251,6 +256,7 @@ def _check_manifest(manifest: Any, path: Path) -> None:
     if manifest.get("format") != FORMAT:
         fix = "it was written by another version of this program; use that version, or update this one"
         raise NewerFormatError.at(path, f"has format {manifest.get('format')!r:.80}", f"format {FORMAT}", fix)
+
     files = manifest.get("files")
     if not isinstance(files, dict):
         raise InputError.at(path, "lists no files", "file names with their bytes and sha256")
@@ -258,6 +264,7 @@ def _check_manifest(manifest: Any, path: Path) -> None:
         check_values(entry, {"bytes": int, "sha256": str}, f"{path} key files, {name[:80]}", least=0)
         if not {"bytes", "sha256"} <= set(entry) or not _PLAIN_NAME.fullmatch(name):
             raise InputError.at(path, f"lists {name[:80]!r}", "file names with their bytes and sha256")
+
     check_values(manifest, {"arrays": dict}, str(path))
     for name, entry in manifest.get("arrays", {}).items():
         place = f"{path} key arrays, {name[:80]}"

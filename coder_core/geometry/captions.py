@@ -77,6 +77,7 @@ def caption_neighbours(
     nonzero = np.flatnonzero(vectors.any(1))
     if not len(nonzero):
         return neighbours
+
     points = np.ascontiguousarray(vectors[nonzero])
     owner = image_of_text[nonzero]
     most_of_one_image = int(np.unique(owner, return_counts=True)[1].max())
@@ -93,6 +94,7 @@ def caption_neighbours(
         best[np.take_along_axis(same_image, order, 1)] = -1
         neighbours[nonzero[rows], : best.shape[1]] = best
         progress(total - len(points) + rows.stop, total)
+
     return neighbours
 
 

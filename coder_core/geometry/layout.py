@@ -77,6 +77,7 @@ def lay_out(
     if len(points) < fewest:
         fix = "use PCA" if len(points) else ""
         raise InputError.at("the layout", f"has {len(points)} points", f"at least {fewest}", fix)
+
     notes: list[str] = []
     shares = disparity = None
     if settings.method == "pca":
@@ -84,11 +85,13 @@ def lay_out(
     else:
         _refuse_collapsed(points)
         plane = _from_landmarks(points, settings, reference, notes, progress, keep)
+
     if not np.isfinite(plane).all():
         fix = "use another method or seed"
         raise InputError.at("the layout", "contains numbers that are not finite", fix=fix)
     if reference is not None:
         plane, disparity = onto(plane, reference)
+
     return PlaneLayout(plane, tuple(notes), disparity, shares)
 
 
@@ -241,6 +244,7 @@ def principal_plane(points: Points) -> tuple[Array, tuple[float, float]]:
     plane = np.empty((count, 2), dtype=np.float32)
     for rows, tile in points.tiles():
         plane[rows] = (tile - mean.astype(np.float32)) @ axes.astype(np.float32)
+
     total = float(np.maximum(values, 0).sum())
     largest = [*np.maximum(values, 0)[::-1][:2], 0.0]
     shares = [float(value) / total if total > 0 else 0.0 for value in largest]
@@ -312,6 +316,7 @@ def nearly_nearest(
         rows[numbers] = np.take_along_axis(found, position, 1)
         distances[numbers] = np.clip(1.0 - np.take_along_axis(scores, position, 1), 0.0, 2.0)
         progress(int(numbers[-1]) + 1, len(queries), "looking for every point's nearest neighbours")
+
     return rows, distances
 
 

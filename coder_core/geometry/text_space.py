@@ -79,12 +79,14 @@ class TfidfSpace:
             tensors = load(arrays)
         except (ValueError, RecursionError, SafetensorError) as error:
             raise InputError.at(f"{folder}/{NAMES} or {ARRAYS}", f"cannot be read: {error}") from None
+
         is_ours = isinstance(document, dict) and document.get("format") == FORMAT
         terms = document.get("terms") if is_ours else None
         if not isinstance(terms, list) or not all(isinstance(term, str) for term in terms):
             raise InputError.at(f"{folder}/{NAMES}", "is not a list of words", f'the format "{FORMAT}"')
         if len(set(terms)) < len(terms):
             raise InputError.at(f"{folder}/{NAMES}", "lists a word twice", "every word once")
+
         size = len(tensors.get("components", ()))
         expected = {"components": f"float32{[size, len(terms)]}", "idf": f"float64{[len(terms)]}"}
         held = {}
@@ -93,6 +95,7 @@ class TfidfSpace:
         if held != expected or not size:
             has, needs = (" ".join(map(" ".join, forms.items())) for forms in (held, expected))
             raise InputError.at(f"{folder}/{ARRAYS}", f"contains {has}", needs)
+
         return cls(tuple(terms), tensors["idf"], tensors["components"])
 
 

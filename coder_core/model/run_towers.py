@@ -98,8 +98,10 @@ def open_towers(
             if noted is not None:
                 model = _as_noted(model, side, noted, side in moved, run)
             choices[side] = TowerChoice(model, pooling == "tower", projected)
+
     if not choices:
         return None
+
     state = torch.get_rng_state()
     torch.manual_seed(config.training.seed)  # a user's own tower may have random initial weights
     try:
@@ -110,6 +112,7 @@ def open_towers(
         image = _with_weights(image, noted, "image", towers.image_tuning)
     if text is not None:
         text = _with_weights(text, noted, "text", towers.text_tuning)
+
     return RunTowers(towers, image, text)
 
 
@@ -119,6 +122,7 @@ def _as_noted(choice: ModelChoice, side: str, noted: Mapping[str, Any], moved: b
     where = f"the {side} tower of run {run}" if run else choice.where
     if not isinstance(entry, dict):
         raise InputError.at(where, "is not recorded in the run's folder", FILE, "restore that file")
+
     check_values(entry, dict.fromkeys(KEYS, str), where)
     is_own = entry.get("kind") == OWN
     if not moved:
@@ -129,8 +133,10 @@ def _as_noted(choice: ModelChoice, side: str, noted: Mapping[str, Any], moved: b
             base=str(entry.get("base", "")),
         )
         choice = replace(choice, source=f"--{side}-tower {choice.name}")
+
     if is_own or TowerChoice(choice, False, False).is_own:
         check_allowed(choice.name, where)
+
     return replace(choice, expected=str(entry.get("fingerprint", "")))
 
 

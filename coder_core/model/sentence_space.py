@@ -47,6 +47,7 @@ class SentenceSpace:
                 mask = pieces["attention_mask"].unsqueeze(-1)
                 means.append(((states * mask).sum(1) / mask.sum(1).clamp_min(1)).numpy())
                 progress(start + len(rows), len(captions))
+
         return unit_rows(np.concatenate(means)[np.argsort(order)])
 
     def to_files(self) -> dict[str, bytes | str]:

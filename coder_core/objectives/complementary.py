@@ -73,6 +73,7 @@ def neighbour_scores(
         diversity += (first / first_count.clamp_min(1)).square().sum(1)
         second = sum_over_neighbours(inner, neighbours) / second_count.clamp_min(1)
         discrepancy += (second * block[row_of_caption]).sum(1)
+
     has_first = first_count[:, 0] > 0
     has_second = (second_count[:, 0] > 0) & is_embedded[row_of_caption]
     return NeighbourScores(_fill_with_mean(diversity, has_first), _fill_with_mean(discrepancy, has_second))

@@ -291,6 +291,7 @@ class CoderLoss(PairLoss):
             raise ValueError(f"bank_size {bank_size} needs dimension, the size of an embedding")
         if weight_batch is None:
             weight_batch = 3.0 if bank_size else 1.0
+
         self.temperature = temperature
         self.margin = margin
         self.measure = diversity
@@ -464,9 +465,11 @@ class CoderLoss(PairLoss):
             return self.terms(anchors, weights).per_pair
         if (image_keys is None) != (text_keys is None):
             raise ValueError("give the keys of both modalities, or of neither")
+
         partners = anchors
         if image_keys is not None and text_keys is not None:
             partners = pairs_of(image_keys, text_keys, anchors.image_ids, names=("image_keys", "text_keys"))
+
         images = partners.images.detach()
         texts = partners.texts.detach()
         check_width(images, bank.images.shape[1])
@@ -479,4 +482,5 @@ class CoderLoss(PairLoss):
                 parallel.gather_rows(texts),
                 parallel.gather_rows(anchors.image_ids),
             )
+
         return losses

@@ -110,12 +110,14 @@ class NeighbourWeights(nn.Module):
             combined_weights(kind, example, example, **settings)  # raise errors in the settings now
         if near.ndim != 2 or near.shape[0] != texts or not near.shape[1]:
             raise ValueError(f"neighbours are {tuple(near.shape)}: give a row for each of {texts} captions")
+
         check_numbers("neighbours", near, ABSENT, texts)
         check_numbers("image_of_text", owner, 0, images)
         if 0 < neighbours_of_neighbours < near.shape[1]:
             raise ValueError(
                 f"neighbours_of_neighbours is {neighbours_of_neighbours}: give 0, or at least {near.shape[1]}"
             )
+
         self.kind = kind
         self.scale = scale
         self.seed = seed

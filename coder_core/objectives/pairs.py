@@ -206,11 +206,13 @@ def pairs_of(
         raise ValueError(f"{shapes}: give both as (pairs, dimension), row i of both being one pair")
     for name, rows in zip(names, (images, texts), strict=True):
         check_finite(name, rows)
+
     count = len(images)
     device = images.device
     precision = torch.promote_types(images.dtype, texts.dtype)
     if image_ids is None:
         image_ids = torch.arange(count, device=device) + new_id + parallel.rank() * count
+
     numbers = _whole_numbers(image_ids, count)
     anchors = gather_anchors(
         normalise(images.to(precision)), normalise(texts.to(precision)), numbers.to(device)
@@ -221,6 +223,7 @@ def pairs_of(
         size = "one pair" if len(ids) == 1 else f"{len(ids)} pairs of one image"
         fix = "shuffle the data, and drop a last batch that is too small (drop_last=True)"
         raise ValueError(f"a batch of {size} has no negatives: {fix}")
+
     return anchors
 
 

@@ -300,6 +300,7 @@ class Partners(nn.Module):
         sides = [(columns[..., 0], columns[..., -1])]  # of an image, and of a caption, (pairs, K) each
         if ids.ndim == 3:
             sides.append((columns[..., 1], columns[..., 0]))
+
         orders = []
         firsts = []
         sizes = []
@@ -310,6 +311,7 @@ class Partners(nn.Module):
                 orders.append(order)
                 firsts.append(first)
                 sizes.append(torch.searchsorted(ascending, ids_of_pairs, right=True) - first)
+
         # (columns, pairs): pairs sorted by id; first of a pair's partners among these; number of partners
         self.register_buffer("order", torch.stack(orders), persistent=False)
         self.register_buffer("first", torch.stack(firsts), persistent=False)

@@ -41,6 +41,7 @@ def teacher_loss(
     """
     if not (margin >= 0 and 0 <= split <= 1):
         raise ValueError(f"margin must be >= 0, and split from 0 to 1, got {margin} and {split}")
+
     absolute = partial(partial, margin=margin, soft=soft, split=split)
     both = partial(partial, temperature=temperature, teacher_temperature=teacher_temperature)
     forms: dict[str, TeacherLoss] = {
@@ -57,6 +58,7 @@ def teacher_loss(
     parts = [form] if form in forms else form.split("-")
     if not set(parts) <= set(forms) or len(parts) > 2:
         raise ValueError(f"form must be one of {', '.join(forms)}, rs-as or rm-am, got {form!r}")
+
     losses = [forms[part] for part in parts]
     return losses[0] if len(losses) == 1 else partial(_mean_loss, losses)
 

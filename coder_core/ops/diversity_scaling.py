@@ -74,9 +74,11 @@ def _entropy(scores: Numbers, excluded: tuple[Any, Any], temperature: float) -> 
     """
     if not temperature > 0:
         raise ValueError(f"temperature must be > 0, got {temperature}")
+
     library = _library(scores)
     if not scores.shape[1]:
         return scores.sum(1)
+
     logits = scores * (1.0 / temperature)
     logits[excluded[0], excluded[1]] = -math.inf
     largest = library.amax(logits, 1)[:, None]

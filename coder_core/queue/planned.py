@@ -57,6 +57,7 @@ def check_same_values(folder: Path, config: Config, *, fitted: bool = False) -> 
     warm-up may differ, and a batch that was larger than the train split."""
     if state_of(folder) == "new":
         return
+
     stored, about = read_config(folder)
     may_differ = set(MAY_CHANGE)
     if config.towers.projection == "none":
@@ -66,6 +67,7 @@ def check_same_values(folder: Path, config: Config, *, fitted: bool = False) -> 
         batch = config.training.batch_size
         if batch > about.get("train_captions", batch):
             may_differ.add("training.batch_size")
+
     changes = differences(stored, config)
     unlike = [f"{key} {old!r} (now {new!r})" for key, (old, new) in changes.items() if key not in may_differ]
     if unlike:

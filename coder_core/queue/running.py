@@ -202,6 +202,7 @@ class _Queue:
             if run.process is not None:
                 best = best_so_far(status.get("best"), run.planned.config.training.choose_on)
                 progress.active[run.planned.name] = ActiveRun(step, steps, best)
+
         done = sum(shares)
         progress.share = done / len(shares) if shares else 1.0
         if done > 0 and seconds > 0:

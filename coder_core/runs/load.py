@@ -96,6 +96,7 @@ class LoadedModel:
         if self.config.model.image_pooling != "tower":
             features = self._features(self.model.regions, pixels, lengths)[: int(lengths)]
             return Patches(features, boxes_of_half)
+
         encoder = self.model.regions
         tower = encoder.tower if isinstance(encoder, TunedTower) else None
         if not isinstance(encoder, TunedTower) or not isinstance(tower, VisionModule):
@@ -104,6 +105,7 @@ class LoadedModel:
         with evaluating(self.model):
             joint = tower.patches(pixels.to(self.device))
             features = as_array(encoder.linear(joint.features))
+
         view = WHOLE if boxes_of_half is None else boxes_of_half[0]  # the box of the one pooled feature
         grid = boxes(tuple(view), joint.rows, joint.columns)
         return Patches(features, grid, as_array(joint.attention))

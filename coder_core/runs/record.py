@@ -180,6 +180,7 @@ def _read(path: Path) -> tuple[list[Event], list[Fault]]:
         return [], []
     except OSError as error:
         raise InputError.at(path, f"cannot be read ({error.strerror})") from error
+
     events = []
     faults = []
     key = run_key(path.parent)
@@ -195,6 +196,7 @@ def _read(path: Path) -> tuple[list[Event], list[Fault]]:
             events.append(event)
         except ValueError as error:
             faults.append(Fault(f"{path} line {number}", f"cannot be read ({error})", severity="warning"))
+
     return _surviving(events), faults
 
 
@@ -290,6 +292,7 @@ class RunLock:
                 raise InputError.at(self.folder, "is not a run folder", "the folder of a run")
             for name in FOLDERS:
                 subfolder(self.folder, name)
+
         try:
             os.close(open_plain(self._file, os.O_RDWR | os.O_CREAT))
             self._lock.acquire()
@@ -302,6 +305,7 @@ class RunLock:
             self._lock.acquire(timeout=-1)
         except OSError as error:
             raise InputError.at(self.folder, f"cannot be locked for writing ({error.strerror})") from error
+
         since = datetime.now().astimezone().isoformat(timespec="seconds")
         holder = {"pid": os.getpid(), "since": since, "host": socket.gethostname(), "command": sys.argv}
         replace_file(self._holder, json.dumps(holder))

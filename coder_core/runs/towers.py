@@ -65,8 +65,10 @@ def _read_notes(about: Mapping[str, Any], place: str) -> ModelChoice:
             expected=expected,
             fix="restore the model that it was made with",
         )
+
     if about.get("kind") != OWN:
         raise InputError.at(place, f"unknown kind {about.get('kind')!r:.80}", f"{TRANSFORMERS} or {OWN}")
+
     name = str(about.get("tower", ""))
     check_allowed(name, place)
     return ModelChoice(name, source=place, expected=expected)
@@ -88,6 +90,7 @@ def noted_pictures(features: str, names: Sequence[str]) -> dict[str, Any]:
     entry = pictures.get(split) if isinstance(pictures, dict) else None
     if not isinstance(entry, dict) or entry.get("names") != names_digest(names):
         return {}
+
     if isinstance(entry.get("packed"), dict):
         try:
             packed = file.with_name(f"{split}_positions.npy")
@@ -97,6 +100,7 @@ def noted_pictures(features: str, names: Sequence[str]) -> dict[str, Any]:
         except (OSError, ValueError, EOFError, InputError):
             return {}
         return {"packed": entry["packed"], PICTURE_POSITIONS: positions}
+
     folder = entry.get("folder")
     return {"picture_folder": folder} if isinstance(folder, str) and folder and Path(folder).is_dir() else {}
 

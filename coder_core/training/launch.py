@@ -73,18 +73,22 @@ def start_run(
     if config.towers.any:
         towers = open_towers(config)
         config, notes = with_size_of_towers(config, towers)
+
     reviews = named_reviews(config, device) if config.data.reviews else None
     inputs = Inputs(towers=towers, reviews=reviews)
     with watching(console, file=progress_file) as progress:
         prepared = prepare(config, inputs, progress)
+
     config = replaced(config, {"batch_size": prepared.batches.batch_size})
     if fit_warmup:
         config, cut = with_fitting_warmup(config, prepared.batches.per_epoch)
         notes += cut
+
     notes += check_schedule(config, prepared.batches.per_epoch)
     if parallel.rank() == 0:
         print_faults(console, [*faults, *notes, *prepared.faults])
         write_sealed(folder, _files(config, prepared, device))
+
     parallel.barrier()
     return _train(config, folder, prepared, device, console, resume=False)
 
@@ -133,6 +137,7 @@ def _stored_inputs(
     moved = [side for side in SIDES if f"towers.{side}_tower" in differences(stored, config)]
     if moved:
         allow_towers(config)
+
     towers = load.read_towers(folder, config, moved)
     reviews = reviews_of_run(folder, stored, config, about)
     vocabulary = load.read_vocabulary(folder, config)
@@ -146,6 +151,7 @@ def _stored_inputs(
         build = load.check_size(config, save, parts, download=download)
         without_concepts = replace(parts, concepts=None)
         check_parts(config, save, lambda: build(without_concepts))
+
     space = run_text_space(folder, config) if config.weighting.reads_neighbours else None
     return Inputs(vocabulary, concepts, space, towers, reviews, pretrained=save is None, download=download)
 
@@ -164,15 +170,18 @@ def _check_data(prepared: Prepared, about: Mapping[str, Any], config: Config) ->
         if before is not None and now is not None and before != now:
             problem = f"has changed: the {part} of {split_name} are not those the run began with"
             faults.append(Fault(splits[split_name].source[part], problem, fix=fix))
+
     had_dev = CHECKSUM.format("dev_captions") in about
     if had_dev != ("dev_captions" in data.checksums):
         problem = "no longer has a dev split" if had_dev else "now has a dev split, but had none before"
         faults.append(Fault(config.data.data, problem, "the data the run began with", fix))
+
     teacher = prepared.sources.teacher
     if teacher is not None and teacher.fingerprint != about.get(TEACHER):
         flag = f"--boosting-teacher {config.boosting.boosting_teacher}"
         fix = "restore the teacher's folder as it was then"
         faults.append(Fault(flag, "has a different best model now", fix=fix))
+
     return stop_on_errors(faults)
 
 
@@ -229,6 +238,7 @@ def _files(config: Config, prepared: Prepared, device: torch.device) -> dict[str
         files |= sources.concepts.to_files()
     if towers is not None:
         files[TOWERS] = json.dumps(towers.document(), ensure_ascii=False, indent=1)
+
     return {"config.toml": tomli_w.dumps({**to_document(config), ABOUT: about}), **files}
 
 
@@ -253,6 +263,7 @@ def _train(
             _evaluate(folder, prepared, console)
         except StopRequestedError:
             raise StoppedError(folder, trainer.position) from None
+
     return folder
 
 

@@ -68,9 +68,11 @@ def make_optimizer(
         if parameter.requires_grad:
             pretrained = next((part for part in (BERT, IMAGE_TOWER, TEXT_TOWER) if part in name), "")
             groups[SCALE if name.startswith(SCALE) else pretrained]["params"].append((name, parameter))
+
     used = [group for group in groups.values() if group["params"]]
     if not used:
         raise InputError(NOTHING_TRAINS)
+
     lr = config.learning_rate
     decay = config.weight_decay
     fused = device.type in ("cpu", "cuda")

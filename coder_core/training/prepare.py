@@ -145,6 +145,7 @@ def _read_data(config: Config, inputs: Inputs, progress: Progress) -> tuple[Trai
     reviewed = ReviewedTrain(train, image_groups=train.image_groups)
     if inputs.reviews is not None:
         reviewed = apply_reviews(train, inputs.reviews, config.data)
+
     faults += reviewed.faults
     used = reviewed.split
     ids, notes = pair_ids(used, train, reviewed.image_groups, config)
@@ -152,6 +153,7 @@ def _read_data(config: Config, inputs: Inputs, progress: Progress) -> tuple[Trai
     if config.data.vague_captions > 0:
         captions = make_vague(used.captions, config.data.vague_captions, config.training.seed)
         used = replace(used, captions=captions)
+
     return TrainingData(train, used, dev, read.checksums, reviewed.weights, ids), faults
 
 
@@ -300,16 +302,19 @@ def _find_sources(
     if config.model.concepts > 0 and concepts is None:
         watch = named(progress, "finding concepts")
         concepts, notes = make_concepts(config, data.train.captions, progress=watch)
+
     teacher = None
     if config.boosting.offline:
         teacher = read_teacher(config, words.vocabulary, data.train.feature_size, inputs.towers)
     if not config.weighting.reads_neighbours:
         return Sources(concepts, teacher), notes
+
     captions = data.train.captions
     owner = data.train.image_of_text
     space = inputs.text_space
     with parallel.first_process_first():
         neighbourhood = train_neighbourhood(config, captions, owner, space=space, progress=progress)
+
     return Sources(concepts, teacher, neighbourhood), [*notes, *neighbourhood.faults]
 
 
@@ -330,6 +335,7 @@ def _build_models(
             sequence = np.random.SeedSequence((config.training.seed, BRANCH_STREAM, number))
             torch.manual_seed(int(sequence.generate_state(1, np.uint64)[0]) % 2**63)
             branches.append(build(parts))
+
     torch.manual_seed(config.training.seed)
     model = build(replace(parts, concepts=sources.concepts))
     if config.training.gradient_checkpointing:
@@ -339,6 +345,7 @@ def _build_models(
         start_from_teacher(config, model, sources.teacher)
     if config.training.piece_size:
         stop_on_errors(check_pieces(model, config.training.piece_size))
+
     return model, tuple(branches)
 
 
@@ -368,6 +375,7 @@ def check_towers(towers: RunTowers | None, tokens: Tokens, processes: int) -> li
     """Return an error if batch norm would train in several processes, a note if a tower may truncate train captions."""
     if towers is None:
         return []
+
     faults = []
     tuning = towers.config
     sides = (("image", towers.image, tuning.image_tuning), ("text", towers.text, tuning.text_tuning))
@@ -378,11 +386,13 @@ def check_towers(towers: RunTowers | None, tokens: Tokens, processes: int) -> li
             fix = "train in one process or by lora, or give the tower group or layer normalisation"
             expected = "results that do not depend on the number of processes"
             faults.append(Fault(f"--{side}-tower", problem, expected, fix))
+
     longest = towers.text.about.get("longest", 0) if towers.text is not None else 0
     full = int((tokens.lengths >= longest).sum()) if longest else 0
     if full:
         problem = f"{full:,} captions fill the {longest} tokens of the text tower; longer captions are cut"
         faults.append(Fault("train captions", problem, severity="note"))
+
     return faults
 
 

@@ -97,6 +97,7 @@ class Reporter:
             points = torch.tensor(list(QUARTILES.values()), device=losses.diversity.device)
             quartiles = [round(value, 5) for value in losses.diversity.quantile(points).tolist()]
             further = {"diversity": dict(zip(QUARTILES, quartiles, strict=True)), **part_reports}
+
         self.write_event(
             "step",
             position,

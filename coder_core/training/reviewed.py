@@ -105,6 +105,7 @@ def reviews_of_run(folder: Path, stored: Config, config: Config, about: dict[str
         raise InputError(Fault("--reviews", fact, expected, "start a new run"))
     if not stored.data.reviews:
         return None
+
     file = str(folder / FILE)
     try:
         document = json.loads(SealedFolder(folder).read(FILE))
@@ -114,9 +115,11 @@ def reviews_of_run(folder: Path, stored: Config, config: Config, about: dict[str
     except (ValueError, TypeError, LookupError, RecursionError) as error:
         fault = Fault(file, f"cannot be read: {error}", "the run's own verdicts", "restore the file")
         raise InputError(fault) from None
+
     used = UsedReviews(parse_reviews("\n".join(map(json.dumps, lines)).encode(), file).verdicts, (), weights)
     if used.fingerprint != about.get(FINGERPRINT):
         raise InputError(Fault(file, "has verdicts that the run did not begin with", fix="restore the file"))
+
     flag = f"--reviews {config.data.reviews}"
     fix = "leave --reviews out: the run keeps the verdicts it began with; or start a new run"
     try:
@@ -125,10 +128,12 @@ def reviews_of_run(folder: Path, stored: Config, config: Config, about: dict[str
         if config.data.reviews != stored.data.reviews:
             raise
         now = None
+
     if now is not None and now.fingerprint == used.fingerprint:
         return used
     if config.data.reviews != stored.data.reviews:
         raise InputError(Fault(flag, "has verdicts that the run did not begin with", fix=fix))
+
     fact = "has new verdicts" if now else "can no longer be read"
     note = Fault(flag, f"{fact}; the run continues with the verdicts it began with", severity="note")
     return replace(used, faults=(note,))
@@ -157,9 +162,11 @@ def apply_reviews(train: Split, reviews: UsedReviews, settings: DataConfig) -> R
             if weight == 1:
                 done = "unchanged, because these verdicts have weight 1"
             facts.append(f"pairs {done} ({verdict}): {count:,}")
+
     matches = judged.matches if settings.also_matches else judged.matches[:0]
     if len(matches):
         facts.append(f"pairs added (also-matches): {len(matches):,}")
+
     facts += _without_effect(judged, settings)
     facts += [f"verdicts on pairs outside train: {judged.elsewhere:,}"] if judged.elsewhere else []
     done = "; ".join(facts) or "no verdict concerns a pair of train"
@@ -169,10 +176,12 @@ def apply_reviews(train: Split, reviews: UsedReviews, settings: DataConfig) -> R
         fact = f"{missing:,} of {len(reviews.cleaned):,} pairs that --clean judged are not in train: the data has changed"
         fix = "restore the data, or repeat --clean with another --name"
         faults = (*faults, Fault(flag, fact, fix=fix, severity="warning"))
+
     retained = np.flatnonzero(weights > 0)
     if len(retained) == train.n_texts and not len(matches):
         of_pairs = weights if (weights != 1).any() else None
         return ReviewedTrain(train, of_pairs, train.image_groups, faults)
+
     rows = np.concatenate([retained, matches[:, 0]])
     split = train.of_texts(rows, np.concatenate([train.image_of_text[retained], matches[:, 1]]))
     of_matches = weights[matches[:, 0]]

@@ -54,6 +54,7 @@ class Trainer:
         of_parts: dict[str, nn.Parameter] = {}
         for group in (*separate, joint):
             of_parts |= group
+
         self.part_parameters = list(of_parts.values())
         optimizer = make_optimizer(model_parameters | of_parts, config.training, device, config.towers)
         dev = prepared.data.dev
@@ -120,6 +121,7 @@ class Trainer:
                 self._evaluate_start(stop)
             except StopRequestedError:
                 return "stopped"
+
         while True:
             epochs_done = self._epochs_done()
             if self.position.evaluated < epochs_done:
@@ -158,6 +160,7 @@ class Trainer:
         seed_step(training.seed, step, parallel.rank())
         if step % self.per_epoch == 0:
             self.objective.begin_epoch(step // self.per_epoch)
+
         losses = self.objective.losses(
             self.model,
             batch,
@@ -183,6 +186,7 @@ class Trainer:
                 learning_rate=rate,
                 rate=training.batch_size / max(seconds, 1e-9),
             )
+
         if self.first and time.monotonic() - self.checkpoints.saved_at > training.save_every:
             self._save()
 

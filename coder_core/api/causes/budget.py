@@ -104,6 +104,7 @@ def find_causes(
     noise = question.noise
     if noise is None:
         noise = SEED_NOISE * float(np.std(whole.match_scores - whole.scores[:, at - 1]))
+
     wrong_label, vague_captions = wrong_and_vague(evidence, question.at, known)
     unlabelled = unlabelled_matches(evidence, way, question.direction, known, wrong_label)
     captions, images = labels.T

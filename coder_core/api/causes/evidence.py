@@ -111,15 +111,18 @@ def split_evidence(run: Run, split: str) -> Evidence:
     if not has_causes(run, split):
         fix = f"coder-lab evaluate {run.path} --split {split}"
         raise InputError.at(where, "is not ranked", fix=fix)
+
     analysis = run.analysis(split)
     folder = derived_folder(run.path, split, KIND, {"method": VERSION}, [analysis])
     with suppress(InputError):  # damaged: computed again, and replaced
         stored = read_as(folder, _build)
         if stored is not None:
             return stored
+
     evidence = compute_evidence(run, split)
     with suppress(OSError, InputError):
         _store(folder, evidence)
+
     return evidence
 
 
@@ -288,6 +291,7 @@ class PairEvidence:
             encoded = self.vectors.encode([captions[row] for row in compared.tolist()])
             rows = rows.reshape(len(texts), -1)
             words = largest_cosine(encoded, rows[:, :1], np.where(others < 0, -1, rows[:, 1:]))
+
         by_run = largest_cosine(self.texts, own, others) if self.has_embeddings else nothing
         uncaptioned = others[:, 0] < 0
         words = np.where(uncaptioned, np.nan, words)
@@ -312,6 +316,7 @@ def _way(run: Run, split: str, direction: Direction, pairs: PairEvidence) -> Way
     queries = np.flatnonzero(all_ranks >= 0)
     if sample is not None:
         queries = np.intersect1d(queries, sample.queries(direction))
+
     results = run.best(split, direction)[queries].astype(np.int64)
     match = run.matches(split, direction, queries[:, None], results)
     ranks = all_ranks[queries].astype(np.int64)

@@ -46,6 +46,7 @@ def what_would_fix(misses: Misses, averaged: Array | None = None) -> pd.DataFram
     of_fixes = {NOW: hit, COMPLETE: hit | is_match, LEFT_OUT: hit, HUBS: way.corrected < at}
     if averaged is not None:
         of_fixes[AVERAGED] = averaged < at
+
     missed = max(int(misses.missed.sum()), 1)
     rows = []
     for fix, hits in of_fixes.items():
@@ -57,6 +58,7 @@ def what_would_fix(misses: Misses, averaged: Array | None = None) -> pd.DataFram
             ends = 100 * mean_intervals(hits[counted, None].astype(float), way.images[counted])[0]
             change = 100 * mean_change(hit, hits, counted, way.images)
         rows.append((fix, *ends, *change, 100 * float(fixed.sum()) / missed))
+
     return pd.DataFrame(rows, columns=["fix", *ENDS, "fixed"])
 
 

@@ -63,11 +63,13 @@ def corrected_ranks(sides: Sides, queries: Array, right: sparse.csr_array) -> Ar
             for number, (k, alpha) in enumerate(settings, 1):
                 shifted = tile[here] - np.float32(alpha) * biases[not half][:, k]
                 ranks[number, part.start + np.flatnonzero(here)] = first_ranks(shifted, own[here])
+
     chosen = np.empty(len(queries), np.int64)
     for half in (False, True):
         of_half = half_of_anchor[queries] == half
         best = _best_setting(ranks[:, of_half])
         chosen[~of_half] = ranks[best, ~of_half]
+
     return chosen
 
 
@@ -86,6 +88,7 @@ def _biases(sides: Sides, references: Array, right: sparse.csr_array) -> Array:
     most = min(max(NEIGHBOURS), len(references))
     if not most:
         return biases
+
     against = sides.turned().among(references)
     own = right[references].T.tocsr()
     for part in slices(count, ELEMENTS // len(references)):
@@ -99,4 +102,5 @@ def _biases(sides: Sides, references: Array, right: sparse.csr_array) -> Array:
         for column, k in enumerate(NEIGHBOURS):
             last = min(k, most) - 1
             biases[part, column] = sums[:, last] / np.maximum(counts[:, last], 1)
+
     return biases

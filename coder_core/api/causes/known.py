@@ -47,11 +47,13 @@ class Known:
         for row, (_, verdict) in zip(reviewed.rows(pair for pair, _ in named), named, strict=True):
             if row is not None and verdict == "label-right" and row[1] >= 0 and owner[row[1]] != row[0]:
                 refused.append((row[1], row[0]))
+
         groups = run.analysis(split).image_groups
         if groups is not None:
             relation = widened(owner, len(groups), groups=groups).t2i
             pairs = np.stack([relation.queries, relation.candidates], 1)
             judged = [*judged, pairs[relation.sources == GROUP]]
+
         none = np.empty((0, 2), np.int64)
         others = np.concatenate([none, *judged])
         mismatches = np.array(refused, np.int64).reshape(len(refused), 2)

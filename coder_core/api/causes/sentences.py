@@ -60,6 +60,7 @@ def _reason(misses: Misses, row: int, evidence: Evidence, known: Known, hub_cand
         return _vague(direction, query, evidence, known)
     if cause == CLOSE:
         return f"training with another seed typically shifts such a margin by {misses.noise:.3f}"
+
     return "this is a model error; no label, copy, hub or vague wording explains it"
 
 

@@ -111,6 +111,7 @@ def check_gate(first: Run, last: Run, split: str, gate: Gate) -> GateResult:
 def _slice_checks(first: Run, last: Run, split: str, gate: Gate) -> Iterator[Check]:
     if gate.slices is None:
         return
+
     columns = counted_columns(last, split)
     kinds = (*OF_CAPTIONS, *columns.own)
     slices = (

@@ -31,6 +31,7 @@ def section_on_misses(
     unknown = [reason for reason in reasons if reason]
     if unknown:
         return Section(TITLE, "", [("sentences", unknown)]), unknown[-1]
+
     sources = [judged.run_judgements(last, split, source) for source in positives]
     pairs = [rows for source in sources for rows in (source.of_texts, source.of_images)]
     reviewed = ReviewedSplit.of(last, split)
@@ -57,6 +58,7 @@ def section_on_misses(
             blocks.append(("table", pd.DataFrame(shares, index=index)))
         blocks.append(("table", _fix_table(fixes)))
         blocks.append(("sentences", [sentences[direction]]))
+
     text = CAUSES.format(last=last.name)
     return Section(TITLE, text, blocks), f"{last.name}: {sentences['t2i']}"
 

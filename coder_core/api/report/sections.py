@@ -108,6 +108,7 @@ def gather(runs: Sequence[Run], split: str, supplements: Supplements | None = No
         settings = settings.rename_axis("setting")
         blocks = [("table", settings) if len(settings) else ("sentences", ["None."])]
         sections.append(Section("Settings that differ", "", blocks))
+
     commands = [*((run.name, _command(run)) for run in runs), ("this report", extra.command)]
     sections.append(Section("How to reproduce", "", [("commands", commands)]))
     sentences = [] if extra.gate is None else [extra.gate.sentence()]
@@ -180,6 +181,7 @@ def _recalls(runs: Sequence[Run], split: str) -> list[tuple[str, Any]]:
             of_way = recalls[:3] if way == "i2t" else recalls[3:]
             numbers = dict(zip(columns, [*of_way, *graded], strict=True))
             rows.append({"direction": way, "run": run.name, **numbers})
+
     table = pd.DataFrame(rows).sort_values("direction", kind="stable")
     table["direction"] = table["direction"].map(DIRECTIONS)
     return [("table", pd.DataFrame(sums).set_index("run")), ("table", table)]
@@ -310,11 +312,13 @@ def _slices(runs: Sequence[Run], split: str, by: Sequence[str]) -> pd.DataFrame:
     shown["excess misses"] = table["excess"]
     if not len(table):
         return shown.assign(**{"R@1": [], "MRR": [], "nDCG@10": []})
+
     numbers = {"R@1": (f"recall_{last}", f"low_{last}", f"high_{last}")}
     numbers |= {"gain": ("gain", "gain_low", "gain_high")} if last else {}
     for name, parts in numbers.items():
         rows = table[list(parts)].itertuples(index=False, name=None)
         shown[name] = pd.Series(list(rows), table.index)
+
     shown.insert(4, "MRR", table[f"mrr_{last}"].round(1))
     shown.insert(5, "nDCG@10", table[f"ndcg10_{last}"].round(1))
     return shown

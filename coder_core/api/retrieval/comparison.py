@@ -92,6 +92,7 @@ def rank_changes(ranks_a: Ranks, ranks_b: Ranks, at: int = 1) -> pd.DataFrame:
             "change": change,
         }
         parts.append(pd.DataFrame({**columns, "outcome": outcomes(a, b, at)}))
+
     return pd.concat(parts, ignore_index=True)
 
 
@@ -129,6 +130,7 @@ def config_differences(configs: Mapping[str, Mapping[str, Any]]) -> pd.DataFrame
     for name, config in configs.items():
         settings = {section: table for section, table in config.items() if section not in ("name", "about")}
         flat[name] = dict(pd.json_normalize(settings).astype(object).iloc[0]) if settings else {}
+
     unused = tuple(
         beginning
         for switch, beginnings in SWITCHES.items()

@@ -168,6 +168,7 @@ def _log_values(run: Run, split: str, captions: Array | None) -> Array:
         raise InputError.at(
             f"split {split!r} of run {run.name}", "is no search log", "a split with judgments"
         )
+
     relation = judged.t2i
     best = run.best(split, "t2i")
     pairs = relation.find(np.arange(len(best))[:, None], best)
@@ -180,6 +181,7 @@ def _log_values(run: Run, split: str, captions: Array | None) -> Array:
     counts = ~np.isnan(values) & (run.ranks(split)["t2i"] >= 0)
     if captions is not None:
         return values[counts & np.isin(np.arange(len(values)), captions)]
+
     unanswerable = sum(reason == NOTHING_RIGHT for _, _, reason in log["others"])
     return np.concatenate([values[counts], np.zeros(unanswerable)])
 
@@ -199,6 +201,7 @@ def probe_run(
     groups: dict[str, list[Probe]] = {}
     for probe in probes:
         groups.setdefault(probe.picture, []).append(probe)
+
     table: list[tuple[str, str, float, float]] = []
     for done, (name, group) in enumerate(groups.items()):
         if count[picture_key(name)] > 1:
@@ -217,10 +220,12 @@ def probe_run(
         pairs = zip(group, scores.reshape(-1, 2).tolist(), strict=True)
         table += [(probe.kind, name, *pair) for probe, pair in pairs]
         progress(done + 1, len(groups))
+
     if not table:
         fact = f"has none of the {len(groups):,} pictures of the probes in split {split!r}, and cannot encode any"
         fix = "evaluate a split with these pictures, or name their folder for a run that reads pictures"
         raise InputError.at(f"run {run.name}", fact, fix=fix)
+
     frame = pd.DataFrame(table, columns=["kind", "picture", "score", "negative"])
     return frame.assign(right=frame["score"] > frame["negative"])
 

@@ -121,6 +121,7 @@ def margins(run: Run, split: str, direction: Direction, *, sample: Sample | None
     counted = ranks[anchor] >= 0
     if sample is not None:
         counted &= np.isin(anchor, sample.queries(direction))
+
     anchor = anchor[counted]
     candidate = candidate[counted]
     score = s.pairs(anchor, candidate)
@@ -134,6 +135,7 @@ def margins(run: Run, split: str, direction: Direction, *, sample: Sample | None
     for position in np.flatnonzero(~foreign.any(1)):  # ten true matches come first
         scores = np.where(s.candidate_images == own_image[position], -np.inf, s.row(int(queries[position])))
         wrong[position] = scores.argmax() if np.isfinite(scores).any() else -1
+
     columns = {"query": queries, "match": match, "wrong": wrong, "match_score": match_score}
     table = pd.DataFrame(columns)[wrong >= 0].reset_index(drop=True)
     wrong_score = s.pairs(table["query"].to_numpy(), table["wrong"].to_numpy())
@@ -252,6 +254,7 @@ def likely_matches(
             likeness[rows, column] = geometry.largest_cosine(encoded, of_query, of_result[:, column])
         likeness[rows] = np.where(results == NO_CANDIDATE, -1, likeness[rows])
         match[rows] = run.matches(split, direction, rows[:, None], results)
+
     return LikelyMatches(likeness, match, run.ranks(split)[direction], queries)
 
 

@@ -47,6 +47,7 @@ def also_right(run: Run, split: str, direction: Direction, query: int) -> dict[i
     analysis = run.analysis(split)
     if analysis.judged is not None:
         return {}
+
     owner = np.asarray(analysis.image_of_text)
     captions = analysis.captions
     own_images = np.array([owner[query] if direction == "t2i" else query])
@@ -59,5 +60,6 @@ def also_right(run: Run, split: str, direction: Direction, query: int) -> dict[i
         images = np.flatnonzero(groups == groups[own_images[0]])
         sisters = images if direction == "t2i" else np.flatnonzero(np.isin(owner, images))
         found |= dict.fromkeys(sisters.tolist(), "same group")
+
     own = own_images if direction == "t2i" else np.flatnonzero(owner == query)
     return {candidate: why for candidate, why in found.items() if candidate not in own}

@@ -157,6 +157,7 @@ def _mask(node: ast.expr, columns: Columns) -> np.ndarray:
         return np.asarray(own.values > 0)
     if own.kind == "category" and {*own.folded_labels} <= {"true", "false"}:
         return own_columns.with_label(own, "true")
+
     raise _unusable(name, columns)
 
 
@@ -256,6 +257,7 @@ def _number(node: ast.expr, columns: Columns) -> Any:
     name = _column_name(node, columns)
     if name in columns.numbers:
         return columns.numbers[name]
+
     own = columns.own_column(name)
     if own is not None and own.kind == "number":
         return own.values
@@ -263,6 +265,7 @@ def _number(node: ast.expr, columns: Columns) -> Any:
         raise _refusal(f"compares {name} with a number", f'"word" in {name}')
     if name:
         raise _unusable(name, columns)
+
     raise _refusal(f"compares {ast.unparse(node)[:60]!r}", "a number, or the name of a column of numbers")
 
 
@@ -343,6 +346,7 @@ def search(text: str, columns: Columns) -> np.ndarray:
                 raise
             fix = f'to find captions with these words, put them in quotes: "{text.strip()[:60]}"'
             raise InputError(replace(error.faults[0], fix=fix)) from None
+
     masks = [holding(word, "words", columns) for word in plain.words]
     masks += [holding(phrase, "caption", columns) for phrase in plain.phrases]
     mask = np.asarray(np.logical_and.reduce(masks))
@@ -350,6 +354,7 @@ def search(text: str, columns: Columns) -> np.ndarray:
     if column and not mask.any():
         fix = f"write {column} for the captions that have any, or put a condition after it: {column} >= 2"
         raise InputError.at("the slice", f"no caption contains {plain}", fix=fix)
+
     return mask
 
 

@@ -191,9 +191,11 @@ def _quarters(name: str, column: Column) -> Iterator[tuple[str, str]]:
         for value in different:
             yield f"{own} == {written_value(value)}", f"{name} {value:g}"
         return
+
     starts = [values[len(values) * part // 4] for part in range(4) if len(values)]
     if len(set(starts)) < 4:  # many values are equal
         return
+
     _, first, second, third = starts
     lowest, middle, highest = (written_value(edge) for edge in (first, second, third))
     shown = [edge.strip('"') for edge in (lowest, middle, highest)]

@@ -250,6 +250,7 @@ def slice_table(
     frame["lost"] = (hits[0] - hits[-1])[rows][:, discovery].sum(1)
     if not len(rows):
         return frame
+
     of_queries, *of_hits = (table[rows] for table in reported)
     means = 100 * np.stack([table[rows][:, ~discovery].sum(1) for table in graded]) / reported_queries
     names = [f"{name}_{run}" for run in range(len(runs)) for name in ("mrr", "ndcg10")]

@@ -43,6 +43,7 @@ def weighting(run: Run, split: str) -> Weighting:
     if not has_weights(run, split):
         fix = "train it with --sample-weights, for example diversity"
         raise InputError.at(f"run {run.name}", "was trained without sample weights", fix=fix)
+
     document = _document(run, split)
     with trusting(f"{run.analysis(split).path}/weighting.json"):
         means = document.get("mean", {})
@@ -81,6 +82,7 @@ def weight_table(run: Run, split: str, modality: Modality) -> pd.DataFrame:
             scores = np.asarray(analysis.array(array), dtype=np.float64)
             scores = scores if scores.ndim == 1 else scores[:, int(modality == "text")]
             table[name] = -direction * scores
+
     return table
 
 

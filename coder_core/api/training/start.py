@@ -135,6 +135,7 @@ def options(preset: str) -> list[Option]:
             setting.largest,
         )
         offered.append(option)
+
     return offered
 
 
@@ -225,6 +226,7 @@ def arguments(
             problem = f"is {str(value)[:40]!r}"
             expected = f"one of {', '.join(choices)}"
             raise InputError.at(settings()[key].flag, problem, expected)
+
     start = with_settings(find_preset(preset), {"data": data.path})
     files = {
         "boosting_teacher": extra.teacher.path if extra.teacher else "",
@@ -237,5 +239,6 @@ def arguments(
     if len(name) > LONGEST_NAME or not RUN_NAME.fullmatch(name):
         expected = f"1 to {LONGEST_NAME} letters, digits, '.', '_' and '-', beginning with a letter or digit"
         faults.append(Fault("--name", f"is {name[:60]!r}", expected, "it becomes the name of a folder"))
+
     warnings = stop_on_errors(faults)
     return (preset, f"--name={name}", f"--data={data.path}", *changed_flags(start, config)), warnings

@@ -195,6 +195,7 @@ class _KarpathyImages(JsonValues):
         if not isinstance(item, dict):
             self.fault(where, f"is {_kind(item)}", "an object")
             return None
+
         imgid = self.get(item, where, "imgid", int)
         name = self.get(item, where, "filename", str)
         split = self.get(item, where, "split", str)
@@ -206,10 +207,12 @@ class _KarpathyImages(JsonValues):
             self.fault(f"{where}.split", shown(split), f"one of {', '.join(KARPATHY_SPLITS)}")
         if sentences == []:
             self.fault(f"{where}.sentences", "is empty", "at least one caption")
+
         sentences = sentences or []
         captions = [self.caption(s, f"{where}.sentences[{j}]", imgid) for j, s in enumerate(sentences)]
         if imgid is None or name is None or split not in KARPATHY_SPLITS:
             return None
+
         ids = [s.get("sentid") if isinstance(s, dict) else None for s in sentences]
         path = f"{folder}/{name}" if folder else name
         columns = other_columns(item, KARPATHY_KEYS)

@@ -93,6 +93,7 @@ def _parquet_file(number: int, file: Path, root: Path, faults: list[Fault]) -> I
     columns += others
     if is_struct and "path" in content.schema_arrow.field(image).type.names:
         columns.append(f"{image}.path")
+
     inner = file.parent.relative_to(root)
     prefix = _prefix(inner)
     split_of_file = split_of_path(inner / file.stem) or _split_of_shard(file.name)
@@ -140,6 +141,7 @@ def _tell_apart(
         names[row.position] = known.setdefault((row.split, row.name, digest), own)
         if names[row.position] == own:
             cases.append(f"{row.where}, {shown(row.name)}")
+
     fact = "pictures share the name of another one and are told apart by file, row group and row"
     faults += count_cases(files[0].parent, fact, cases, "a name for every picture")
     return names
@@ -165,12 +167,14 @@ def _read_beside(texts: Mapping[str, bytes], where: str, *, per_line: bool) -> _
         values = collect(partial(_json_object, texts, where), []) or {}
         columns = records.other_columns(values, records.titled_captions(list(values)))
         return _Beside([(caption, "") for caption in captions], columns)
+
     if ".json" in texts:
         file = f"{where}.json"
         values = _json_object(texts, where)
         titles = records.caption_columns(list(values), file)
         captions_of_json = records.captions_of_row(values, titles, file)
         return _Beside(captions_of_json, records.other_columns(values, titles))
+
     return _Beside([("", "")])
 
 
@@ -227,6 +231,7 @@ def _folders(folders: list[Path], root: Path, faults: list[Fault], *, per_line: 
             for caption, language in found.captions:
                 name = prefix + picture.name
                 yield Record(name, caption, str(picture), split, language=language, columns=found.columns)
+
     faults += count_cases(root, "captions have no picture beside them and are left out", strays)
 
 
@@ -271,6 +276,7 @@ def _tars(files: list[Path], root: Path, faults: list[Fault]) -> Iterator[Record
             for caption, language in found.captions:
                 columns = found.columns
                 yield Record(name, caption, where, split, position, language=language, columns=columns)
+
     faults += count_cases(root, "captions have no picture of the same name and are left out", strays)
 
 
@@ -380,6 +386,7 @@ def _base64(files: list[Path], root: Path, faults: list[Fault]) -> Iterator[Reco
                 position = positions[image]
                 number_of_text = caption_id if is_number else None
                 yield Record(image, caption, where, split, position, number_of_text, columns=columns)
+
     faults += count_cases(root, "captions have no picture of their id and are left out", strays)
 
 

@@ -68,6 +68,7 @@ def read_picture_split(
     whole[list(broken)] = False
     if not whole.any():
         raise InputError.at(captioned.name, "no picture can be read", "at least one", "check the folder")
+
     captioned = captioned.keep(whole)
     contents = [contents[image] for image in np.flatnonzero(whole)]
     cache = None
@@ -82,6 +83,7 @@ def read_picture_split(
             progress=watch,
         )
         faults += notes
+
     split = Split(
         name=captioned.name,
         features=np.empty((len(captioned.rows), preparation.local_features, 0), np.float32),
@@ -106,6 +108,7 @@ def read_picture_split(
     digest = hashlib.sha256()
     for content in contents:
         digest.update(bytes.fromhex(content))
+
     captions = captions_checksum(split.captions, split.image_of_text)
     return split, {"features": digest.hexdigest(), "captions": captions}
 
@@ -130,6 +133,7 @@ def decode_all(
             fact = "pictures are the same files under other names"
             fix = "remove them from one of the two"
             faults += count_cases(f"{split.name} and {other}", fact, cases, "different pictures", fix)
+
     return faults
 
 

@@ -71,6 +71,7 @@ def _tokens(files: list[Path], root: Path, faults: list[Fault]) -> Iterator[Reco
             in_splits = splits.setdefault(composed(image), [])
             if listed.add(composed(image), where) and split not in in_splits:
                 in_splits.append(split)
+
     once = Once("number", faults)
     unlisted: dict[str, None] = {}
     for where, line in numbered_lines(file, "caption", faults):
@@ -84,6 +85,7 @@ def _tokens(files: list[Path], root: Path, faults: list[Fault]) -> Iterator[Reco
                 unlisted[match[1]] = None
             for split in splits.get(image, [] if lists else [""]):
                 yield Record(match[1], caption, where, split)
+
     captioned = {composed(name.rpartition("#")[0]) for name in once.places}
     bare = [shown(name) for name in splits if name not in captioned]
     faults += count_cases(file, "images of the split lists have no caption and are left out", bare)

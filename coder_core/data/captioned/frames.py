@@ -90,12 +90,14 @@ def _frames(files: list[Path], root: Path, faults: list[Fault]) -> Iterator[Reco
             _read_json(file, root, videos, faults)
         else:
             _read_table(file, root, videos, faults)
+
     frames_of = _list_frames(root, {name for _, name in videos})
     if not frames_of and videos:
         first = next(name for _, name in videos)
         problem = f"names {len(videos):,} videos ({shown(first)} …), and there are no frames of them"
         fix = f"write them: mkdir -p frames/{first} && ffmpeg -i {first}.mp4 -r 1 frames/{first}/%04d.jpg"
         raise InputError.at(files[0], problem, f"{EXPECTED}: frames/{first}/0001.jpg", fix)
+
     without = []
     used = set()
     for (split, name), video in videos.items():
@@ -119,6 +121,7 @@ def _frames(files: list[Path], root: Path, faults: list[Fault]) -> Iterator[Reco
                 columns={"video_id": name, **video.columns, **caption.columns},
                 group=name,
             )
+
     faults += count_cases(root, "videos have no frames and are left out", without, EXPECTED)
     count = len(videos) - len(without)
     fact = f"{len(used):,} frames of {count:,} videos have captions; those of one video are one group"
@@ -138,6 +141,7 @@ def _read_json(file: Path, root: Path, videos: dict[tuple[str, str], _Video], fa
             columns = records.other_columns(item, VIDEO_KEYS)
             named[name] = _Video(split or of_file, columns)
             videos[named[name].split, name] = named[name]
+
     for where, item in _objects(content, SENTENCES):
         name = values.get(item, where, "video_id", str)
         text = values.get(item, where, "caption", str)
@@ -161,6 +165,7 @@ def _read_table(file: Path, root: Path, videos: dict[tuple[str, str], _Video], f
     columns = _columns(file)
     if columns is None:  # changed since it was found
         raise InputError.at(file, "has no columns of videos and captions", "a table", "repeat the command")
+
     of_file = split_of_path(file.relative_to(root).with_suffix(""))
     used = [columns.image, *columns.captions, *([columns.split] if columns.split else [])]
     for where, row in open_table(file, titled=True).rows(faults, used):
@@ -196,6 +201,7 @@ def _list_frames(root: Path, names: Iterable[str]) -> dict[str, list[str]]:
         listed += len(frames)
         if listed > MOST_FRAMES:
             break
+
     return found
 
 

@@ -64,6 +64,7 @@ def find_layout(path: Path, reading: ReadingArguments, faults: list[Fault]) -> L
     """Find the named layout, or with "auto" recognise it and add a note that names it; InputError if none fits."""
     if not path.exists():
         raise InputError.at(path, "there is no such file or folder", "a data set", "check the path")
+
     name = reading.format
     image = reading.image_column
     caption = reading.caption_column
@@ -73,6 +74,7 @@ def find_layout(path: Path, reading: ReadingArguments, faults: list[Fault]) -> L
         if not layout.recognise(path):
             raise unrecognised(path, f"has no table with the columns {' and '.join(columns)}")
         return layout
+
     if columns:
         flags = "--image-column and --caption-column"
         problem = f"cannot be used with --format {name}"
@@ -83,9 +85,11 @@ def find_layout(path: Path, reading: ReadingArguments, faults: list[Fault]) -> L
             fix = "check the path, or leave --format out"
             raise InputError.at(path, f"is not in the format {name}", LOOKS[name][0], fix)
         return layout
+
     recognised = recognise(path)
     if recognised is None:
         raise unrecognised(path)
+
     layout, why = recognised
     alternatives = [other.name for other in SPECIFIC if other is not layout and other.recognise(path)]
     also = f" It could also be read as {', '.join(alternatives)} (--format)." if alternatives else ""
@@ -168,6 +172,7 @@ def _advice(
         title, first = addresses[0]
         column = f"the column {_plain(title)} (in its first row {shown(first)})"
         return "webdataset", f"download the web addresses in {column} first, for example with img2dataset"
+
     example = _example(pictures)
     if titles:
         flags = "--image-column and --caption-column"
@@ -175,12 +180,14 @@ def _advice(
             "table",
             f"name its columns with {flags}, each one of {_names(titles)}{example and f'; or {example}'}",
         )
+
     if pictures and texts:
         text = f"{_plain(Path(pictures[0]).stem)}.txt"
         fix = f"name each .txt file after its picture: {_plain(pictures[0])} and {text}; or {example}"
         return "text-files", fix
     if pictures:
         return "imagefolder", example
+
     return "", "check the path; docs/data.md, section 9, has every layout"
 
 

@@ -108,11 +108,13 @@ def find_folder(
                 return base, deeper
         if len(missing) < len(sought):
             return likeliest, names
+
     tried = ", ".join(map(str, dict.fromkeys(folders)))
     problem = f"none of the folders {tried} has the pictures; the first is {shown(names[0])}"
     if likeliest is not None and (similar := _similar_file(existing, names[0])):
         fix = "write the names as the files have them, letter by letter"
         raise InputError.at(path, f"{problem}, but there is {shown(similar)}", "equal names", fix)
+
     raise InputError.at(path, problem, "a folder that contains them", "name it with --pictures FOLDER")
 
 
@@ -149,6 +151,7 @@ def _find_deeper(base: Path, likeliest: Path, names: list[str], faults: list[Fau
             by_name.append(place)
         else:
             found.append(prefix + name)
+
     fact = "pictures are found by their names in deeper folders"
     faults += count_cases(base, fact, [*map(shown, by_name)], severity="note")
     return found if by_name else None

@@ -147,6 +147,7 @@ def cached_pictures(
     except OSError as error:
         problem = f"cannot be written ({error.strerror})"
         raise InputError.at(root, problem, fix="set CODER_CACHE to a writable folder") from None
+
     return _open_shards(plan, prepare), faults
 
 
@@ -190,9 +191,11 @@ def _check_shards(plan: _Plan) -> tuple[list[Fault], set[str]]:
             faults.append(
                 Fault(str(folder), f"shard of decoded pictures: {found}", fix=fix, severity="warning")
             )
+
     verified = {name: state for name, state in whole.items() if settled(max(state[2:4]))}
     if any(known.get(name) != state for name, state in verified.items()):
         write_cached(record, json.dumps(known | verified))
+
     return faults, set(whole)
 
 

@@ -165,9 +165,11 @@ class ParquetRows(_Packed):
             self._group = None
             reason = str(error).split("\n", 1)[0][:200] or "its row group has fewer rows"
             raise _unreadable(self.place(image), f"cannot be read: {reason}") from None
+
         if content is None or not 0 < content.size <= LARGEST_FILE:
             size = "no bytes: a path alone is not read" if content is None else f"{content.size:,} bytes"
             raise _unreadable(self.place(image), f"has {size}")
+
         return content.to_pybytes()
 
     def _open(self, file: int, group: int, where: str) -> Iterator[pa.RecordBatch]:
@@ -336,6 +338,7 @@ def open_packed(
         problem = f"records packed pictures of version {version!r:.20}, kind {kind!r:.20}"
         expected = f"version {VERSION}, kind {' or '.join(KINDS)}"
         raise InputError.at(where, problem, expected, "restore the file, or use the version that wrote it")
+
     folder = Path(document["folder"])
     restore = "restore the file"
     if not folder.is_absolute():
@@ -345,13 +348,16 @@ def open_packed(
         if not {"name", "bytes"} <= entry.keys() or not entry["name"].endswith(f".{kind}"):
             problem = f"names {shown(str(entry.get('name')))}"
             raise InputError.at(f"{where} key files", problem, f"a .{kind} file and its bytes", restore)
+
     file_names = [entry["name"] for entry in document["files"]]
     files = [folder / name for name in file_names]
     if len(positions) and (positions.min() < 0 or positions[:, 0].max() >= len(files)):
         expected = "one for every file number in picture_positions.npy"
         raise InputError.at(where, f"names {len(files)} files", expected)
+
     of_bytes = Base64Members if kind == "tsv" else TarMembers
     store: TarMembers | ParquetRows = of_bytes(files, names, positions)
     if kind == "parquet":
         store = ParquetRows(files, names, positions, rows_at_once=1, largest_group=LARGEST_GROUP)
+
     return PackedPictures(folder, file_names, [entry["bytes"] for entry in document["files"]], store)

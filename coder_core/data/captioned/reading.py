@@ -229,10 +229,12 @@ def _collect(
         images.caption_ids.append(record.caption_id)
         images.columns.add(record.columns)
         images.owners.append(image)
+
     bare = [shown(name) for _, name in sorted(bare_names - number.keys())]
     for (problem, expected, fix), cases in unusable.items():
         fact = f"rows cannot be used: the name {problem}"
         faults += count_cases(where, fact, cases, expected, fix, "error")
+
     faults += written.notes(where) if written is not None else []
     faults += count_cases(where, "captions are empty and are left out", empty)
     faults += count_cases(where, "images have no caption and are left out", bare)
@@ -260,6 +262,7 @@ def _repeated_captions(images: _Images, where: str) -> list[Fault]:
         fact = f"{repeats:,} captions repeat another one of their image"
         fix = "remove the copies"
         faults.append(Fault(where, fact, "every caption once", fix, "warning"))
+
     count = len(images.names)
     different = len(set(images.captions))
     if count >= FEWEST_IMAGES and different < MOST_ALIKE * count:
@@ -268,6 +271,7 @@ def _repeated_captions(images: _Images, where: str) -> list[Fault]:
         )
         fix = "check that the captions come from the right column (--caption-column)"
         faults.append(Fault(where, fact, "captions that describe their image", fix, "warning"))
+
     return faults
 
 

@@ -241,11 +241,13 @@ def open_table(file: Path, folders: Sequence[Path] = (), *, titled: bool = False
     the titles. Otherwise it has none if it names a picture, also one in `folders` without its ending."""
     if file.suffix == ".parquet":
         return collect(partial(_parquet_head, file), []) or Table(file, [], [])
+
     text = head_text(file)
     if file.suffix in (".json", ".jsonl"):
         sample = _json_head(text, folders, lines=file.suffix == ".jsonl")
         titles = [title for row in sample for title in row]
         return Table(file, list(dict.fromkeys(titles)), sample)
+
     line = text.split("\n", 1)[0]
     delimiter = "\t" if "\t" in line else max(DELIMITERS, key=partial(_cuts, line))
     whole = text if len(text) < HEAD_BYTES else text[: text.rfind("\n") + 1]
@@ -253,6 +255,7 @@ def open_table(file: Path, folders: Sequence[Path] = (), *, titled: bool = False
     with suppress(csv.Error):
         for row in islice(csv.reader(whole.splitlines(keepends=True), delimiter=delimiter), SAMPLE_ROWS + 1):
             rows.append(row)
+
     titles = [title.strip() for title in rows[0]] if rows and delimiter in line else []
     headless = not titled and any(_begins_rows(title, folders) for title in titles)
     rows = rows if headless else rows[1:]
@@ -301,6 +304,7 @@ def _json_head(text: str, folders: Sequence[Path], *, lines: bool) -> list[Row]:
     text = text.lstrip()
     if lines or text.startswith("["):
         return [item for item in _values_in(text.lstrip("[")) if isinstance(item, dict)]
+
     pairs = _values_in(text.removeprefix("{"))
     keys = pairs[::2]
     values = pairs[1::2]
@@ -308,9 +312,11 @@ def _json_head(text: str, folders: Sequence[Path], *, lines: bool) -> list[Row]:
         _, _, rest = text.partition(json.dumps(keys[-1], ensure_ascii=False))
         rest = rest.lstrip(" \t\r\n:")
         values.append(_values_in(rest.removeprefix("[")) if rest.startswith("[") else None)
+
     content = {key: value for key, value in zip(keys, values, strict=False) if isinstance(key, str)}
     if lists := _lists_in(content):
         return [item for items in lists.values() for item in items if isinstance(item, dict)][:SAMPLE_ROWS]
+
     named = [key for key in content if _begins_rows(key, folders)]
     is_mapping = named and all(isinstance(value, str | list) for value in content.values())
     return [{FILE_NAME: key, "caption": text} for key, text in content.items()] if is_mapping else []

@@ -178,6 +178,7 @@ def _check(splits: Sequence[CaptionedSplit], progress: Progress) -> ContentRepor
         hashes.append(bits)
         tiny.append(small)
         done = end
+
     progress(PICTURES_SHARE, 1, "comparing pictures")
     alike = duplicate_pictures(np.concatenate(hashes), np.concatenate(tiny)) if pictured else []
     progress(0.95, 1, "comparing captions")

@@ -60,6 +60,7 @@ def write_cleaned(data: Path, corrections: Corrections, out: Path) -> Cleaning:
         problem = f"is in {found}, which this command cannot write"
         fix = "leave the pairs out in training and evaluation instead: --reviews"
         raise InputError.at(data, problem, WRITTEN, fix)
+
     cleaning = Cleaning(corrections.reviews.fingerprint())
     with appearing(out) as folder:
         if precomp or layout is None:
@@ -68,6 +69,7 @@ def write_cleaned(data: Path, corrections: Corrections, out: Path) -> Cleaning:
             _write_lines(data, layout, corrections, folder, cleaning)
         report = json.dumps(asdict(cleaning), ensure_ascii=False, indent=1)
         (folder / REPORT).write_text(f"{report}\n", "utf-8")
+
     return cleaning
 
 
@@ -185,6 +187,7 @@ def _write_lines(data: Path, layout: Layout, corrections: Corrections, out: Path
         if verdict in corrections.leave_out and number not in dropped:
             dropped.add(number)
             cleaning.left_out.append((record.split, record.image, record.caption, verdict))
+
     stop_on_errors(faults)
     lines = file.read_bytes().split(b"\n")
     retained = [line for number, line in enumerate(lines, 1) if line.strip() and number not in dropped]
@@ -199,6 +202,7 @@ def _write_lines(data: Path, layout: Layout, corrections: Corrections, out: Path
                 retained.append(LINES[layout.name](image, _free_number(image, retained), caption).encode())
                 cleaning.added.append((min(shared), image, caption, verdict))
                 gained.add(image)
+
     emptied = [image for image, lines in lines_of.items() if lines <= dropped and image not in gained]
     cleaning.images += [(min(splits_of[image]), image) for image in emptied]
     (out / file.name).write_bytes(b"".join(line + b"\n" for line in retained))

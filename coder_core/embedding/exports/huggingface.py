@@ -55,6 +55,7 @@ def check_exportable(run: Path) -> Config:
         if holds:
             expected = "two pretrained towers in their own space"
             raise InputError.at(run, f"{reason}, so it is not a dual encoder of transformers", expected, FIX)
+
     return config
 
 
@@ -69,6 +70,7 @@ def write_huggingface(run: Path, folder: Path, split: str) -> None:
     for side in sides:
         if side["kind"] != TRANSFORMERS:
             raise InputError.at(run, f"uses your own tower {side['tower']!r}", "towers of transformers", FIX)
+
     images = _choice(run, towers.image.about)
     texts = _choice(run, towers.text.about)
     image = _merged(loaded.model.regions)
@@ -191,6 +193,7 @@ def _card(run: Path, split: str, sides: list[dict[str, Any]], padded_to: int) ->
         metrics = open_analysis(run, split).metrics
     except InputError:
         return "\n".join([*lines, f"Not evaluated on {split}.", ""])
+
     numbers = {key: value for key, value in metrics.items() if isinstance(value, int | float)}
     table = [f"| {key} | {value:.2f} |" for key, value in numbers.items()]
     return "\n".join([*lines, f"On {split}:", "", "| metric | value |", "|---|---|", *table, ""])

@@ -104,6 +104,7 @@ class Matches:
         grouped = np.zeros(len(images), bool)
         if self._image_groups is not None:
             grouped = self._image_groups[images] == self._image_groups[self._owner[texts]]
+
         alike = self._pictures[images] == self._pictures[self._owner[texts]]
         alike |= ((self._texts[own] == self._texts[texts, None]) & (own >= 0)).any(1)
         alike &= ~grouped
@@ -115,10 +116,12 @@ class Matches:
             for part in slices(len(rest), ELEMENTS // (own.shape[1] * self._vectors.shape[1])):
                 rows = rest[part]
                 likely[rows] = largest_cosine(self._vectors, own[rows], texts[rows, None]) >= LIKELY
+
         reasons = {"same group": grouped, "near-duplicates": alike}
         reasons |= {"reviewed matches": reviewed, "likely matches": likely}
         for reason in self.counts:
             self.counts[reason] += int(reasons[reason].sum())
+
         return np.asarray(known | reviewed | likely)
 
 

@@ -190,6 +190,7 @@ def _positive(word: str, seen: Mapping[str, int]) -> str:
 def _infinitive(word: str, seen: Mapping[str, int]) -> str:
     if word in IRREGULAR_VERBS:
         return IRREGULAR_VERBS[word]
+
     for ending in ("ing", "ied", "ed", "ies", "es", "s"):
         stem = word.removesuffix(ending)
         if stem == word or len(stem) < 2 or not any(letter in VOWELS + "y" for letter in stem):
@@ -203,6 +204,7 @@ def _infinitive(word: str, seen: Mapping[str, int]) -> str:
             return _most_seen([stem, stem + "e"], seen) or (stem if hissing else stem + "e")
         doubled = len(stem) > 2 and stem[-1] == stem[-2] and stem[-1] not in VOWELS
         return _most_seen([stem, stem + "e"] + [stem[:-1]] * doubled, seen) or _guess(stem, doubled)
+
     return word
 
 
@@ -282,6 +284,7 @@ def choose_concepts(
     for base, counts in kinds.items():
         kind = max(KINDS, key=lambda kind: counts[kind])
         of_kind[kind].append(Concept(base, kind, counts.total(), forms[base]))
+
     concepts: list[Concept] = []
     faults: list[Fault] = []
     for kind, quota in quotas(size).items():
@@ -293,10 +296,12 @@ def choose_concepts(
             problem = f"{found}; training continues with those {len(best)}"
             fix = "lower --concepts, or pass --concept-list"
             faults.append(Fault("--concepts", problem, fix=fix, severity="warning"))
+
     if len(concepts) < 2:
         problem = f"found {len(concepts)} in the training captions"
         fix = "give a --concept-list, or --concepts 0 for no concept branch"
         raise InputError.at("--concepts", problem, "two or more", fix)
+
     return ConceptVocabulary(tuple(concepts), source), faults
 
 
@@ -319,6 +324,7 @@ def listed_concepts(
         for form in seen.keys() - set(phrase.values()) - owner.keys():
             if (base := base_form(form, kind, seen)) in bases:
                 owner[form] = (bases[base], kind)
+
     kinds, forms = _count(captions, owner)
     concepts = [
         Concept(word, kind, kinds[word].total(), forms.get(word, (phrase[word],)))
@@ -331,6 +337,7 @@ def listed_concepts(
         problem = f"{len(absent)} of {len(concepts)} are in no training caption: {', '.join(absent[:10])}"
         fix = "they are kept, but are connected to no other concept"
         faults.append(Fault("--concept-list", problem, fix=fix, severity="warning"))
+
     return ConceptVocabulary(tuple(concepts), "list"), faults
 
 
@@ -346,6 +353,7 @@ def _majority(captions: Sequence[Tagged]) -> dict[str, tuple[str, Kind, int]]:
     for caption in captions:
         for word, tag in caption:
             tags[word][tag] += 1
+
     majority = {}
     for word, counts in tags.items():
         if word in STOP_WORDS or len(word) < 2 or not word.isalpha():
@@ -357,6 +365,7 @@ def _majority(captions: Sequence[Tagged]) -> dict[str, tuple[str, Kind, int]]:
         if kind is not None:
             tag = max(sorted(tag for tag in counts if kind_of_tag(tag) == kind), key=lambda tag: counts[tag])
             majority[word] = (tag, kind, counts.total())
+
     return majority
 
 
@@ -389,6 +398,7 @@ def _count(
                 of_form[base][form] += 1
         for base, kind in kinds.items():
             of_base[base][kind] += 1
+
     ranked = (
         (base, sorted(counts.items(), key=lambda item: (-item[1], item[0])))
         for base, counts in of_form.items()

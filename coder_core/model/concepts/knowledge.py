@@ -84,6 +84,7 @@ def concept_vectors(
         glove = read_word_vectors(source, needed, dimension=size)
         vector_of = {word: glove.matrix[row] for row, word in enumerate(needed) if glove.covered[row]}
         where = f"concept vectors from {source}"
+
     vectors = np.zeros((len(vocabulary), size), np.float32)
     missing = []
     for index, (word, parts) in enumerate(zip(vocabulary.words, forms, strict=True)):
@@ -93,8 +94,10 @@ def concept_vectors(
             vectors[index] = np.average([vector_of[name] for name in names], axis=0, weights=weights)
         else:
             missing.append(index)
+
     if not missing:
         return vectors, []
+
     random = np.random.default_rng((seed, RANDOM_STREAM))
     present = np.delete(vectors, missing, axis=0)
     spread = float(present.std()) if present.size else 1.0
@@ -115,6 +118,7 @@ def read_concept_list(path: Path) -> dict[Kind, list[str]]:
     if not isinstance(content, dict) or not content or set(content) - set(LISTS):
         keys = ", ".join(map(str, content)) if isinstance(content, dict) else type(content).__name__
         raise InputError.at(where, f"contains {keys or 'nothing'}", LIST_FORM)
+
     concepts: dict[Kind, list[str]] = {}
     key_of: dict[str, str] = {}
     faults = []
@@ -132,10 +136,12 @@ def read_concept_list(path: Path) -> dict[Kind, list[str]]:
                 faults.append(Fault(entry, f"repeats {word!r}", fix=f"the first is in {key_of[tokens]}"))
             else:
                 key_of[tokens] = key
+
     if not faults and len(key_of) < 2:
         faults.append(Fault(where, f"has {len(key_of)} words", "two or more"))
     if faults:
         raise InputError(faults)
+
     return concepts
 
 
@@ -235,6 +241,7 @@ class Concepts:
             tensors = load(arrays)
         except (ValueError, RecursionError, SafetensorError) as error:
             raise InputError.at(file, f"cannot be read: {error}", f'the format "{FORMAT}"') from None
+
         count = len(vocabulary)
         size = (0, *getattr(tensors.get("vectors"), "shape", ()))[-1]
         expected = {"together": f"int64{[count] * 2}", "occurrences": f"int64[{count}]"}
@@ -243,6 +250,7 @@ class Concepts:
         if actual != expected:
             held, needed = (" ".join(map(" ".join, forms.items())) for forms in (actual, expected))
             raise InputError.at(file, f"contains {held}", needed)
+
         return cls(vocabulary, **tensors)
 
 

@@ -328,6 +328,7 @@ def _gradients(
         sums = to_gates[k].sum(0)
         to_b_hidden = torch.cat([sums[size : 3 * size], sums[:size]])
         to_parameters += [to_input.T @ table, to_w_hidden, sums[size:], to_b_hidden]
+
     return to_inputs, to_parameters
 
 

@@ -113,6 +113,7 @@ def find_files(choice: ModelChoice) -> ModelFiles:
     path = Path(choice.name)
     if path.is_file():
         return _of_file(path, choice)
+
     folder, commit = find_model(choice.name, choice.revision, choice.where)
     if (folder / "config.json").is_file():
         return _with_base(ModelFiles(folder, "folder", folder, folder, folder, folder, commit), choice)
@@ -120,6 +121,7 @@ def find_files(choice: ModelChoice) -> ModelFiles:
         return _of_adapter(folder, commit, choice)
     if (folder / open_clip.SETTINGS).is_file():
         return _of_open_clip(folder, commit, choice)
+
     saved = _checkpoints(folder)
     if saved:
         files = find_files(replace(choice, name=str(saved[-1])))
@@ -128,6 +130,7 @@ def find_files(choice: ModelChoice) -> ModelFiles:
             choice.where, f"contains {names}; {saved[-1].name}, the newest, is used", severity="note"
         )
         return replace(files, notes=(note, *files.notes))
+
     raise _no_model(folder, choice)
 
 
@@ -159,6 +162,7 @@ def _of_adapter(folder: Path, commit: str, choice: ModelChoice) -> ModelFiles:
         raise InputError.at(
             choice.where, "is an adapter of peft that names no base model", "--base", NEED_BASE
         )
+
     where = "" if choice.base else f"the base of {choice.where}, {base}"
     owner, base_commit = _base(replace(choice, base=base), where)
     notes = []
@@ -166,6 +170,7 @@ def _of_adapter(folder: Path, commit: str, choice: ModelChoice) -> ModelFiles:
         notes.append(
             Fault(choice.where, f"is an adapter of {base}, as its {ADAPTER} names it", severity="note")
         )
+
     return ModelFiles(
         found=folder,
         kind="adapter",
@@ -187,6 +192,7 @@ def _of_open_clip(folder: Path, commit: str, choice: ModelChoice) -> ModelFiles:
         raise InputError.at(
             choice.where, "is a folder of open_clip without weights", expected, "download it again"
         )
+
     files = ModelFiles(folder, "open_clip", weights[0], folder, folder, folder, commit)
     if has_tokenizer(folder):
         return files
@@ -195,6 +201,7 @@ def _of_open_clip(folder: Path, commit: str, choice: ModelChoice) -> ModelFiles:
         raise InputError.at(
             choice.where, "is a folder of open_clip without a tokenizer", "tokenizer.json", fix
         )
+
     return replace(files, tokenizer=_base(choice)[0], base=choice.base)
 
 
@@ -323,6 +330,7 @@ def fitted(
         }
         state = open_clip.renamed(state, where)
         notes.append(Fault(where, "has open_clip's names; its weights are read as CLIP's", severity="note"))
+
     if any(".lora_" in name for name in state):
         fix = (
             "merge it before saving: merge_and_unload().save_pretrained(FOLDER), or name the adapter's folder"
@@ -330,6 +338,7 @@ def fitted(
         raise InputError.at(
             where, "has the weights of an adapter beside those of the model", "one model", fix
         )
+
     known = set(names)
     counts = Counter(
         name[: len(name) - len(ending)] for name in state for ending in _endings(name) if ending in known
@@ -338,15 +347,18 @@ def fitted(
     if len(prefixes) > 1 and "" not in prefixes:
         problem = f"has the weights of several models: {', '.join(sorted(prefixes))}"
         raise InputError.at(where, problem, "one model", "save the one you mean")
+
     prefix = "" if not prefixes or "" in prefixes else prefixes[0]
     if prefix:
         notes.append(Fault(where, f"the prefix {prefix!r} of its weights' names is removed", severity="note"))
+
     kept = {name.removeprefix(prefix): tensor for name, tensor in state.items() if name.startswith(prefix)}
     left = sorted({name.removeprefix(prefix) for name in state} - known)
     left = [name for name in left if name.rpartition(".")[2] not in KNOWN_BUFFERS]
     if left:
         text = f"{len(left)} weights that the model does not have are left out; the first: {left[0]}"
         notes.append(Fault(where, text, severity="note"))
+
     return {name: tensor for name, tensor in kept.items() if name in known}, notes
 
 

@@ -200,6 +200,7 @@ class TextModule(nn.Module):
             output = self.model(input_ids=ids.gather(1, self._rotated(lengths)) if self.padded_left else ids)
         else:
             output = self.model(input_ids=ids, attention_mask=(~padded).long())
+
         if self.pooled:
             features = _pooled(output, self.where)
         else:
@@ -208,6 +209,7 @@ class TextModule(nn.Module):
                 features = features.take_along_dim(self._rotated(-lengths)[..., None], dim=1)
             features = features[:, : words.shape[1]]
             features = self.model.head(features) if self.by_head else features
+
         return features if self.projection is None else self.projection(features)
 
     def _rotated(self, steps: Tensor) -> Tensor:
@@ -269,10 +271,12 @@ def _image_half(choice: TowerChoice, loaded: Pretrained) -> ImageHalf:
     if getattr(model, "main_input_name", "") != "pixel_values":
         problem = f"is a {type(whole).__name__}, which does not take pictures"
         raise InputError.at(choice.where, problem, "", WRAP)
+
     inputs = set(preparation(PROBE))
     if inputs not in ({"pixel_values"}, PATCHWORK):
         problem = f"takes {', '.join(sorted(inputs))} as its input for a picture"
         raise InputError.at(choice.where, problem, "pixels, or patches (NaFlex)", WRAP)
+
     projection = getattr(whole, "visual_projection", None) if choice.pooled or choice.projected else None
     late_norm = loaded.settings.get("model_type") in NORMALISED_LATE
     module = VisionModule(model, projection, late_norm, choice).eval()
@@ -282,11 +286,13 @@ def _image_half(choice: TowerChoice, loaded: Pretrained) -> ImageHalf:
         if choice.pooled:
             return half
         return replace(half, counts=_patch_counts, boxes_of=partial(_patchwork_boxes, prepare))
+
     half = _measured(loaded.about, module, partial(_pixels, preparation))
     half = replace(half, notes=loaded.notes, quick=quick_preparation(preparation))
     side = isqrt(half.local_features)
     if side * side != half.local_features:
         return half
+
     return replace(half, boxes_of=lambda picture: boxes(preparation.view(*picture.size), side, side))
 
 
@@ -296,9 +302,11 @@ def _text_half(choice: TowerChoice, loaded: Pretrained) -> TextHalf:
     model = getattr(whole, "text_model", whole)
     if getattr(model, "main_input_name", "") != "input_ids":
         raise InputError.at(choice.where, f"is a {type(whole).__name__}, which does not take texts", "", WRAP)
+
     projection = getattr(whole, "text_projection", None)
     if not isinstance(projection, nn.Module) or not (choice.pooled or choice.projected):
         projection = None
+
     padding = Padding(
         pad=tokenise.tokenizer.pad_token_id or 0,
         padded_to=tokenise.longest if loaded.padded_whole else 0,

@@ -86,9 +86,11 @@ def renamed(state: Mapping[str, Tensor], where: str) -> dict[str, Tensor]:
             result[TOP[plain]] = tensor.T.contiguous() if plain in TRANSPOSED else tensor
         elif plain not in ("attn_mask", "logit_bias"):
             unknown.append(name)
+
     if unknown:
         problem = f"has {len(unknown)} weights that CLIP of transformers lacks; the first: {min(unknown)}"
         raise InputError.at(where, problem, "a vision transformer with open_clip's text transformer", FIX)
+
     return result
 
 

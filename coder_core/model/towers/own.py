@@ -49,6 +49,7 @@ def load_own(choice: ModelChoice) -> tuple[Any, dict[str, Any]]:
     if not NAME.fullmatch(name):
         example = "for example --tower towers:clip"
         raise InputError.at(where, "names no function", "package.module:function", example)
+
     module_name, _, function = name.partition(":")
     try:
         module = importlib.import_module(module_name)
@@ -57,12 +58,14 @@ def load_own(choice: ModelChoice) -> tuple[Any, dict[str, Any]]:
         problem = f"cannot be created: {type(error).__name__}: {str(error)[:300]}"
         advice = "start the command in the folder of the module, or set PYTHONPATH"
         raise InputError.at(where, problem, "a function that returns the towers", advice) from error
+
     fingerprint = str(getattr(user, "fingerprint", ""))
     if not fingerprint and getattr(module, "__file__", None):
         fingerprint = hashlib.sha256(Path(str(module.__file__)).read_bytes()).hexdigest()
     if choice.expected and fingerprint != choice.expected:
         problem = f"now has a different fingerprint, {fingerprint[:12]}"
         raise InputError.at(where, problem, choice.expected[:12], choice.fix)
+
     return user, {"kind": OWN, "tower": name, "fingerprint": fingerprint}
 
 
@@ -87,6 +90,7 @@ class OwnTowers:
             problem = f"returns a {type(self._tower).__name__} without {' and '.join(lacking)}"
             fix = "write an adapter, as docs/training.md shows"
             raise InputError.at(where, problem, " and ".join(METHODS), fix)
+
         prepare = getattr(self._tower, "prepare", None)
         self.prepare: Callable[[Image], Any] = prepare if callable(prepare) else _unchanged
         self.grid: tuple[int, int] | None = getattr(self._tower, "grid", None)

@@ -169,6 +169,7 @@ def load_pretrained(
     if choice.expected and actual != choice.expected:
         problem = f"is a different model now: its files have the fingerprint {actual[:12]}"
         raise InputError.at(where, problem, choice.expected[:12], choice.fix)
+
     is_path = Path(choice.name).exists()
     about = {
         "kind": TRANSFORMERS,
@@ -180,6 +181,7 @@ def load_pretrained(
     if files.base:
         is_folder = Path(files.base).is_dir()
         about["base"] = str(Path(files.base).resolve()) if is_folder else files.base
+
     model, notes = load_transformer(files, where, methods=methods, unread=unread)
     return Pretrained(files, where, settings, about, model, (*files.notes, *notes))
 
@@ -209,9 +211,11 @@ def load_transformer(
             model, missing, notes = _load_weights(files, where, unread)
     else:
         model, missing, notes = _load_weights(files, where, unread)
+
     if not all(hasattr(model, method) for method in methods):
         problem = f"is a {type(model).__name__}, which has no joint space of texts and pictures"
         raise InputError.at(where, problem, "a dual encoder such as CLIP or SigLIP", "name another model")
+
     if missing:
         count = f"{len(missing)} of the model's weights"
         problem = f"lacks {count}, which would get random values; the first: {min(missing)}"
@@ -221,8 +225,10 @@ def load_transformer(
             else "download it again"
         )
         raise InputError.at(where, problem, "all weights", fix)
+
     if files.kind == "adapter":
         model = _with_adapter(model, files.weights, where)
+
     return model.eval(), notes
 
 

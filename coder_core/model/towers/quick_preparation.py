@@ -87,6 +87,7 @@ def _read(settings: dict[str, Any]) -> QuickPreparation | None:
     steps = ("do_resize", "do_rescale", "do_normalize")
     if not all(settings.get(step) for step in steps) or settings.get("do_pad"):
         return None
+
     size = settings.get("size") or {}
     if size.keys() == {"shortest_edge"}:
         sides: tuple[int, ...] = (size["shortest_edge"],)
@@ -94,17 +95,21 @@ def _read(settings: dict[str, Any]) -> QuickPreparation | None:
         sides = (size["height"], size["width"])
     else:
         return None
+
     filter_name = FILTERS.get(settings.get("resample", -1))
     if filter_name is None:
         return None
+
     crop = None
     if settings.get("do_center_crop"):
         of_crop = settings.get("crop_size") or {}
         if of_crop.keys() != {"height", "width"}:
             return None
         crop = of_crop["height"], of_crop["width"]
+
     mean = torch.tensor(settings["image_mean"], dtype=torch.float32).view(-1, 1, 1)
     deviation = torch.tensor(settings["image_std"], dtype=torch.float32).view(-1, 1, 1)
     if len(mean) != 3 or len(deviation) != 3:
         return None
+
     return QuickPreparation(sides, crop, filter_name, mean, deviation)

@@ -138,17 +138,20 @@ def picture_grid(model: Any, pixels: Tensor, late_norm: bool, where: str) -> Ten
     output = model(pixel_values=pixels).last_hidden_state
     if output.ndim == 4:
         return output.permute(0, 2, 3, 1)
+
     patch = getattr(model.config, "patch_size", None)
     sides = (patch, patch) if isinstance(patch, int) else tuple(patch or ())
     if output.ndim != 3 or len(sides) != 2:
         problem = f"gives shape {tuple(output.shape)}"
         raise InputError.at(where, problem, "patch tokens or a feature map", WRAP)
+
     rows = pixels.shape[-2] // sides[0]
     columns = pixels.shape[-1] // sides[1]
     special = output.shape[1] - rows * columns
     if special < 0:
         problem = f"gives {output.shape[1]} tokens for {rows} × {columns} patches"
         raise InputError.at(where, problem, "one token per patch", WRAP)
+
     tokens = model.post_layernorm(output) if late_norm else output
     return tokens[:, special:].unflatten(1, (rows, columns))
 
@@ -200,15 +203,18 @@ def encode_patches(towers: DualEncoder | OwnTowers, picture: Image.Image) -> Pat
         is_grid = rows * columns == len(features)
         view = towers.view(*picture.size)
         return Patches(as_array(features), boxes(view, rows, columns) if is_grid else None)
+
     where = str(towers.about["model"])
     vision = getattr(towers.model, "vision_model", None)
     side: Any = getattr(getattr(vision, "embeddings", None), "patch_size", None)
     if set(inputs) != {"pixel_values"} or side is None:
         raise InputError.at(where, "gives no fixed grid of patches", "a model of fixed size", JOINT)
+
     pixels = torch.from_numpy(inputs["pixel_values"][None]).to(towers.device)
     projection = getattr(towers.model, "visual_projection", None)
     with torch.inference_mode():
         joint = joint_patches(vision, projection, pixels, where)
+
     view = towers.preparation.view(*picture.size)
     return Patches(
         as_array(joint.features), boxes(view, joint.rows, joint.columns), as_array(joint.attention)

@@ -47,6 +47,7 @@ def add_extended_metrics(rows: Sequence[RunRow], source: Path) -> list[Fault]:
             row.metrics["disagreement_rho"] = rho
             fact = f"ρ between diversity and the spread of experts' grades is {rho:+.2f} over {len(judged):,} captions"
             notes[f"{row.name} {fact}"] = Fault(row.name, fact, severity="note")
+
     return list(notes.values())
 
 
@@ -82,6 +83,7 @@ def add_reviewed_metrics(rows: Sequence[RunRow], reviews: Reviews, file: Path) -
         if judged.elsewhere:
             fact += f", verdicts on pairs outside this split: {judged.elsewhere:,}"
         notes[fact] = Fault(str(file), f"{fact}; fingerprint {reviews.fingerprint()[:12]}", severity="note")
+
     return [*reviews.faults, *notes.values()]
 
 

@@ -65,6 +65,7 @@ def blend_rows(
     finally:
         for blend in blends:
             blend(1.0)
+
     return rows
 
 

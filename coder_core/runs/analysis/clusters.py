@@ -49,6 +49,7 @@ def cluster_tables(
     labels, cosines = _largest(pairs, centroids)
     if embeddings.second is not None:
         images, texts = map(torch.from_numpy, embeddings.second)
+
     return {
         "cluster_pair_labels": labels.int().numpy(),
         "cluster_pair_cosines": cosines.numpy(),

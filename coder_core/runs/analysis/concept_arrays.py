@@ -33,6 +33,7 @@ def concept_tables(
         strongest = np.argsort(-rows.astype(np.float32), axis=1, kind="stable")[:, :STRONGEST]
         arrays[f"concept_{modality}_strongest"] = strongest.astype(np.int32)
         arrays[f"concept_{modality}_strength"] = np.take_along_axis(rows, strongest, 1)
+
     entries = concepts.vocabulary.concepts
     document = {
         "words": [concept.word for concept in entries],

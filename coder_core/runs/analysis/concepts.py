@@ -48,16 +48,19 @@ def read_concept_tables(
     a table is missing, its rows are not the samples, it names unknown concepts, or beta is not a share."""
     if not isinstance(beta, int | float) or isinstance(beta, bool) or not 0 <= beta <= 1:
         raise InputError.at(f"{place}/manifest.json key beta", f"is {beta!r}", "a share from 0 to 1")
+
     required = ["concept_graph", "concept_together", *EMBEDDINGS]
     for modality in ("image", "text"):
         if f"concept_{modality}_attention" not in arrays:
             required += [f"concept_{modality}_strongest", f"concept_{modality}_strength"]
+
     check_tables(arrays, required, place)
     size = len(arrays["concept_graph"])
     for name in ("concept_image_strongest", "concept_text_strongest"):
         columns = arrays.get(name)
         if columns is not None and columns.size and not (columns.min() >= 0 and columns.max() < size):
             raise InputError.at(f"{place}/{name}.npy", "names unknown concepts", f"0 to {size - 1}")
+
     of_attention = ("_attention", "_strongest", "_strength")
     return ConceptTables(
         **_names(document, size, f"{place}/{CONCEPTS}.json"),

@@ -64,9 +64,11 @@ def evaluate_split(
     if split.search_log is not None:
         arrays[tables.JUDGEMENTS] = split.search_log.judgements
         documents[tables.DOCUMENT_SEARCH_LOG] = split.search_log.document()
+
     documents |= noted_tower(split.source.get("features", ""))
     if loaded.towers is not None:
         documents[tables.DOCUMENT_TUNED] = loaded.towers.document()
+
     beta = loaded.config.model.beta if loaded.concepts is not None else None
     write_analysis(
         folder,
@@ -135,11 +137,13 @@ def describe_samples(samples: Split | Embeddings, n_images: int) -> dict[str, An
         described |= {"packed": packed[0], tables.PICTURE_POSITIONS: packed[1]}
     elif not folder and samples.image_names:
         described |= noted_pictures(samples.source.get("features", ""), samples.image_names)
+
     groups = getattr(samples, tables.IMAGE_GROUPS, None)
     if groups is not None:
         described[tables.IMAGE_GROUPS] = groups
     if samples.columns:
         described["columns"] = samples.columns
+
     holder = samples if isinstance(samples, Split) else read
     ids = None if holder is None else holder.caption_ids
     return described if ids is None else described | {tables.CAPTION_IDS: ids}
@@ -154,6 +158,7 @@ def _tables(
     else:  # weights are of captions with their own images
         arrays = {}
         documents = {}
+
     if isinstance(encoded, SplitScores):
         parts = encoded.images.parts
         arrays[tables.SCORES] = encoded.scores
@@ -161,13 +166,16 @@ def _tables(
             arrays[tables.IMAGE_PARTS] = parts.astype(np.float16)
             arrays[tables.IMAGE_PART_LENGTHS] = encoded.images.lengths
         return arrays, documents
+
     arrays |= {"image_embeddings": encoded.images, "text_embeddings": encoded.texts}
     if loaded.concepts is not None and loaded.model.concepts is not None:
         graph = loaded.model.concepts.network.graph.cpu().numpy()
         concept_arrays, concept_documents = concept_tables(encoded, loaded.concepts, graph)
         arrays = arrays | concept_arrays
         documents = documents | concept_documents
+
     prototypes = read_prototypes(folder, loaded.fingerprint) if loaded.config.memory.prototypes else None
     if prototypes is not None:
         arrays |= cluster_tables(encoded, split.image_of_text, prototypes)
+
     return arrays, documents

@@ -56,6 +56,7 @@ def add_graded_metrics(
             place = str(file.resolve())
             metrics_of_file = GradedMetrics(qrels.fact, names, graded)
             store_graded(row.run, split_name, place, file_sha256(file), metrics_of_file)
+
     return list(notes.values())
 
 
@@ -109,6 +110,7 @@ def _with_intervals(
         for name, (mean, low, high) in zip(names, intervals.tolist(), strict=True):
             key = f"{way}_qrels_{name}"
             graded |= {key: mean, f"{key}_low": low, f"{key}_high": high}
+
     return graded
 
 
@@ -132,12 +134,14 @@ def write_trec_run(row: RunRow, file: Path, depth: int) -> None:
     ids = sample_ids(row.split.image_names, row.split.image_of_text)
     if row.split.search_log is not None:
         ids = ids[0], row.split.search_log["query_ids"]
+
     tag = re.sub(r"\s+", "_", row.named("" if row.run is None else row.run.resolve().name))
     scores = row.scores
     labels = replace(row, split=replace(row.split, queries=None)).labels
     directions = [(labels.t2i, False, ids[::-1]), (labels.i2t, True, ids)]
     if row.split.search_log is not None:  # pictures ask nothing there
         directions = directions[:1]
+
     with writing(file) as (temporary,), temporary.open("w", encoding="utf-8") as lines:
         for relation, by_image, (queries, documents) in directions:
             best, values = best_lists(scores, relation, depth, by_image=by_image)

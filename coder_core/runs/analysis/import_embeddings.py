@@ -75,6 +75,7 @@ def import_run(
     existing = folder.exists()
     if existing:
         check_same_model(folder, split, embeddings.images.shape[1], towers)
+
     arrays = {"image_embeddings": embeddings.images, "text_embeddings": embeddings.texts}
     documents: dict[str, object] = {tables.DOCUMENT_IMPORTED: _description(embeddings)}
     if towers:
@@ -85,12 +86,14 @@ def import_run(
     if embeddings.search_log is not None:
         arrays[tables.JUDGEMENTS] = embeddings.search_log.judgements
         documents[tables.DOCUMENT_SEARCH_LOG] = embeddings.search_log.document()
+
     samples = describe_samples(embeddings, len(embeddings.images))
     samples |= {"fingerprint": _fingerprint(embeddings), "picture_folder": str(samples["picture_folder"])}
     arrays |= {name: samples.pop(name) for name in list(samples) if isinstance(samples[name], np.ndarray)}
     with nullcontext(folder) if existing else atomic.appearing(folder) as target:
         parts = (arrays, documents, samples)
         metrics = _write_ranked(target, UnfinishedRanks(folder, split), parts, options, progress)
+
     return folder, metrics
 
 
@@ -106,6 +109,7 @@ def metric_warnings(embeddings: Embeddings, metrics: Metrics) -> list[Fault]:
         problem = "are the same numbers: every caption matches itself"
         fix = "check that neither was given twice"
         faults.append(Fault("images and texts", problem, "different numbers", fix, "warning"))
+
     if (ties := metrics.get("t2i_ties", 0)) >= MANY_TIES:
         problem = f"{ties:.0f}% of the captions score another image exactly as high as their own"
         faults.append(
@@ -120,6 +124,7 @@ def metric_warnings(embeddings: Embeddings, metrics: Metrics) -> list[Fault]:
         )
         fix = "check the order of rows and every caption's image (embed import: --ids; log_split: image_of_text)"
         faults.append(Fault("R@1", problem, "row i of the texts for caption i", fix, "warning"))
+
     return faults
 
 
@@ -183,6 +188,7 @@ def _write_ranked(
     relevance = None
     if tables.JUDGEMENTS in arrays:
         relevance = relevance_of_judgements(arrays[tables.JUDGEMENTS], *pair.shape)
+
     metrics, ranks = ranked([pair], arrays["image_of_text"], place, options, progress, relevance=relevance)
     write_analysis(
         folder,

@@ -34,6 +34,7 @@ def import_lists(
     folder = import_folder(root, name, split, overwrite=overwrite)
     if folder.exists():
         check_has_lists(folder)
+
     analysis = open_analysis(like, split)
     given = read_trec_run(file, *_ids(analysis))
     relevance = analysis.judged or Relevance.of_labels(np.asarray(analysis.image_of_text), analysis.n_images)

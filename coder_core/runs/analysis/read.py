@@ -71,6 +71,7 @@ class Analysis(sealed.SealedFolder):
             fix = "evaluate the run again, or use the version that wrote it"
             expected = f"version {' or '.join(map(str, tables.VERSIONS))}"
             raise InputError.at(where, f"has version {manifest.get('version')!r:.80}", expected, fix)
+
         check_manifest(manifest, where)
         self.check(remember=not verify)
         self._arrays = {name: super(Analysis, self).array(name) for name in manifest["arrays"]}
@@ -371,6 +372,7 @@ def _check_contents(arrays: Mapping[str, np.ndarray], place: str) -> None:
         ranges["cluster_pair_labels"] = (0, len(arrays[CENTROIDS]))
     if tables.JUDGEMENTS in arrays:
         _check_judgements(arrays[tables.JUDGEMENTS], images, texts, f"{place}/{tables.JUDGEMENTS}.npy")
+
     finite = {name for name in tables.TABLES if name == tables.SCORES or name.endswith("embeddings")}
     ranges |= dict.fromkeys(_LIST_SCORES, (-np.inf, np.inf))
     for name in sorted(arrays.keys() & (finite | ranges.keys())):

@@ -170,6 +170,7 @@ def widened_rows(rows: Sequence[RunRow], equal_texts: EqualTexts | None) -> tupl
     samples = rows[0].split
     if samples.judged is not None:  # judges, not labels, say what is right
         return [], []
+
     groups = samples.image_groups
     owner = samples.image_of_text if groups is None else groups[samples.image_of_text]
     shared = equal_text_count(samples.captions, owner)
@@ -179,10 +180,12 @@ def widened_rows(rows: Sequence[RunRow], equal_texts: EqualTexts | None) -> tupl
         row.store()
     if equal_texts is not None or not shared:
         return wide, []
+
     captions = samples.captions
     matched = wide[0].metrics
     if groups is not None:
         matched = rows[0].metrics_by(widened(samples.image_of_text, samples.n_images, captions=captions))
+
     return wide, [equal_text_warning(captions, shared, rows[0].metrics, matched)]
 
 
@@ -213,6 +216,7 @@ def embedded_row(folder: Path, split_name: str, device: str = "cpu") -> RunRow:
     metrics = dict(analysis.metrics)
     if analysis.judged is None and metrics:
         metrics |= label_metrics(analysis, owner)
+
     sources = [] if analysis.lists is not None else analysis.sources
     row = RunRow(folder, metrics, sources, samples, split_name=split_name, device=device)
     return replace(row, lists=analysis.lists)

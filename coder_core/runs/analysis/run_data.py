@@ -62,6 +62,7 @@ class RunData:
             fix = "join it with --columns FILE, and name groups with --groups FILE"
             notes.append(Fault(str(self.folder), fact, fix=fix, severity="note"))
             settings = replace(settings, columns="", group_column="")
+
         config = replace(self.loaded.config, data=settings)
         of_log = self.log if split_name == self.split_name else None
         of_data = split_name if of_log is None else of_log.pool
@@ -71,10 +72,12 @@ class RunData:
         except InputError as error:  # evaluation has no such flag: it leaves pictures out if training did
             faults = [replace(fault, fix=fault.fix.replace(SKIPPING, "")) for fault in error.faults]
             raise InputError(faults) from None
+
         split = read.splits[of_data]
         if of_log is not None:
             split, of_queries = with_queries_of_log(split, split_name, of_log.queries, of_log.qrels)
             notes += of_queries
+
         print_faults(console, [*self.loaded.faults, *read.faults, *notes])
         return self.loaded, split
 

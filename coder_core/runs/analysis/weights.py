@@ -56,10 +56,12 @@ def weight_tables(
     scale = weighting.weight_scale
     if kind == "none":
         return {}, {}
+
     document: dict[str, object] = {"sample_weights": kind, "scale": scale, "lambda": scale * batch_size}
     if kind not in OF_NEIGHBOURHOODS:
         in_batches = _in_batches(kind, known, split.image_of_text, batch_size)
         return {"sample_weight": in_batches}, {DOCUMENT: document}
+
     space = run_text_space(folder, config)
     count = weighting.neighbours
     neighbours = split_neighbours(space, split.captions, split.image_of_text, count, progress=progress)
@@ -67,6 +69,7 @@ def weight_tables(
     diversity = raw["diversity"]
     if kind == "random":
         diversity = shuffled(diversity, torch.Generator().manual_seed(SEED))
+
     weights = combined_weights(kind, diversity, raw["discrepancy"], **weight_settings(weighting)) / scale
     measured = {name: mean_and_deviation(values) for name, values in raw.items()}
     document |= {

@@ -48,6 +48,7 @@ def write_analysis(
     images: dict[str, object] = {"names": list(image_names), "folder": str(picture_folder)}
     if packed:
         images["packed"] = packed
+
     texts = {"captions": list(captions), "images": images, **(documents or {})}
     kinds = {name: dtype for name, (_, dtype) in tables.TABLES.items()}
     arrays = {name: np.asarray(array, kinds.get(name)) for name, array in arrays.items()}

@@ -75,6 +75,7 @@ def make_layouts(
             write_derived(folder, {"plane": layout.plane}, notes=layout.notes, facts=facts)
             remove_parts(unfinished)
         layouts.append((folder, layout))
+
     progress(1, 1, "finished")
     return layouts
 
@@ -97,6 +98,7 @@ def make_clusters(
         )
         names = ("centroids", "image_labels", "text_labels")
         write_derived(folder, {name: getattr(clusters, name) for name in names})
+
     progress(1, 1, "finished")
     return folder, clusters
 

@@ -181,6 +181,7 @@ def read_teacher(
     if state != "finished":
         message = f"is {state}" if state else "is not a run that was trained here"
         raise InputError(Fault(flag, message, "a finished run", "finish training it first"))
+
     teacher = load_model(folder)
     words = read_vocabulary(folder, teacher.config)
     difference = _difference(config, teacher, words, vocabulary, feature_size)
@@ -190,6 +191,7 @@ def read_teacher(
     if difference:
         fix = "train the teacher on the same data, with the same text encoder and --word-threshold"
         raise InputError(Fault(flag, difference, "a run that reads the same images and words", fix))
+
     return teacher
 
 

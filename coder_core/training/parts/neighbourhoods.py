@@ -80,6 +80,7 @@ class Neighbourhoods(NeighbourWeights, Part):
         weights = step.config.weighting
         if not self.has_partners:
             return losses
+
         neighbours = is_neighbour(self.neighbours[text_ids], all_text_ids)
         negatives = same_image_negatives(pairs.image_ids, pairs.all_image_ids) & ~neighbours
         margin = step.config.objective.npairs_margin
@@ -92,6 +93,7 @@ class Neighbourhoods(NeighbourWeights, Part):
                 usable = negatives & exists[:, None]
                 per_pair = within_modality(samples, candidates, partners, usable, margin=margin)
                 losses = losses.plus(name, per_pair, weight)
+
         return losses
 
     def after_step(self, model: Coder, step: int) -> None:
