@@ -248,11 +248,13 @@ def marking_words(captions: Sequence[str], groups: Array, count: int) -> Marking
     shape = (count, max(len(numbers), 1))
     counts = sparse.csr_matrix((np.ones(len(rows)), (rows, columns)), shape=shape)
     counts.sum_duplicates()
+
     total = np.asarray(counts.sum(0)).ravel()
     total_words = max(float(total.sum()), 1.0)
     entries = counts.tocoo()
     alpha = (PRIOR_WORDS * total / total_words)[entries.col]
     size = np.asarray(counts.sum(1)).ravel()[entries.row]
+
     in_group = entries.data + alpha
     elsewhere = total[entries.col] - entries.data + alpha
     odds = np.log(in_group / np.maximum(size + PRIOR_WORDS - in_group, 1e-9))

@@ -306,11 +306,13 @@ def _unlike_the_others(space: Array, weights: Array, owner: Array, images: Array
     """Return (m,) minus the weighted mean likeness of each caption to an image's other captions; NaN without any."""
     order = np.argsort(owner, kind="stable")
     captioned, starts = np.unique(owner[order], return_index=True)
+
     total = np.zeros((n, space.shape[1]), np.float32)
     count = np.zeros(n)
     weighed = (weights[:, None] * space).astype(np.float32)
     total[captioned] = np.add.reduceat(weighed[order], starts, axis=0)
     count[captioned] = np.add.reduceat(weights[order], starts)
+
     own = weights * (images == owner)
     likeness = np.einsum("md,md->m", space, total[images]) - own * np.einsum("md,md->m", space, space)
     others = count[images] - own  # at least LEAST_WEIGHT each, up to rounding

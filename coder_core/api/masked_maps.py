@@ -104,13 +104,16 @@ def _compute(run: Run, split: str, text: str, image: int | Image.Image) -> MaskM
     words = text_words(text)
     picture = image.copy() if isinstance(image, Image.Image) else run.open_picture(split, image)
     picture.thumbnail((LONGEST_SIDE, LONGEST_SIDE))
+
     cell_masks = draw_masks(GRID * GRID)
     word_masks = draw_masks(len(words))
     pictures = _Pictures(run, split, picture)
     cell_effects = effects(cell_masks, pictures.rows(cell_masks))
+
     texts = [" ".join(word for word, kept in zip(words, mask, strict=True) if kept) for mask in word_masks]
     word_effects = effects(word_masks, _text_rows(run, texts))
     values = interactions(word_effects, cell_effects)
+
     whole = run.encode_text([text])[0]
     maps: dict[Way, Array] = {"masking": values.mean(0)}
     with suppress(InputError):

@@ -77,16 +77,19 @@ def scale(s: Sides, spread: AnchorDiversity, loss: LossSettings, *, cells: int =
     is not positive. `s`: unit rows, in the order shown. `spread`: of the same anchors. `loss`: μ and γ."""
     plain = sharpness(1.0, loss.temperature)
     scaled = sharpness(spread.diversity, loss.temperature)
+
     total = len(s.anchors)
     width = len(s.candidates)
     row_step = max(1, -(-total // cells))
     column_step = max(1, -(-width // cells))
     tops = np.arange(0, total, row_step)
     starts = np.arange(0, width, column_step)
+
     sizes = np.outer(np.diff(np.append(tops, total)), np.diff(np.append(starts, width)))
     counts = sizes.copy()  # negatives of a block
     _, own_rows, own_columns = s.own_pairs()
     np.subtract.at(counts, (own_rows // row_step, own_columns // column_step), 1)
+
     of_rows = np.stack([scaled, scaled - plain]).astype(np.float32)
     sums = np.zeros((4, len(tops), len(starts)))  # similarity, exponent, change, share
     for part, tile, own in s.tiles(TILE):
@@ -151,14 +154,17 @@ def open_pair(s: Sides, scaled: Scaled, cell: tuple[int, int], *, paired: bool) 
     diversity = float(spread.diversity[anchor])
     scales = sharpness(1.0, mu), sharpness(diversity, mu)
     scores = s.row(anchor).astype(np.float64)
+
     negatives = s.candidate_images != s.anchor_images[anchor]
     own = not bool(negatives[candidate])
     above = float("nan") if own else float(scores[candidate]) - loss.gamma
     plain, exponent = (above * scale for scale in scales)
+
     every = np.append(scores[negatives] - loss.gamma, 0.0)  # the 1 in the sum is exp(0)
     log_plain, log_scaled = (float(np.logaddexp.reduce(every * scale)) for scale in scales)
     positive = float(scores[anchor]) if paired else float("nan")
     pull = float(np.log1p(max(positive, -1 + 1e-4))) if paired else float("nan")
+
     return Pair(
         similarity=float(scores[candidate]),
         own=own,

@@ -61,6 +61,7 @@ class StoredRun:
         self.status = summary.status
         self.splits = summary.splits
         self.metrics = summary.metrics
+
         self._analyses: dict[str, Analysis] = {}
         self._columns: dict[str, tuple[SampleColumns, list[str]]] = {}
         self._mixtures: dict[str, tuple[Array, Array]] = {}

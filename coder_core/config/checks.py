@@ -386,12 +386,14 @@ def check_schedule(config: Config, steps_per_epoch: int) -> list[Fault]:
     objective = config.objective
     memory = config.memory
     boosting = config.boosting
+
     steps = config.training.steps(steps_per_epoch)
     epochs = steps / steps_per_epoch
     warmup = config.training.warmup_steps
     warms_up = LOSSES[objective.loss].warm_up != ""
     boosts = boosting.boosting != "none"
     has_bank = memory.bank_size > 0 and objective.weight_memory > 0
+
     parts = (
         ("--warmup-steps", warmup, steps, "the full learning rate", warmup > 0),
         ("--warmup-epochs", objective.warmup_epochs, epochs, "the hardest negatives", warms_up),

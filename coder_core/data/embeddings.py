@@ -99,6 +99,7 @@ def read_embeddings(
     stop_on_errors(faults)
     assert image_file is not None
     assert text_file is not None
+
     m = len(lines)
     rows = image_file.shape[0]
     files = PairingFiles(Path(images), Path(captions), Path(ids or ""))
@@ -116,13 +117,16 @@ def read_embeddings(
     stop_on_errors(faults)
     assert v is not None
     assert w is not None
+
     v, owners, names = join_repeated(v, pairing.image_of_text, pairing.names, str(images), faults)
     folder = Path(pictures) if pictures is not None else None
     remarks = stop_on_errors(faults + check_names(folder, names))
+
     source = {"images": str(images), "texts": str(texts), "captions": str(captions)}
     source |= {"ids": str(ids)} if ids is not None else {}
     source |= {"queries": str(queries), "query texts": str(query_texts)} if query_lines else {}
     source["captions belong to images"] = pairing.how
+
     texts_of_rows = shorten(lines, str(captions), remarks)
     remarks += same_rows(w, texts_of_rows, str(texts))
     return Embeddings(v, w, texts_of_rows, owners, names, folder, source, remarks, q, query_lines)

@@ -52,12 +52,14 @@ def _draw_thing(picture: Picture, thing: Thing, direction: float) -> None:
     right = min(SIDE, int(thing.x) + reach)
     top = max(0, int(thing.y) - reach)
     bottom = min(SIDE, int(thing.y) + reach)
+
     x = np.arange(left, right, dtype=np.float32)[None, :] - np.float32(thing.x)
     y = np.arange(top, bottom, dtype=np.float32)[:, None] - np.float32(thing.y)
     cos = np.float32(np.cos(thing.tilt))
     sin = np.float32(np.sin(thing.tilt))
     u = cos * x + sin * y
     v = cos * y - sin * x
+
     distance = signed_distance(thing.shape, u, v, thing.radius)
     window = picture[:, top:bottom, left:right]
     _cast_shadow(window, distance)

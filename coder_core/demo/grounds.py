@@ -141,10 +141,12 @@ def _wood(generator: np.random.Generator) -> Picture:
     plank = (row + int(generator.integers(0, SIDE // planks))) * planks // SIDE
     tone = generator.uniform(-14, 14, planks + 1).astype(np.float32)[plank][:, None]
     shift = 40 * plank[:, None]
+
     grain = _noise(generator, 1.6, 9.0)
     shifted = np.take_along_axis(grain, (np.arange(SIDE) + shift) % SIDE, 1)
     rings = np.sin(np.float32(2 * np.pi) * (DOWN * 14 + 1.6 * shifted))
     picture = _gradient((0, (188, 138, 92)), (1, (188, 138, 92))) + (tone + 7 * rings + 5 * grain)
+
     seams = np.zeros(SIDE, np.float32)
     seams[1:] = np.diff(plank) != 0
     seams[:-1] = np.maximum(seams[:-1], 0.5 * seams[1:])

@@ -78,7 +78,6 @@ def log_split(
         InputError: shapes do not match, rows are zero or not finite, captions are empty, an image has no caption, a name
             cannot be used, or the folder has another kind of run.
     """
-    faults: list[Fault] = []
     path = Path(run) if len(Path(run).parts) > 1 else ROOT / run
     split = canonical_split(split)
     stop_on_errors(name_faults(Path(run).name, "run"))
@@ -86,8 +85,9 @@ def log_split(
         raise InputError.at(
             "epoch", f"is {epoch!r}", "a whole number from 1", "count from 1: epoch=epoch + 1"
         )
-
     options = RankOptions(parse_rank(str(rank), "rank"))
+
+    faults: list[Fault] = []
     image_rows = _array(images)
     text_rows = _array(texts)
     log = None
@@ -106,9 +106,9 @@ def log_split(
     names, folder = _pictures(pictures, len(v), faults)
     group_of_row = None if groups is None else _group_numbers(groups, len(v))
     raw_columns = _columns(columns, owners, len(v))
+
     if log is None:
         v, owners, names = join_repeated(v, owners, names, "images", faults)
-
     typed, notes = raw_columns.typed(owners, len(v), "columns", "warning")
     faults += notes
     if group_of_row is not None and len(v) < len(group_of_row):  # row i belonged to caption i
@@ -116,24 +116,30 @@ def log_split(
 
     texts_of_rows = shorten([" ".join(caption.split()) for caption in captions], "captions", faults)
     faults += same_rows(w, texts_of_rows, "texts")
+
     settings = {str(key): str(value) for key, value in (config or {}).items()}
     stop_on_errors(check_texts("config", [*settings, *settings.values()]))
     source = {"logged by": "coder_core.log_split"} | settings
+
     embeddings = Embeddings(v, w, texts_of_rows, owners, names, folder, source, stop_on_errors(faults))
     embeddings = replace(embeddings, image_groups=group_of_row, columns=typed, search_log=log)
     _, metrics = import_run(embeddings, path.parent, path.name, split, overwrite=True, options=options)
     if epoch is not None:
         _log_epoch(path / HISTORY, split, int(epoch), metrics)
 
-    row = embedded_row(path, split)
+    _warn(embeddings, metrics, path, split)
+    return metrics
+
+
+def _warn(embeddings: Embeddings, metrics: Metrics, run: Path, split: str) -> None:
+    """Tell what was noticed in the embeddings, and what in the metrics of the written run."""
+    row = embedded_row(run, split)
     add_judged_metrics([row], GRADED_METRICS, split)
     _, of_texts = widened_rows([row], None)
     doubts = [*of_texts, *metric_warnings(embeddings, metrics)]
     for fault in embeddings.faults + doubts:
         if fault.severity == "warning":
-            warnings.warn(str(fault), stacklevel=2)
-
-    return metrics
+            warnings.warn(str(fault), stacklevel=3)  # where `log_split` is called
 
 
 def _group_numbers(groups: Sequence[Any], images: int) -> np.ndarray:

@@ -127,8 +127,10 @@ class BestOrder:
         close[:, :-1] |= near
         close[:, 1:] |= near
         line, position = true_pairs(close)
+
         values = fast.clone()
         values[line, position] = self.scores.pairs(queries[line], candidates[line, position])
+
         best = candidates[:, : self.length].clone()
         best_values = values[:, : self.length].clone()
         lines = torch.unique(line)

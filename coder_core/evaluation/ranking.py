@@ -196,14 +196,17 @@ class _Side:
         self.asked = asked
         self.by_row = by_row
         self.entries = relation.found
+
         self.query = torch.from_numpy(relation.queries[self.entries]).to(scores.device)
         self.candidate = torch.from_numpy(relation.candidates[self.entries]).to(scores.device)
         row, column = self._row_and_column(self.query, self.candidate)
         self.in_row_order = torch.argsort(row, stable=True)
         self.row = row[self.in_row_order]
         self.column = column[self.in_row_order]
+
         self.own = self._own(other)
         self.place = self._place_among_right()
+
         self.above = torch.zeros(len(self.entries), dtype=torch.int64, device=scores.device)
         self.level = torch.zeros_like(self.above)
         self.passes = list(self._passes())

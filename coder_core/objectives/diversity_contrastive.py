@@ -305,6 +305,7 @@ class CoderLoss(PairLoss):
         self.positive_scale = positive_scale
         self.positive_clamp = positive_clamp
         self.same_image_negatives = same_image_negatives
+
         self.bank = CoupledBank(bank_size, dimension or 0) if bank_size else None
         self._refuse_bad_settings()
 

@@ -138,11 +138,13 @@ class Prototypes(nn.Module):
             return
         assigned = self.assign(vectors) if assigned is None else assigned
         counts_once = _first_equal(pair_ids) == torch.arange(len(pair_ids), device=pair_ids.device)
+
         old_labels = self.labels[pair_ids]
         had_label = (old_labels != NO_LABEL) & counts_once  # a sampler may repeat a pair in a batch
         self.labels[pair_ids] = assigned.labels
         self.members.index_add_(0, old_labels.clamp_min(0), -had_label.long())
         self.members.index_add_(0, self.labels[pair_ids], counts_once.long())
+
         self.idle += len(vectors)
         self.idle[assigned.labels] = 0
         self._move(vectors, assigned.labels)

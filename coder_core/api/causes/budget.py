@@ -107,14 +107,17 @@ def find_causes(
 
     wrong_label, vague_captions = wrong_and_vague(evidence, question.at, known)
     unlabelled = unlabelled_matches(evidence, way, question.direction, known, wrong_label)
+
     captions, images = labels.T
     query_of_label = captions if question.direction == "t2i" else images
     is_right = (wrong_label[captions] < PROBABLE) | (image_of_text[captions] != images)
     is_specific = ~vague_captions[captions]
     wrong = _has_none(query_of_label, is_right, way.queries)
     vague = _has_none(query_of_label, is_right & is_specific, way.queries)
+
     first = way.copies[:, :at]
     equal_text = (first == TEXT).any(1) & ~vague  # texts that say little are equal by chance
+
     applies = {
         WRONG: wrong,
         UNLABELLED: (unlabelled[:, :at] >= PROBABLE).any(1),
@@ -124,6 +127,7 @@ def find_causes(
         CLOSE: way.scores[:, at - 1] - way.match_scores <= noise,
         MODEL: np.ones(len(way.queries), bool),
     }
+
     first_cause = np.stack([applies[cause] for cause in range(len(CAUSES))]).argmax(0)
     cause = np.where(way.ranks < at, HIT, first_cause).astype(np.int8)
     return Misses(question.direction, way, cause, wrong, unlabelled, at, noise, judged)

@@ -225,24 +225,29 @@ class PairEvidence:
     def __init__(self, run: Run, split: str) -> None:
         self.run = run
         self.split = split
+
         self.right = {direction: right_pairs(run, split, direction) for direction in DIRECTIONS}
         self.images = run.count(split, "image")
         self.captions_of = _padded(self.right["i2t"])
         self.pictures_of = _padded(self.right["t2i"])
         self.vectors = text_vectors(run, split)
+
         part = run.compared(split)
         self.has_embeddings = part.scores is None
         self.pictures = part.images
         self.texts = part.texts
         self.sides = run.sides(split, "text")
         self.keys = self._text_keys()
+
         labelled, shown = self.right["t2i"].nonzero()
         self.labelled_texts = np.unique(self.keys[labelled] * self.images + shown)
+
         random = np.random.default_rng(0)
         texts = random.integers(0, len(self.keys), RANDOM_PAIRS)
         images = random.integers(0, self.images, RANDOM_PAIRS)
         foreign = ~run.matches(split, "t2i", texts, images)
         values = self._values(texts[foreign], images[foreign])
+
         self.mean = np.zeros(len(FEATURES))
         self.spread = np.ones(len(FEATURES))
         for column in np.flatnonzero(np.isfinite(values).any(0)):
@@ -327,6 +332,7 @@ def _way(run: Run, split: str, direction: Direction, pairs: PairEvidence) -> Way
     texts, images = (anchors, flat) if direction == "t2i" else (flat, anchors)
     features = pairs.features(texts, images).reshape(*results.shape, len(FEATURES))
     copies = _copies(pairs, texts, images).reshape(results.shape)
+
     return WayEvidence(
         queries=queries,
         images=sides.anchor_images[queries],

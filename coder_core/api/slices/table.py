@@ -238,12 +238,15 @@ def slice_table(
     discovery = np.zeros(images, dtype=bool)
     discovery[random_halves(images)[0]] = True
     halves = [counts[:-1, half].sum(1) >= LEAST_QUERIES for half in (discovery, ~discovery)]
+
     rows = np.flatnonzero(halves[0] & halves[1])
     expected, excess = (_excess(counts, hits[-1], half)[rows] for half in (discovery, ~discovery))
     order = np.lexsort((-expected, excess <= 0))
     rows = rows[order]
+
     reported = [table[:, ~discovery] for table in (counts, *hits)]
     reported_queries = reported[0][rows].sum(1)
+
     frame = pd.DataFrame([slices[row] for row in rows.tolist()], columns=list(Slice._fields))
     share = 100 * reported_queries / max(reported[0][-1].sum(), 1)
     frame = frame.assign(queries=reported_queries.astype(np.int64), share=share, excess=excess[order])

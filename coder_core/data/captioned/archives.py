@@ -83,10 +83,12 @@ def _parquet_file(number: int, file: Path, root: Path, faults: list[Fault]) -> I
     content = open_parquet(file, faults)
     titles = content.schema_arrow.names
     image, is_struct, _ = picture_column(content).partition(".")
+
     captions = records.caption_columns([title for title in titles if title != image], file)
     names = [title for title in ("file_name", "filename") if title in titles]
     columns = [*captions, *names, *(["split"] if "split" in titles else [])]
     used = {image, *columns}
+
     plain, unread = plain_columns(content)
     others = [title for title in plain if title not in used]
     faults += records.unread_columns({title: why for title, why in unread.items() if title not in used}, file)

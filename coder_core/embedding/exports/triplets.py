@@ -89,10 +89,12 @@ class Matches:
         self._pictures, self._texts = groups
         self._reviewed = judged.matches @ np.array([n, 1])
         self._images = n
+
         sample = np.random.default_rng(0).permutation(analysis.n_texts)[:FITTED]
         captions = analysis.captions
         space = caption_space([captions[row] for row in np.sort(sample)])
         self._vectors = None if space is None else space.encode(captions)
+
         self._image_groups = analysis.image_groups
         self.counts = {"near-duplicates": 0, "reviewed matches": 0, "likely matches": 0}
         if analysis.image_groups is not None:
@@ -222,12 +224,15 @@ class Miner:
         device = self.scores.device
         images = torch.from_numpy(owner).to(device)
         own = self.scores.pairs(images, torch.arange(len(owner), device=device)).cpu().numpy()
+
         labels = Relevance.of_labels(owner, self.scores.shape[0])
         relation = labels.i2t if by_image else labels.t2i
         most = int(np.bincount(owner).max()) if by_image else 1
+
         anchors, positives = (owner[pairs], pairs) if by_image else (pairs, owner[pairs])
         order = np.argsort(anchors, kind="stable")
         queries = np.unique(anchors)
+
         random = np.random.default_rng((self.mining.seed, by_image))
         (first, last) = self.mining.ranks
         k = self.mining.negatives

@@ -50,16 +50,19 @@ class DualEncoder:
     ) -> None:
         check_prompt(prompt)
         choice = ModelChoice(model) if isinstance(model, str) else model
+
         loaded = load_pretrained(choice, methods=METHODS)
         self.notes = loaded.notes
         self.device = torch.device(device)
         self.prompt = prompt
         self.half = self.device.type == "cuda" and precision == "bfloat16"
+
         self.model = loaded.model.to(self.device)
         self.preparation = loaded.preparation
         self.prepare: Callable[[Image], Any] = loaded.preparation
         self._tokeniser = loaded.tokeniser
         self._padded_whole = loaded.padded_whole
+
         self.about: dict[str, Any] = loaded.about | {
             "prompt": prompt,
             "precision": "bfloat16" if self.half else "float32",

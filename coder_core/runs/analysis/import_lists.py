@@ -38,13 +38,16 @@ def import_lists(
     analysis = open_analysis(like, split)
     given = read_trec_run(file, *_ids(analysis))
     relevance = analysis.judged or Relevance.of_labels(np.asarray(analysis.image_of_text), analysis.n_images)
+
     lists_of_images = Lists(*given.i2t, candidates_in_all=analysis.n_texts)
     lists_of_texts = Lists(*given.t2i, candidates_in_all=analysis.n_images)
     ranks = rank_lists(lists_of_images, lists_of_texts, relevance)
     metrics = rank_metrics(ranks, relevance)
+
     arrays = {name: analysis.array(name) for name in _OF_SAMPLES if name in analysis.arrays}
     arrays |= {"image_lists": given.i2t.candidates, "image_list_scores": given.i2t.scores}
     arrays |= {"text_lists": given.t2i.candidates, "text_list_scores": given.t2i.scores}
+
     documents = _documents(analysis, file, like, given)
     write_analysis(
         folder,

@@ -78,11 +78,13 @@ class Analysis(sealed.SealedFolder):
         tables.check_tables(self._arrays, tables.required_tables(manifest["version"]), str(self.path))
         _check_contents(self._arrays, str(self.path))
         self._lists = _lists(self._arrays) if manifest["version"] == tables.VERSION_LISTED else None
+
         self.kind = str(manifest["kind"])
         self.split = str(manifest["split"])
         self.fingerprint = str(manifest["fingerprint"])
         self.metrics: dict[str, float] = dict(manifest["metrics"])
         self.arrays = list(self._arrays)
+
         self.image_of_text = self._arrays["image_of_text"]
         self.caption_ids = self._arrays.get(tables.CAPTION_IDS)
         self.image_groups = self._arrays.get(tables.IMAGE_GROUPS)
@@ -92,6 +94,7 @@ class Analysis(sealed.SealedFolder):
         self.image_best = self._arrays["image_best"]
         self.text_best = self._arrays["text_best"]
         self.scores = self.array(tables.SCORES) if manifest["version"] == tables.VERSION_SCORED else None
+
         self.n_images = len(self.image_ranks)
         self.n_texts = len(self.image_of_text)
 

@@ -52,13 +52,16 @@ def write_analysis(
     texts = {"captions": list(captions), "images": images, **(documents or {})}
     kinds = {name: dtype for name, (_, dtype) in tables.TABLES.items()}
     arrays = {name: np.asarray(array, kinds.get(name)) for name, array in arrays.items()}
+
     version = _version(arrays, texts, beta)
     sizes = {"n": len(image_names), "m": len(captions)}
     tables.check_tables(arrays, tables.required_tables(version), str(folder), sizes)
+
     values = {name: np.asarray(value).item() for name, value in metrics.items()}
     manifest = {"version": version, "kind": kind, "split": split, "fingerprint": fingerprint}
     manifest |= {"source": source, "metrics": values}
     manifest |= {"documents": sorted(texts), **({} if beta is None else {"beta": float(beta)})}
+
     files: dict[str, sealed.Content] = {f"{name}.npy": array for name, array in arrays.items()}
     files |= {f"{name}.json": json.dumps(document, ensure_ascii=False) for name, document in texts.items()}
     files |= column_files(columns)

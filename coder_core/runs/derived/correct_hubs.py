@@ -49,14 +49,18 @@ def correct_hubs(
     of_images = t2i.alpha * image_biases[:, neighbours.index(t2i.k)]
     of_texts = i2t.alpha * text_biases[:, neighbours.index(i2t.k)]
     scores = corrected(pairs, of_images, of_texts)
+
     analysis = open_analysis(run, split)
     labels = Relevance.of_labels(owner, scores[0].shape[0]).of_queries(analysis.ranked_queries)
     ranks = rank(check_scores(scores, device), labels)
+
     strengths = {"i2t": (i2t.k, i2t.alpha), "t2i": (t2i.k, t2i.alpha)}
     metrics = rank_metrics(ranks, labels)
     facts = {"chosen_on": chosen_on, "strengths": strengths, "metrics": metrics}
+
     folder = correction_folder(run, split, analysis)
     write_derived(folder, rank_tables(ranks), facts=facts)
+
     images, texts = scores[0].shape
     train_images, train_texts = reference[0].shape
     correction = HubCorrection(
