@@ -39,6 +39,7 @@ def commands(rounds: int) -> list[Line]:
         for name, arguments in programs.items():
             run = partial(subprocess.run, [sys.executable, *arguments], capture_output=True, check=False)
             taken[name].append(clock(run, children=True))
+
     reference = taken.pop("reference")
     lines = []
     for name, seconds in taken.items():
@@ -48,6 +49,7 @@ def commands(rounds: int) -> list[Line]:
         bar = f"{COMMAND_BAR:g} s"
         reached = spent <= 1e3 * COMMAND_BAR
         lines.append(Line(title, bar, *quotient(seconds, reference), spent, reached, note))
+
     return lines
 
 

@@ -252,6 +252,7 @@ def first_visits(root: Path) -> list[Line]:
         browser = session.chromium.launch(executable_path=str(CHROMIUM), args=flags)
         first, *later = [visit(browser, port, server) for _ in range(1 + VISITS)]
         browser.close()
+
     medians = [statistics.median(values) for values in zip(*later, strict=True)]
     result = []
     visits = {"first visit of a fresh browser": medians, "the same, on a new server": first}
@@ -259,6 +260,7 @@ def first_visits(root: Path) -> list[Line]:
         spent = f"{in_browser:.1f} s of CPU time in the browser, {in_server:.1f} s in the server"
         note = f"{wall:.2f} s of wall time; {spent}"
         result.append(Line(name, f"≤ {VISIT_BAR:g} s", None, wall / VISIT_BAR, None, wall <= VISIT_BAR, note))
+
     return result
 
 

@@ -116,6 +116,7 @@ def change(
             names.append(f"{stem}-copy.jpg")
         moved = random.permutation(np.flatnonzero(owner == image))[:2]
         label[moved] = number
+
     shows = label.copy()
     free = random.permutation(np.flatnonzero(np.isin(owner, rest)))
     exchanged, vague_rows = free[:MOVED_CAPTIONS], free[MOVED_CAPTIONS : MOVED_CAPTIONS + VAGUE_CAPTIONS]
@@ -125,6 +126,7 @@ def change(
     texts = list(captions)
     for row in vague_rows.tolist():
         texts[row] = cut(captions[row]) + ENDINGS[random.integers(len(ENDINGS))]
+
     return Changed(label, shows, twin, copy, vague, texts, names, of_images)
 
 
@@ -191,6 +193,7 @@ def log_of(changed: Changed, seed: int) -> tuple[Changed, np.ndarray]:
             image for image in random.permutation(len(log.names))[:10].tolist() if image not in matching
         ]
         judgements += [(query, image, 0) for image in others[:JUDGED_WRONG]]
+
     return log, np.array(judgements)
 
 
@@ -412,6 +415,7 @@ def print_verdicts(run: Run) -> None:
             table.add_row(
                 f"{DIRECTIONS[direction]}, {name}", *(f"{number:.1f}" for number in numbers), needed
             )
+
     Console(width=170).print(table)
 
 
@@ -430,6 +434,7 @@ def main(arguments: Sequence[str]) -> int:
     if arguments[0] == "--verdicts":
         print_verdicts(open_run(arguments[1]))
         return 0
+
     as_log = arguments[0] == "--log"
     run, folder, *numbers = arguments[1:] if as_log else arguments
     seeds = [int(number) for number in numbers] or [1, 2, 3]
@@ -439,6 +444,7 @@ def main(arguments: Sequence[str]) -> int:
         for number, shares in found.items():
             print(f"of the {number} most suspicious queries, {np.mean(shares):.1f}% were exchanged")
         return 0
+
     print_confusion(confusion(open_run(run), Path(folder), seeds))
     return 0
 

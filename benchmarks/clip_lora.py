@@ -169,6 +169,7 @@ def write_cells(flickr: Path, names: Sequence[str], out: Path) -> None:
     stand for them in training because they are decoded fast, and `cells.json`, digest of a small copy → row."""
     if (out / "cells.json").exists():
         return
+
     small = out / "small"
     small.mkdir(exist_ok=True)
     tower = EfficientNetLite()
@@ -187,6 +188,7 @@ def write_cells(flickr: Path, names: Sequence[str], out: Path) -> None:
             name = names[start + i]
             picture.resize((SMALL, SMALL)).save(small / name, quality=95)
             row_of[digest(open_picture(small, name))] = start + i
+
     cells.flush()
     (out / "cells.json").write_text(json.dumps(row_of), encoding="utf-8")
 
@@ -235,6 +237,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     status = pretrain(out)
     if status:
         return status
+
     towers = [f"--image-tower={PRETRAINED}", f"--text-tower={PRETRAINED}"]
     folders = [f"--data={out / 'tuning'}", f"--root={out / 'runs' / 'tuned'}"]
     preset = ["--preset=clip-lora", "--choose-on=half", "--augment=none", "--workers=1"]

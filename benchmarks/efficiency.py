@@ -77,6 +77,7 @@ class Searched:
             vectors = mixed_embeddings(analysis.image_embeddings, concepts.image_embeddings, concepts.beta)
         else:
             vectors = analysis.image_embeddings
+
         self.images = torch.from_numpy(np.array(vectors, np.float32))
 
     @property
@@ -124,6 +125,7 @@ def measure(runs: Sequence[Searched], *, queries: int, rounds: int) -> pd.DataFr
             answer = run.answer(captions)
             if turn > 0:
                 answers.append(answer)
+
     parts = np.array([[(answer.encoding, answer.scoring) for answer in answers] for answers in taken])
     seconds = parts.sum(2)
     milliseconds = 1e3 * np.median(parts, axis=1) / queries
@@ -155,6 +157,7 @@ def main(arguments: list[str]) -> int:
     parsed = tyro.cli(EfficiencyArguments, prog="python -m benchmarks.efficiency", args=arguments)
     if not parsed.runs:
         raise InputError(MISSING_RUN)
+
     stop_on_errors(check_folder(f"--out {parsed.out}", parsed.out))
     torch.set_num_threads(parsed.threads)
     use_onednn()
@@ -163,6 +166,7 @@ def main(arguments: list[str]) -> int:
         if run.captions != runs[0].captions:
             problem = f"was evaluated on other captions than {runs[0].name}"
             raise InputError.at(run.name, problem, "the same data")
+
     queries = min(parsed.queries, len(runs[0].captions))
     table = measure(runs, queries=queries, rounds=parsed.rounds)
     images = len(runs[0].images)
@@ -173,6 +177,7 @@ def main(arguments: list[str]) -> int:
     for row in table.itertuples(index=False):
         figures = (f"{value:,.{digits}f}" for value, digits in zip(row[2:], DIGITS, strict=True))
         shown.add_row(*row[:2], *figures)
+
     console.print(shown)
     parsed.out.mkdir(parents=True, exist_ok=True)
     page = parsed.out / "efficiency.html"

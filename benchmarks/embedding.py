@@ -127,6 +127,7 @@ def _memory(folder: Path) -> Iterator[Line]:
         status, *peaks[count] = in_a_process("-c", MEASURED, "pictures", str(data), *flags)
         if status:
             raise RuntimeError(f"embedding {count:,} pictures failed")
+
     bar = f"≤ {GROWTH:g} × + {BYTES_PER_PICTURE} bytes per picture"
     processes = ("the command", "its worker")
     for process, (few, few_rss), (many, many_rss) in zip(processes, peaks[FEW], peaks[MANY], strict=True):
@@ -195,6 +196,7 @@ def answers(folder: Path, rounds: int) -> list[Line]:
         title = f"first answer to {name} ÷ bare ViT-B/32"
         spent = milliseconds(taken["first"])
         result.append(Line(title, f"{BUDGET:g} s", *ratio, spent, reached, note))
+
     return result
 
 

@@ -89,6 +89,7 @@ def main() -> int:
             job = JobFolder(clone / "checkpoints" / ".training").current()
             if job is not None and job.running:
                 os.kill(job.pid, signal.SIGKILL)
+
     print(f"first answer after {answered:.1f} s, first page after {shown:.1f} s")
     print(f"processor time of the server: {until_answer:.1f} s, {until_page:.1f} s")
     return 0

@@ -138,10 +138,12 @@ def compare(run: Path) -> dict[str, list[float]]:
             concept_images, concept_texts = embedded.second
             images[name] = mixed_embeddings(embedded.images, concept_images, model.config.model.beta)
             texts[name] = mixed_embeddings(embedded.texts, concept_texts, model.config.model.beta)
+
     sums: dict[str, list[float]] = {method: [] for method in METHODS}
     for way in directions(images, texts, splits[DEV].image_of_text):
         for method, tried in corrected_ranks(way).items():
             sums[method].append(on_other_half(tried, way.half))
+
     return sums
 
 

@@ -218,6 +218,7 @@ def ranking(rounds: int) -> list[Line]:
         lines.append(Line(name, bar, *ratio, milliseconds(taken["metrics"]), reached, note))
         name = f"ranks and ten best both ways, {images:,} × {texts:,} ÷ their product"
         lines.append(at_most(name, LISTS_BAR, taken["lists"], taken["product"], "product"))
+
     return lines
 
 

@@ -126,6 +126,7 @@ def exchanged(run: Run) -> list[tuple[float, ...]]:
             share = float(wrong[group].mean()) if group.any() else np.nan
             values += [share, float(wrong[group].sum() / wrong.sum())]
         rows.append(tuple(values))
+
     return rows
 
 
@@ -147,6 +148,7 @@ def planted_pictures(run: Run) -> dict[str, float]:
         pairs = {tuple(group.tolist()) for group, _ in duplicate_pictures(hashes, tiny)}
         joined = sum((number, number + len(originals)) in pairs for number in range(len(originals)))
         shares[kind] = joined / len(originals)
+
     return shares
 
 
@@ -241,6 +243,7 @@ def main(arguments: Sequence[str]) -> int:
     if arguments[0] == "--regression":
         folder, of_captions, *seeds = arguments[1:]
         return regress(folder, float(of_captions), [int(seed) for seed in seeds])
+
     runs = [open_run(Path(name)) for name in arguments]
     console = Console(width=170)
     columns = ("run", "captions", "AUROC, similarity alone", "precision", "AUROC, suspicion", "precision")
@@ -252,12 +255,14 @@ def main(arguments: Sequence[str]) -> int:
         numbers = zip(np.nanmean(values, 0), np.nanstd(values, 0), strict=True)
         cells = (f"{mean:.3f} ± {std:.3f}" for mean, std in numbers)
         table.add_row(run.name, f"{run.count(SPLIT, 'text'):,}", *cells)
+
     console.print(table)
     for run in runs:
         copies = Table("copies", "found", title=f"Planted copies, {run.name}")
         for kind, share in (planted_pictures(run) | planted_captions(run)).items():
             copies.add_row(kind, f"{share:.1%}")
         console.print(copies)
+
     return 0
 
 

@@ -128,12 +128,14 @@ def main(arguments: list[str]) -> int:
     whole = int(arguments[0]) if arguments else IMAGES
     if whole < LEAST:
         raise SystemExit(f"{whole:,} images are too few: at least {LEAST:,}")
+
     use_onednn()
     sizes = [whole // 4, whole // 2, whole]
     measured = []
     for size in sizes:
         print(f"measuring {size:,} images …", flush=True)
         measured.append(measure(size))
+
     print(
         f"\n{'CPU seconds':42}"
         + "".join(f"{size:>12,}" for size in sizes)
@@ -144,6 +146,7 @@ def main(arguments: list[str]) -> int:
         factor = times[2] / max(times[1], 1e-9)
         seconds = "".join(f"{time:12.2f}" for time in times)
         print(f"{name:42}{seconds}{factor:9.2f}{_at_a_million(name, whole, times[2], factor):>12}")
+
     print(f"\n{time.process_time():.0f} CPU seconds in all, with the random embeddings")
     return 0
 

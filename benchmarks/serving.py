@@ -20,10 +20,12 @@ def served(root: Path, log: Path = Path(os.devnull), **more: str) -> Iterator[tu
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = int(probe.getsockname()[1])
+
     command = [sys.executable, "-m", "streamlit", "run", "streamlit_app.py", "--server.port", str(port)]
     environment = os.environ | {"CODER_CHECKPOINTS": str(root)} | more
     with log.open("wb") as output:
         server = subprocess.Popen(command, cwd=PROJECT, env=environment, stdout=output, stderr=output)
+
     try:
         end = time.monotonic() + PATIENCE
         while time.monotonic() < end and server.poll() is None:

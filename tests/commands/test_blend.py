@@ -51,6 +51,7 @@ def test_blending_interpolates_between_zero_shot_and_trained_weights(run, towers
     stored = blends(open_run(run), "dev").set_index("alpha")
     for alpha, row in zip((0, 0.5, 1), rows.values(), strict=True):
         assert stored.loc[alpha].to_dict() == pytest.approx(row)
+
     zero_shot, _, tuned = rows.values()
     analysis = open_analysis(run, "dev")
     assert tuned == analysis.metrics

@@ -246,10 +246,12 @@ def test_other_splits_are_added_but_other_models_and_trained_runs_refused(files,
     assert open_analysis(run, "test").fingerprint == of_test
     for name in ("i", "t"):
         np.save(files / f"{name}.npy", np.load(files / f"{name}.npy")[:, :16])
+
     write_run(runs, "trained", images=IMAGES, pictures=False)
     culprits = {"clip": "has 32 numbers per sample; expected 16", "trained": str(runs / "trained")}
     for name, culprit in culprits.items():
         assert culprit in complaint(run_import, files, "--split=test", "--overwrite", name=name)
+
     assert open_run(runs / "trained").splits == ("dev",)
 
 
@@ -343,6 +345,7 @@ def test_mismatched_files_and_queries_are_refused(files, capsys):
     ):
         with overwritten(files / name, content):
             assert culprit in refused(files, capsys, f"--ids={files / 'ids.txt'}")
+
     assert "nowhere" in refused(files, capsys, f"--pictures={files / 'nowhere'}")
     for texts, width, culprit in (
         (["a", "b"], 31, "i.npy and q.npy: 32 numbers per image, 31 per query"),
@@ -351,9 +354,11 @@ def test_mismatched_files_and_queries_are_refused(files, capsys):
         (["a", "", "b"], 32, "q.txt line 2"),
     ):
         assert culprit in refused(files, capsys, *save_queries(files, texts, width, 2 if width == 31 else 3))
+
     flags = save_queries(files, ["a", "b"])
     for flag, missing in zip(flags, ("--query-texts: ", "--queries: "), strict=True):
         assert missing in refused(files, capsys, flag)
+
     np.save(files / "q.npy", np.outer([1, 0], np.ones(32)))
     assert "q.npy: 1 rows" in refused(files, capsys, *flags)
 

@@ -223,10 +223,12 @@ def test_probe_accuracy_covers_pictures_of_the_split(runs, tmp_path, capsys, com
         files[-1].write_text(json.dumps(entries))
         right, wrong = (np.einsum("nd,nd->n", v, w[rows]) for rows in (first, negatives))
         expected[kind] = 100 * float((right > wrong).mean())
+
     row = rows_of(tmp_path, runs[0], "--probe", *files)[str(runs[0])]
     assert f"2 of {2 * n + 2} probes" in printed(capsys)
     for kind, accuracy in expected.items():
         assert row[f"probe_{kind}"] == pytest.approx(accuracy)
+
     assert row["probe_all"] == pytest.approx(sum(expected.values()) / 2)
     (tmp_path / "bad.json").write_text(json.dumps({"7": {"filename": "x.jpg", "caption": "a dog"}}))
     assert "bad.json entry '7'" in complaint(main, [str(runs[0]), "--probe", str(tmp_path / "bad.json")])

@@ -48,6 +48,7 @@ def test_metrics_with_positives_beyond_the_labels(runs, tmp_path, capsys, compla
     for name, value in extended_metrics(rank(scored, relevance), relevance).items():
         assert row[name] == pytest.approx(value)
         assert name in rows["ensemble"]
+
     assert all(f"{row[f'{way}_extended_mrr']:.1f}/" in text for way in ("i2t", "t2i"))
     assert row["rsum"] == analysis.metrics["rsum"]  # recall by the labels is unchanged
     run = open_run(runs[0])  # the app shows the same
@@ -57,6 +58,7 @@ def test_metrics_with_positives_beyond_the_labels(runs, tmp_path, capsys, compla
         assert line["map_at_r"] == pytest.approx(row[f"{way}_map_at_r"])
         assert line["judged_5"] == pytest.approx(row[f"{way}_extended_r5"])
         assert line["labels_1"] == pytest.approx(analysis.metrics[f"{way}_r1"])
+
     assert "none.tsv" in complaint(main, [str(runs[0]), "--positives", str(tmp_path / "none.tsv")])
 
 
@@ -157,6 +159,7 @@ def test_coco_captions_are_recognised_by_stored_ids(coco, tmp_path, capsys):
     for name, samples in (("test", split), ("dev", replace(split, caption_ids=None))):
         facts = describe_samples(samples, 40) | {"metrics": stored.metrics, "kind": "embeddings"}
         write_embeddings(run, v, w, split.image_of_text, name, **facts)
+
     written = open_analysis(run, "test", verify=True)
     assert np.asarray(written.caption_ids).tolist() == ids
     flags = {split: ("--positives=eccv", f"--split={split}") for split in ("testall", "test", "dev")}
@@ -164,6 +167,7 @@ def test_coco_captions_are_recognised_by_stored_ids(coco, tmp_path, capsys):
     assert printed(capsys).count("their COCO ids") == 1
     for name in ("i2t_map_at_r", "t2i_map_at_r", "t2i_extended_r5"):
         assert metrics["test"][name] == pytest.approx(metrics["testall"][name])
+
     # without the ids, other captions would be judged
     assert metrics["dev"]["t2i_map_at_r"] != pytest.approx(metrics["testall"]["t2i_map_at_r"])
     flip(written.path / "caption_ids.npy")

@@ -46,6 +46,7 @@ def test_labels_as_qrels_reproduce_the_stored_metrics_in_both_formats(runs, tmp_
         for key, stored in (("success@1", "r1"), ("ndcg@10", "ndcg10"), ("mrr", "mrr")):
             assert rows[0][f"{way}_qrels_{key}"] == pytest.approx(metrics[f"{way}_{stored}"], abs=1e-9)
         assert rows[0][f"{way}_qrels_mrr_low"] < metrics[f"{way}_mrr"] < rows[0][f"{way}_qrels_mrr_high"]
+
     assert rows[0]["t2i_qrels_queries"] == len(owner)
     [line] = csv.DictReader((tmp_path / "out.csv").open())
     assert float(line["t2i_qrels_mrr_low"]) == rows[0]["t2i_qrels_mrr_low"]
@@ -119,11 +120,13 @@ def test_a_trec_run_reads_back_exactly(runs, tmp_path):
         places = listed.setdefault((side, row), [])
         places.append(candidate)
         assert int(rank) == len(places)
+
     assert len(listed) == len(owner) + len(analysis.image_names)
     for (side, row), places in listed.items():
         best = analysis.image_best if side == "image" else analysis.text_best
         assert places[:10] == np.asarray(best)[row].tolist()
         assert len(places) == min(depth, len(analysis.image_names) if side == "text" else len(owner))
+
     # a judgement of the run's own first result
     query, document = file.read_text().split("\n")[0].split(" ")[0:3:2]
     (tmp_path / "q.txt").write_text(f"{query} 0 {document} 2\n{query} 0 elsewhere.jpg 1\n")
@@ -147,6 +150,7 @@ def test_images_and_captions_are_found_by_id():
         ("412", None),
     ):
         assert ids.find(name) == sample
+
     images, texts = sample_ids(NAMES, OWNER)
     assert [ids.find(name) for name in images] == [("image", row) for row in range(3)]
     assert [ids.find(name) for name in texts] == [("text", row) for row in range(4)]

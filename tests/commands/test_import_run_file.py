@@ -51,6 +51,7 @@ def reranked(ours):
             f"{name} Q0 {analysis.image_names[candidate].replace(' ', '%20')} {place} {scores[caption, candidate]} other\n"
             for place, candidate in enumerate(lists[caption], 1)
         ]
+
     file = ours.parent / "other.txt"
     file.write_text("".join(lines))
     return file, lists
@@ -73,12 +74,14 @@ def test_ranks_and_metrics_of_lists_are_those_of_a_loop(ours, reranked, theirs):
     for caption, image in enumerate(owner):
         listed = lists.get(caption, [])
         expected.append(listed.index(image) if image in listed else UNLISTED)
+
     assert analysis.text_ranks.tolist() == expected
     assert expected.count(UNLISTED) > 2
     assert (analysis.image_ranks == -1).all()
     for k in (1, 5, 10):
         hits = sum(rank < k for rank in expected)
         assert analysis.metrics[f"t2i_r{k}"] == pytest.approx(100 * hits / len(owner))
+
     reciprocal = sum(1 / (rank + 1) for rank in expected if rank != UNLISTED)
     assert analysis.metrics["t2i_mrr"] == pytest.approx(100 * reciprocal / len(owner))
     assert "t2i_meanr" not in analysis.metrics
@@ -117,6 +120,7 @@ def test_a_run_of_lists_is_compared_with_ours(ours, theirs, tmp_path, capsys, co
     for flag in ("--ways=3", f"--run-out={tmp_path / 'again.txt'}"):
         refused = complaint(evaluate, [str(theirs), "--split=dev", flag])
         assert "needs scores of all pairs" in refused
+
     assert "has only lists" in complaint(evaluate, [str(theirs), "--split=dev", "--hub-correction"])
 
 
@@ -155,6 +159,7 @@ def test_lists_for_a_search_log_are_judged_by_its_judges(log, tmp_path, capsys):
     for measure, k in (("ndcg", 10), ("mrr", 10)):
         values = [metric(measure, k, lists.get(name, []), grades[name]) for name in counted[:6]]
         assert row[f"t2i_qrels_{measure}@{k}"] == pytest.approx(100 * sum(values) / len(counted), abs=1e-6)
+
     graded = row_of(tmp_path / "reranker", tmp_path, "--split=log", f"--qrels={folder / 'qrels.txt'}")
     assert graded["t2i_qrels_ndcg@10"] == pytest.approx(row["t2i_qrels_ndcg@10"])
 

@@ -75,6 +75,7 @@ def test_an_installed_command_trains_and_saves_when_its_terminal_closes(installe
     run = tmp_path / "checkpoints" / "tiny"
     with package.open("a") as file:
         file.write("\nprint(__file__, flush=True)\n")
+
     write_tiny_data(tmp_path / "data")
     size = ("--word-threshold=1", "--dimension=8", "--word-size=6", "--epochs=100000", "--patience=0")
     here = ("--data=data", "--name=tiny", "--device=cpu", "--threads=1", "--batch-size=8")
@@ -93,6 +94,7 @@ def test_an_installed_command_trains_and_saves_when_its_terminal_closes(installe
         assert process.poll() is None, printed
         if select.select([terminal], [], [], 0.1)[0]:
             printed += os.read(terminal, 4096)
+
     os.close(terminal)
     assert process.wait(timeout=60) == 3
     assert str(package).encode() in printed

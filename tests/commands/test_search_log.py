@@ -93,6 +93,7 @@ def test_every_query_is_counted_or_listed_with_the_reason(log):
     for row, image in enumerate(found.image_of_text.tolist()):
         right = {picture: grade for picture, grade in grades[QUERIES[row]].items() if picture >= 0}
         assert right[image] == max(right.values())
+
     assert {tuple(of) for of in found.judgements.tolist()} == {
         (QUERIES.index(name), image, grade) for name in QUERIES[:6] for image, grade in grades[name].items()
     }
@@ -196,6 +197,7 @@ def test_pictures_are_embedded_with_the_queries_of_a_log(log, tmp_path, capsys):
         table = csv.writer(file)
         table.writerow(["image", "title"])
         table.writerows([name, f"thing number {row}"] for row, name in enumerate(NAMES))
+
     clip = write_tiny_clip(tmp_path / "clip")
     flags = [str(data), f"--model={clip}", "--workers=0", "--name=shop", f"--root={tmp_path}"]
     assert embed(["pictures", *flags, "--split=log", f"--queries={folder / 'queries.tsv'}"]) == 1
@@ -230,6 +232,7 @@ def test_log_split_takes_judgements(log, tmp_path):
             pictures=NAMES,
             judgements=np.array(rows),
         )
+
     without = {
         name: {i: g for i, g in of.items() if i >= 0} for name, of in grades.items() if name in QUERIES[:6]
     }

@@ -100,6 +100,7 @@ def test_running_out_of_memory_is_reported_and_changes_no_files(data, tmp_path, 
     arguments = [f"--data={data}", f"--root={tmp_path}", "--name=vast", "--dimension=65536", *small]
     with little_memory(2 << 30):
         assert train.main(arguments) == 1
+
     *_, message = capsys.readouterr().err.splitlines()
     assert re.fullmatch(rf"error: memory: .* another [0-9,]+ bytes were requested\. {FIX}", message)
     assert list(tmp_path.iterdir()) == []
@@ -111,12 +112,14 @@ def test_running_out_of_memory_is_reported_and_changes_no_files(data, tmp_path, 
     run = write_sealed(memory_folder / "run", files)
     with torch.device("meta"):
         model = build_model(config.model, ModelParts(6, len(words)))
+
     shapes = model.state_dict().items()
     weights = {name: torch.zeros(value.shape, dtype=value.dtype) for name, value in shapes}
     SaveStore(run / "best", keep=1).write("1", {"model": weights}, {"metrics": {}})
     before = digest(run)
     with little_memory(100 << 20):
         assert evaluate.main([str(run)]) == 1
+
     *_, message = capsys.readouterr().err.splitlines()
     assert message.startswith("error: memory: ")
     assert message.endswith(FIX)

@@ -107,6 +107,7 @@ def test_the_documented_commands_for_pictures_run_in_order(tmp_path, monkeypatch
         command, *arguments = line.replace("PICTURES", str(tmp_path / "pictures")).split()
         main = importlib.import_module(f"coder_core.{COMMANDS[command]}").main
         assert main([*arguments, *more.get(command, [])]) == 0, line
+
     assert importlib.import_module("coder_core.evaluate").main(["checkpoints/nowhere"]) == 1
     assert "checkpoints/nowhere: there is no such folder" in capsys.readouterr().err
 
@@ -126,6 +127,7 @@ def test_the_documented_commands_for_a_catalog_run_in_order(tmp_path, monkeypatc
         rows.append(
             f"{name},a red thing {product},P{product},{'Acme' if product % 2 else 'Bolt'},{product / 2}"
         )
+
     (tmp_path / "SHOP" / "catalog.csv").write_text("\n".join([*rows, ""]))
     (tmp_path / "queries.tsv").write_text("".join(f"q{n}\ta red thing {n}\n" for n in range(5)))
     (tmp_path / "qrels.txt").write_text(
@@ -140,6 +142,7 @@ def test_the_documented_commands_for_a_catalog_run_in_order(tmp_path, monkeypatc
         command, *arguments = line.replace("$MODEL", str(tmp_path / "clip")).split()
         main = importlib.import_module(f"coder_core.{COMMANDS[command]}").main
         assert main([*arguments, *more]) == 0, line
+
     printed = " ".join(capsys.readouterr().out.split())
     assert "by group" in printed
     assert "lists images for 5 captions, at most 80 each" in printed
@@ -184,6 +187,7 @@ def test_the_documented_ten_lines_run_without_streamlit(tmp_path):
     assert len(program) <= 10
     for name, loss, noise in (("demo-baseline", "btr-hardest", 3.0), ("coder-demo", "dcl", 1.5)):
         write_run(tmp_path / "checkpoints", name, loss=loss, noise=noise, images=30, pictures=False)
+
     check = [
         "import sys",
         "import plotly.graph_objects as go",

@@ -165,6 +165,7 @@ def test_kill_9_and_two_processes_change_no_bit(models, pictures, whole, tmp_pat
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(probe.getsockname()[1])}
+
     work = partial(embed_into, tmp_path / "two")
     ranks = address | {"WORLD_SIZE": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"}
     children = []
@@ -173,6 +174,7 @@ def test_kill_9_and_two_processes_change_no_bit(models, pictures, whole, tmp_pat
         own.mkdir()
         folders = dict.fromkeys(("HOME", "CODER_CACHE", "TMPDIR"), str(own))
         children.append(forked(work, RANK=rank, **ranks, **folders))
+
     assert [wait() for wait in children] == [0, 0]
     assert_same_bits(expected, arrays(tmp_path / "two"))
 
@@ -231,6 +233,7 @@ def test_broken_pictures_are_named_at_the_end_or_skipped(models, pictures, whole
     runs = tmp_path / "runs"
     for name in TRAIN[2:4]:
         (data / "Flicker8k_Dataset" / name).write_bytes(draw(0)[:-100])
+
     message = complaint(embed_train, data, models / "clip", runs)
     assert all(part in message for part in ("train: 2 of 6 pictures", f"'{TRAIN[2]}'", "--skip-broken"))
     assert list_runs(runs) == []
@@ -243,6 +246,7 @@ def test_broken_pictures_are_named_at_the_end_or_skipped(models, pictures, whole
     for side, left_out in (("image", [2, 3]), ("text", range(4, 8))):
         expected = np.delete(arrays(whole)[f"{side}_embeddings"], left_out, 0)
         np.testing.assert_array_equal(stored[f"{side}_embeddings"], expected)
+
     notes = json.loads((runs / "run/analysis/train/imported.json").read_text())["notes"]
     assert any("2 of 6 pictures" in note for note in notes)
     # a missing picture of another split is ignored, one of this split is named

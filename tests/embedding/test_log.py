@@ -25,6 +25,7 @@ def test_logged_epochs_become_a_run(tmp_path, monkeypatch):
     pictures = [tmp_path / f"{number}.jpg" for number in range(3)]
     for picture in pictures:
         Image.new("RGB", (8, 8)).save(picture)
+
     folder = tmp_path / "runs" / "mine"
     named = {"captions": CAPTIONS, "pictures": pictures, "config": {"lr": 0.1}}
     for epoch in (1, 2):
@@ -32,6 +33,7 @@ def test_logged_epochs_become_a_run(tmp_path, monkeypatch):
         images = images.bfloat16().requires_grad_()
         texts = texts.half()
         metrics = coder_core.log_split(folder, "val", images, texts, epoch=epoch, **named)
+
     objectives = coder_core.__getattr__("objectives")  # an attribute before anything imports it
     assert hasattr(objectives, "CoderLoss")
     run = open_run(folder)

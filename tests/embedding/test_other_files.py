@@ -46,6 +46,7 @@ def write_all(folder):
         mapped.reset()
         mapped.add_with_ids(ROWS, np.array(numbers))
         faiss.write_index(mapped, str(folder / name))
+
     fixed = pa.FixedSizeListArray.from_arrays(pa.array(ROWS.reshape(-1)), 4)
     table = pa.table({"a": vectors(ROWS), "b": fixed, "text": CAPTIONS})
     pq.write_table(table, folder / "t.parquet", row_group_size=4)

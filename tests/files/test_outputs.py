@@ -52,6 +52,7 @@ def test_a_pair_killed_at_any_operation_is_never_mixed_and_can_be_written_again(
             assert contents(folder) == {"index": "again", "names": "again"}
             if code == 0:
                 break
+
     assert kills > 20
 
 

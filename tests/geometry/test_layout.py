@@ -186,6 +186,7 @@ def test_a_layout_keeps_groups_aligns_to_another_and_estimates_its_time(method, 
         assert "of landmarks' and" in layout.notes[-1]
         assert share_with_their_group(layout.plane) > 0.95
         monkeypatch.setitem(layouts.LANDMARKS, method, 50_000)
+
     if method == "umap":
         np.testing.assert_array_equal(first.plane, lay_out(points, settings(method)).plane)
         assert any("numba" in phase for _, phase in seen)

@@ -117,6 +117,7 @@ def test_tfidf_by_hand_and_the_space_is_read_back_exactly():
         for j, term in enumerate(terms):
             if term in row:
                 table[i, j] = (1 + np.log(row.count(term))) * (np.log(11 / (1 + frequency[term])) + 1)
+
     table /= np.linalg.norm(table, axis=1, keepdims=True)
     kept = space.components @ table.T  # the last singular vector is left out: one fewer than the words
     np.testing.assert_allclose(space.encode(CAPTIONS), (kept / np.linalg.norm(kept, axis=0)).T, atol=1e-5)

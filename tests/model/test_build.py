@@ -25,6 +25,7 @@ def test_models_have_the_configured_sizes_and_encode_an_image_of_zeros():
     for part in (model.image_pooling, model.text_pooling):
         assert isinstance(part, pooling.GeneralisedPooling)
         assert (part.code_size, pooling.TEMPERATURE) == (32, 0.1)
+
     assert model.image_pooling is not model.text_pooling
     dropouts = {"image_dropout": 0.1, "word_dropout": 0.2, "embedding_dropout": 0.3}
     settings = {"dimension": 8, "word_size": 3, "image_layers": 3, "text_layers": 2, **dropouts}

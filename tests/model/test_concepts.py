@@ -74,6 +74,7 @@ def test_concepts_use_the_unnormalised_image_and_their_own_word_pooling():
     with torch.no_grad():
         for parameter in model.concept_text_pooling.parameters():
             parameter.add_(0.5)
+
     after = model.text_branches(words, lengths, nodes)
     assert torch.equal(before.instance, after.instance)
     assert not torch.allclose(before.concept, after.concept)

@@ -37,16 +37,19 @@ def metric(name, k, order, grades):
         best = best[: min(k, len(best))]
         ideal = sum(gain / log2(place + 2) for place, gain in enumerate(best))
         return sum(gain / log2(place + 2) for place, gain in enumerate(top)) / ideal
+
     if name == "mrr":
         return next((1 / (place + 1) for place, gain in enumerate(top) if gain), 0.0)
     if name == "recall":
         return sum(gain > 0 for gain in top) / relevant
     if name == "success":
         return float(any(top))
+
     found = 0
     total = 0.0
     for place, gain in enumerate(gains):
         if gain:
             found += 1
             total += found / (place + 1)
+
     return total / relevant

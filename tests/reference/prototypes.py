@@ -55,6 +55,7 @@ class OnlineMeans:
                     self.idle.append(0)
             self.seen += len(vectors)
             return None
+
         nearest = [self.nearest(vector) for vector in vectors]
         fading = 1 - len(vectors) / self.pass_pairs
         for k in range(self.count):
@@ -66,6 +67,7 @@ class OnlineMeans:
             self.weights[label] += 1
             self.label_of[number] = label
             self.idle[label] = 0
+
         self._reseed(vectors, nearest)
         self.seen += len(vectors)
         return [label for label, _ in nearest]

@@ -41,6 +41,7 @@ def test_tensors_and_documents_are_read_back(tmp_path):
         for key, tensor in content.items():
             assert loaded[key].dtype == tensor.dtype
             assert torch.equal(loaded[key], tensor)
+
     assert (save.document("text"), save.skipped) == ({"caption": "äöü"}, [])
     for name, read in (("words.safetensors", save.tensors), ("words.json", save.document)):
         assert_refused(f"has no {name}", read, "words")

@@ -143,13 +143,16 @@ def test_flipped_bits_in_arrays_are_named_and_unchanged_files_checked_once(whole
                 assert_refused(rf"{path.name}: is damaged.*coder-lab evaluate", open_run(whole).ranks, "dev")
                 assert_refused(path.name, open_analysis, whole, "dev")
                 assert_refused(path.name, _hits, {0: whole}, "dev")  # of an ablation
+
     for path in (whole / "analysis" / "dev").iterdir():
         os.utime(path, (1, 1))
+
     open_analysis(whole, "dev")
     path = whole / "analysis" / "dev" / "text_ranks.npy"
     content = path.read_bytes()
     with path.open("r+b") as file:  # as only a broken disk would change it: same inode, same time
         file.write(content[:-8] + bytes([content[-8] ^ 1]) + content[-7:])  # the rank stays in range
+
     os.utime(path, (1, 1))
     open_analysis(whole, "dev")
     assert_refused(r"text_ranks\.npy: is damaged", open_analysis, whole, "dev", verify=True)

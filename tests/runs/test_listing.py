@@ -100,9 +100,11 @@ def test_hostile_runs_are_listed_at_once_with_their_fault(memory_folder):
         make(first)
         for number in range(1, COPIES):
             (root / f"{make.__name__}-{number}").symlink_to(first)
+
     for number in range(COPIES):
         name = os.fsencode(str(root)) + b"/\xff%d" % number
         os.symlink(os.fsencode(str(root / "good")), name)
+
     runs = {run.name: run for run in list_runs(root)}
     assert len(runs) == COPIES * (len(HOSTILE) + 1) + 1
     for make, message in HOSTILE.items():
@@ -114,5 +116,6 @@ def test_hostile_runs_are_listed_at_once_with_their_fault(memory_folder):
             "damaged",
             True,
         )
+
     assert all(text.isprintable() for run in runs.values() for text in (run.name, str(run.path)))
     assert len(open_run(runs["good"].path).captions("dev")) == 40

@@ -71,6 +71,7 @@ def test_a_stored_run_is_listed_opened_and_evaluated_again(stored, name):
         tolerance = 1e-3 if "attention" in array else 2e-5
         assert new.dtype == old.dtype
         np.testing.assert_allclose(new, old, atol=tolerance)
+
     loaded = load_model(stored / name)
     assert (loaded.faults, loaded.feature_size) == ([], read_split(DATA, "dev").feature_size)
     np.testing.assert_allclose(loaded.encode_text(after.captions), after.text_embeddings, atol=1e-6)

@@ -76,6 +76,7 @@ def test_scores_and_weights_of_a_split_match_reference_loops(run, data):
         np.testing.assert_allclose(diversity[:, column], -raw, atol=1e-5)
         np.testing.assert_allclose(discrepancy[:, column], -asymmetric, atol=1e-5)
         exponents.append((-2 * raw - asymmetric).tolist())
+
     scale = config.weighting.weight_scale
     expected = np.array(reference.weights(*exponents, scale * len(texts), "difference"))
     np.testing.assert_allclose(weights, expected / scale, rtol=1e-3)
@@ -86,6 +87,7 @@ def test_scores_and_weights_of_a_split_match_reference_loops(run, data):
     for name, scores in (("diversity", diversity), ("discrepancy", discrepancy)):
         moments = about["mean"][name], about["std"][name]
         assert moments == pytest.approx((-scores.mean(), scores.std()), rel=1e-4)
+
     assert about["sample_weights"] == "combined"
     assert (about["lambda"], about["direction"], about["neighbours"]) == (32.0, -1, COUNT)
     assert about["text_space"].startswith("TF-IDF of ")

@@ -97,6 +97,7 @@ def harm(file, use):
     texts = [before[file].decode()]
     if file.suffix == ".jsonl":
         texts = list({json.loads(line)["event"]: line for line in texts[0].splitlines()}.values())
+
     count = 0
     values = [value for value in VALUES if value != unwritable]
     for text in texts:
@@ -113,8 +114,10 @@ def harm(file, use):
                 use()
             except Exception as error:
                 raise AssertionError(f"{file}: {variant!r:.2000}") from error
+
     for path, content in before.items():
         path.write_bytes(content)
+
     return count
 
 

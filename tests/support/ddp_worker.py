@@ -91,11 +91,13 @@ def trained(config, steps=STEPS, rate=RATE):
     with torch.no_grad():  # a teacher equal to the model would let rounding choose the hardest negative
         for parameter in (parameter for branch in teachers for parameter in branch.parameters()):
             parameter.mul_(0.9)
+
     embed = PiecewiseModel(model, config.training.piece_size)
     reductions = []
     if parallel.world_size() > 1:
         embed = nn.parallel.DistributedDataParallel(embed, broadcast_buffers=False)
         embed.register_comm_hook(reductions, counted_reduction)
+
     results = {}
     for step in range(steps):
         seed_step(config.training.seed, step, 0)
@@ -126,6 +128,7 @@ def trained(config, steps=STEPS, rate=RATE):
             part.after_step(model, step)
             state = part.state_dict().items()
             results |= {f"{step} {part.state_file} {name}": value.clone() for name, value in state}
+
     return results | {f"buffer {name}": value.clone() for name, value in model.named_buffers()}
 
 

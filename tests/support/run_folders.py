@@ -153,6 +153,7 @@ def write_run(
             facts = {"epoch": epoch, "loss": 2.0 / epoch, "metrics": part, "rsum": part["rsum"]}
             history.write("epoch", step=10 * epoch, **facts)
         history.write("stop", step=30)
+
     write_status(folder, "finished", step=30, steps=30)
     usual = [f"scene {i}, told in way {k}" for i in range(images) for k in range(per_image)]
     changes["captions"] = list(captions or usual)
@@ -161,6 +162,7 @@ def write_run(
         changes |= {"image_names": draw_pictures(shown, images), "picture_folder": shown}
     elif picture_names:
         changes["image_names"] = picture_names
+
     write_embeddings(folder, v, w, owner, **changes)
     return folder
 
@@ -187,6 +189,7 @@ def write_halves(root, *, images=60):
         w = v[np.where(seen, owner, true_owner)] + 0.5 * rng.normal(size=(len(owner), 32))
         write_embeddings(folder, unit(v), unit(w), owner, "train", captions=texts)
         folders.append(folder)
+
     return folders, owner != true_owner
 
 

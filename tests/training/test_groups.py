@@ -179,6 +179,7 @@ def test_a_tower_run_on_a_catalogue_trains_by_its_group_column(tmp_path):
         rows.append(
             f"{row}.png,thing {row // 2} seen from side {row % 2},S{row // 2},{'train' if row < 12 else 'dev'}"
         )
+
     (data / "table.csv").write_text("".join(f"{line}\n" for line in rows))
     console = quiet()
     config = tower_config(tmp_path, group_column="sku", epochs=1)

@@ -120,6 +120,7 @@ def test_neighbours_of_neighbours_and_random_weights_are_redrawn_every_epoch(dat
     for epoch in (1, 2, 1):
         _, part = filled(config, epoch)
         scores.append(part.discrepancy.clone())
+
     assert torch.equal(scores[0], scores[2])
     assert not torch.equal(scores[0], scores[1])
     _, every = filled(weighted(data, sample_weights="discrepancy"))
@@ -136,6 +137,7 @@ def test_neighbours_of_neighbours_and_random_weights_are_redrawn_every_epoch(dat
         assert weights.sum().item() == pytest.approx(BATCH, rel=1e-5)
         part.cache.texts.neg_()
         assert torch.equal(part.of_pairs(pairs), weights)
+
     method, control, again, later = scores
     assert sorted(method.tolist()) == sorted(control.tolist()) == sorted(later.tolist())
     assert torch.equal(control, again)
@@ -186,6 +188,7 @@ def test_within_modality_losses_match_reference_loops(data):
                 if ids[j] != ids[i] and other not in near:
                     total += max(0.0, float(rows[i] @ rows[j]) - positive + 0.4)
         assert losses.parts[name].item() == pytest.approx(total / (2 * BATCH * BATCH), rel=1e-4)
+
     plain = take(prepared, part, changed(config, within_image=0.0, within_text=0.0), batch)
     added = 0.3 * losses.parts["within-image"] + 0.7 * losses.parts["within-text"]
     torch.testing.assert_close(losses.total, plain.total + added)

@@ -144,15 +144,18 @@ def test_pooling_ranks_in_float32_and_regions_are_rounded_once():
     with torch.no_grad(), in_bfloat16():
         assert torch.equal(pooling.weights(lengths, 5), pooling.weights(lengths, 5).float())
         rough = pooling(features.bfloat16(), lengths)
+
     assert rough.dtype == torch.float32
     with torch.no_grad():
         torch.testing.assert_close(rough, pooling(features.bfloat16().float(), lengths), atol=0, rtol=0)
+
     torch.manual_seed(0)
     encoder = RegionEncoder(24, 16)
     regions = torch.randn(4, 6, 24)
     exact = encoder(regions)
     with in_bfloat16():
         rough = encoder(regions)
+
     assert rough.dtype == torch.bfloat16
     torch.testing.assert_close(rough.float(), exact, atol=0.1, rtol=0.05)
     rough.float().sum().backward()

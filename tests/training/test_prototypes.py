@@ -93,6 +93,7 @@ def test_the_prototype_report_by_hand():
     prototypes.clusters.members[:] = 1
     with torch.no_grad():
         prototypes.classifier.copy_(torch.tensor([[1.0, 0.0], [0.0, 1.0]]))
+
     pairs = torch.tensor([[1.0, 0.0], [0.8, 0.6], [1.0, 0.0], [0.0, 1.0]])  # labels 0 0 0 1
     images = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.0, 1.0]])
     texts = torch.tensor([[0.0, 1.0], [0.0, 1.0], [0.0, 1.0], [0.0, 1.0]])

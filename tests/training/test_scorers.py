@@ -67,6 +67,7 @@ def test_the_regularisers_of_several_embeddings_are_added(data, loss):
             embeddings, heads = pooling.with_residuals(encode(inputs, lengths), lengths)
             alike += sum(several.head_diversity(one) for one in heads.tolist()) / len(heads)
             rows.append(torch.nn.functional.normalize(embeddings, dim=-1).flatten(0, 1).tolist())
+
     assert actual.parts["heads"].item() == pytest.approx(alike, rel=1e-4)
     assert actual.parts["mmd"].item() == pytest.approx(several.discrepancy(*rows), rel=1e-3)
     size = len(batch.image_ids) if loss == "btr-sum" else 1

@@ -100,6 +100,7 @@ def test_three_steps_match_a_loop_over_anchors(data, diversity, bank_anchors):
             assert losses.parts["m-dcl"].item() == pytest.approx(in_banks, rel=1e-4)
             assert ("m-dcl-entries" in losses.parts) == bank_anchors
         memory.after_step(prepared.model, 0)
+
     assert memory.bank.count == 13
 
 
@@ -217,6 +218,7 @@ def test_the_scale_starts_as_in_the_paper_is_capped_and_ignores_branches(data, t
     [scale] = trainer.objective.parts
     with torch.no_grad():
         scale.log_scale.add_(1)
+
     scale.after_step(trainer.model, 0)
     assert scale.log_scale.item() == pytest.approx(math.log(100))
     online = {"boosting": "rm", "boosting_scenario": "online", "boosting_branches": 3}

@@ -209,6 +209,7 @@ def test_only_adapters_and_heads_are_stored_and_frozen_weights_unchanged(towers_
         theirs = {name.removeprefix(f"{half}."): tensor for name, tensor in of_half}
         assert theirs
         assert all(torch.equal(ours[name], tensor) for name, tensor in theirs.items())
+
     ready = prepared(everything)
     parts = make_objective(everything, ready, CPU).parts
     places = {p.data_ptr(): name for name, p in ready.model.named_parameters() if ".tower." in name}

@@ -64,6 +64,7 @@ def test_parquet_contains_ids_captions_names_and_embeddings(folder, tmp_path, mo
         assert table["id"].to_pylist() == list(range(len(rows)))
         assert set(table["split"].to_pylist()) == {"dev"}
         assert table.schema.metadata[b"run"] == folder.name.encode()
+
     assert images["name"].to_pylist() == analysis.image_names
     assert captions["caption"].to_pylist() == analysis.captions
     assert captions["image_id"].to_pylist() == analysis.image_of_text.tolist()

@@ -37,6 +37,7 @@ def mined(tmp_path_factory):
     names = run.image_names("dev")
     with open(f"{pictures}/{names[5]}", "rb") as copied, open(f"{pictures}/{names[9]}", "wb") as replaced:
         replaced.write(copied.read())
+
     split = ReviewedSplit.of(run, "dev")
     append_review(reviews, Review(*split.pair(2, 0), "also-matches", "anna"))
     append_review(reviews, Review(*split.pair(4, 4 * EACH), "wrong-caption", "anna"))
@@ -52,6 +53,7 @@ def mined(tmp_path_factory):
             copy = {image, int(owner[text])} == {5, 9}
             judged = owner[text] == image or (image, text) == (2, 0)
             usable[image, text] = not (same or likely or copy or judged)
+
     assert not usable[9, 5 * EACH + 1]
     return folder, reviews, run, usable
 
@@ -107,6 +109,7 @@ def test_negatives_come_from_ranks_and_exclude_matches(mined, tmp_path, monkeypa
         assert written == expected
         counts = {"written": len(expected), "too few negatives": len(owner) - 1 - len(expected)}
         assert report["rows"][name] == counts
+
     assert ranks == (3, 12) or all(report["left out as negatives"].values())
 
 

@@ -87,6 +87,7 @@ def test_the_branch_has_a_weight_per_modality_and_unit_queries_ignore_length():
         assert torch.equal(branch.nodes(), nodes)
         assert torch.equal(branch.embed_images(QUERIES, nodes).attention, exact.attention)
         assert branch.embed_texts(QUERIES.bfloat16(), nodes).embeddings.dtype == torch.float32
+
     assert not torch.equal(branch.embed_texts(QUERIES, nodes).attention, exact.attention)
     assert branch.count == 6
     # graph and vectors are not weights and are not saved

@@ -92,6 +92,7 @@ def test_files_are_read_back_and_damaged_ones_refused():
     assert loaded.vocabulary.read([["dogs", "red"]]) == [[0, 1]]
     for part in ("together", "occurrences", "vectors"):
         np.testing.assert_array_equal(getattr(loaded, part), getattr(STORED, part))
+
     content = load(ARRAYS)
     wide = content | {"vectors": content["vectors"].astype(np.float64)}
     few = {name: array for name, array in content.items() if name != "occurrences"}

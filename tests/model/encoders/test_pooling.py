@@ -64,6 +64,7 @@ def test_gpo_matches_a_loop_and_its_weights_depend_only_on_length():
     for row, length in enumerate(LENGTHS.tolist()):
         expected = reference.pooled(features[row, :length].tolist(), weights_in_float64(pool, length))
         assert actual[row].tolist() == pytest.approx(expected, abs=1e-5)
+
     one = random_features(longest=1)
     torch.testing.assert_close(pool(one, torch.ones(4, dtype=torch.long)), one[:, 0])
     # The loop's weights with the paper's sizes, on 36 regions, too

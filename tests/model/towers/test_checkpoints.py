@@ -92,6 +92,7 @@ def in_open_clip(state, *, custom=False):
         elif part == "self_attn.q_proj":
             names = (f"{tower}.encoder.layers.{layer}.self_attn.{one}_proj.{kind}" for one in "qkv")
             result[f"{place}.attn.in_proj_{kind}"] = torch.cat([state[name] for name in names])
+
     return result
 
 

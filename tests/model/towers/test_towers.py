@@ -164,6 +164,7 @@ def test_models_in_the_cache_are_found_by_name_revision_and_commit(clip, tmp_pat
     (cached / "refs" / "main").write_text(commit)
     for module in ("", "_snapshot_download."):
         monkeypatch.setattr(f"huggingface_hub.{module}constants.HF_HUB_CACHE", str(tmp_path))
+
     about = DualEncoder("tiny/clip").about
     assert (about["model"], about["revision"]) == ("tiny/clip", commit)
     (cached / "snapshots" / commit / "model.safetensors").unlink()
@@ -172,11 +173,13 @@ def test_models_in_the_cache_are_found_by_name_revision_and_commit(clip, tmp_pat
         shutil.copytree(clip, cached / "snapshots" / commit)
         (cached / "refs" / revision).parent.mkdir(parents=True, exist_ok=True)
         (cached / "refs" / revision).write_text(commit)
+
     (cached / "snapshots" / ("0" * 40) / "model.safetensors").unlink()
     for command in (DualEncoder, lambda name: open_towers(Config(towers=TowersConfig(name, name)))):
         message = str(refusal(command, "tiny/clip"))
         assert "--revision" in message
         assert "name another model (openai/clip-vit-large-patch14)" in message
+
     towers = open_towers(Config(towers=TowersConfig("tiny/clip", "tiny/clip", revision="refs/pr/66")))
     assert [side["revision"] for side in towers.document().values()] == ["1" * 40] * 2
 
@@ -287,6 +290,7 @@ def test_custom_towers_are_mean_pooled_and_invalid_ones_refused(tmp_path, monkey
         (wrong.encode_pictures, [picture], "NaN, Inf"),
     ):
         assert reason in str(refusal(refused, argument))
+
     sys.modules.pop(module)
 
 
