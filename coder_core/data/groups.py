@@ -58,7 +58,7 @@ def group_numbers(ids: Sequence[str]) -> np.ndarray:
     without an id ("") are groups of their own, −1, −2, …
 
     >>> shoe, alone, other = group_numbers(["shoe", "", "shoe"])
-    >>> shoe == other, int(alone)
+    >>> bool(shoe == other), int(alone)
     (True, -2)
     """
     import numpy as np

@@ -36,8 +36,8 @@ class CaptionWords:
     """All words of m captions.
 
     >>> words = CaptionWords.of(["two dogs and two cats", "a cat"])
-    >>> words.lengths, words.counts({"two"}), words.rows["cat"]
-    (array([5, 2]), array([2, 0]), array([1]))
+    >>> words.lengths, words.counts({"two"}), words.rows["cat"].tolist()
+    (array([5, 2]), array([2, 0]), [1])
     """
 
     vocabulary: list[str]  # the different words, in the order of their first caption

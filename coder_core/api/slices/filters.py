@@ -175,7 +175,7 @@ def fitting_step(low: float, high: float, steps: int) -> float:
     """Return a round step of a slider with about so many steps from `low` to `high`.
 
     >>> fitting_step(0, 100, 200), fitting_step(3.5, 4.0, 200)
-    (0.5, 0.002)
+    (0.5, 0.005)
     """
     rough = (high - low) / steps
     power = 10.0 ** math.floor(math.log10(rough))
