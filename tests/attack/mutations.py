@@ -25,8 +25,31 @@ import streamlit.testing.v1  # noqa: F401
 import torch
 
 PROJECT = Path(__file__).resolve().parents[2]
-TESTS = {f"coder_core/{name}": f"tests/{name}" for name in ("objectives", "evaluation", "data", "api")}
-TESTS |= {"app": "tests/app"}
+# package -> folders or files of its tests; commands, embedding and training use what no other test uses
+TESTS = {
+    "coder_core/objectives": (
+        "tests/objectives",
+        "tests/training/test_boosting.py",
+        "tests/training/test_groups.py",
+        "tests/training/test_prototypes.py",
+        "tests/training/test_step.py",
+    ),
+    "coder_core/evaluation": ("tests/evaluation", "tests/runs/test_analysis.py"),
+    "coder_core/data": (
+        "tests/data",
+        "tests/commands",
+        "tests/embedding",
+        "tests/training/test_groups.py",
+        "tests/training/test_reviews.py",
+        "tests/training/test_step.py",
+    ),
+    "coder_core/api": ("tests/api", "tests/commands", "tests/runs/test_opening.py"),
+    "app": ("tests/app",),
+}
+LEFT_OUT = (
+    "browser",
+    "test_install",
+)  # in names of files whose tests need Chromium, or files that are not copied
 WITH_EXAMPLES = ("coder_core/objectives", "coder_core/evaluation")  # packages whose docstrings have tests
 EXAMPLES = "tests/objectives/test_examples.py"
 COPIED = ("coder_core", "tests", "benchmarks", "app", "pages", "docs")
@@ -80,9 +103,10 @@ def flipped(source, site):
 def tests_of(folder, package, file, *, quick):
     """Return the files of the package's tests, those that name the flipped file's module or page most often first."""
     names = re.compile(rf"[./\"' ]({file.stem}|{file.parent.name})\b")
-    files = [
-        test for test in sorted((folder / TESTS[package]).glob("test_*.py")) if "browser" not in test.name
-    ]
+    found: list[Path] = []
+    for place in TESTS[package]:
+        found += sorted((folder / place).rglob("test_*.py")) or [folder / place]
+    files = [test for test in found if not any(part in test.name for part in LEFT_OUT)]
     mentions = {test: len(names.findall(test.read_text("utf-8"))) for test in files}
     files.sort(key=lambda test: -mentions[test])
     named = [test for test in files if mentions[test]][:MOST_NAMED]
