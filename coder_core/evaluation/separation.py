@@ -86,9 +86,7 @@ def distributions(
     all_images = sources[0].shape[0]
     count_texts = len(image_of_text)
     count = min(all_images, max(1, pairs // count_texts))
-    sampled = np.arange(all_images)
-    if count < all_images:
-        sampled = np.sort(np.random.default_rng(0).choice(all_images, count, replace=False))
+    sampled = np.sort(np.random.default_rng(0).choice(all_images, count, replace=False))
 
     everything = np.zeros(BINS, dtype=np.int64)
     positive = np.zeros(BINS, dtype=np.int64)

@@ -5,9 +5,11 @@ import pytest
 
 from coder_core.evaluation import bootstrap
 from coder_core.evaluation.bootstrap import (
+    Difference,
     count_hits,
     difference,
     mean_change,
+    mean_intervals,
     recall_differences,
     recall_intervals,
     recalls,
@@ -141,3 +143,48 @@ def test_the_change_of_a_mean_is_a_paired_bootstrap_over_images():
         kept = weight * counted
         changes.append((kept * after).sum() / kept.sum() - (weight * before).sum() / weight.sum())
     np.testing.assert_allclose([low, high], np.percentile(changes, [2.5, 97.5]), atol=0.02)
+
+
+def test_intervals_are_those_of_a_binomial_and_the_same_in_every_version():
+    """Half of 400 queries are found. 95% of the draws of so many have 181 to 220 found ones, 45.25% to 55%."""
+    half = np.repeat([0, 20], 200)
+    counted = count_hits(half, half, np.arange(400))
+    nothing = count_hits(np.full(400, 20), np.full(400, 20), np.arange(400))
+    assert recall_intervals(counted)[0].tolist() == pytest.approx([50, 45.25, 55])
+    change = difference([counted], [nothing])
+    assert (change.mean, change.low, change.high) == pytest.approx((300, 271.5, 330))
+    one = recall_differences(counted, nothing)["t2i_r10"]
+    assert (one.mean, one.low, one.high, one.seeds) == (50, pytest.approx(45.25), pytest.approx(55), False)
+
+
+def test_intervals_of_means_are_those_of_a_change_from_zero():
+    """Two values of every query; some queries are about the same image and are drawn together."""
+    random = np.random.default_rng(6)
+    images = random.integers(0, 15, 40)
+    values = random.random((40, 2))
+    actual = mean_intervals(values, images)
+    for column, interval in enumerate(actual):
+        expected = mean_change(np.zeros(40), values[:, column], np.ones(40, bool), images)
+        np.testing.assert_allclose(interval, expected, atol=1e-12)
+
+
+def test_an_interval_that_touches_zero_may_be_noise():
+    ends = [(0, 2), (-2, 0), (-1, 1), (0.5, 2), (-2, -0.5)]
+    beyond = [Difference(0.0, low, high, seeds=False).beyond_noise for low, high in ends]
+    assert beyond == [False, False, False, True, True]
+
+
+def test_seeds_are_drawn_only_if_both_rows_have_several():
+    good, bad, base = (count_hits(*random_ranks(5, better=better)) for better in (12, 0, 4))
+    assert not difference([good], [base, base], draws=50).seeds
+    assert difference([good, bad], [base, base], draws=50).seeds
+
+
+def test_a_direction_without_queries_has_no_difference():
+    """A search log may ask by captions only."""
+    asked = count_hits(np.full(3, -1), np.array([0, 0, 9]), np.arange(3))
+    worse = count_hits(np.full(3, -1), np.array([0, 9, 9]), np.arange(3))
+    changes = recall_differences(asked, worse)
+    assert list(changes) == ["t2i_r1", "t2i_r5", "t2i_r10"]
+    assert changes["t2i_r1"].mean == pytest.approx(100 / 3)
+    assert changes["t2i_r10"].mean == pytest.approx(0)

@@ -129,6 +129,11 @@ def test_options_are_distinct_and_uniform_and_too_many_are_refused():
     ):
         assert_refused(message, c_way_accuracy, scored, owner, options, way, Protocol(repeats=repeats))
     assert len(c_way_accuracy(scored, owner, (5,), "i2t", Protocol(repeats=2))[5].repeats) == 2
+    usual = c_way_accuracy(scored, owner, (5,), "i2t")[5].repeats
+    asked = c_way_accuracy(scored, owner, (5,), "i2t", Protocol(repeats=10, seed=0, ties="pessimistic"))[
+        5
+    ].repeats
+    np.testing.assert_array_equal(usual, asked)
     for count, most in ((1, 1), (1, 30), (7, 7), (7, 8), (30, 40)):
         rows = draw(np.random.default_rng(0), np.array([most, count]), count)
         for row, high in zip(rows, (most, count), strict=True):

@@ -3,7 +3,14 @@
 import numpy as np
 import pytest
 
-from coder_core.evaluation.hub_correction import Strength, choose_strengths, corrected, hub_biases
+from coder_core.evaluation.hub_correction import (
+    NEIGHBOURS,
+    STRENGTHS,
+    Strength,
+    choose_strengths,
+    corrected,
+    hub_biases,
+)
 from coder_core.evaluation.ranking import rank
 from coder_core.evaluation.relevance import Relevance
 from coder_core.evaluation.scores import check_scores
@@ -63,3 +70,23 @@ def test_chosen_strengths_remove_a_hub_and_leave_other_scores_alone():
     after = ranks(corrected([hub], bias, np.zeros(60)), np.arange(60)).t2i.first
     assert (before > 0).mean() > 0.9
     assert (after == 0).all()
+
+
+@pytest.mark.parametrize("alpha", [0.25, 0.5, 0.75, 1.0])
+@pytest.mark.parametrize("column", range(5))
+def test_every_number_of_neighbours_and_every_strength_is_tried(column, alpha):
+    """Image 0 has a bias of 1. Caption 1 finds its image only if more than α − 0.1 of it is subtracted, caption 0 only if
+    less than α + 0.1 is."""
+    scores = np.array([[0.2 + alpha + 0.1, 0.2 + alpha - 0.1, -9], [-9, 0.2, -9], [0.2, -9, 0.2]])
+    biases = np.zeros((3, 5))
+    biases[0, column] = 1
+    matrix = [ScoreMatrix(scores)]
+    _, t2i = choose_strengths(matrix, np.arange(3), biases, np.zeros((3, 5)))
+    assert (NEIGHBOURS[column], alpha) == (t2i.k, t2i.alpha)
+    i2t, _ = choose_strengths([ScoreMatrix(scores.T)], np.arange(3), np.zeros((3, 5)), biases)
+    assert i2t == t2i
+
+
+def test_the_grid_of_corrections_is_the_documented_one():
+    assert NEIGHBOURS == (1, 4, 16, 64, 128)
+    assert STRENGTHS == (0.25, 0.5, 0.75, 1.0)

@@ -43,8 +43,31 @@ def test_ranks_ties_and_candidates_equal_those_of_loops():
             for query, own in enumerate(right):
                 rank, ties, best = by_loop(lists, query, own)
                 assert actual.best[query, : len(best)].tolist() == best
-                if own:  # image 2 has no caption
+                if own:
                     assert (actual.first[query], actual.ties[query]) == (rank, ties)
+                else:  # image 2 has no caption
+                    assert (actual.first[query], actual.ties[query]) == (-1, 0)
+
+
+def test_a_direction_without_lists_and_the_length_of_a_shown_list():
+    """Twelve images answer one caption; no list answers an image."""
+    none = Lists(np.empty((12, 0), np.int32), np.empty((12, 0)), candidates_in_all=1)
+    long = Lists(np.arange(12, dtype=np.int32)[None], np.linspace(1, 0, 12)[None], candidates_in_all=12)
+    assert (none.exist, long.exist) == (False, True)
+    ranks = rank_lists(none, long, Relevance.of_labels(np.array([11]), 12))
+    assert ranks.i2t.first.tolist() == [-1] * 12
+    assert ranks.i2t.best.tolist() == [[-1]] * 12
+    assert ranks.t2i.first.tolist() == [11]
+    assert ranks.t2i.ranks.tolist() == [11]
+    assert ranks.t2i.own.tolist() == [0.0]
+    assert ranks.t2i.best.tolist() == [list(range(10))]
+
+
+def test_a_list_ends_where_its_candidates_do():
+    lists = Lists(np.array([[2, 0, -1]]), np.array([[0.5, 0.25, -np.inf]]), candidates_in_all=3)
+    candidates, scores = lists.of_query(0)
+    assert candidates.tolist() == [2, 0]
+    assert scores.tolist() == [0.5, 0.25]
 
 
 def test_mixed_embeddings_have_the_weighted_cosines_of_both_branches():

@@ -44,12 +44,23 @@ def test_many_players_are_in_half_of_the_masks_and_uncorrelated(players):
     assert len(masks) == (256 if players == 64 else 128)
     np.testing.assert_array_equal(signs.T @ signs, len(masks) * np.eye(players, dtype=int))
     assert {tuple(row) for row in ~masks} == {tuple(row) for row in masks}
+    first = masks[: len(masks) // 2]  # the others are their complements
+    assert (first.sum(0) == len(first) // 2).all()
     random = np.random.default_rng(2)
     linear = random.normal(size=(players, 3))
     pairs = random.normal(size=(players, players, 3))
     kept = signs.astype(np.float64)
     rows = kept @ linear / 2 + np.einsum("ni,nj,ijd->nd", kept, kept, pairs)
     np.testing.assert_allclose(effects(masks, rows), linear, atol=1e-9)  # pairs cancel
+
+
+def test_up_to_six_players_have_all_subsets_and_more_have_random_ones():
+    assert len({tuple(mask) for mask in draw_masks(6)}) == 64
+    assert len(draw_masks(7)) == 128
+    masks = draw_masks(49)
+    np.testing.assert_array_equal(masks, draw_masks(49, seed=0))
+    assert (masks != draw_masks(49, seed=1)).any()
+    assert 10 < masks[0].sum() < 39  # not all: signs are random, too
 
 
 def test_estimated_interactions_are_near_the_exact_ones():

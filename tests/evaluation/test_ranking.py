@@ -212,6 +212,31 @@ def test_the_bound_on_rounding_is_reached_by_no_pair_and_grows_with_the_weight(w
     assert np.abs(found.numpy() - exact).max() < scores.error < 1e-5 * abs(weight)
 
 
+def test_the_bound_on_rounding_is_little_more_than_highams():
+    """Section 3.1 of Higham 2002: γ = D u / (1 − D u) times both lengths. A larger bound would compare more pairs exactly."""
+    unit_roundoff = 2.0**-24
+    gamma = 512 * unit_roundoff / (1 - 512 * unit_roundoff)
+    images = 3 * np.eye(2, 512)
+    texts = 5 * np.eye(4, 512)
+    error = check_scores([EmbeddingPair(images, texts, -2.0)]).error
+    assert 30 * gamma < error < 1.02 * 30 * gamma
+    both = check_scores([EmbeddingPair(images, texts, -2.0), EmbeddingPair(images, texts, 1.0)]).error
+    assert both == pytest.approx(1.5 * error)
+    assert check_scores([EmbeddingPair(0 * images, texts)]).error == 512 * 2.0**-126  # products may underflow
+    assert check_scores([EmbeddingPair(images, texts), ScoreMatrix(np.zeros((2, 4)))]).error == 0
+
+
+def test_hundreds_of_scores_of_one_column_are_counted():
+    """Counts of a part of the rows are bytes, which end at 255."""
+    for rows in (255, 256, 257, 600):
+        ends = torch.ones(1, 1, 4)
+        assert score_blocks.count_reaching_ends(torch.ones(rows, 4), ends, by_row=False).tolist() == [
+            [[rows] * 4]
+        ]
+        wide = score_blocks.count_reaching_ends(torch.ones(4, rows), ends, by_row=True)
+        assert wide.tolist() == [[[rows] * 4]]
+
+
 def test_scores_that_cannot_be_ranked_are_refused():
     for side in range(2):
         for value in (np.nan, np.inf, -np.inf):
@@ -227,6 +252,19 @@ def test_scores_that_cannot_be_ranked_are_refused():
         scores[2, 5] = value
         with pytest.raises(InputError, match="scores of image 2"):
             check_scores([ScoreMatrix(scores)])
+    with pytest.raises(InputError, match="embeddings: none are given"):
+        check_scores([])
+    with pytest.raises(InputError, match="weights: are"):
+        check_scores([EmbeddingPair(np.eye(2), np.eye(2), np.nan)])
+    for shape in ((3,), (0, 3), (3, 0)):
+        with pytest.raises(InputError, match=r"scores have shape .*expected \(images, captions\)"):
+            check_scores([ScoreMatrix(np.zeros(shape))])
+    for wrong_side in (np.eye(2, dtype=np.int64), np.ones(2), np.empty((0, 2))):
+        with pytest.raises(InputError, match="text embeddings of source 0: have shape"):
+            check_scores([EmbeddingPair(np.eye(2), wrong_side)])
+    with pytest.raises(InputError, match="source 0: scores overflow float32"):
+        check_scores([EmbeddingPair(np.full((1, 1), 1e20), np.full((1, 1), 1e20))])
+    check_scores([EmbeddingPair(np.full((1, 1), 1e19), np.full((1, 1), 1e19))])
     with pytest.raises(InputError, match=r"source 1: scores \(3, 5\) images and captions; expected 3 × 6"):
         check_scores([ScoreMatrix(np.zeros((3, 6))), ScoreMatrix(np.zeros((3, 5)))])
 

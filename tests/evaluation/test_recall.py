@@ -7,7 +7,16 @@ import torch
 from coder_core.console.faults import InputError
 from coder_core.evaluation import separation as maths
 from coder_core.evaluation import sources
-from coder_core.evaluation.recall import ensemble_metrics, five_fold, half_metrics, retrieval_metrics
+from coder_core.evaluation.ranking import rank
+from coder_core.evaluation.recall import (
+    ensemble_metrics,
+    five_fold,
+    half_metrics,
+    metrics_of,
+    retrieval_metrics,
+)
+from coder_core.evaluation.relevance import Queries, Relevance
+from coder_core.evaluation.scores import check_scores
 from coder_core.evaluation.sources import EmbeddingPair, ScoreMatrix
 from tests.reference.ranking import every_score
 from tests.support.run_folders import unit
@@ -119,9 +128,34 @@ def test_separation_and_histograms_of_a_mixture_match_loops():
         np.testing.assert_array_equal(histograms.positive, counts[True])
         np.testing.assert_array_equal(histograms.negative, counts[False])
     assert (histograms.images, histograms.of_images) == (20, 20)
-    part = maths.distributions(pairs, owner, pairs=5 * 70)
-    assert part.images == 5
+    part = maths.distributions(pairs, owner, pairs=6 * 70 - 1)
+    assert (part.images, part.of_images) == (5, 20)
     assert part.positive.sum() + part.negative.sum() == 5 * 70
+    drawn = [5, 6, 9, 10, 13]  # the same images in every version
+    whole = maths.distributions([pair.part(np.array(drawn), np.arange(70)) for pair in pairs], owner * 0)
+    np.testing.assert_array_equal(part.positive + part.negative, whole.positive + whole.negative)
+    assert part.positive.sum() == np.isin(owner, drawn).sum()
+    assert maths.distributions(pairs, owner, pairs=1).images == 1
+
+
+def test_scores_beyond_cosines_count_in_the_outermost_bins():
+    histograms = maths.distributions([ScoreMatrix(np.array([[1.0, -1.0], [-3.0, 2.0]]))], np.arange(2))
+    expected = np.zeros(maths.BINS)
+    expected[-1] = 2
+    np.testing.assert_array_equal(histograms.positive, expected)
+    np.testing.assert_array_equal(histograms.negative, expected[::-1])
+    np.testing.assert_allclose(histograms.edges[[0, 1, -1]], [-1, -1 + 2 / maths.BINS, 1])
+
+
+def test_the_mean_distance_of_a_sample_of_queries_is_that_of_the_whole_split():
+    pairs, owner, _ = two_branches()
+    labels = Relevance.of_labels(owner, 20)
+    scores = check_scores(pairs)
+    some = labels.of_queries(Queries(np.arange(0, 20, 3), np.arange(0, 70, 7)))
+    whole = metrics_of(scores, rank(scores, labels), labels)
+    assert metrics_of(scores, rank(scores, some), some)["md"] == pytest.approx(whole["md"])
+    no_images = labels.of_queries(Queries(np.empty(0, np.int64), np.arange(70)))
+    assert metrics_of(scores, rank(scores, no_images), no_images) == {}
 
 
 def test_mean_distance_is_a_metric_of_models_and_ensembles():

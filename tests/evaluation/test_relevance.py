@@ -16,6 +16,7 @@ from coder_core.evaluation.relevance import (
     SOURCES,
     TEXT,
     Relevance,
+    equal_text_count,
     judged_relevance,
     share_texts,
     widened,
@@ -189,6 +190,14 @@ def test_too_many_matching_pairs_are_refused(monkeypatch):
     monkeypatch.setattr(relations, "MOST_PAIRS", 15)
     with pytest.raises(InputError, match="16 pairs match; expected at most 15"):
         widened(np.arange(4), 4, captions=["a photo"] * 4)
+    monkeypatch.setattr(relations, "MOST_PAIRS", 16)
+    assert widened(np.arange(4), 4, captions=["a photo"] * 4).t2i.sizes.tolist() == [4] * 4
+
+
+def test_equal_texts_are_reported_from_more_than_one_percent():
+    captions = ["a shoe", "a shoe", *(f"shoe {number}" for number in range(198))]
+    assert equal_text_count(captions, np.arange(200)) == 0
+    assert equal_text_count(captions[:199], np.arange(199)) == 2
 
 
 def test_no_pair_is_relevant_twice_and_labels_are_the_default():
