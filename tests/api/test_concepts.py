@@ -138,4 +138,5 @@ def test_graphs_show_the_strongest_or_neighbouring_concepts_apart_from_each_othe
         joined = part.nodes["concept"].isin({*part.edges["concept"], *part.edges["neighbour"]})
         assert part.nodes["y"][~joined].max() < 0.1 or joined.all()
         assert part.nodes["y"][joined].min() > 0.1 or joined.all() or not joined.any()
+        assert part.nodes[["x", "y"]].to_numpy().max() <= 1
     assert len(graph_of(view, np.array([], dtype=int)).nodes) == 0

@@ -99,11 +99,11 @@ def test_the_place_does_not_count_as_an_other_caption():
     random = np.random.default_rng(0)
     owner = np.array([0, 1, 1])
     pictures, predicted, texts = unit(random, 2, 5), unit(random, 3, 5), unit(random, 3, 6)
-    weights = np.array([1.0, 0.5, 0.25])
+    weights = np.array([1.0, 0.01, 0.25])  # the least weight still counts
     evidence = CaptionEvidence(
         pictures, PlacedCaptions(texts, predicted, owner, weights), like_images(pictures)
     )
     found = evidence.of(Placed(np.array([0, 0, 1]), np.array([1, 2, 0])))
-    np.testing.assert_allclose(found[:, 3], [0.25, 0.5, 0])
+    np.testing.assert_allclose(found[:, 3], [0.25, 0.01, 0])
     np.testing.assert_allclose(found[:2, 4], [texts[0] @ texts[2], texts[0] @ texts[1]], atol=1e-6)
     assert found[2, 4] == 0
