@@ -9,7 +9,9 @@ import tomli_w
 
 from coder_core.api import data_quality, open_run
 from coder_core.api.sampling import draw_sample, whole_split
-from tests.support.precomp_folders import assert_refused
+from coder_core.data.captioned.collection import CaptionedSplit
+from coder_core.data.content.report import Finding
+from tests.support.precomp_folders import assert_refused, write_split
 from tests.support.run_folders import reseal, synthetic, write_embeddings, write_halves, write_run
 
 THINGS = ("dog", "car", "boat", "tree", "house", "girl", "horse", "ball", "bridge", "train")
@@ -194,3 +196,71 @@ def test_error_probability_is_calibrated_on_a_known_mixture():
     rare = np.repeat([0.0, 80.0], [29_994, 6])  # right pairs that look like random ones
     assert not data_quality.error_probability(rare).any()
     assert data_quality.error_probability(np.repeat([0.0, 80.0], [29_940, 60]))[-1] == 1
+
+
+def test_shares_of_random_pairs_and_robust_deviations_by_hand():
+    better = data_quality.random_ones_better(np.array([0.0, 2.0, 2.5, 9.0]), np.array([3.0, 1.0, 2.0, 4.0]))
+    assert better.tolist() == [0, 25, 50, 100]
+    assert data_quality.random_ones_better(np.array([1.0]), np.zeros(0)).tolist() == [0]
+    matching = np.array([1.0, 2.0, 3.0, 4.0, 100.0, np.nan])  # the median is 3, the median deviation 1
+    values = data_quality.standardised(np.array([3.0, 1.5174, np.nan]), matching)
+    assert values == pytest.approx([0, -1, 0])
+    mostly_equal = np.array([2.0, 2.0, 2.0, 6.0])  # so the standard deviation counts, √3
+    assert data_quality.standardised(np.array([2 + 3**0.5]), mostly_equal) == pytest.approx([1])
+    assert data_quality.standardised(np.array([2.0]), np.full(3, 2.0)).tolist() == [0]
+    assert data_quality.standardised(np.array([5.0]), np.array([np.nan])).tolist() == [0]
+
+
+def test_the_certainly_wrong_captions_of_an_image_count_with_the_least_weight():
+    space = np.eye(3)[[0, 0, 1, 2]]
+    weights = np.array([1.0, 0.01, 1.0, 1.0])
+    owner = np.array([0, 0, 0, 1])
+    unlike = data_quality._unlike_the_others(space, weights, owner, owner, 2)
+    assert unlike == pytest.approx([-0.01 / 1.01, -1 / 2, 0, np.nan], nan_ok=True)
+    alone = data_quality._unlike_the_others(space[:2], weights[:2], owner[:2], owner[:2], 1)
+    assert alone == pytest.approx([-1, -1])  # the other one has a weight of 0.01
+    elsewhere = data_quality._unlike_the_others(space, weights, owner, np.array([1, 1, 1, 0]), 2)
+    assert elsewhere == pytest.approx([0, 0, 0, 0])
+
+
+def found(*samples, what="", likeness=1.0):
+    return Finding(tuple(samples), what, likeness)
+
+
+def test_findings_are_listed_by_their_first_sample_and_exported_by_every_sample():
+    files = data_quality.GuardedFiles(None, ["a.jpg", "b.jpg"])
+    dev = CaptionedSplit("dev", ["a.jpg", "b.jpg"], ["x", "y", "z"], np.array([1, 0, 1]), files, np.arange(2))
+    train = CaptionedSplit("train", ["c.jpg"], ["x"], np.array([0]), files, np.arange(1))
+    pictures = [found(("dev", 1), ("train", 0), likeness=0.5), found(("train", 0), what="tiny")]
+    table = data_quality.finding_table(pictures, [dev, train], captions=False)
+    assert table.to_numpy().tolist() == [
+        ["b.jpg", "", 2, "dev, train", 50],
+        ["c.jpg", "tiny", 1, "train", 100],
+    ]
+    rows = data_quality.sample_rows(pictures, [dev, train], captions=False)
+    assert list(rows.columns) == ["group", "split", "image id", "file", "caption", "what", "likeness"]
+    assert rows.to_numpy().tolist() == [
+        [0, "dev", 1, "b.jpg", "x | z", "", 0.5],
+        [0, "train", 0, "c.jpg", "x", "", 0.5],
+        [1, "train", 0, "c.jpg", "x", "tiny", 1.0],
+    ]
+    texts = [found(("dev", 0), ("train", 0))]
+    assert data_quality.finding_table(texts, [dev, train], captions=True)["first"].tolist() == ["x"]
+    rows = data_quality.sample_rows(texts, [dev, train], captions=True)
+    assert rows[["caption id", "file", "caption"]].to_numpy().tolist() == [
+        [0, "b.jpg", "x"],
+        [0, "c.jpg", "x"],
+    ]
+    assert data_quality.split_thumbnail(dev, 0, 32) is None
+
+
+def test_data_that_cannot_be_read_has_no_splits(tmp_path):
+    assert data_quality.data_splits("") == []
+    assert data_quality.data_splits(str(tmp_path / "none")) == []
+    write_split(tmp_path / "data", "train")
+    write_split(tmp_path / "data", "dev")
+    splits = data_quality.data_splits(str(tmp_path / "data"))
+    assert {split.name: len(split.captions) for split in splits} == {"train": 8, "dev": 8}
+    assert splits[0].image_names == [f"image {row}" for row in range(4)]
+    (tmp_path / "data" / "dev_caps.txt").unlink()
+    assert [split.name for split in data_quality.data_splits(str(tmp_path / "data"))] in ([], ["train"])
