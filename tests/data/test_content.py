@@ -101,6 +101,20 @@ def test_a_report_is_cached_until_the_data_changes(splits, report, tmp_path, mon
         check_content([replace(splits[0], positions=GuardedFiles(None, splits[0].image_names))])
 
 
+def test_progress_is_shared_among_the_splits_by_their_pictures(splits, tmp_path, monkeypatch):
+    """Of 20 pictures, 8 are in train."""
+    monkeypatch.setenv("CODER_CACHE", str(tmp_path / "cache"))
+    seen = []
+    check_content(splits, progress=lambda done, total, phase: seen.append((done / total, phase)))
+    shares = [share for share, _ in seen]
+    assert shares == sorted(shares)
+    assert (shares[0], shares[-1]) == (0, 1)
+    comparing = {phase: share for share, phase in seen}["comparing pictures"]
+    assert 0.5 < comparing < 0.95
+    of_train = max(share for share, phase in seen if phase == "checking the pictures of train")
+    assert of_train == pytest.approx(comparing * 8 / 20)
+
+
 def test_picture_names_cannot_leave_the_picture_folder(tmp_path):
     (tmp_path / "inside").mkdir()
     photograph(0).save(tmp_path / "secret.png")

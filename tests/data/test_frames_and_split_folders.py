@@ -7,6 +7,7 @@ import pytest
 
 from coder_core.check_data import main as check_data
 from coder_core.config.data import ReadingArguments
+from coder_core.data.captioned import frames
 from coder_core.data.captioned.reading import read_captioned
 from coder_core.embed import main as embed
 from coder_core.evaluate import main as evaluate
@@ -154,3 +155,16 @@ def test_embedded_frames_count_by_video(tmp_path, capsys):
     capsys.readouterr()
     assert evaluate([str(tmp_path / "x"), "--split", "test"]) == 0
     assert "by group" in capsys.readouterr().out
+
+
+def test_a_folder_of_too_many_frames_is_read_in_part(tmp_path, monkeypatch):
+    """The folders are read in order until more frames than the limit are met."""
+    for video, count in (("a", 2), ("b", 1), ("c", 1)):
+        (tmp_path / video).mkdir()
+        for frame in range(count):
+            (tmp_path / video / f"{frame}.jpg").write_bytes(b"")
+    (tmp_path / "b" / ".hidden.jpg").write_bytes(b"")
+    everything = {"a": ["a/0.jpg", "a/1.jpg"], "b": ["b/0.jpg"], "c": ["c/0.jpg"]}
+    for most, listed in ((4, "abc"), (3, "abc"), (2, "ab"), (1, "a")):
+        monkeypatch.setattr(frames, "MOST_FRAMES", most)
+        assert frames._list_frames(tmp_path, list("abc")) == {video: everything[video] for video in listed}
