@@ -18,6 +18,7 @@ import pytest
 from scipy import sparse
 
 from coder_core.api import (
+    causes,
     clusters,
     compare,
     concept_attention,
@@ -31,7 +32,10 @@ from coder_core.api import (
     similarity,
     slices,
 )
+from coder_core.api.causes.evidence import compute_evidence
 from coder_core.api.report import Gate, Supplements, check_gate, gather, render
+from coder_core.api.reviews import ReviewedSplit, reviewed_recall
+from coder_core.data.reviews import Review, Reviews
 from coder_core.geometry.settings import ClusterSettings
 from coder_core.runs.derived.compute import make_clusters
 from tests.support.run_folders import CONCEPTS, write_run
@@ -94,6 +98,38 @@ def report(base, demo):
     return [float(number.replace(",", "")) for number in re.findall(r"-?\d[\d,]*\.?\d*", source)]
 
 
+def why_queries_miss(run, other, way):
+    """Return the evidence of all queries, their causes, what would fix them, and the length of every reason."""
+    evidence = compute_evidence(run, "dev")
+    question = causes.Question(way, 5, noise=0.02)
+    known = causes.Known.nothing(run.count("dev", "text"))
+    misses = causes.find_causes(evidence, run.image_of_text("dev"), question, known)
+    averaged = causes.averaged_with(run, other, "dev", misses, way)
+    hubs = causes.hubs(run, "dev", way)
+    sentences = [causes.why(misses, query, evidence, known, hubs) for query in range(40)]
+    budget = causes.error_budget(misses)
+    return evidence, misses, budget, causes.what_would_fix(misses, averaged), hubs, sentences
+
+
+def reviewed(run):
+    """Return recall with the verdicts of one person on the captions of some images."""
+    split = ReviewedSplit.of(run, "dev")
+    reviews = []
+    for row in range(0, 100, 7):
+        verdict = "wrong-caption" if row % 2 else "label-right"
+        reviews.append(Review(*split.pair(row // 5, row), verdict, "someone"))
+        reviews.append(Review(*split.pair(row % IMAGES, row), "also-matches", "someone"))
+    return reviewed_recall(run, "dev", split, Reviews(tuple(reviews)))
+
+
+def maps(run):
+    """Return a map of all samples, the labels of its parts, and the neighbors of two samples."""
+    layout = joint_space.principal_layout(run, "dev")
+    labels = joint_space.area_labels(run, "dev", layout.plane, 0)
+    nearest = [joint_space.nearest_points(run, "dev", point, 9) for point in (3, 70)]
+    return np.abs(layout.plane), [label.words for label in labels], nearest
+
+
 def answers(runs):
     """Yield name and answer of every question."""
     base, demo, both = (open_run(runs[name]) for name in ("base", "demo", "both"))
@@ -154,6 +190,19 @@ def answers(runs):
     yield "disagreements", concept_attention.disagreements(both, "dev")
     yield "pair", concept_attention.pair_concepts(both, "dev", 7, 3)
     yield "report", report(base, demo)
+    for way in WAYS:
+        yield f"causes {way}", why_queries_miss(base, demo, way)
+    yield "reviewed", reviewed(demo)
+    yield "maps", maps(demo)
+    yield (
+        "graph with isolated concepts",
+        [concepts.graph_of(view, np.array(some)) for some in ([1], [0, 1, 2], [1, 4, 3])],
+    )
+    yield (
+        "ends",
+        [retrieval.recall_ends(demo, "dev"), retrieval.recall_ends(demo, "dev", np.arange(0, 90, 2))],
+    )
+    yield "gains of some", retrieval.gains(base, demo, "dev", np.arange(0, 90, 2))
 
 
 def numbers_of(answer):
