@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.autograd import gradcheck
 
-from coder_core.objectives import diversity
+from coder_core.objectives import diversity, diversity_contrastive
 from coder_core.objectives.pairs import same_image_negatives
 from tests.reference import diversity as reference
 from tests.reference.pairs import kept, negatives
@@ -159,3 +159,16 @@ def test_invalid_diversity_parameters_are_refused():
             call(**{name: value})
     with pytest.raises(ValueError, match=r"\(1, 2\): give"):
         diversity.negative_spread(torch.zeros(2, 2), EVERY)
+
+
+def test_the_deviation_on_a_gpu_is_that_of_the_cpu():
+    """A GPU gets no list of what is excluded, so the deviation is computed in another way."""
+    random = torch.Generator().manual_seed(0)
+    scores = torch.randn(6, 9, generator=random, dtype=torch.float64)
+    mask = torch.rand(6, 9, generator=random) < 0.6
+    mask[2] = False
+    mask[3] = torch.arange(9) == 4
+    expected = diversity.negative_spread(scores, mask)
+    actual = diversity_contrastive._masked_deviation(torch.where(mask, scores, 0.0), mask)
+    torch.testing.assert_close(actual, expected)
+    assert actual[2:4].tolist() == [0, 0]

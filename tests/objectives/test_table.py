@@ -1,6 +1,7 @@
 """The table of losses: every loss against its loop, as a module; a user's own loss in every command; stable imports."""
 
 import csv
+import inspect
 import json
 import os
 import subprocess
@@ -14,8 +15,9 @@ from torch.autograd import gradcheck
 
 from coder_core import objectives
 from coder_core.ablate import main as ablate
+from coder_core.config.schema import Config, to_document
 from coder_core.objectives import LOSSES, make_loss
-from coder_core.objectives.table import register_loss
+from coder_core.objectives.table import load_own_losses, register_loss
 from coder_core.ops import normalise
 from coder_core.runs.record import read_history
 from tests.reference import losses, step
@@ -190,3 +192,34 @@ def test_a_missing_file_of_losses_is_named(tmp_path):
     assert ran.returncode == 1
     assert "CODER_LOSSES" in ran.stderr + ran.stdout
     assert "none.py" in ran.stderr + ran.stdout
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_losses_have_the_defaults_of_the_settings(name):
+    """`weight_batch` is the branch's, whose default follows from the branch; a width has no usual value."""
+    sections = [section for section in to_document(Config()).values() if isinstance(section, dict)]
+    usual = {key: value for section in sections for key, value in section.items()}
+    parameters = inspect.signature(LOSSES[name].load()).parameters
+    settings = {keyword: key for keyword, key in LOSSES[name].settings.items() if key in usual}
+    assert settings
+    for keyword, key in settings.items():
+        default = parameters[keyword].default if keyword in parameters else None
+        if default not in (None, inspect.Parameter.empty):
+            assert default == usual[key], keyword
+
+
+def test_a_file_of_losses_that_fails_is_named_with_its_error(tmp_path, monkeypatch):
+    bad = tmp_path / "bad.py"
+    bad.write_text(f"raise KeyError('{'x' * 400}')\n")
+    good = tmp_path / "good.py"
+    good.write_text("")
+    monkeypatch.setenv("CODER_LOSSES", os.pathsep.join(["", str(good), str(bad)]))
+    failed = load_own_losses()
+    assert list(failed) == [str(bad)]
+    assert failed[str(bad)] == f"KeyError: '{'x' * 299}"
+
+
+def test_settings_tell_which_loss_they_change():
+    assert LOSSES["dcl"].reads("gamma")
+    assert not LOSSES["btr-sum"].reads("gamma")
+    assert LOSSES["btr-hardest"].load() is objectives.triplet_hardest
