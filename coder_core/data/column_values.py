@@ -292,8 +292,11 @@ def _number(text: str) -> float | None:
     if not NUMBER.fullmatch(text):
         return None
     number = float(text)
-    is_exact = abs(number) <= LARGEST_WHOLE or not text.lstrip("+-").isdecimal()
-    return number if is_exact and np.isfinite(number) else None
+    digits = text.lstrip("+-")
+    is_whole = digits.isdecimal()
+    # the whole number above the largest one is rounded to it
+    is_exact = abs(number) < LARGEST_WHOLE or digits == str(LARGEST_WHOLE)
+    return number if np.isfinite(number) and (is_exact or not is_whole) else None
 
 
 def _date(text: str) -> datetime | None:
