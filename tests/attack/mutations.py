@@ -4,8 +4,9 @@
 
 Works in a temporary copy of the project. Every flip is tried in a process forked after the imports, by the tests of
 its package (`TESTS`), until the first failure; files that name the flipped module come first. A flip that no test
-notices is printed with its file and line. With --quick only files that name the module are run, at most eight, so that
-the shares are lower bounds: the tests of the app take minutes.
+notices is printed with its file and line. With --quick only files that name the module are run, at most eight, and those
+that compare whole answers, figures and pages with stored ones (`test_stored_…`), so that the shares are lower bounds:
+the tests of the app take minutes.
 """
 
 import argparse
@@ -110,6 +111,7 @@ def tests_of(folder, package, file, *, quick):
     mentions = {test: len(names.findall(test.read_text("utf-8"))) for test in files}
     files.sort(key=lambda test: -mentions[test])
     named = [test for test in files if mentions[test]][:MOST_NAMED]
+    named += [test for test in files if test.name.startswith("test_stored_")]
     examples = [folder / EXAMPLES] if package in WITH_EXAMPLES else []
     return list(map(str, dict.fromkeys([*(named if quick and named else files), *examples])))
 
@@ -140,7 +142,9 @@ def main():
     parser = argparse.ArgumentParser(prog="python -m tests.attack.mutations", description=__doc__)
     parser.add_argument("packages", nargs="*", default=list(TESTS), help=f"of {', '.join(TESTS)}")
     parser.add_argument("--count", type=int, default=200, help="flips, the same number in each package")
-    parser.add_argument("--quick", action="store_true", help="only tests that name the flipped module")
+    parser.add_argument(
+        "--quick", action="store_true", help="only tests that name the flipped module, and stored answers"
+    )
     parser.add_argument("--seed", type=int, default=0)
     parsed = parser.parse_args()
     torch.set_num_threads(1)
