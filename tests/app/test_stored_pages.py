@@ -5,77 +5,176 @@ anew: python -m tests.app.test_stored_pages
 """
 
 import tempfile
+import warnings
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from coder_core.api import causes, open_run
+from coder_core.api.data_quality import splits_of_run
+from coder_core.data.content.report import check_content
+from coder_core.data.reviews import Review, append_review
+from coder_core.embedding.log import log_split
 from coder_core.geometry.settings import ClusterSettings
 from coder_core.runs.derived.compute import make_clusters
 from tests.app.conftest import write_pair
 from tests.support.pages import open_page
-from tests.support.run_folders import CONCEPTS, write_run
+from tests.support.run_folders import CONCEPTS, import_run_folder, unit, write_run
 from tests.support.seen import differences, seen
 
 STORED = Path(__file__).with_name("stored_pages")
 ALONE = {"run": "demo", "versus": "—"}
 SEVERAL = {"run": ["demo-baseline", "demo", "late"]}
-# name → page, parameters of its address, and values of its controls
+CONCEPTS_RUN = {"run": "concepts"}
+EVERYTHING = {"map": "PCA", "area": "a:-9,-9,9,-9,9,9,-9,9", "focus": "caption-7", "colour": "words"}
+SLICE = 'brand in ("Acme", "Bolt") and "unit price" >= 2 and "new" in tags'
+LOG = {"run": "one", "versus": "two", "split": "log"}
+# name → folder, page, parameters of its address, and values of its controls
 PAGES = {
-    "overview": ("overview", {}, {}),
-    "overview of three runs": ("overview", SEVERAL, {}),
-    "overview of a slice": ("overview", {"slice": "image < 9"}, {}),
-    "overview of one run": ("overview", ALONE, {}),
-    "retrieval": ("retrieval", {}, {"outcome": "all", "direction": "image"}),
-    "retrieval of one run": ("retrieval", ALONE, {"at": "5", "answer": "found"}),
-    "retrieval of three runs": ("retrieval", SEVERAL, {"answered_by": "by none"}),
-    "near misses": ("retrieval", {}, {"look": "near"}),
-    "hubs": ("retrieval", {}, {"look": "hubs"}),
-    "opened sample": ("retrieval", {"sample": "caption-4", "likely": "true"}, {}),
-    "diversity": ("diversity", {}, {"anchors": "image"}),
-    "diversity of one run": ("diversity", ALONE, {"measure": "entropy", "over": "bank"}),
-    "similarity": ("similarity", {}, {}),
-    "joint space": ("joint", {"map": "PCA"}, {}),
-    "clusters": ("clusters", ALONE | {"cluster-count": "4"}, {}),
-    "slices": ("slices", {}, {}),
-    "data": ("data", ALONE, {}),
-    "reviews": ("reviews", ALONE, {}),
-    "concepts": ("concepts", {"run": "concepts"}, {}),
-    "concepts of a pair": ("concepts", {"run": "concepts", "concept-caption": "7"}, {}),
+    "overview": ("runs", "overview", {}, {}),
+    "overview of three runs": ("runs", "overview", SEVERAL, {}),
+    "overview of a slice": ("runs", "overview", {"slice": "image < 9"}, {}),
+    "overview of one run": ("runs", "overview", ALONE, {}),
+    "retrieval": ("runs", "retrieval", {}, {"outcome": "all", "direction": "image"}),
+    "retrieval of one run": ("runs", "retrieval", ALONE, {"at": "5", "answer": "found"}),
+    "retrieval of three runs": ("runs", "retrieval", SEVERAL, {"answered_by": "by none"}),
+    "near misses": ("runs", "retrieval", {}, {"look": "near"}),
+    "hubs": ("runs", "retrieval", {}, {"look": "hubs"}),
+    "opened sample": ("runs", "retrieval", {"sample": "caption-4", "likely": "true"}, {}),
+    "misses of a cause": ("runs", "retrieval", {"cause": causes.CAUSES[-1], "cause-of": "demo-baseline"}, {}),
+    "diversity": ("runs", "diversity", {}, {"anchors": "image"}),
+    "diversity of one run": ("runs", "diversity", ALONE, {"measure": "entropy", "over": "bank"}),
+    "similarity": ("runs", "similarity", {}, {}),
+    "joint space": ("runs", "joint", {"map": "PCA"}, {}),
+    "selection on a map": ("runs", "joint", EVERYTHING, {}),
+    "clusters": ("runs", "clusters", ALONE | {"cluster-count": "4"}, {}),
+    "slices": ("runs", "slices", {}, {}),
+    "data": ("runs", "data", ALONE, {}),
+    "little content": ("runs", "data", ALONE, {"list": "little"}),
+    "reviews": ("runs", "reviews", ALONE, {}),
+    "concepts": ("runs", "concepts", CONCEPTS_RUN, {}),
+    "concepts of a pair": ("runs", "concepts", CONCEPTS_RUN | {"concept-caption": "7"}, {}),
+    "start": ("runs", "start", {}, {}),
+    "start without runs": ("none", "start", {}, {}),
+    "train": ("runs", "train", {"watch": "demo"}, {}),
+    "verdicts": ("judged", "reviews", {}, {}),
+    "columns": ("catalog", "retrieval", {"slice": SLICE, "sample": "caption-4"}, {}),
+    "map by a column": ("catalog", "joint", {"map": "PCA", "colour": "unit price"}, {}),
+    "saved queries": ("imported", "retrieval", {"ask": "Free text", "text": "query 1"}, {}),
+    "search log": ("log", "overview", LOG, {}),
+    "a query of a search log": ("log", "retrieval", LOG | {"query-text": "3"}, {}),
 }
+WITH_SIDEBAR = ("overview", "columns")
+# what pages show of the machine: the person's name, and the folders of data sets and reviews
+ENVIRONMENT = {"LOGNAME": "anna", "CODER_DATA": "nowhere", "CODER_REVIEWS": ""}
+
+
+def write_folders(base):
+    """Write the folders of runs that the pages are about."""
+    write_runs(base / "runs")
+    write_judged(base / "judged")
+    write_catalog(base / "catalog")
+    write_log(base / "log")
+    (base / "none").mkdir()
+    queries = [f"query {number}" for number in range(3)]
+    import_run_folder(base / "imported", "clip", images=20, queries=queries)
+    return base
 
 
 def write_runs(root):
-    """Write a pair of runs, one of them with clusters, a third one, and a run with concepts."""
+    """Write a pair of runs, one of them with clusters and checked pictures, a third one, and a run with concepts."""
     write_pair(root)
     write_run(root, "late", noise=2.0, images=20)
     write_run(root, "concepts", concepts=CONCEPTS, images=20, pictures=False)
     make_clusters(root / "demo", "dev", ClusterSettings(4))
-    return root
+    check_content(splits_of_run(open_run(root / "demo")))
 
 
-def lines(monkeypatch, root, name):
-    page, query, changes = PAGES[name]
-    app = open_page(monkeypatch, root, page, **query)
+def write_judged(root):
+    """Write a run, and verdicts of two people on its pairs."""
+    captions = [f"scene {image}, told in way {way}" for image in range(12) for way in range(5)]
+    write_run(root, "demo", images=12, noise=2.0, captions=captions)
+    given = [(0, 0, "label-right", "anna"), (0, 0, "wrong-caption", "bob"), (1, 5, "wrong-caption", "anna")]
+    given += [(2, 0, "also-matches", "anna"), (2, 0, "also-matches", "bob"), (3, 15, "too-vague", "bob")]
+    for number, (image, caption, verdict, person) in enumerate(given):
+        time = f"2026-05-01T12:00:0{number}Z"
+        names = {"id": f"{number:016x}", "time": time, "reviewer": person, "image": f"{image}.png"}
+        review = Review(caption=captions[caption], verdict=verdict, tags=("tag",), note="a note", **names)
+        append_review(root / "reviews.jsonl", review)
+
+
+def write_catalog(root):
+    """Write a run with the user's columns: brands, prices, dates and tags."""
+    random = np.random.default_rng(0)
+    count = 60
+    images = random.normal(size=(count, 16))
+    columns = {
+        "brand": [("Acme", "Bolt", "Kite")[number % 3] for number in range(count)],
+        "unit price": np.arange(count) / 4,
+        "listed": [f"2026-{1 + number % 12:02}-15" for number in range(count)],
+        "tags": [["sale"] if number % 2 else ["sale", "new"] for number in range(count)],
+    }
+    captions = [f"a shirt of model {number}" for number in range(count)]
+    texts = images + random.normal(size=(count, 16))
+    log_split(root / "shop", "dev", images, texts, captions=captions, columns=columns)
+
+
+def write_log(root):
+    """Write two runs of a search log whose queries have graded results; two of them have none that is right."""
+    random = np.random.default_rng(0)
+    images = unit(random.normal(size=(40, 16)))
+    right = random.integers(0, 40, 30)
+    noise = unit(random.normal(size=(30, 16)))
+    others = unit(random.normal(size=(2, 16)))
+    judged = [
+        (query, int(image + step) % 40, 2 - step) for query, image in enumerate(right) for step in range(3)
+    ]
+    captions = [f"where is thing {query}" for query in range(32)]
+    names = [f"{row}.jpg" for row in range(40)]
+    for name, share in (("one", 1.6), ("two", 0.4)):
+        texts = np.concatenate([unit(images[right] + share * noise), others])
+        with warnings.catch_warnings(action="ignore"):  # of the two queries
+            log_split(
+                root / name,
+                "log",
+                images,
+                texts,
+                captions=captions,
+                pictures=names,
+                judgements=np.array(judged),
+            )
+
+
+def lines(monkeypatch, base, name):
+    folder, page, query, changes = PAGES[name]
+    for variable, value in ENVIRONMENT.items():
+        monkeypatch.setenv(variable, value)
+    app = open_page(monkeypatch, base / folder, page, **query)
     if changes:
         app.change(**changes)
-    return seen(app, root, sidebar=name == "overview")
+    return seen(app, base, sidebar=name in WITH_SIDEBAR)
+
+
+def file_of(name):
+    return STORED / f"{name.replace(' ', '_')}.txt"
 
 
 @pytest.fixture(scope="module")
-def root(tmp_path_factory):
-    return write_runs(tmp_path_factory.mktemp("pages") / "runs")
+def base(tmp_path_factory):
+    return write_folders(tmp_path_factory.mktemp("pages"))
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_a_page_is_as_it_was_stored(root, monkeypatch, name):
-    expected = (STORED / f"{name}.txt").read_text("utf-8").splitlines()
-    assert list(differences(lines(monkeypatch, root, name), expected)) == []
+def test_a_page_is_as_it_was_stored(base, monkeypatch, name):
+    expected = file_of(name).read_text("utf-8").splitlines()
+    assert list(differences(lines(monkeypatch, base, name), expected)) == []
 
 
 if __name__ == "__main__":
     STORED.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as monkeypatch:
-        runs = write_runs(Path(folder) / "runs")
+        written = write_folders(Path(folder))
         for name in PAGES:
-            text = "\n".join(lines(monkeypatch, runs, name))
-            (STORED / f"{name}.txt").write_text(f"{text}\n", "utf-8")
+            text = "\n".join(lines(monkeypatch, written, name))
+            file_of(name).write_text(f"{text}\n", "utf-8")

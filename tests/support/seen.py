@@ -19,8 +19,18 @@ HIDDEN = {
     "widthConfig",
     "heightConfig",
 }
-HIDDEN |= {"acceptNewOptions", "allowEmpty", "pageScriptHash", "ignoreRerun", "selectAll", "type", "required"}
+HIDDEN |= {
+    "acceptNewOptions",
+    "url",
+    "allowEmpty",
+    "pageScriptHash",
+    "ignoreRerun",
+    "selectAll",
+    "type",
+    "required",
+}
 ROWS = 4  # of a table
+OPTIONS = 12  # of a list
 LONGEST = 1_500  # letters of a line
 TAG = re.compile(r"<[^>]*>|data:image/[^\"' )]*")
 DATE = re.compile(r"\d{4}-\d\d-\d\d")
@@ -50,12 +60,17 @@ def _content(node):
         return _figure(json.loads(message.spec))
     if node.type == "bidi_component":
         return _component(json.loads(message.json)) if message.json else {}
-    return _shown(MessageToDict(message))
+    shown = _shown(MessageToDict(message))
+    if node.type == "multiselect":
+        shown.pop("default", None)  # positions in the list of options
+    return shown
 
 
 def _shown(value):
     if isinstance(value, dict):
         parts = {name: _shown(part) for name, part in value.items() if name not in HIDDEN}
+        if "options" in parts:
+            parts["options"] = parts["options"][:OPTIONS]
         return {name: part for name, part in parts.items() if part not in ({}, [], "", None)}
     if isinstance(value, list):
         return [_shown(part) for part in value]
@@ -81,7 +96,7 @@ def _sum(values):
         for value in (values if values is not None else ())
         if isinstance(value, int | float | np.number)
     ]
-    return f"{float(np.nansum(numbers)) + 0.0:.3f}" if numbers else len(values or ())
+    return f"{round(float(np.nansum(numbers)), 3) + 0.0:.3f}" if numbers else len(values or ())
 
 
 def _component(content):
