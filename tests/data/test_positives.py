@@ -71,3 +71,36 @@ def test_malformed_lines_and_unknown_ids_are_named(tmp_path, line, ids, part):
     assert_refused(rf"positives.tsv line 2: .*{part}", read, tmp_path, f"a.jpg#0\tb.jpg\n{line}\n", ids)
     with pytest.raises(OtherSplitError, match=r"its 1 lines"):
         read(tmp_path, "z.jpg#0\ty.jpg\n")
+
+
+def test_what_a_file_says_is_put_in_words(tmp_path):
+    path = tmp_path / "positives.tsv"
+
+    def fact(text):
+        path.write_text(text)
+        return read_judgements(path, NAMES, OWNER).fact
+
+    assert fact("a.jpg#1\tb.jpg\n") == "1 positives beyond the labels"
+    assert (
+        fact("a.jpg#1\tb.jpg\nz.jpg#0\tb.jpg\n") == "1 positives beyond the labels, 1 line about other splits"
+    )
+    words = fact("a.jpg#1\tb.jpg\nz.jpg#0\tb.jpg\na.jpg#0\ty.jpg\na.jpg#7\tb.jpg\n")
+    assert words == (
+        "1 positives beyond the labels, 2 lines about other splits, "
+        "1 about captions that their images do not have (the first: 'a.jpg#7')"
+    )
+    assert fact(EXPERTS) == "2 positives beyond the labels, 1 pairs that its judges reject"
+
+
+def test_a_pair_fits_from_a_mean_grade_of_three_and_by_more_than_half_of_the_crowd(tmp_path):
+    grades = {
+        "2\t3\t4": True,
+        "3\t3\t2": False,
+        "4\t4\t1": True,
+        "1\t1\t1": False,
+        "0.5\t1\t1": False,
+        "0.501\t1\t1": True,
+    }
+    for grade, fits in {**grades, "1\t3\t0": True, "0\t0\t3": False}.items():
+        positives = read(tmp_path, f"b.jpg\ta.jpg#0\t{grade}\n")
+        assert (len(positives.pairs), positives.rejected) == ((1, 0) if fits else (0, 1)), grade

@@ -168,6 +168,13 @@ def test_intervals_of_means_are_those_of_a_change_from_zero():
         np.testing.assert_allclose(interval, expected, atol=1e-12)
 
 
+def test_a_single_query_has_a_mean_and_nothing_counted_has_none():
+    one = np.zeros(1, int)
+    assert mean_change(np.zeros(1), np.ones(1), np.ones(1, bool), one).tolist() == [1, 1, 1]
+    assert mean_change(np.ones(1), np.ones(1), np.zeros(1, bool), one).tolist() == [-1, -1, -1]
+    assert mean_intervals(np.array([[0.25, 1.0]]), one).tolist() == [[0.25] * 3, [1.0] * 3]
+
+
 def test_an_interval_that_touches_zero_may_be_noise():
     ends = [(0, 2), (-2, 0), (-1, 1), (0.5, 2), (-2, -0.5)]
     beyond = [Difference(0.0, low, high, seeds=False).beyond_noise for low, high in ends]
