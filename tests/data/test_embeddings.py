@@ -154,3 +154,10 @@ def test_absolute_paths_of_pictures_become_names_in_a_folder(tmp_path):
     assert faults == []
     assert picture_names(["/gone/x/a.jpg", "/gone/x/b.jpg"], None, faults) == (["a.jpg", "b.jpg"], None)
     assert [(fault.severity, fault.place) for fault in faults] == [("warning", "/gone/x")]
+
+
+def test_an_image_is_stored_at_most_a_hundred_times():
+    images = np.random.default_rng(3).normal(size=(2, 8))
+    for repeats, joined in ((100, 2), (101, 202)):
+        rows = unit(*np.repeat(images, repeats, axis=0))
+        assert len(join_repeated(rows, np.arange(2 * repeats), None, "rows.npy", [])[0]) == joined

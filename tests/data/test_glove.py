@@ -54,6 +54,13 @@ def test_headers_line_ends_and_repeated_words_are_accepted(tmp_path, content, no
     assert [fault.severity for fault in vectors.faults] == ["note"] * notes
 
 
+def test_vectors_of_one_number_have_no_header(tmp_path):
+    """ "5 1" is the word "5" with its number."""
+    vectors = read(tmp_path, "5 1\na 2\n", ["5", "a"])
+    assert vectors.matrix.tolist() == [[1], [2]]
+    assert vectors.faults == []
+
+
 LINES = ["cat 1", "bird 1", "cat 1.0 2.0 3.0", "bird 1.0 2.0 3.0", "cat", ""]
 LINES += [f"cat 1.0 {number}" for number in ("nan", "inf", "-inf", "1e40", "x", "1_0x")]
 
