@@ -121,8 +121,9 @@ def _columns(run: RunSummary, split: str, *, counted: bool = False) -> tuple[str
     with suppress(InputError):  # the Reviews page reports it
         reviews = judging.load(file)
         if reviews.lines:
-            tags = ask(judging.ReviewedSplit.of, run, split).tags(reviews)
             key = f"{file} {len(reviews.lines)} {reviews.lines[-1].get('id')}"
+            named = ask(judging.ReviewedSplit.of, run, split)
+            tags = ask(judging.tags, run, keyed(split, named), keyed(key, reviews))
     columns = slices.counted_columns if counted else slices.slice_columns
     return key, ask(columns, run, split, tags=keyed(key, tags))
 

@@ -291,3 +291,8 @@ def report_page(runs: Sequence[RunSummary], split: str) -> str:
     supplements = Supplements(command=shlex.join(parts), reviews=reviews, positives=positives)
     opened = [opened_run(run) for run in runs]
     return render(gather(opened, split, supplements))
+
+
+def tags(_run: Run, named: ReviewedSplit, reviews: Reviews) -> dict[int, list[str]]:
+    """Return `ReviewedSplit.tags`, as a question whose answer is cached until a review is added."""
+    return named.tags(reviews)

@@ -20,13 +20,15 @@ def show_gains(choice: Choice, recalls: Mapping[str, str], more: Texts | None = 
     first, *compared = choice.runs
     split = choice.split
     captions = choice.captions
-    if not choice.between:
-        for run in compared:
-            for recall in recalls:
-                cards.note(ask_both(retrieval.gain_in_words, first, run, split, recall, captions))
-        return
-    cards.note(cards.HOW_TO_READ["gains over a run"].format(first=first.name))
     changes = [ask_both(retrieval.gains, first, run, split, captions) for run in compared]
+    if not choice.between:
+        for run, change in zip(compared, changes, strict=True):
+            for recall in recalls:
+                measured = recall if recall in change else next(iter(change))
+                cards.note(retrieval.describe_gain(measured, change[measured], run.name, first.name))
+        return
+
+    cards.note(cards.HOW_TO_READ["gains over a run"].format(first=first.name))
     table: dict[str, Sequence[str]] = {"run": [run.name for run in choice.runs], **(more or {})}
     for recall in recalls:
         gains = [change.get(recall) for change in changes]

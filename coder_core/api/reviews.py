@@ -77,8 +77,16 @@ class ReviewedSplit:
         for review in reviews.standing:
             verdict = {review.verdict} - {"none"}
             tags.setdefault(review.pair, set()).update(tag.casefold() for tag in (*review.tags, *verdict))
-        pairs = (self.pair(image, row) for row, image in enumerate(self.image_of_text))
-        return {row: sorted(tags[pair]) for row, pair in enumerate(pairs) if tags.get(pair)}
+
+        of_rows: dict[int, list[str]] = {}
+        for (key, caption), names in tags.items():
+            image = self._images.get(key)
+            rows = self._texts.get(caption, [])
+            if names and image is not None:
+                of_rows |= {
+                    row: sorted(names) for row in rows if row >= 0 and self.image_of_text[row] == image
+                }
+        return dict(sorted(of_rows.items()))
 
     def judged(self, reviews: Reviews) -> JudgedSplit:
         """Convert the verdicts to rows of this split."""
