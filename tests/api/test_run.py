@@ -13,7 +13,7 @@ from coder_core.api import InputError, RunSummary, listing, open_run
 from coder_core.api.retrieval import comparison
 from coder_core.api.saved_views import remove_view, save_view, saved_views
 from coder_core.runs.record import read_status
-from tests.support.run_folders import damage, write_embeddings, write_run
+from tests.support.run_folders import damage, import_run_folder, write_embeddings, write_run
 
 EVIL = "![x](&#47;&#47;evil.example)"
 
@@ -207,3 +207,26 @@ def test_the_origin_of_a_runs_numbers_follows_from_its_folder():
         assert listing.numbers_from(run) == listing.facts(run)["from"] == origin
         assert origin in listing.ORIGINS
         assert listing.numbers_from(replace(run, fault="damaged")) == ""
+
+
+def test_texts_and_embeddings_search_the_images(run, tmp_path):
+    """A saved query has the embedding of an image; a text needs a model, which imported embeddings do not have."""
+    v, w = run.embeddings("dev")
+    scores = v @ w.T
+    text = run.search(w[7], split="dev", top=40)
+    assert text["candidate"].tolist() == np.argsort(-scores[:, 7], kind="stable").tolist()
+    assert text["place"].tolist() == list(range(1, 31))
+    assert not text["match"].any()
+    image = run.search(v[3], split="dev", modality="image", top=4)
+    assert image["candidate"].tolist() == np.argsort(-scores[3], kind="stable")[:4].tolist()
+    np.testing.assert_allclose(image["score"], np.sort(scores[3])[::-1][:4], atol=1e-6)
+    imported = open_run(import_run_folder(tmp_path, "other", images=6, queries=["a unicorn", "a horse"]))
+    assert imported.saved_queries("dev") == ["a unicorn", "a horse"]
+    images, _ = imported.embeddings("dev")
+    found = imported.search("a horse", split="dev", top=3)
+    assert found["candidate"].tolist() == np.argsort(-(images @ images[1]), kind="stable")[:3].tolist()
+    assert found["candidate"][0] == 1
+    with pytest.raises(InputError, match="has imported embeddings and no model"):
+        imported.search("x" * 500, split="dev")
+    with pytest.raises(InputError, match="has 501 characters; expected at most 500"):
+        imported.search("x" * 501, split="dev")
