@@ -315,3 +315,10 @@ def test_starting_values_follow_from_quantiles_of_the_similarities(tmp_path):
     assert sampled.negatives == pytest.approx(middle, abs=0.02)
     values = similarity.values_from_similarities(alone, "dev")  # no negatives
     assert (values.loss, np.isnan(values.negatives)) == (LossSettings(), True)
+
+
+def test_long_captions_are_shortened_in_labels():
+    assert similarity._labels(np.array([0]), "caption", 1, ["x " * 60]) == [f"caption 0: {'x ' * 39}…"]
+    assert similarity._labels(np.array([0]), "caption", 1, ["x " * 40]) == [f"caption 0: {'x ' * 39}x"]
+    blocks = similarity._labels(np.array([4, 5, 9, 2, 7]), "image", 2, [])
+    assert blocks == ["images 4 … 5 (2)", "images 9 … 2 (2)", "images 7 … 7 (1)"]
