@@ -124,6 +124,9 @@ def test_graphs_show_the_strongest_or_neighbouring_concepts_apart_from_each_othe
     edges = pd.DataFrame(rows, columns=["concept", "neighbour", "weight", "together"])
     for concept, count, expected in ((0, 9, [0, 3, 1]), (0, 2, [0, 3]), (7, 9, [7])):
         assert neighbourhood(edges, concept, count).tolist() == expected
+    edges.loc[4] = (0, 4, 0.8, 1)  # by weight, then by how often both occur together
+    edges.loc[5] = (5, 0, 0.8, 2)
+    assert neighbourhood(edges, 0, 9).tolist() == [0, 3, 5, 4, 1]
     graph = graph_of(view, np.arange(5))
     places = graph.nodes[["x", "y"]].to_numpy()
     assert ((places >= 0) & (places <= 1)).all()
