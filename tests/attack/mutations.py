@@ -110,8 +110,8 @@ def tests_of(folder, package, file, *, quick):
     files = [test for test in found if not any(part in test.name for part in LEFT_OUT)]
     mentions = {test: len(names.findall(test.read_text("utf-8"))) for test in files}
     files.sort(key=lambda test: -mentions[test])
-    named = [test for test in files if mentions[test]][:MOST_NAMED]
-    named += [test for test in files if test.name.startswith("test_stored_")]
+    named = [test for test in files if test.name.startswith("test_stored_")]  # whole pages in seconds
+    named += [test for test in files if mentions[test]][:MOST_NAMED]
     examples = [folder / EXAMPLES] if package in WITH_EXAMPLES else []
     return list(map(str, dict.fromkeys([*(named if quick and named else files), *examples])))
 
