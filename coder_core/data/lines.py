@@ -203,7 +203,14 @@ def read_lines(path: Path, what: str, faults: list[Fault]) -> list[str]:
     empty line. InputError: the file cannot be opened.
     """
     found: list[Fault] = []
-    lines = [row.strip() for row in text_rows(path, found)]
+    lines: list[str] = []
+    empty: list[str] = []
+    for number, row in enumerate(text_rows(path, found), 1):
+        line = row.strip()
+        lines.append(line)
+        if row and not line:  # a row that cannot be decoded has no line feed
+            empty.append(f"{path} line {number}")
+
     faults += found
     expected = f"one {what} per line"
     if not lines:
@@ -212,10 +219,7 @@ def read_lines(path: Path, what: str, faults: list[Fault]) -> list[str]:
     if any("CR alone" in fault.found for fault in found):
         return []
 
-    undecoded = {fault.place.partition(",")[0] for fault in found}
     fix = f"write the {what}, or remove the image with all its lines; a dropped line would shift all that follow"
-    empty = [f"{path} line {number}" for number, line in enumerate(lines, 1) if not line]
-    empty = [where for where in empty if where not in undecoded]
     for where in empty[:MOST_FAULTS_SHOWN]:
         faults.append(Fault(where, "the line is empty", expected, fix))
     if len(empty) > MOST_FAULTS_SHOWN:

@@ -93,7 +93,8 @@ def test_the_byte_that_is_not_utf8_is_placed_and_twenty_are_listed(tmp_path):
     file.write_bytes(b"a\nbc\xe9d\n" + b"\xff\n" * 30)
     read_lines(file, "caption", faults)
     assert faults[0].place == f"{file} line 2, byte 3"
-    assert len([fault for fault in faults if "is not UTF-8" in fault.found]) == 20
+    assert len(faults) == 20
+    assert all("is not UTF-8" in fault.found for fault in faults)
     assert decode_text(b"a\n", "here", []) == "a\n"
     assert_refused("here line 2, byte 1: the byte 0xff", decode_text, b"a\n\xff", "here", [])
 
