@@ -5,7 +5,7 @@ import html
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 import streamlit as st
@@ -41,7 +41,6 @@ TOAST_SECONDS = 20
 Review = judging.Review
 
 
-@cache
 def login() -> str:
     """Return the login name of the person who started the app: the reviewer until another name is given."""
     with suppress(OSError, KeyError, ImportError):

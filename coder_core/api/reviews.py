@@ -67,6 +67,15 @@ class ReviewedSplit:
             texts.setdefault(caption, []).append(row)
         return texts
 
+    @cached_property
+    def _by_image(self) -> Array:
+        return np.argsort(self.image_of_text, kind="stable")
+
+    def _captions_of(self, image: int) -> list[int]:
+        """Return the numbers of an image's captions, in ascending order."""
+        first, end = np.searchsorted(self.image_of_text, [image, image + 1], sorter=self._by_image)
+        return list(self._by_image[first:end].tolist())
+
     def pair(self, image: int, caption: int | None) -> Pair:
         """Return the name of a pair of rows; without a caption, that of the image with all its captions."""
         return self.keys[image], "" if caption is None else self.captions[caption]
@@ -81,11 +90,9 @@ class ReviewedSplit:
         of_rows: dict[int, list[str]] = {}
         for (key, caption), names in tags.items():
             image = self._images.get(key)
-            rows = self._texts.get(caption, [])
             if names and image is not None:
-                of_rows |= {
-                    row: sorted(names) for row in rows if row >= 0 and self.image_of_text[row] == image
-                }
+                rows = [row for row in self._captions_of(image) if self.captions[row] == caption]
+                of_rows |= dict.fromkeys(rows, sorted(names))
         return dict(sorted(of_rows.items()))
 
     def judged(self, reviews: Reviews) -> JudgedSplit:
