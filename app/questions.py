@@ -154,11 +154,10 @@ def drawn_for_verdicts(run: Run, split: str, captions: Rows) -> causes.Drawn:
     return causes.draw_for_verdicts(misses)
 
 
-def why(run: Run, split: str, question: causes.Question, known: causes.Known, query: int) -> str:
-    """Say why a run misses a query; "" for a query outside the sample of a large split."""
+def why(run: Run, split: str, misses: causes.Misses, known: causes.Known, query: int) -> str:
+    """Say why a run misses a query; "" for a query outside the sample of a large split. `misses`: of `causes_of_run`."""
     evidence = causes.split_evidence(run, split)
-    misses = causes.causes_of_run(run, split, question, known)
-    hubs = causes.hubs(run, split, question.direction)
+    hubs = causes.hubs(run, split, misses.direction)
     return causes.why(misses, query, evidence, known, hubs)
 
 

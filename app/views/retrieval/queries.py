@@ -10,7 +10,18 @@ from streamlit.delta_generator import DeltaGenerator
 
 from app import judging, questions
 from app.address import bound, put, value_of
-from app.ask import InputError, Modality, Run, RunSummary, ask, causes, heat_maps, likely_matches, retrieval
+from app.ask import (
+    InputError,
+    Modality,
+    Run,
+    RunSummary,
+    ask,
+    causes,
+    heat_maps,
+    keyed,
+    likely_matches,
+    retrieval,
+)
 from app.choice import OTHER, QUERIES, Choice
 from app.components import cards, links, opened
 from app.components.answers import retrieves
@@ -148,7 +159,9 @@ def _why(shown: Queries, run: RunSummary, number: int) -> str:
     if unknown := ask(causes.why_no_causes, run, split):
         return unknown
     question = judging.asked(run, split, shown.direction, shown.at).question
-    sentence = ask(questions.why, run, split, question, judging.known_about(run, split), number)
+    known = judging.known_about(run, split)
+    misses = keyed(f"{question}", ask(causes.causes_of_run, run, split, question, known))
+    sentence = ask(questions.why, run, split, misses, known, number)
     return sentence or "Why is not known: the causes of a large split are found for a sample of its queries."
 
 
