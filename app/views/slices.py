@@ -9,7 +9,7 @@ import streamlit as st
 
 from app import charts
 from app.address import SLICE, put
-from app.ask import InputError, Run, RunSummary, ask, opened_run, slices, tuning
+from app.ask import InputError, Run, RunSummary, ask, ask_all, opened_run, slices, tuning
 from app.choice import QUERIES, Choice, columns_of_slices, slice_table
 from app.components import cards, downloads, links
 from app.components.answers import recall_at
@@ -32,7 +32,7 @@ def show(choice: Choice) -> None:
     with controls:
         modality = choose_one("Queries", MODALITIES, "queries")
         at = int(choose_one("Hit within the first", FIRST, "slice-at", cards.tip("R@K")))
-    counted = len(ask(slices.images_counted, choice.first, choice.split))
+    counted = len(ask_all(slices.images_of_all, runs, choice.split))
     images = ask(Run.count, choice.first, choice.split, "image")
     if counted < images:
         cards.note(f"The table counts the queries of {counted:,} of {images:,} images, drawn at random.")

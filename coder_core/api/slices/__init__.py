@@ -19,6 +19,7 @@ from coder_core.api.slices.table import (
     Slice,
     counted_columns,
     images_counted,
+    images_of_all,
     own_slices,
     slice_columns,
     slice_metrics,

@@ -5,7 +5,7 @@ import json
 import tomllib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache, partial, reduce
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
@@ -228,7 +228,7 @@ def slice_table(
         slices: slices to list; those with fewer than 20 queries in either half are left out.
 
     Returns:
-        One row per slice: kind, expression, label, queries (of the reported half of `images_counted`), share (% of
+        One row per slice: kind, expression, label, queries (of the reported half of `images_of_all`), share (% of
         them), excess (misses of the last run beyond those at its overall recall), lost (by the first half alone: queries
         that the last run misses and the first one hits, minus the opposite; 0 for one run); for run r recall_r, low_r and high_r
         (percent and 95% interval, a bootstrap over images), mrr_r and ndcg10_r (percent); and for several runs gain,
@@ -285,7 +285,7 @@ def slice_recalls(
 
     Unlike in `slice_table`, no half is held out, because slices are not ordered by their result. Arguments as there.
 
-    Return one row per slice: kind, expression, label, queries (of `images_counted`), and for run r recall_r, low_r and
+    Return one row per slice: kind, expression, label, queries (of `images_of_all`), and for run r recall_r, low_r and
     high_r (percent and 95% interval, a bootstrap over images)."""
     _, counts, hits, _ = _hits(runs, split, queries, slices, columns)
     of_slices = counts[:-1].sum(1).astype(np.int64)
@@ -302,7 +302,7 @@ def slice_gains(
 
     Unlike in `slice_table`, no half is held out, because slices are not ordered by their result. Arguments as there.
 
-    Return one row per slice: kind, expression, label, queries (of `images_counted`), gain, gain_low and gain_high
+    Return one row per slice: kind, expression, label, queries (of `images_of_all`), gain, gain_low and gain_high
     (points, and its 95% interval, a paired bootstrap over images)."""
     _, counts, hits, _ = _hits(runs, split, queries, slices, columns)
     of_slices = counts[:-1].sum(1).astype(np.int64)
@@ -319,7 +319,7 @@ def _hits(
     """Return the number of images counted, and (slices + 1, images) arrays whose last row is the whole split: the
     queries of every slice and image; for each run its hits; and, computed lazily, for each run the sums of reciprocal
     rank and of nDCG@10."""
-    images = images_counted(runs[0], split)
+    images = images_of_all(runs, split)
     owner = runs[0].image_of_text(split)
     direction = queries.direction
     masks = [select(entry.expression, columns) for entry in slices]
@@ -357,6 +357,11 @@ def images_counted(run: Run, split: str) -> Array:
     if images <= MOST_IMAGES:
         return np.arange(images)
     return np.sort(np.random.default_rng(_SEED).choice(images, MOST_IMAGES, replace=False))
+
+
+def images_of_all(runs: Sequence[Run], split: str) -> Array:
+    """Return the images whose queries the table of several runs counts: those that it counts for each of them."""
+    return reduce(np.intersect1d, [images_counted(run, split) for run in runs])
 
 
 def _positions(captions: Array, columns: Columns) -> Array:
