@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, TypedDict, TypeVar
 
 import streamlit as st
+from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 T = TypeVar("T")
 Values = dict[str, list[str]]  # parameter → values
@@ -84,8 +85,16 @@ def put_all(values: Mapping[str, Any]) -> None:
 
 
 def value_of(key: str, default: str = "") -> str:
-    """Return the value of a widget, or that of the address before the widget is drawn."""
-    return str(st.session_state.get(key, st.query_params.get(key, default)))
+    """Return the value that a widget has or, before it is drawn, will have: after a step in the tab's history that of the
+    address, as if the document had been loaded."""
+    named = str(st.query_params.get(key, default))
+    return named if has_stepped() else str(st.session_state.get(key, named))
+
+
+def has_stepped() -> bool:
+    """True if a step in the tab's history asked for this script run: Back, Forward, or a link, see frame/history.js."""
+    context = get_script_run_ctx(suppress_warning=True)
+    return context is not None and context.is_history_navigation
 
 
 def followed(key: str, named: T | None, default: T, accept: Callable[[T], T] = lambda value: value) -> T:
@@ -136,9 +145,15 @@ def linked() -> tuple[str, ...]:
     return tuple(st.session_state.get(_LINKED, ()))
 
 
+def reviewer_name() -> str:
+    """Return the name in the reviewer's field; on pages without the field, for which Streamlit forgets its value, the one
+    that `followed` has seen last; "" without one."""
+    return str(st.session_state.get(REVIEWER, st.session_state.get(f"{REVIEWER}-{_SEEN}", "")))
+
+
 def reviewer_link() -> dict[str, str]:
     """Return the reviewer's name as a query parameter, if one was given, so that links between pages keep it."""
-    name = value_of(REVIEWER)
+    name = reviewer_name()
     return {REVIEWER: name} if name else {}
 
 

@@ -12,7 +12,7 @@ from typing import cast
 import numpy as np
 import streamlit as st
 
-from app.address import put, set_value
+from app.address import has_stepped, put, set_value
 from app.ask import Modality
 
 Sample = tuple[Modality, int]
@@ -76,11 +76,14 @@ def parse(name: object) -> Sample | None:
 
 def begin(page: str, data: object) -> None:
     """Open, at the start of a script run, the sample in the address, or in a field that a person changed. A change of
-    page forgets the fields and lists of the last page; a change of `data` forgets the sample."""
+    page, or a step in the tab's history, forgets the fields and lists that were shown; a change of `data` forgets the
+    sample."""
     now = state()
     named = st.query_params.get(SAMPLE, "")
-    if page != now.page:
+    if page != now.page or has_stepped():
         now.rows.clear()
+    if has_stepped():
+        now.fields.clear()
     for target, (modality, number) in now.fields.values():
         value = st.session_state.get(target)
         if isinstance(value, int) and value != number:

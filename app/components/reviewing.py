@@ -12,7 +12,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from app import judging
-from app.address import REVIEWER, bound, value_of
+from app.address import REVIEWER, reviewer_name
 from app.ask import InputError, Modality
 from app.choice import Choice
 from app.components import cards, events, opened
@@ -50,16 +50,14 @@ def login() -> str:
 
 def reviewer() -> str:
     """Return the reviewer's name: from the field, the address, or the login name."""
-    return value_of(REVIEWER).strip()[:LONGEST_REVIEWER] or login()
+    return reviewer_name().strip()[:LONGEST_REVIEWER] or login()
 
 
 def reviewer_field() -> None:
     """Draw the field for the reviewer's name, which the address keeps from page to page."""
     help_text = "Stored with every verdict. The default is the login name of the person who started the app."
     limit = LONGEST_REVIEWER
-    st.text_input(
-        "Reviewer", max_chars=limit, help=help_text, placeholder=login(), width=220, **bound(REVIEWER)
-    )
+    st.text_input("Reviewer", max_chars=limit, help=help_text, placeholder=login(), width=220, key=REVIEWER)
 
 
 def offered(choice: Choice, image: int, caption: int | None) -> dict[str, str]:

@@ -7,16 +7,26 @@ export default function ({ data, setTriggerValue }) {
 }
 
 function watch() {
-  const state = { pages: [], retained: [] }
+  const state = { pages: [], retained: [], former: {} }
   const { pushState, replaceState } = history
   let clicked = false
   for (const kind of ["pointerdown", "keydown"]) addEventListener(kind, () => (clicked = true), true)
 
+  // The server gives controls their present names in the address of a document; it does not see a step without one
+  const renamed = (path) => {
+    const address = new URL(path ?? location.href, location.href)
+    const names = state.former[address.pathname.slice(1)] ?? {}
+    const given = [...address.searchParams]
+    if (!given.some(([key]) => key in names)) return path
+    address.search = new URLSearchParams(given.map(([key, value]) => [names[key] ?? key, value]))
+    return address.href
+  }
+
   // Streamlit also pushes what it corrects in an address: the first push after a click is the step, others change it
-  history.pushState = function (...entry) {
+  history.pushState = function (entry, title, path) {
     const write = clicked ? pushState : replaceState
     clicked = false
-    return write.apply(this, entry)
+    return write.call(this, entry, title, renamed(path))
   }
 
   // Links of the sidebar and the tabs open the sample that is open now, even if only a part of the page has run since

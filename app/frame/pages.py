@@ -5,7 +5,7 @@ from pathlib import Path
 import streamlit as st
 
 from app import jobs
-from app.address import remember_link
+from app.address import FORMER, remember_link
 from app.ask import all_runs
 from app.components import downloads
 from app.frame import PAGES
@@ -77,6 +77,7 @@ def one_step() -> None:
     data = {
         "pages": [f"/{name}" for name in PAGES],
         "retained": [downloads.VALUES, downloads.FORMAT],
+        "former": FORMER,
         "theme": st.context.theme.type or "light",
     }
     component = st.components.v2.component("coder-history", js=_HISTORY)

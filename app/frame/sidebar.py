@@ -11,7 +11,18 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from app import charts
-from app.address import FORMER_RUNS, MOST_RUNS, RUNS, SLICE, followed, put, renamed, reviewer_link, set_values
+from app.address import (
+    FORMER_RUNS,
+    MOST_RUNS,
+    REVIEWER,
+    RUNS,
+    SLICE,
+    followed,
+    put,
+    renamed,
+    reviewer_link,
+    set_values,
+)
 from app.ask import InputError, Run, Runs, RunSummary, all_runs, comparable, listing, saved_views
 from app.choice import LONGEST_SLICE, Choice, default_split, named, plain_words, slice_mask, usual_slices
 from app.components import cards, links, opened, unavailable
@@ -40,8 +51,11 @@ def draw(page: st.Page, pages: Mapping[str, st.Page]) -> Choice | None:
     if page.title == "Overview" and choice is not None:  # it shows what exists of them
         problems = [problem for problem in problems if problem.name not in choice.names]
     opened.begin(page.url_path, choice and choice.first.samples.get(choice.split))
+    followed(REVIEWER, st.query_params.get(REVIEWER), "")
     query |= reviewer_link()
-    without_value = [SLICE, *FORMER_RUNS] if st.session_state.get(RUNS) else [SLICE, *FORMER_RUNS, RUNS]
+    without_value = [SLICE, REVIEWER, *FORMER_RUNS]
+    if not st.session_state.get(RUNS):
+        without_value.append(RUNS)
     set_values(query, without_value)
     st.session_state[frame.PROBLEMS] = problems
     with navigation:
@@ -202,7 +216,7 @@ def _shown(runs: Runs, split: str) -> tuple[Choice | None, list[Problem]]:
     for run in runs:
         problem = unavailable.split(run, split)
         if problem is None and sound and not comparable(sound[0], run, split):
-            fact = f"{sound[0].name} and {run.name} were evaluated on different samples of {split}."
+            fact = f"{sound[0].name} and {run.name} were evaluated on different samples of {split}"
             fix = f"Their ranks cannot be compared. Choose {run.name} alone to see it."
             problem = Problem(run.name, fact, fix)
         if problem is None:

@@ -1,9 +1,35 @@
 """Links in a real browser: an address holds its runs, the links of the sidebar carry them, Back takes one step."""
 
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, urlencode, urlsplit
+
+import pytest
 
 DEFAULT = {"run": ["demo-baseline", "demo"], "split": ["dev"]}
 PAIR = "run=demo-baseline&run=demo&split=dev"
+# page → values of its controls that are not the usual ones; former names are read, too
+CHANGED = {
+    "overview": {"misses-of": "Image → captions", "misses-at": "5"},
+    "retrieval": {"direction": "Image → captions", "at": "5", "look": "Near misses", "words": "scene"},
+    "diversity": {
+        "anchors": "Images",
+        "measure": "Entropy",
+        "over": "A batch",
+        "seed": "3",
+        "tau": "0.5",
+        "image": "4",
+    },
+    "similarity": {
+        "anchors": "Images",
+        "matrices": "Difference",
+        "pairs": "32",
+        "mu": "0.2",
+        "pair-image": "4",
+    },
+    "clusters": {"clusters-run": "demo-baseline", "cluster": "3", "members": "Furthest from it"},
+    "slices": {"queries": "Images", "at": "5", "kind": "Length", "slice-order": "Most gained"},
+    "data": {"list": "Says little", "judge": "demo-baseline"},
+    "reviews": {"queue": "Near misses", "reviewer": "anna"},
+}
 
 
 def test_a_bare_address_gets_the_default_runs_and_back_or_a_saved_view_reopen_it_with_its_format_of_figures(
@@ -102,6 +128,31 @@ def test_a_cluster_opens_from_the_list_and_the_link_to_it_is_copied(visit):
     visit.page.get_by_text("Link copied", exact=True).wait_for()
 
 
+@pytest.mark.parametrize("page", CHANGED)
+def test_a_step_in_the_history_shows_what_loading_the_document_shows(visit, page):
+    """Also if it stays on the page, or leads to one of whose controls another page has a former name."""
+
+    def shown():
+        title = visit.page.locator("h1").inner_text()
+        pressed = visit.page.locator("[data-testid=stMain] [role=radio][aria-checked=true]").all_inner_texts()
+        return title, pressed, visit.query()
+
+    changed = f"{page}?{PAIR}&{urlencode(CHANGED[page])}"
+    visit.open(changed, charts=False, reload=True)
+    loaded = shown()
+    assert len(loaded[2]) >= len(DEFAULT) + len(CHANGED[page])
+    visit.open(f"{page}?{PAIR}", charts=False)
+    usual = shown()
+    assert usual != loaded
+    visit.open(changed, charts=False)
+    assert shown() == loaded
+    visit.open(f"{page}?{PAIR}", charts=False)
+    assert shown() == usual
+    visit.open(f"retrieval?{PAIR}&direction=Image+→+captions&at=5", charts=False)
+    visit.open(changed, charts=False)
+    assert shown() == loaded
+
+
 def test_ten_steps_are_undone_by_ten_backs(visit):
     visit.open("data?run=demo&split=dev", charts=False)
     opened = [visit.number("Caption number")]
@@ -126,3 +177,16 @@ def test_the_entropy_and_its_temperature_are_a_few_clicks_away(visit):
     visit.page.get_by_role("slider", name="τ of entropy").press("ArrowLeft")
     visit.reach("tau=0.99")
     assert visit.page.get_by_role("columnheader", name="entropy").count() > 0
+
+
+def test_another_run_is_chosen_where_a_reviewer_has_given_a_name(visit):
+    visit.open(f"reviews?{PAIR}", charts=False)
+    visit.enter("Reviewer", "anna")
+    visit.reach("reviewer=anna")
+    visit.page.get_by_role("combobox", name="Runs").click()
+    visit.page.get_by_role("option", name="demo-late", exact=True).click()
+    visit.reach("run=demo-late")
+    visit.page.keyboard.press("Escape")  # closes the list of runs
+    assert visit.query()["reviewer"] == ["anna"]
+    visit.follow("Slices")
+    assert visit.query()["reviewer"] == ["anna"]

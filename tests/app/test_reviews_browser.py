@@ -27,7 +27,7 @@ def to(listener):
 
 
 def queue(visit, reviewer, name, **options):
-    """Open a reviewer's queue; only a new session takes the reviewer from the address, so `reload` for another one."""
+    """Open a reviewer's queue; with `reload` no field has the focus, so that keys give verdicts."""
     visit.open(f"reviews?{urlencode(RUN | {'queue': name, 'reviewer': reviewer})}", charts=False, **options)
 
 
@@ -124,7 +124,7 @@ def test_a_toast_undoes_a_verdict_and_closes_with_the_page(judged, visit):
     panel = visit.page.locator(".st-key-opened")
     for page, widths in (("data", WIDTHS), ("retrieval", WIDTHS[::-1])):
         address = f"{page}?{urlencode(RUN | {'reviewer': 'eve'})}"
-        visit.open(address, charts=False, reload=page == "data")
+        visit.open(address, charts=False)
         panel.get_by_role("button", name="Too vague").click()
         for width in widths:
             visit.page.set_viewport_size({"width": width, "height": HEIGHT})
