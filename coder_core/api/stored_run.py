@@ -267,24 +267,29 @@ class StoredRun:
 
     def rank_of(self, split: str, direction: Direction, query: int) -> int:
         """Return the rank of a query's best true match, as in `ranks`; compute it if it is not stored. Loads torch then."""
-        stored = int(self.ranks(split)[direction][query])
-        queries = self.analysis(split).ranked_queries
-        if stored >= 0 or queries is None:
-            return stored
+        key = (split, direction, query)
+        if key not in self._ranks:
+            self._ranks[key] = int(self.ranks_of(split, direction, np.array([query]))[0])
+        return self._ranks[key]
+
+    def ranks_of(self, split: str, direction: Direction, queries: Array) -> Array:
+        """Return (k,) the ranks of these queries' best true matches, as in `ranks`; compute those that are not stored. Loads
+        torch then."""
+        ranks = np.asarray(self.ranks(split)[direction])[queries]
+        analysis = self.analysis(split)
+        unranked = np.unique(queries[ranks < 0])
+        if not len(unranked) or analysis.ranked_queries is None:
+            return ranks
         from coder_core.evaluation.ranking import first_ranks
         from coder_core.evaluation.scores import check_scores
 
-        key = (split, direction, query)
-        if key not in self._ranks:
-            analysis = self.analysis(split)
-            if split not in self._checked:
-                self._checked[split] = check_scores(analysis.sources)
-            one = np.array([query])
-            none = one[:0]
-            asking = Queries(one, none) if direction == "i2t" else Queries(none, one)
-            image_ranks, text_ranks = first_ranks(self._checked[split], analysis.relevance.of_queries(asking))
-            self._ranks[key] = int((image_ranks if direction == "i2t" else text_ranks)[query])
-        return self._ranks[key]
+        if split not in self._checked:
+            self._checked[split] = check_scores(analysis.sources)
+        none = unranked[:0]
+        asking = Queries(unranked, none) if direction == "i2t" else Queries(none, unranked)
+        image_ranks, text_ranks = first_ranks(self._checked[split], analysis.relevance.of_queries(asking))
+        computed = np.asarray(image_ranks if direction == "i2t" else text_ranks)[queries]
+        return np.where(ranks < 0, computed, ranks)
 
     def best(self, split: str, direction: Direction) -> Array:
         """Return (Q, K) the (at most ten) best candidates of every query, best first; −1 for a query that is not ranked, and

@@ -151,8 +151,19 @@ def test_the_title_of_one_run_has_its_interval_and_a_split_without_ranks_says_so
     assert app.title[0].value == "bare has not ranked dev yet"
     app = opened(tmp_path, "retrieval")
     assert app.title[0].value == "bare has not ranked dev yet"
-    assert "--rank all" in app.refusals()[0]
-    assert not app.figures()
+    bare = open_run(tmp_path / "bare")
+    queries = np.arange(len(bare.captions("dev")))
+    assert (bare.ranks_of("dev", "t2i", queries) == run.ranks("dev")["t2i"]).all()
+    worst = int(run.ranks("dev")["t2i"].max()) + 1
+    assert app.rows("rank")[0][0]["rank"] == f"{worst}"
+    assert app.saying("Sampled", len(queries), len(queries))
+    assert app.code[0].value == f"coder-lab evaluate {tmp_path / 'bare'} --split dev --rank all"
+    assert app.change(slice="image == 3").saying("Sampled 5 of 5")
+    beside = shutil.copytree(roots["one"] / "demo", tmp_path / "demo")
+    app = opened(tmp_path, "retrieval", run=[beside.name, "bare"])
+    assert app.answer() == "bare has not ranked dev yet"
+    assert len(app.code) == 1
+    assert len(app.change(answered_by="by all").rows("rank in bare")) == 1
 
 
 def test_a_view_is_saved_under_a_name_and_listed(tmp_path, opened):

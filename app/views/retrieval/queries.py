@@ -24,7 +24,7 @@ from app.ask import (
 )
 from app.choice import OTHER, QUERIES, Choice
 from app.components import cards, links, opened
-from app.components.answers import retrieves
+from app.components.answers import not_ranked, retrieves
 from app.components.controls import FIRST, choose_one, row, side_by_side, switch
 from app.components.heat_maps import Explained, show_heat_maps
 from app.components.reviewing import review_menu
@@ -121,7 +121,7 @@ def _section(shown: Queries, view: str, source: judging.Source | None) -> Sectio
         return hubs.hubs_of_runs(shown)
     if view == "judged" and source is not None:
         return unlabelled_matches(shown, source)
-    if len(shown.choice.runs) == 2:
+    if len(shown.choice.runs) == 2 and not not_ranked(shown.choice):
         return compare_runs(shown)
     return ranks_of_runs(shown)
 

@@ -1,5 +1,6 @@
 """Queries by the ranks of their true matches, in one run or several, and what changed between two."""
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -10,7 +11,7 @@ import streamlit as st
 from app import charts
 from app.address import bound, put_all
 from app.ask import Run, ask_both, retrieval
-from app.choice import DIRECTIONS
+from app.choice import DIRECTIONS, UNITS
 from app.components import answers, cards, downloads, events
 from app.components.controls import choose_one, more_filters, pick, row
 from app.components.gains import show_gains
@@ -25,6 +26,8 @@ OUTCOME_COLOURS = {"fixed": "green", "broken": "red"}
 BANDS = len(charts.RANK_LABELS)
 # parameters of links to queries of any outcome
 NARROWED = {"cause", "likely", "judged", "from-rank", "to-rank"}
+SAMPLED = 200  # queries that are ranked on demand if a run has not ranked the split
+SEED = 20220910
 
 
 def compare_runs(shown: Queries) -> Section:
@@ -94,22 +97,32 @@ def usual_outcome(changes: pd.DataFrame) -> str:
 
 
 def ranks_of_runs(shown: Queries) -> Section:
-    """Queries by the ranks of their true matches, in one run or in more than two."""
+    """Queries by the ranks of their true matches, in one run or in more than two; a sample of them if a run has not ranked
+    the split."""
     choice = shown.choice
     several = choice.second is not None
-    ranks = {
-        name: retrieval.places(ranks[shown.direction]) for name, ranks in choice.ask_each(Run.ranks).items()
-    }
-    names = list(ranks)
-    table = pd.DataFrame(ranks).rename_axis("query").reset_index()
-    table = table[(table[names[-1]] > 0) & choice.inside(shown.modality, table["query"])]
     unranked = answers.not_ranked(choice)
+    numbers = np.arange(choice.ask(Run.count, shown.modality))
+    numbers = numbers[choice.inside(shown.modality, numbers)]
+    every = len(numbers)
+    if unranked:
+        if every > SAMPLED:
+            numbers = np.sort(np.random.default_rng(SEED).choice(numbers, SAMPLED, replace=False))
+        ranks = choice.ask_each(Run.ranks_of, shown.direction, numbers)
+    else:
+        ranks = {name: of_run[shown.direction][numbers] for name, of_run in choice.ask_each(Run.ranks).items()}
+    names = list(ranks)
+    table = pd.DataFrame({"query": numbers, **{name: retrieval.places(ranks[name]) for name in names}})
+    table = table[table[names[-1]] > 0]
+
+    def note_sample() -> None:
+        cards.note(f"Sampled {len(numbers):,} of {every:,} {UNITS[shown.modality]}. To rank all of them:")
+        for run in choice.runs:
+            if not run.metrics.get(choice.split):
+                command = ["coder-lab", "evaluate", str(run.path), "--split", choice.split, "--rank", "all"]
+                st.code(shlex.join(command), language=None, wrap_lines=True)
 
     def draw_list() -> np.ndarray:
-        if unranked:
-            command = f"coder-lab evaluate {choice.last.path} --split {choice.split} --rank all"
-            cards.empty(f"{unranked}.", f"To list its misses: {command}")
-            return np.zeros(0, dtype=np.int64)
         order = "Largest differences between runs first" if several else "Worst rank first"
         cards.heading("Queries by rank", order=order)
         with row():
@@ -119,8 +132,11 @@ def ranks_of_runs(shown: Queries) -> Section:
         with filters:
             band = choose_band("Rank", "to-rank")
             inside = chosen.inside & in_band(table[chosen.run].to_numpy(), band)
-            queries = only_right(shown, table[inside])
-            filtered = choose_cause(shown)
+            queries = table[inside]
+            filtered = None
+            if not unranked:
+                queries = only_right(shown, queries)
+                filtered = choose_cause(shown)
         queries = only_of_cause(shown, filtered, queries)
         of_runs = queries[names]
         largest = of_runs.max(axis=1) - of_runs.min(axis=1) if several else of_runs[chosen.run]
@@ -128,12 +144,13 @@ def ranks_of_runs(shown: Queries) -> Section:
         facts = {"missed": "No query is missed.", "found": "Every query is missed."}
         fact = NO_MATCH if band else facts.get(chosen.name, NO_MATCH)
         columns = shown.columns("rank", ",d", dict(zip(names, names, strict=True)))
-        return shown.table(queries, columns, words, shown.file("ranks", chosen.name), fact=fact)
+        listed = shown.table(queries, columns, words, shown.file("ranks", chosen.name), fact=fact)
+        if unranked:
+            note_sample()
+        return listed
 
     def draw_figures() -> None:
-        if unranked:
-            return
-        if several:
+        if several and not unranked:
             count_hits(shown, table)
         cards.heading("Ranks of the true matches")
         figure = charts.rank_distribution({name: table[name].to_numpy() for name in names}, tone())
