@@ -8,6 +8,8 @@ from app.ask import Modality, Run, ask, ask_both, retrieval
 from app.choice import DIRECTIONS, QUERIES, Choice
 from app.components.words import gain_cell, listed
 
+EMPTY_SLICE = "This slice contains no caption: change or clear it in the sidebar"
+
 
 def main_recall(metrics: Mapping[str, Mapping[str, float]]) -> tuple[str, str]:
     """Return the key and the name of the recall by which all of these runs can be compared: R@sum or, where one of them

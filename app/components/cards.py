@@ -263,16 +263,16 @@ def answer(text: str) -> None:
         st.title(literal(text), anchor=False)
 
 
-def without_answer() -> None:
-    """Draw the question as the title, with how to read the page, if there is no answer."""
+def missing(fact: str, fix: str, details: str = "") -> None:
+    """Answer the page's question with what is missing and what to do about it, both without a period; below a title that
+    is drawn already, as `empty` does. `details`: sentences below it."""
     head: _Head = st.session_state[_HEAD]
     if head.is_drawn:
+        empty(f"{fact}.", details or f"{fix[:1].upper()}{fix[1:]}.")
         return
-    head.is_drawn = True
-    with head.place:
-        st.title(literal(head.question), anchor=False)
-        if head.how:
-            st.html(f'<p class="cl-how">{html.escape(head.how)}</p>')
+    answer(f"{fact}: {fix}")
+    if details:
+        st.html(f'<div class="cl-empty">{html.escape(details)}</div>')
 
 
 def heading(text: str, how: str = "", *, detail: bool = False, **values: object) -> None:

@@ -2,7 +2,7 @@
 
 import re
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -23,7 +23,7 @@ Has = Callable[[RunSummary, str], bool]
 
 @dataclass(frozen=True)
 class Problem:
-    """Why the run `name` is not shown, and what to do about it."""
+    """Why the run `name` is not shown, without a period, and what to do about it."""
 
     name: str
     fact: str
@@ -34,17 +34,17 @@ def run(name: str, summary: RunSummary | None) -> Problem:
     """Explain why a run named by a link cannot be shown: it does not exist, is damaged, or is not evaluated yet."""
     short = name if len(name) <= LONGEST else f"{name[:LONGEST]}…"
     if summary is None:
-        fix = "It was deleted or renamed, or the link comes from another folder of runs."
-        return Problem(name, f"There is no run {short} in {runs_root()}.", fix)
+        fix = f"It was deleted or renamed, or the link comes from another folder than {runs_root()}."
+        return Problem(name, f"There is no run {short}", fix)
     if summary.fault:
-        return Problem(name, f"{short} cannot be opened.", summary.fault)
+        return Problem(name, f"{short} cannot be opened", summary.fault)
     if summary.damaged:
-        return Problem(name, f"The analysis of {short} is damaged.", " ".join(summary.damaged.values()))
+        return Problem(name, f"The analysis of {short} is damaged", " ".join(summary.damaged.values()))
     if summary.state == "running":
         fix = "It is evaluated when training ends; see the Train page."
-        return Problem(name, f"{short} is still training.", fix)
+        return Problem(name, f"{short} is still training", fix)
     fix = f"Evaluate it on the Train page, or: {_evaluate(summary, 'dev')}"
-    return Problem(name, f"{short} is not evaluated yet (state: {summary.state}).", fix)
+    return Problem(name, f"{short} is not evaluated yet (state: {summary.state})", fix)
 
 
 def split(summary: RunSummary, name: str) -> Problem | None:
@@ -53,24 +53,26 @@ def split(summary: RunSummary, name: str) -> Problem | None:
     if fault := ask(questions.analysis_fault, summary, name) if known else summary.damaged.get(name):
         again = f"Evaluate it again: {_evaluate(summary, name)}"
         fix = f"{fault} {'Import it again.' if summary.imported else again}"
-        return Problem(summary.name, f"The analysis of {summary.name} on {name} is damaged.", fix)
+        return Problem(summary.name, f"The analysis of {summary.name} on {name} is damaged", fix)
     if known:
         return None
     fix = f"It was evaluated on {', '.join(summary.splits)}."
     if _SPLIT.fullmatch(name) and not summary.imported:
         fix += f" To add {name}: {_evaluate(summary, name)}"
-    return Problem(summary.name, f"{summary.name} was not evaluated on {name[:LONGEST]}.", fix)
+    return Problem(summary.name, f"{summary.name} was not evaluated on {name[:LONGEST]}", fix)
 
 
 def _evaluate(summary: RunSummary, split: str) -> str:
     return shlex.join(["coder-lab", "evaluate", str(summary.path), "--split", split])
 
 
-def runs_with(choice: Choice, has: Has, *, trained: str, imported: str, fix: str, preset: str = "") -> Runs:
-    """Return the chosen runs for which `has` is true, and name them alone beside the question, after naming the others:
-    `trained` (such as "without a concept branch") or `imported` ("which have no concept branch"). If none has it, draw
-    `fix`, a button to another run that does, and a link to the Train page, with a preset on the built-in pictures that
-    has it."""
+def runs_with(choice: Choice, has: Has, texts: Mapping[str, str]) -> Runs:
+    """Return the chosen runs for which `has` is true, and name them alone beside the question, after naming the others.
+    If none has it, draw how to get such a run, a button to another run that does, and a link to the Train page, with a
+    preset on the built-in pictures that has it. `texts`: those of headings.toml on runs without something."""
+    trained = texts["trained"]
+    imported = texts["imported"]
+    preset = texts.get("preset", "")
     matches = [run for run in choice.runs if has(run, choice.split)]
     without = [run for run in choice.runs if run not in matches]
     kinds = {True: f"has imported embeddings, {imported}", False: f"was trained {trained}"}
@@ -78,7 +80,10 @@ def runs_with(choice: Choice, has: Has, *, trained: str, imported: str, fix: str
     if not matches:
         if len(without) == 2 and not any(run.imported for run in without):
             facts = [f"{without[0].name} and {without[1].name} were trained {trained}."]
-        cards.empty(" ".join(facts), fix)
+        none = f"{without[0].name} {texts['has_not']}"
+        if len(without) > 1:
+            none = f"None of these runs {texts['has']}"
+        cards.missing(none, texts["remedy"], f"{' '.join(facts)} {texts['fix']}")
         _offer_another(choice, has)
         label = f"Open the Train page with {preset}" if preset else "Open the Train page"
         links.page_link("train", label, **({"preset": preset} if preset else {}))
@@ -129,7 +134,9 @@ def embedded(choice: Choice) -> Choice | None:
     fact = " ".join(facts)
     matches = [run for run in choice.runs if run not in without]
     if not matches:
-        cards.empty(fact, cards.HOW_TO_READ["without embeddings"])
+        which = "None of these runs has" if len(without) > 1 else f"{without[0].name} has no"
+        details = f"{fact} {cards.HOW_TO_READ['without embeddings']}"
+        cards.missing(f"{which} embeddings of single samples", "choose a run that has", details)
         return None
     verb = "is" if len(matches) == 1 else "are"
     cards.note(f"{fact} Only {listed([run.name for run in matches])} {verb} shown.")

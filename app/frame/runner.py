@@ -11,6 +11,7 @@ from app.address import RUNS
 from app.ask import InputError, Run, all_runs, run_faults
 from app.choice import Choice
 from app.components import cards, enlarged, events, links, opened, reviewing, samples, unavailable
+from app.components.answers import EMPTY_SLICE
 from app.components.run_names import name_html
 from app.components.table import columns_of, plain_table
 from app.components.unavailable import Problem
@@ -46,9 +47,7 @@ def run(name: str) -> None:
             events.listen()
             reviewing.show_toast()
     except InputError as error:
-        cards.empty("The rest of this page cannot be shown.", str(error))
-    finally:
-        cards.without_answer()
+        cards.missing("The rest of this page cannot be shown", "the reason is below", str(error))
 
 
 def _about(entry: Mapping[str, Any], choice: Choice | None) -> Choice | None:
@@ -56,11 +55,11 @@ def _about(entry: Mapping[str, Any], choice: Choice | None) -> Choice | None:
     problems: list[Problem] = st.session_state.get(frame.PROBLEMS, [])
     verb = "is" if choice and choice.second is None else "are"
     only = f" Only {listed([run.name for run in choice.runs])} {verb} shown." if choice else ""
-    for problem in problems:
-        cards.empty(problem.fact, problem.fix + only)
     if choice is None:
-        _offer_others([problem.name for problem in problems])
+        _offer_others(problems)
         return None
+    for problem in problems:
+        cards.empty(f"{problem.fact}.", problem.fix + only)
     if "embedded" in entry:
         choice = unavailable.embedded(choice)
         if choice is None:
@@ -73,7 +72,7 @@ def _about(entry: Mapping[str, Any], choice: Choice | None) -> Choice | None:
         cards.note(f"This page compares two runs: the first and the last of {len(choice.runs)}, {pair}.")
         choice = choice.ends()
     if "narrowed" in entry and choice.mask is not None and not choice.mask.any():
-        cards.empty("This slice contains no caption.", "Change or clear the slice in the sidebar.")
+        cards.answer(EMPTY_SLICE)
         return None
     if choice.slice and "whole" in entry:
         cards.note(f"The slice does not narrow {entry['whole']}.")
@@ -91,13 +90,18 @@ def _explain_search_log(others: pd.DataFrame) -> None:
             plain_table(others, columns_of("uncounted"), "uncounted", "queries")
 
 
-def _offer_others(problems: Sequence[str]) -> None:
-    """Draw links to runs that can be shown, each before the other chosen runs without problems; if there are none,
-    explain how to get one."""
-    runs = [run for run in all_runs() if run.usable and run.name not in problems]
+def _offer_others(problems: Sequence[Problem]) -> None:
+    """Say why the chosen runs cannot be shown, and draw links to others, each before the chosen runs without problems;
+    if there are none, explain how to get one."""
+    named = [problem.name for problem in problems]
+    runs = [run for run in all_runs() if run.usable and run.name not in named]
+    for problem in problems:
+        cards.missing(
+            problem.fact, "choose another run" if runs else "see what is wrong with it", problem.fix
+        )
     if runs:
         cards.label("Runs that can be shown:" if len(runs) <= OFFERED else f"{OFFERED} of {len(runs)} runs:")
-        others = [name for name in st.session_state.get(RUNS, []) if name not in problems]
+        others = [name for name in st.session_state.get(RUNS, []) if name not in named]
         split = st.session_state.get("split")
         addresses = []
         for run in runs[:OFFERED]:
@@ -106,7 +110,7 @@ def _offer_others(problems: Sequence[str]) -> None:
             addresses.append((run.name, links.address("", choice)))
         st.html(cards.links_html(addresses))
         return
+    fix = "train the demo on the start page, or evaluate a run of your own"
+    cards.missing("There is no evaluated run yet", fix)
     cards.faults(run_faults())
-    fix = "Train the demo on the start page, or evaluate a run of your own."
-    cards.empty("There is no evaluated run yet.", fix)
     links.page_link("start", "Start page")

@@ -52,8 +52,8 @@ Settings = clusters.ClusterSettings
 def show(choice: Choice) -> None:
     split = choice.split
     if ask(Run.count, choice.first, split, "text") < LEAST:
-        fix = f"Clusters need at least {LEAST} pairs. Choose another split or run."
-        cards.empty("This split has one pair.", fix)
+        fix = f"clusters need at least {LEAST}; choose another split or run"
+        cards.missing("This split has one pair", fix)
         return
     controls = row()
     with controls:
@@ -118,6 +118,7 @@ def numbers(runs: Sequence[RunSummary], split: str, stored_clusters: dict[str, C
 def offer(runs: list[RunSummary], results: list[Result], split: str, settings: Settings) -> None:
     names = " and ".join(run.name for run in runs)
     verb, target = ("have", "folders of the runs") if len(runs) > 1 else ("has", "folder of the run")
+    cards.answer(f"{names} {verb} no {settings.clusters} clusters yet: compute them below, in seconds")
     values = ["--split", split, "--clusters", str(settings.clusters), "--seed", str(settings.seed)]
     show_work(
         "-".join(result.name for result in results),

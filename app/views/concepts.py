@@ -49,7 +49,7 @@ PAIR = columns_of("concepts of a pair")
 
 def show(choice: Choice) -> None:
     lacking = cards.HOW_TO_READ["without concepts"]
-    runs = runs_with(choice, lambda run, split: ask(Run.concepts, run, split) is not None, **lacking)
+    runs = runs_with(choice, lambda run, split: ask(Run.concepts, run, split) is not None, lacking)
     if not runs:
         return
     note_sample(runs[-1], choice.split, "attended")
@@ -138,8 +138,8 @@ def amounts(runs: Sequence[RunSummary], choice: Choice) -> None:
 
     note_slice(choice, "text")
     if not all(len(attention(runs[-1], side).samples) for side in BOTH):
-        fact = "The slice contains none of these captions."
-        cards.empty(fact, "Clear it, or write another one in the sidebar.")
+        fact = "The slice contains none of these captions"
+        cards.missing(fact, "clear it, or write another one in the sidebar")
         return
     amounts_of = []
     notes = [cards.HOW_TO_READ["concepts of a sample"]]
@@ -152,7 +152,8 @@ def amounts(runs: Sequence[RunSummary], choice: Choice) -> None:
         named = (image.named, text.named, total)
         amounts_of.append((run.name, _typical(image), _typical(text), *named, share, by_chance))
         if share - by_chance < LITTLE:
-            cards.answer(f"{run.name}: {AT_CHANCE}")
+            alike = f"an image shares {share:.1f}% of its attention with its own captions, {by_chance:.1f}% with others"
+            cards.answer(f"{run.name}: {AT_CHANCE}: {alike}")
             notes.append(f"{run.name}: {cards.HOW_TO_READ['concepts at chance']}")
         if not ask(concept_attention.view_of, run, choice.split).whole:
             notes.append("Only the strongest concepts of every sample are stored; shares refer to these.")

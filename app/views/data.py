@@ -24,6 +24,7 @@ from app.ask import (
 from app.ask import data_quality as api
 from app.choice import Choice
 from app.components import cards, downloads, links, opened, reviewing, samples
+from app.components.answers import EMPTY_SLICE
 from app.components.controls import choose_one, row, show_work, step_through, switch
 from app.components.loss_values import Slider
 from app.components.table import Column, Columns, Table, columns_of, picking_table
@@ -99,7 +100,11 @@ def mismatched_pairs(choice: Choice, run: RunSummary, cross_fitted: Scorers) -> 
     counts = table["level"].value_counts()
     numbers = [(name, f"{counts.get(name, 0):,}") for name in api.LEVELS]
     wrong = int(counts.get(api.LEVELS[0], 0))
-    cards.answer(f"{wrong:,} of {len(table):,} captions probably belong to another image")
+    cards.answer(
+        f"{wrong:,} of {len(table):,} captions probably belong to another image"
+        if len(table)
+        else EMPTY_SLICE
+    )
     ranks = {
         one.name: retrieval.places(ask(Run.ranks, one, choice.split)["t2i"]) for one in cross_fitted or [run]
     }
@@ -174,7 +179,8 @@ def unlabelled_matches(choice: Choice, run: RunSummary) -> None:
     split = choice.split
     guesses = likely_matches(run, split, "t2i")
     if guesses is None:
-        cards.note(samples.NO_COMMON_WORDS)
+        fact = "No unlabelled match can be guessed"
+        cards.missing(fact, "these captions share hardly any words", samples.NO_COMMON_WORDS)
         return
     likeness = np.where(guesses.likely(), guesses.likeness, -1.0)
     place = likeness.argmax(1)
@@ -325,6 +331,7 @@ def findings(choice: Choice, run: RunSummary, view: str) -> None:
     if result.value is None:
         command = jobs.module_command("coder_core.check_data", str(run.path), "--content")
         how = cards.HOW_TO_READ["check of the content"]
+        cards.answer("Pictures and captions are not checked for this yet: start the check below")
         show_work(result.name, command, "Check pictures and captions", how)
         return
     report = result.value

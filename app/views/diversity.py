@@ -21,7 +21,7 @@ from app.components.run_names import run_label
 from app.components.selection import recall_by_tenth
 from app.components.table import Column, columns_of, plain_table
 from app.components.theme import tone
-from app.components.words import number
+from app.components.words import count, number
 from app.components.workplace import BELOW_LIST, list_and_detail
 
 NEAREST = 10
@@ -66,8 +66,8 @@ def show(choice: Choice) -> None:
     samples.note_slice(choice, modality)
     inside = choice.inside(modality, tables[last.name]["anchor"])
     if not inside.any():
-        fact = "The slice contains none of these anchors."
-        cards.empty(fact, "Clear it, or write another one in the sidebar.")
+        fact = "The slice contains none of these anchors"
+        cards.missing(fact, "clear it, or write another one in the sidebar")
         return
     tables = {name: table[inside].reset_index(drop=True) for name, table in tables.items()}
     changes = None if changes is None else changes[inside].reset_index(drop=True)
@@ -122,7 +122,7 @@ def answer(choice: Choice, table: pd.DataFrame, unit: str) -> str:
     known = table.dropna(subset="rank")
     tenths = recall_by_tenth(known["order"].to_numpy(), known["rank"].to_numpy() - 1, RECALL_AT)
     if len(tenths) < 2:
-        return ""
+        return f"{count(len(known), unit.removesuffix('s'))} with a rank cannot be divided by diversity"
     low, high = (tenths.iloc[end]["recall"] for end in (0, -1))
     numbers = f"{low:.0f}% of the most ambiguous tenth are hit within {RECALL_AT}, {high:.0f}% of the least ambiguous"
     of = "" if choice.second is None else f" in {choice.last.name}"

@@ -66,10 +66,10 @@ def answer(choice: Choice) -> str:
     """Say which run is better, and how many captions it fixes and breaks."""
     captions = choice.captions
     if captions is not None and not len(captions):
-        return ""
+        return answers.EMPTY_SLICE
     metrics = metrics_by_run(choice.runs, choice)
     if any(run.name not in metrics for run in choice.runs):  # a damaged one is named below
-        return answers.not_ranked(choice)
+        return answers.not_ranked(choice) or "There are no results to compare: a file below is damaged"
     recall, name = answers.main_recall(metrics)
     values = {run: of_run.get(recall, float("nan")) for run, of_run in metrics.items()}
     if choice.second is None:
@@ -107,9 +107,7 @@ def show(choice: Choice) -> None:
     empty = captions is not None and not len(captions)
     metrics: Metrics = {}
     is_log = _is_log(choice)
-    if empty:
-        cards.empty("This slice contains no caption.", "Change or clear the slice in the sidebar.")
-    else:
+    if not empty:
         metrics = metrics_by_run(runs, choice)
         if captions is not None:
             images = count(len(choice.members("image")), "image")

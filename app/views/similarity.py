@@ -64,7 +64,8 @@ def show(choice: Choice) -> None:
     try:
         batch = ask(questions.matrix_batch, choice.last, without_sliders)
     except InputError as error:
-        cards.empty("There is no batch to show.", str(error))
+        fact = "There are not enough pairs for a matrix"
+        cards.missing(fact, "choose at least 2 under Advanced", str(error))
         return
     scaled = {}
     for run in choice.runs:

@@ -38,7 +38,7 @@ def show(choice: Choice) -> None:
         cards.note(f"The table counts the queries of {counted:,} of {images:,} images, drawn at random.")
     table = slice_table(runs, choice.split, QUERIES[modality], at)
     if not len(table):
-        cards.empty("No slice has enough queries.", "A slice needs 20 queries in each half of the images.")
+        cards.missing("No slice has enough queries", "it needs 20 in each half of the images")
         return
     own = columns_of_slices(choice.last, choice.split).own
     labels = {kind: kind if kind in own else kind.capitalize() for kind in dict.fromkeys(table["kind"])}

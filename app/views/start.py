@@ -16,7 +16,7 @@ from app.components.controls import button
 from app.components.links import page_link
 from app.components.refusals import attempt
 from app.components.theme import tone
-from app.components.words import RSUM_COLUMNS, curve_label, duration, latest, steps_done
+from app.components.words import RSUM_COLUMNS, count, curve_label, duration, latest, steps_done
 from app.jobs import DEMO_RUNS, DRAWING
 from app.training import NOT_STARTED
 
@@ -31,7 +31,7 @@ WAYS = {
 PICTURE = Path(__file__).parents[1] / "start.png"
 RUNNING = "How far along is the demo?"
 CHOOSE = "What would you like to see first?"
-EMPTY = "Nothing is trained yet. Start with the demo?"
+EMPTY = "Where do I begin?"
 FIRST = cards.HOW_TO_READ["first pages"]  # page → the question that it answers
 
 
@@ -42,9 +42,20 @@ def question(choice: Choice | None) -> str:
     return CHOOSE if any(run.usable for run in all_runs()) else EMPTY
 
 
+def answer(state: str) -> str:
+    """Say what there is to see, or how to get it."""
+    if state == RUNNING:
+        return f"The demo is training: {len(DEMO_RUNS)} runs, one after the other"
+    if state == CHOOSE:
+        return f"{count(sum(run.usable for run in all_runs()), 'run')} can be shown: choose a question"
+    return "Nothing is trained yet: train the demo, or bring runs or embeddings of your own"
+
+
 def show(choice: Choice | None) -> None:
     job = jobs.current()
     state = question(choice)
+    cards.answer(answer(state))
+    cards.note(cards.HOW_TO_READ[state])
     if state == RUNNING:
         watch()
     elif state == CHOOSE:

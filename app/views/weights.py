@@ -36,7 +36,7 @@ NAMES = {name: column.label for name, column in COLUMNS.items()}
 
 def show(choice: Choice) -> None:
     lacking = cards.HOW_TO_READ["without sample weights"]
-    runs = runs_with(choice, lambda run, split: ask(sample_weights.has_weights, run, split), **lacking)
+    runs = runs_with(choice, lambda run, split: ask(sample_weights.has_weights, run, split), lacking)
     if not runs:
         return
     captions = choice.captions

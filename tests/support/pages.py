@@ -94,6 +94,11 @@ class Page:
         pattern = ".*?".join(rf"(?<![\w.]){value}(?!\w|[.,]\d)" for value in escaped)
         return [part for part in self.parts() if re.search(pattern, part, re.DOTALL)]
 
+    def answer(self):
+        """Return the page's only title, without the marks that keep it from being Markdown."""
+        [title] = self.app.title
+        return title.value.replace("\\", "")
+
     def refusals(self):
         """Return the notices shown in place of results."""
         return [part for part in self.parts() if 'class="cl-empty' in part]

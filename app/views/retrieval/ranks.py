@@ -110,7 +110,9 @@ def ranks_of_runs(shown: Queries) -> Section:
             numbers = np.sort(np.random.default_rng(SEED).choice(numbers, SAMPLED, replace=False))
         ranks = choice.ask_each(Run.ranks_of, shown.direction, numbers)
     else:
-        ranks = {name: of_run[shown.direction][numbers] for name, of_run in choice.ask_each(Run.ranks).items()}
+        ranks = {
+            name: of_run[shown.direction][numbers] for name, of_run in choice.ask_each(Run.ranks).items()
+        }
     names = list(ranks)
     table = pd.DataFrame({"query": numbers, **{name: retrieval.places(ranks[name]) for name in names}})
     table = table[table[names[-1]] > 0]

@@ -17,7 +17,7 @@ from app.components.refusals import attempt
 from app.components.table import Column, Table, rows_table
 from app.components.theme import tone
 from app.components.training_offers import EVERY_TWO_SECONDS, offer_evaluation
-from app.components.words import RSUM_COLUMNS, curve_label, curves, latest, steps_done, time_left
+from app.components.words import RSUM_COLUMNS, count, curve_label, curves, latest, steps_done, time_left
 from app.training import NOT_STARTED
 from app.views.train.form import show_form
 
@@ -34,7 +34,7 @@ def show(choice: Choice | None) -> None:
     names = [entry.name for entry in entries]
     alive = list({entry.job_name: entry.name for entry in reversed(entries) if entry.alive}.values())[::-1]
     if not names:
-        cards.empty("Nothing has been trained here yet.", "Choose a preset below and start it.")
+        cards.missing("Nothing has been trained here yet", "choose a preset below and start it")
     else:
         if st.session_state.get("watch") not in (None, *names):
             put("watch", names[0])
@@ -54,12 +54,17 @@ def show(choice: Choice | None) -> None:
 
 def answer(entry: training.TrainingRun) -> str:
     """Say what the run below is doing, or how far it got."""
+    status = {} if entry.run is None else entry.run.status
     if entry.alive:
-        return f"{entry.name} is training"
+        return f"{entry.name} is training" + (
+            f" for {count(status['steps'], 'step')}" if "steps" in status else ""
+        )
     if entry.run is None:
         return f"{entry.name} has not started"
-    best = entry.run.status.get("best")
+    best = status.get("best")
     reached = f": best R@sum on dev {best:.1f}" if isinstance(best, float) else ""
+    if not reached and isinstance(status.get("step"), int):
+        reached = f" after {count(status['step'], 'step')}"
     return f"{entry.name} is {entry.run.state}{reached}"
 
 
