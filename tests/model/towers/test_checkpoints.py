@@ -310,7 +310,7 @@ def scripted(state):
     return torch.jit.script(root)
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch.jit
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")  # of torch.jit
 def test_torchscript_is_refused_and_the_named_command_makes_a_file_that_loads(clip, tuned, tmp_path):
     archive = tmp_path / "ViT-B-32.pt"
     weights = load_file(tuned / WEIGHTS)
