@@ -168,3 +168,20 @@ def test_a_folder_of_too_many_frames_is_read_in_part(tmp_path, monkeypatch):
     for most, listed in ((4, "abc"), (3, "abc"), (2, "ab"), (1, "a")):
         monkeypatch.setattr(frames, "MOST_FRAMES", most)
         assert frames._list_frames(tmp_path, list("abc")) == {video: everything[video] for video in listed}
+
+
+def test_pictures_with_texts_beside_them_have_their_folders_in_their_names(tmp_path):
+    """As img2dataset writes them: the same names in every folder."""
+    for folder, captions in (("00000", ["a dog", "a cat"]), ("00001", ["a fox"])):
+        (tmp_path / folder).mkdir()
+        for number, caption in enumerate(captions):
+            (tmp_path / folder / f"{number}.jpg").write_bytes(draw(number))
+            (tmp_path / folder / f"{number}.txt").write_text(caption)
+        (tmp_path / folder / "9.txt").write_text("a caption without a picture")
+    data = read_captioned(tmp_path)
+    [split] = data.splits
+    assert split.image_names == ["00000/0.jpg", "00000/1.jpg", "00001/0.jpg"]
+    assert split.captions == ["a dog", "a cat", "a fox"]
+    [stray] = [fault for fault in data.faults if "have no picture beside them" in fault.found]
+    assert stray.found.startswith("2 captions")
+    assert stray.found.endswith("the first: '00000/9.txt', '00001/9.txt'")

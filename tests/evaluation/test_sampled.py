@@ -37,10 +37,10 @@ def test_as_many_queries_as_there_are_is_all_and_one_fewer_leaves_one_out():
 
 
 def test_the_drawn_queries_never_change_so_that_runs_stay_comparable():
-    owner = np.repeat(np.arange(12), 3)
+    owner = np.repeat(np.arange(12), [1, 2, 4] * 4)
     drawn = choose_queries(Relevance.of_labels(owner, 12), owner, 6)
     assert drawn.images.tolist() == [4, 5, 6, 7, 8, 10]
-    assert drawn.texts.tolist() == [4, 10, 12, 28, 32, 34]
+    assert drawn.texts.tolist() == [4, 8, 12, 13, 20, 26]
 
 
 def test_queries_are_compared_in_both_directions():
@@ -67,3 +67,13 @@ def test_numbers_of_queries_are_plain_and_have_at_most_twelve_digits():
     assert parse_rank("999999999999") == 999_999_999_999
     for text in ("1000000000000", "-5", "1.5", "", "٣", "some"):
         assert_refused("--rank: is ", parse_rank, text)
+
+
+def test_a_share_of_the_captions_of_an_image_is_that_of_all_captions():
+    """Of a half of the captions, every image with four has two, every one with two has one."""
+    owner = np.repeat(np.arange(300), [2, 4, 4] * 100)
+    drawn = choose_queries(Relevance.of_labels(owner, 300), owner, 500)
+    counts = np.bincount(owner[drawn.texts], minlength=300)
+    assert np.abs(counts[::3] - 1).max() <= 1
+    assert (counts[::3] == 1).mean() > 0.9
+    assert (counts[1::3] == 2).mean() > 0.9
