@@ -167,5 +167,6 @@ def test_zero_regions_are_masked_and_a_single_region_is_never_dropped(tmp_path):
 
 
 def test_a_batch_larger_than_the_data_is_refused(split):
-    assert_refused(r"--batch-size: is 9; .* 8 captions", batches_of, split, batch_size=9)
+    assert_refused(r"--batch-size: is 9; .* 8 captions.*--batch-size 2", batches_of, split, batch_size=9)
+    assert batches_of(split, batch_size=8).per_epoch == 1
     assert_refused(r"--batch-size: is 4; .* 3", batches_of, split, parts=3)

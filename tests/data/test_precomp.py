@@ -150,3 +150,14 @@ def test_ids_name_images_and_a_mapping_gives_them_file_names(tmp_path):
             assert split.image_of_text.tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
         severity = "note" if expected != list(names) else "warning"
         assert [fault.severity for fault in split.faults if str(mapping) in fault.place] == [severity]
+
+
+def test_equal_pictures_that_have_captions_of_their_own_stay_two(tmp_path):
+    """Rows are joined only if there is one for every caption; with one caption each, unless they are all equal."""
+    array = np.repeat(features(2), 2, axis=0)
+    split = read_split(write_split(tmp_path / "two", array=array), "train")
+    assert (split.n_images, split.n_texts, split.image_of_text.tolist()) == (4, 8, [0, 0, 1, 1, 2, 2, 3, 3])
+    split = read_split(write_split(tmp_path / "one", array=array, captions=list("abcd")), "train")
+    assert (split.n_images, split.image_of_text.tolist()) == (2, [0, 0, 1, 1])
+    split = read_split(write_split(tmp_path / "single", array=array[:1], captions=["a"]), "train")
+    assert split.n_images == 1
