@@ -54,7 +54,7 @@ def main(arguments: list[str]) -> int:
     """Train or continue a run; with --clean, repeating the command continues it too."""
     console = open_console()
     without_help = [word for word in arguments if not asks_for_help([word])]
-    parsed = read_arguments(without_help, Config())
+    parsed = read_arguments(without_help, Config()) if without_help else TrainArguments(Config())
     default = find_preset(parsed.preset) if parsed.preset else Config()
     if asks_for_help(arguments):
         _print_presets(console)
