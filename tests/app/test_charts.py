@@ -186,6 +186,17 @@ def test_a_density_of_all_points_is_behind_the_drawn_ones():
     assert sum(len(trace.customdata) for trace in figure.data[1:]) == 50
 
 
+@pytest.mark.parametrize(("captions", "sizes"), [(2_999, [4.5, 8]), (3_000, [3.2, 6])])
+def test_marks_of_more_than_three_thousand_points_are_smaller(captions, sizes):
+    colouring = charts.kinds(pd.Series(["image"] + ["caption"] * captions), LIGHT, ("image", "caption"))
+    plane = np.zeros((captions + 1, 2))
+    labels = [""] * (captions + 1)
+    figure = charts.joint_map(
+        [Map("a", plane, colouring)], 1, np.arange(captions + 1), labels, Marks(), LIGHT
+    )
+    assert [float(trace.marker.size) for trace in figure.data] == sizes
+
+
 def test_kinds_beyond_the_most_frequent_share_one_colour():
     colouring = charts.kinds(pd.Series([str(i % 12) for i in range(120)] + ["0"] * 50), DARK)
     assert (colouring.names[0], colouring.names[-1]) == ("0", OTHER)
