@@ -25,6 +25,7 @@ from tests.support.seen import differences, seen
 
 STORED = Path(__file__).with_name("stored_pages")
 ALONE = {"run": "demo", "versus": "—"}
+CLUSTERS = ALONE | {"cluster-count": "4"}
 SEVERAL = {"run": ["demo-baseline", "demo", "late"]}
 CONCEPTS_RUN = {"run": "concepts"}
 EVERYTHING = {"map": "PCA", "area": "a:-9,-9,9,-9,9,9,-9,9", "focus": "caption-7", "colour": "words"}
@@ -45,14 +46,22 @@ PAGES = {
     "misses of a cause": ("runs", "retrieval", {"cause": causes.CAUSES[-1], "cause-of": "demo-baseline"}, {}),
     "diversity": ("runs", "diversity", {}, {"anchors": "image"}),
     "diversity of one run": ("runs", "diversity", ALONE, {"measure": "entropy", "over": "bank"}),
+    "anchors by change": ("runs", "diversity", {}, {"ranked": "fell", "fits": True}),
     "similarity": ("runs", "similarity", {}, {}),
     "joint space": ("runs", "joint", {"map": "PCA"}, {}),
     "selection on a map": ("runs", "joint", EVERYTHING, {}),
-    "clusters": ("runs", "clusters", ALONE | {"cluster-count": "4"}, {}),
+    "clusters": ("runs", "clusters", CLUSTERS, {}),
+    "pairs of a cluster that disagree": ("runs", "clusters", CLUSTERS | {"members": "apart"}, {}),
+    "pairs between clusters": ("runs", "clusters", CLUSTERS, {"members": "between"}),
+    "clusters of a slice": ("runs", "clusters", CLUSTERS | {"slice": "image < 9"}, {}),
     "slices": ("runs", "slices", {}, {}),
+    "slices by loss": ("runs", "slices", {}, {"slice_order": "lost", "slice_at": "5"}),
     "data": ("runs", "data", ALONE, {}),
+    "pairs scored by the baseline": ("runs", "data", {}, {"scorer": "demo-baseline"}),
+    "likely matches": ("runs", "data", ALONE, {"list": "matches"}),
     "little content": ("runs", "data", ALONE, {"list": "little"}),
     "reviews": ("runs", "reviews", ALONE, {}),
+    "pairs drawn for an estimate": ("runs", "reviews", ALONE, {"queue": "estimate"}),
     "concepts": ("runs", "concepts", CONCEPTS_RUN, {}),
     "concepts of a pair": ("runs", "concepts", CONCEPTS_RUN | {"concept-caption": "7"}, {}),
     "start": ("runs", "start", {}, {}),
