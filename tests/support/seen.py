@@ -22,6 +22,7 @@ HIDDEN = {
 HIDDEN |= {
     "acceptNewOptions",
     "url",
+    "queryParamKey",
     "allowEmpty",
     "pageScriptHash",
     "ignoreRerun",
