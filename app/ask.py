@@ -100,6 +100,7 @@ def _identity(value: Any) -> Any:
         return type(value).__qualname__, [_identity(getattr(value, field.name)) for field in fields(value)]
     if value is None or isinstance(value, str | bytes | bool | int | float | np.generic | Path):
         return value
+
     raise TypeError(f"an answer cannot be cached under {type(value).__qualname__}")
 
 

@@ -185,6 +185,7 @@ def queue(run: RunSummary, split: str, kind: str, captions: np.ndarray | None = 
         table = table[table["anchor"].isin(captions)]
         owner = ask(Run.image_of_text, run, split)
         return api.ambiguous_pairs(table, owner, texts)
+
     if kind == "wrong":
         table = ask(data_quality.mismatches, run, split, sample=sample)
         table = table[(table["level"] == data_quality.LEVELS[0]) & table["caption"].isin(captions)]
@@ -192,6 +193,7 @@ def queue(run: RunSummary, split: str, kind: str, captions: np.ndarray | None = 
     if kind == "near":
         table = ask(retrieval.margins, run, split, "t2i", sample=sample)
         return api.near_miss_pairs(table[table["query"].isin(captions)], texts)
+
     if kind == "estimate":
         if not ask(causes.has_causes, run, split):
             return []
@@ -200,9 +202,11 @@ def queue(run: RunSummary, split: str, kind: str, captions: np.ndarray | None = 
         for image, caption in zip(drawn.results.tolist(), drawn.queries.tolist(), strict=True):
             first.setdefault((image, texts[caption]), (image, caption))
         return list(first.values())
+
     likely = likely_matches(run, split, "t2i")
     if likely is None:
         return []
+
     return api.likely_pairs(likely, ask(best_candidates, run, split, "text"), texts, captions)
 
 

@@ -81,6 +81,7 @@ def ramp(name: str, values: np.ndarray, colours: Tone) -> Ramp:
         labels = tuple(f"{mark:+,}" if signed and mark else f"{mark:,}" for mark in marks)
         low, colour_steps = (-end, _DIVERGING) if signed else (0.0, steps)
         return Ramp(name, scaled, low, end, _spaced(colour_steps), ticks, labels)
+
     finite = numbers[np.isfinite(numbers)]
     low, high = np.quantile(finite, [0.01, 0.99]).tolist() if len(finite) else (0.0, 1.0)
     high = high if high - low > ROUNDING else low + ROOM

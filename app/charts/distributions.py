@@ -22,6 +22,7 @@ def histogram(values: Values, x: str, unit: str, colours: Tone, bins: int = 50) 
     everything = everything[np.isfinite(everything)]
     if not len(everything):
         return draw.figure(colours, [], x, f"{unit} per bin")
+
     low, high = _range(everything)
     edges = np.linspace(low, high, bins + 1)
     traces = []
@@ -33,6 +34,7 @@ def histogram(values: Values, x: str, unit: str, colours: Tone, bins: int = 50) 
         else:
             traces.append(draw.histogram_bars(edges, counts, name, colour, 0.62, unit))
         medians.append(draw.vertical_line(float(np.median(numbers)), colour, 2, "dash"))
+
     layout: Part = {"barmode": "overlay", "bargap": 0, "shapes": medians}
     return draw.figure(colours, traces, x, f"{unit} per bin", runs=len(values), **layout)
 
@@ -66,6 +68,7 @@ def density(
     y = np.asarray(y, dtype=float)[finite]
     if not len(x):
         return draw.figure(colours, [], x_label, y_label)
+
     ranges = [_range(np.concatenate([x, y]))] * 2 if diagonal else [_range(x), _range(y)]
     counts, x_edges, y_edges = np.histogram2d(x, y, GRID, ranges)
     ground, full = colours.ramp
@@ -111,6 +114,7 @@ def similarity_histograms(
         axes: Part = {"xaxis": {"range": [edges[0], edges[-1]]}, "yaxis": {"range": [0, 1.05 * top]}}
         size: Part = {"height": ANCHOR_HEIGHT, "bargap": 0}
         figures.append(draw.figure(colours, [bars, matches], x, y, **size, **axes, **layout))
+
     return figures
 
 
@@ -131,6 +135,7 @@ def negative_weights(nearest: Sequence[pd.DataFrame], colours: Tone) -> list[go.
         traces = [bar | {"customdata": similarity} for bar in bars]
         axes: Part = {"xaxis": {"type": "category"}, "yaxis": {"range": [0, 1.05 * top]}}
         figures.append(draw.figure(colours, traces, x, y, height=ANCHOR_HEIGHT, bargroupgap=0.05, **axes))
+
     return figures
 
 

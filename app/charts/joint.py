@@ -66,6 +66,7 @@ def joint_map(
         if marks.focus is not None:
             x, y = panel.plane[marks.focus].tolist()
             traces.append(rings([x], [y], colours, 20) | axes)
+
     return figure(colours, traces, "", "", height=MAP_HEIGHT, **_layout(maps, marks, colours))
 
 
@@ -99,6 +100,7 @@ def _points(
         selected = None if marks.selected is None else np.flatnonzero(marks.selected[numbers])
         trace |= {"type": "scattergl", "selectedpoints": selected, **in_legend, **opacity}
         traces.append(trace)
+
     return traces
 
 
@@ -134,6 +136,7 @@ def _layout(maps: Sequence[Map], marks: Marks, colours: Tone) -> dict[str, Any]:
             path = "L".join(f"{x:g},{y:g}" for x, y in corners)
             suffix = str(number + 1) if number else ""
             shapes.append(dots | {"path": f"M{path}Z", "xref": f"x{suffix}", "yref": f"y{suffix}"})
+
     names = [wrap(panel.name, NAME_LINE) for panel in maps]
     layout: dict[str, Any] = {
         "font": {"color": colours.ink, "size": 13, "family": "Source Sans, sans-serif"},
@@ -156,6 +159,7 @@ def _layout(maps: Sequence[Map], marks: Marks, colours: Tone) -> dict[str, Any]:
         bar = colour_bar(colours, **ticks, **below)
         scale = [list(step) for step in ramp.scale]
         layout["coloraxis"] = {"cmin": ramp.low, "cmax": ramp.high, "colorscale": scale, "colorbar": bar}
+
     return layout
 
 
@@ -178,6 +182,7 @@ def share_bars(colouring: Kinds | Ramp, selected: np.ndarray, name: str, colours
         values = np.clip(colouring.values, colouring.low, colouring.high)
         counts = [np.histogram(values[rows], edges)[0] for rows in (slice(None), selected)]
         axes["xaxis"] = {"tickvals": colouring.ticks, "ticktext": colouring.labels}
+
     shares = [100 * count / max(int(count.sum()), 1) for count in counts]
     looks = (("all", colours.faint), (name, colours.runs[1]))
     bars = [

@@ -104,6 +104,7 @@ def heat_map(
     y = _named_axis(rows, [tall - 0.5, -0.5])  # the first row on top
     if max(tall, wide) <= 2 * min(tall, wide):
         y |= {"scaleanchor": "x", "scaleratio": wide / tall, "constraintoward": "top"}
+
     # an axis title would overlap the cells: Plotly places it before the matrix has its proportions
     below = {"text": column_name, "x": 0.5, "y": 0, "xref": "x domain", "yref": "y domain", "yshift": -6}
     below |= {"yanchor": "top", "showarrow": False, "font": {"color": colours.faint}}
@@ -117,6 +118,7 @@ def heat_map(
             draw.segment((0, 1), (row, row), colours.ink, 0.5, "dot", xref="x domain"),
             draw.vertical_line(column, colours.ink, 0.5, "dot"),
         ]
+
     return draw.figure(colours, [squares], "", row_name, height=height, showlegend=False, **layout, **marks)
 
 

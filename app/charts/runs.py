@@ -66,6 +66,7 @@ def error_budgets(budgets: Mapping[str, pd.DataFrame], colours: Tone) -> go.Figu
         style: Part = {"orientation": "h", "customdata": numbers, "text": texts, "textposition": "inside"}
         style |= {"insidetextanchor": "middle", "textangle": 0}
         traces.append(draw.bar(shares, names, cause, _cause_colour(row, colours), hover, **style))
+
     height = BUDGET_MARGINS + BUDGET_HEIGHT * len(names)
     legend = {
         "orientation": "h",
@@ -107,6 +108,7 @@ def training_curves(frames: Mapping[str, pd.DataFrame], column: str, label: str,
         y = values[column].to_numpy()
         dots = len(values) <= 60
         traces.append(draw.line(x, y, name, colour, "epoch %{x}: %{y:.4g}", dots=dots, dash=dash))
+
     # steps of the first epoch are fractions of an epoch
     ticks = {"tick0": 0, "dtick": max(1, round(last / EPOCH_TICKS))} if last >= 2 else {"nticks": EPOCH_TICKS}
     size: Part = {"height": CURVE_HEIGHT, "runs": len(traces)}
@@ -147,6 +149,7 @@ def slice_recalls(
         marker = {"color": colour, "size": 9, "opacity": np.where(noise, FAINT, 1.0).tolist()}
         rows = np.arange(len(slices)) + offset
         traces.append(draw.points(recall, rows, name, hover, marker, error_x=interval, customdata=ends))
+
     rows_axis = {"tickvals": list(range(len(slices))), "ticktext": labels, "autorange": "reversed"}
     height = MARGINS + ROW_HEIGHT * len(slices)
     shown = rows_axis | {"showgrid": False}

@@ -115,6 +115,7 @@ def retrieves(choice: Choice, modality: Modality, at: int) -> str:
     name = f"{DIRECTIONS[direction]} R@{at}"
     if told := not_ranked(choice):
         return told
+
     values = recall_at(choice, modality, at)
     if choice.second is None and np.isnan(values[choice.first.name]):
         return f"{choice.first.name} answers no query {DIRECTIONS[direction]}"
@@ -123,7 +124,9 @@ def retrieves(choice: Choice, modality: Modality, at: int) -> str:
         return (
             f"{choice.first.name} misses {missed:.1f}% of its queries: {name} {values[choice.first.name]:.1f}"
         )
+
     if choice.between:
         return of_several(choice, name, values)
+
     ends = values[choice.first.name], values[choice.last.name]
     return better(choice, f"{direction}_r{at}", name, ends)

@@ -40,6 +40,7 @@ def show_image(choice: Choice, image: int) -> None:
     else:
         first = captions[numbers[0]] if len(numbers) else f"image {image}"
         st.html(f'<div class="cl-large">{cards.picture_html(picture, None, first)}</div>')
+
     st.html(cards.opening_html("Open this image", "image", image))
     if len(numbers):
         table = captions_html(choice, image)
@@ -66,11 +67,13 @@ def captions_html(choice: Choice, image: int) -> str:
         columns.append([retrieval.place_in_words(rank) for rank in positions])
         of_pairs = ["–"] * len(positions) if scores is None else [f"{s:.4f}" for s in (scores.max(), *scores)]
         columns.append(of_pairs)
+
     names = ["the image, by its best caption"]
     for caption in numbers.tolist():
         text = cards.opening_html(captions[caption], "text", caption)
         menu = reviewing.menu_html(choice, image, caption, enlarged=True)
         names.append(f"{text} <small>caption {caption}</small>{menu}")
+
     rows = zip(names, *columns, strict=True)
     lines = (f"<th scope=row>{name}</th><td>{'</td><td>'.join(cells)}</td>" for name, *cells in rows)
     body = "".join(f"<tr>{line}</tr>" for line in lines)

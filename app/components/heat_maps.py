@@ -89,9 +89,11 @@ def show_heat_maps(choice: Choice, explained: Explained) -> None:
     """Draw, side by side, every run's heat map of one word and one of the results, or the true match."""
     if not any(choice.ask_each(heat_maps.heat_map_ways).values()):
         return
+
     cards.heading("Which regions does each word attend to?")
     if not switch("Show heat maps", f"{explained.page}heat", "heat map"):
         return
+
     pairs = dict[str, Pairs]()
     reasons = dict[str, str]()
     for run in choice.runs:
@@ -99,12 +101,14 @@ def show_heat_maps(choice: Choice, explained: Explained) -> None:
             pairs[run.name] = _pairs(choice, run, explained)
         except (InputError, OSError, ImportError) as error:
             reasons[run.name] = str(error)
+
     maps = _maps(choice, explained, pairs, reasons)
     word = _choose_word(list(maps.values()), f"{explained.page}word")
     ends = [drawn.ends for drawn in maps.values()]
     note = ""
     if len({drawn.way for drawn in maps.values()}) == 1:  # different ways have no common scale
         ends, note = charts.common_ends(ends)
+
     scales = dict(zip(maps, ends, strict=True))
     for position, run in enumerate(side_by_side(choice.runs, "small")):
         run_label(choice, run)
@@ -126,10 +130,12 @@ def _maps(
     labels = list(dict.fromkeys(name for named in pairs.values() for name in named))
     if not labels:
         return {}
+
     ways = choice.ask_each(heat_maps.heat_map_ways)
     offered: list[str] = list(dict.fromkeys(way for ways_of_run in ways.values() for way in ways_of_run))
     if "masking" in offered and len(offered) > 1:
         offered.insert(0, FAITHFUL)
+
     chosen = offered[0] if offered else ""
     maps = {}
     with row():
@@ -139,6 +145,7 @@ def _maps(
             chosen = choose_one(
                 "Map", options, f"{explained.page}heat-map", cards.HOW_TO_READ["faithful map"]
             )
+
     for run in choice.runs:
         pair = pairs.get(run.name, {}).get(candidate)
         if pair is None:
@@ -148,6 +155,7 @@ def _maps(
             maps[run.name] = _map_of(choice, run, pair, chosen, ways[run.name])
         except (InputError, OSError, ImportError) as error:
             reasons[run.name] = str(error)
+
     return maps
 
 

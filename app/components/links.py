@@ -81,6 +81,7 @@ def of_sample(choice: Choice, modality: Modality, number: int) -> Links:
         has_concepts = any(run.config.get("model", {}).get("concepts") for run in choice.runs)
         labels |= {"concepts": "concepts"} if has_concepts else {}
         labels["data"] = "data"
+
     about = opened.state().page, opened.state().own
     shown = [(page, label) for page, label in labels.items() if about != (page, sample)]
     pages = {label: address(page, choice, **opening(page, modality, number)) for page, label in shown}
@@ -90,6 +91,7 @@ def of_sample(choice: Choice, modality: Modality, number: int) -> Links:
         )
     if modality == "text":
         pages["matrix"] = _matrix_of(choice, number)
+
     return tuple(pages.items())
 
 

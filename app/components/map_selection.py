@@ -127,6 +127,7 @@ def inside(plane: np.ndarray, corners: Sequence[tuple[float, float]]) -> np.ndar
         )  # the lower end belongs to the edge, the upper one does not
         between = slice(first, last)
         odd[between] ^= x[between] < (x2 - x1) * (y[between] - y1) / (y2 - y1) + x1
+
     mask[near] = odd
     return mask
 

@@ -94,6 +94,7 @@ def begin(page: str, data: object) -> None:
         now.fields.clear()
     if named != now.in_url:
         now.shared = parse(named) or now.shared
+
     now.page = page
     now.data = data
     now.own = None

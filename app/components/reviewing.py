@@ -129,6 +129,7 @@ def judge(choice: Choice, image: int, caption: int | None, key: str, *, keys: bo
     except InputError as error:
         cards.empty("Verdicts cannot be given here.", str(error))
         return st.container()
+
     row = st.container(horizontal=True, vertical_alignment="center", gap="small", key=f"{key}-review")
     with row:
         for verdict, label in offered(choice, image, caption).items():
@@ -145,8 +146,10 @@ def judge(choice: Choice, image: int, caption: int | None, key: str, *, keys: bo
             undo = partial(give, choice, (image, caption), UNDO)
             button("Undo", f"{key}-undo", "undo", undo, type="tertiary")
         _remarks(choice, image, caption, review, key)
+
     if review is not None and (review.tags or review.note):
         cards.note(" · ".join(part for part in (", ".join(review.tags), review.note) if part))
+
     return row
 
 

@@ -70,6 +70,7 @@ def sample_card(
     if modality == "image" and not picture:
         captions = ask(Run.captions, run, split)
         text = "\n".join(captions[row] for row in ask(Run.captions_of, run, split, image).tolist())
+
     rank, score = placed
     return cards.Result(
         rank,
@@ -288,6 +289,7 @@ def _panel(choice: Choice, modality: Modality, number: int) -> None:
         highlighted = 0
         numbers.sort(key=lambda caption: caption != number)
         ways = {"caption → images": ("t2i", number), **ways}
+
     file = choice.ask(Run.image_names)[image]
     more = ""
     title += f" · {file}" if file != f"image {image}" else ""
@@ -298,6 +300,7 @@ def _panel(choice: Choice, modality: Modality, number: int) -> None:
         }
         runs = " · ".join(f"{html.escape(name)} <b>{rank}</b>" for name, rank in ranks.items())
         more += f'<div class="cl-rank">Rank, {label}: {runs}</div>'
+
     values = choice.ask(Run.columns)
     of_caption = {} if modality == "image" else values.of_caption(number)
     more += cards.values_html({**values.of_image(image), **of_caption})

@@ -23,6 +23,7 @@ def show_several(choice: Choice, columns: Mapping[str, Column], labels: Mapping[
         facts.append(f"{shared.texts:,} captions have a text that another image has too")
     if not facts or not any(run.metrics.get(split) for run in choice.runs):
         return
+
     stored, faults = read_each(choice.runs, lambda run: retrieval.several_metrics(opened_run(run), split))
     cards.faults(faults)
     how = cards.HOW_TO_READ["several right answers"].format(facts=" and ".join(facts))
@@ -32,6 +33,7 @@ def show_several(choice: Choice, columns: Mapping[str, Column], labels: Mapping[
         for way, metrics in ways.items():
             values = {label: metrics.get(key) for key, label in labels.items()}
             rows.append({"run": run.name, "right by": way, **values})
+
     of_metrics = {name: columns[name] for name in labels.values()}
     shown = {"run": columns["run"], "right by": Column("right by"), **of_metrics}
     with st.expander("Several right answers", expanded=bool(shared.groups) and any(stored.values())):

@@ -166,6 +166,7 @@ def _cells(table: Table, shown: np.ndarray, parts: Sequence[SampleCell]) -> dict
     for column in table.columns.values():
         number = bool(column.digits) or column.right
         heads.append({"label": column.label, "help": TERMS.get(column.term, ""), "number": number})
+
     best = {name: _largest(table.frame[name]) for name in table.best}
     rows = []
     for place, position in enumerate(shown.tolist()):
@@ -180,6 +181,7 @@ def _cells(table: Table, shown: np.ndarray, parts: Sequence[SampleCell]) -> dict
         if table.colours:
             row["colour"] = table.colours.get(str(next(iter(values.values()))), "")
         rows.append(row)
+
     return {"columns": heads, "rows": rows}
 
 

@@ -56,6 +56,7 @@ def show_link(
     data = data_set(run)
     if data is None or run.unknown:
         return
+
     preset, changes = starting.like_run(run, data)
     options = {option.key: option for option in starting.options(preset)}
     changes = {key: value for key, value in (changes | more).items() if value != options[key].value}
@@ -70,12 +71,14 @@ def show_link(
     for key, value in changes.items():
         plain = np.format_float_positional(value, trim="-") if options[key].kind == "decimal" else str(value)
         values[f"{preset}-{key}"] = plain.lower() if options[key].kind == "switch" else plain
+
     general = [key for key in changes if options[key].section not in METHODS]
     values["set"] = list(dict.fromkeys(map(words, (*USUAL, *general))))
     for section in METHODS:
         apart = (section, SCENARIO, START, WEIGHTS)
         keys = [key for key in changes if options[key].section == section and key not in apart]
         values[f"set-{section}"] = list(map(words, keys))
+
     st.html(cards.links_html([(label, links.address("train", choice, **values))]))
 
 

@@ -92,6 +92,7 @@ def runs_with(choice: Choice, has: Has, texts: Mapping[str, str]) -> Runs:
         verb = "is" if len(matches) == 1 else "are"
         cards.note(f"{' '.join(facts)} Only {' and '.join(names)} {verb} shown.")
         cards.name_runs(name_html(choice, run) for run in matches)
+
     return matches
 
 
@@ -120,6 +121,7 @@ def embedded(choice: Choice) -> Choice | None:
     without = of_lists + of_pairs
     if not without:
         return choice
+
     facts = []
     if of_pairs:
         verb = "scores" if len(of_pairs) == 1 else "score"
@@ -127,10 +129,12 @@ def embedded(choice: Choice) -> Choice | None:
         facts.append(
             f"{names} {verb} every image with every caption as a pair, so a sample has no single embedding."
         )
+
     if of_lists:
         verb = "has" if len(of_lists) == 1 else "have"
         names = listed([run.name for run in of_lists])
         facts.append(f"{names} {verb} only the lists of another system, without embeddings.")
+
     fact = " ".join(facts)
     matches = [run for run in choice.runs if run not in without]
     if not matches:
@@ -138,6 +142,7 @@ def embedded(choice: Choice) -> Choice | None:
         details = f"{fact} {cards.HOW_TO_READ['without embeddings']}"
         cards.missing(f"{which} embeddings of single samples", "choose a run that has", details)
         return None
+
     verb = "is" if len(matches) == 1 else "are"
     cards.note(f"{fact} Only {listed([run.name for run in matches])} {verb} shown.")
     return choice.of(matches)

@@ -30,14 +30,17 @@ def draw(choice: Choice, expression: str) -> None:
         columns = columns_of_slices(choice.last, choice.split)
     except InputError:  # the page reports it
         return
+
     for fault in faults:
         cards.note(f"Columns are missing: {fault}")
     if not columns.own:
         return
+
     active = {name: chosen for name in columns.own if (chosen := slices.filter_of(expression, name, columns))}
     with st.container(horizontal=True, gap="xsmall", key="filters"):
         for name in _shown(columns, active):
             _chip(choice, columns, name, active.get(name, slices.Filter()), expression)
+
     rest = [name for name in columns.own if name not in _shown(columns, active)]
     if rest:
         literal = {name: cards.literal(name) for name in rest}
@@ -70,6 +73,7 @@ def _chip(choice: Choice, columns: Columns, name: str, chosen: slices.Filter, ex
     chip = st.popover(cards.literal(label), type=look, key=f"chip-{name}", on_change="rerun")
     if not chip.open:
         return
+
     with chip:
         change = partial(_change, name, kind, key, expression, columns)
         if kind == "text":

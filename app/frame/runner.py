@@ -64,6 +64,7 @@ def _about(entry: Mapping[str, Any], choice: Choice | None) -> Choice | None:
         choice = unavailable.embedded(choice)
         if choice is None:
             return None
+
     others = choice.ask(Run.uncounted_queries)
     if others is not None:
         _explain_search_log(others)
@@ -76,6 +77,7 @@ def _about(entry: Mapping[str, Any], choice: Choice | None) -> Choice | None:
         return None
     if choice.slice and "whole" in entry:
         cards.note(f"The slice does not narrow {entry['whole']}.")
+
     return choice
 
 
@@ -99,6 +101,7 @@ def _offer_others(problems: Sequence[Problem]) -> None:
         cards.missing(
             problem.fact, "choose another run" if runs else "see what is wrong with it", problem.fix
         )
+
     if runs:
         cards.label("Runs that can be shown:" if len(runs) <= OFFERED else f"{OFFERED} of {len(runs)} runs:")
         others = [name for name in st.session_state.get(RUNS, []) if name not in named]
@@ -110,6 +113,7 @@ def _offer_others(problems: Sequence[Problem]) -> None:
             addresses.append((run.name, links.address("", choice)))
         st.html(cards.links_html(addresses))
         return
+
     fix = "train the demo on the start page, or evaluate a run of your own"
     cards.missing("There is no evaluated run yet", fix)
     cards.faults(run_faults())

@@ -50,16 +50,19 @@ def draw(page: st.Page, pages: Mapping[str, st.Page]) -> Choice | None:
         query, choice, problems = _pick(st.container())
     if page.title == "Overview" and choice is not None:  # it shows what exists of them
         problems = [problem for problem in problems if problem.name not in choice.names]
+
     opened.begin(page.url_path, choice and choice.first.samples.get(choice.split))
     followed(REVIEWER, st.query_params.get(REVIEWER), "")
     query |= reviewer_link()
     without_value = [SLICE, REVIEWER, *FORMER_RUNS]
     if not st.session_state.get(RUNS):
         without_value.append(RUNS)
+
     set_values(query, without_value)
     st.session_state[frame.PROBLEMS] = problems
     with navigation:
         _entries(page, pages, query, choice)
+
     _tabs(page, query)
     names = listed([run.name for run in choice.runs]) if choice is not None and page.title != "Train" else ""
     st.set_page_config(page_title=" · ".join(part for part in (page.title, names, frame.APP_TITLE) if part))
@@ -97,6 +100,7 @@ def _pick(search: DeltaGenerator) -> tuple[Query, Choice | None, list[Problem]]:
     address = named({key: st.query_params.get_all(key) for key in st.query_params}, usable)
     if not usable:
         return {}, None, [unavailable.run(name, runs.get(name)) for name in address.in_address]
+
     names = followed(RUNS, address.in_address or None, address.usual)
     above = st.container()
     problems = [unavailable.run(name, runs.get(name)) for name in names if runs.get(name) not in usable]
@@ -112,6 +116,7 @@ def _pick(search: DeltaGenerator) -> tuple[Query, Choice | None, list[Problem]]:
         _pick_runs(runs, names, first, split)
     if first is None:
         return query | ({"split": split} if split else {}), None, problems
+
     shown, faults = _shown(sound, split)
     if shown is not None:
         retained = {run.name for run in runs.values() if run in shown.runs or _waits(run, first, split)}
@@ -123,6 +128,7 @@ def _pick(search: DeltaGenerator) -> tuple[Query, Choice | None, list[Problem]]:
         if shown is not None and expression:
             query[SLICE] = expression
             shown = _sliced(shown, expression)
+
     return query | {"split": split}, shown, [*problems, *faults]
 
 
@@ -196,11 +202,13 @@ def _sliced(shown: Choice, expression: str) -> Choice:
     except InputError as error:
         cards.note(f"{str(error)[:1].upper()}{str(error)[1:]}. Nothing is filtered.")
         return shown
+
     captions = inside.nonzero()[0]
     answered = {}
     for name, ranks in shown.ask_each(Run.ranks).items():
         of_slice = ranks["t2i"][captions]
         answered[name] = of_slice[of_slice >= 0] < 1
+
     recalls = " · ".join(f"{name} {100 * hits.mean():.1f} %" for name, hits in answered.items() if len(hits))
     words = plain_words(run, split, expression)
     size = f"{f'With {words}: ' if words else ''}{len(captions):,} of {len(inside):,} captions"
@@ -223,9 +231,11 @@ def _shown(runs: Runs, split: str) -> tuple[Choice | None, list[Problem]]:
             sound.append(run)
         else:
             problems.append(problem)
+
     damaged = runs[0] not in sound and split in runs[0].splits  # no other run replaces it
     if not sound or damaged:
         return None, problems
+
     second = sound[-1] if len(sound) > 1 else None
     return Choice(sound[0], second, split, between=tuple(sound[1:-1])), problems
 
@@ -235,6 +245,7 @@ def saved_views_menu(page: str) -> None:
     remove saved ones. `page` is its path."""
     with st.sidebar:
         copy_link()
+
     with st.sidebar.popover("Saved views", icon=":material/bookmark:", width="stretch"):
         with st.form("view", border=False):
             st.text_input("Save this view as", key=VIEW_NAME, max_chars=saved_views.LONGEST_NAME)

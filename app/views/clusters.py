@@ -55,20 +55,24 @@ def show(choice: Choice) -> None:
         fix = f"clusters need at least {LEAST}; choose another split or run"
         cards.missing("This split has one pair", fix)
         return
+
     controls = row()
     with controls:
         settings = choose_settings(choice)
         runs = [run for run in choice.runs if settings or ask(clusters.prototypes, run, split)]
         run = choose_run("Show", runs, "clusters-run")
+
     results = {one.name: questions.clusters_of(opened_run(one), split, settings) for one in runs}
     lacking = [one for one in runs if results[one.name].value is None]
     if lacking and settings is not None:
         offer(lacking, [results[one.name] for one in lacking], split, settings)
         return
+
     stored_clusters = {name: stored.value for name, stored in results.items() if stored.value is not None}
     result = stored_clusters[run.name]
     with controls:
         offer_worst(ask(clusters.cluster_table, run, split, result))
+
     only = f" Only {runs[0].name} has them." if len(runs) < len(choice.runs) else ""
     how = cards.HOW_TO_READ[f"clusters {'offline' if settings else 'learned'}"] + only
     left, right = st.columns(SHARES, gap="medium")
@@ -101,6 +105,7 @@ def numbers(runs: Sequence[RunSummary], split: str, stored_clusters: dict[str, C
     note = f"{by_chance:.1f} % by chance"
     if len(runs) == 2:
         note = f"{runs[0].name} {ask(questions.agreement, runs[0], split, first)[0]:.1f} %"
+
     items = [
         cards.Metric("not empty", f"{len(sizes):,}", f"of {last.count:,} clusters"),
         cards.Metric("pairs per cluster", f"{int(np.median(sizes))}", f"median; largest {sizes.max():,}"),
@@ -109,6 +114,7 @@ def numbers(runs: Sequence[RunSummary], split: str, stored_clusters: dict[str, C
     if len(runs) == 2:
         same = clusters.same_grouping(first, last)
         items.append(cards.Metric("AMI of the two runs", f"{same:.2f}", "0 chance, 1 same", "grouping"))
+
     cards.answer(
         f"Image and caption of {share:.0f}% of the pairs fall into the same cluster, {by_chance:.0f}% by chance"
     )
@@ -171,6 +177,7 @@ def show_cluster(run: RunSummary, choice: Choice, result: clusters.Clusters, tab
         fact = f"Cluster {number} contains no pair of this split."
         cards.empty(fact, "Choose another cluster in the table.")
         return
+
     near = clusters.nearest_clusters(result, number)
     words = dict(zip(table["cluster"], table["words"], strict=True))
     near = near.assign(words=[words.get(other, "") for other in near["cluster"]])
@@ -178,6 +185,7 @@ def show_cluster(run: RunSummary, choice: Choice, result: clusters.Clusters, tab
     with choices:
         kinds = KINDS if len(near) else {kind: KINDS[kind] for kind in ("near", "edge")}
         kind = pick("Members", kinds, MEMBERS, format_func=kinds.__getitem__)
+
     _members(run, choice, result, number, near, kind)
     left, middle = st.columns(2, gap="medium")
     with left:
@@ -187,6 +195,7 @@ def show_cluster(run: RunSummary, choice: Choice, result: clusters.Clusters, tab
             downloads.chart(charts.word_bars(marking, tone()), "words", "distinctive words of the cluster")
         else:
             cards.note("No word is more frequent here than elsewhere.")
+
     with middle:
         if len(near):
             cards.label("Nearest clusters")
@@ -194,6 +203,7 @@ def show_cluster(run: RunSummary, choice: Choice, result: clusters.Clusters, tab
             picking_table(
                 Table(near, NEAR, "near-table", "clusters nearby", ids, height=250, narrow=True), TARGET
             )
+
     if len(marks):
         _concepts(marks)
 
@@ -226,6 +236,7 @@ def _members(
         score = "cosine"
         notes = ["" if agree else f" (image in {i}, caption in {t})" for agree, i, t in labels]
         order = ", and, where they differ, the clusters of image and caption"
+
     if not len(pairs):
         fact = "All images and captions of this cluster agree."
         fix = "Show other members."
@@ -234,6 +245,7 @@ def _members(
             fix = "Clear it, or show other members."
         cards.empty(fact, fix)
         return
+
     images = pairs["image"].nunique()
     counts = {"pairs": count(len(pairs), "pair"), "images": count(images, "image")}
     shown = min(CARDS_SHOWN, images)

@@ -77,17 +77,20 @@ def graphs(runs: Sequence[RunSummary], choice: Choice) -> str:
         if part == "strong":
             by = choose_one("Strongest by", BY, "by", cards.tip("concept strength"))
             kind = choose_one("Kind", KINDS, "kind")
+
     with row():
         last = ask(questions.concept_table, runs[-1], split)
         ordered = [names_of(runs[-1], split)[i] for i in np.argsort(-last["read"].to_numpy(), kind="stable")]
         options = dict.fromkeys(ordered + [word for run in runs for word in names_of(run, split)])
         word = pick("Concept", options, CONCEPT, 220, help=cards.tip("concept"))
         count = whole_number("At most", (5, MOST_SHOWN), USUAL, "count", 120, step=5)
+
     views = [ask(concept_attention.view_of, run, split) for run in runs]
     same = all(view.words == views[0].words and view.edges().equals(views[0].edges()) for view in views)
     if len(runs) == 2 and by != "read" and same:
         cards.note("Both runs have the same graph, because it is built from the training captions.")
         runs = runs[-1:]
+
     for position, run in enumerate(side_by_side(runs)):
         if len(runs) > 1:
             run_label(choice, run)
@@ -98,6 +101,7 @@ def graphs(runs: Sequence[RunSummary], choice: Choice) -> str:
             continue
         shown = questions.GraphPart(number, part == "around", by, kind, count)
         _graph(run, split, shown, position)
+
     return word
 
 
@@ -116,6 +120,7 @@ def _graph(run: RunSummary, split: str, part: questions.GraphPart, position: int
         note += f" The {isolated:,} at the bottom have no edge to the others shown."
     if number is not None and number not in nodes:
         note += f" “{names[number]}” is not among them; “{PARTS['around']}” shows it."
+
     cards.note(note)
     words = {end: [names[i] for i in graph.edges[end]] for end in ("concept", "neighbour")}
     downloads.table(graph.edges.assign(**words), f"concept-edges-{run.name}-{split}")
@@ -180,6 +185,7 @@ def disagreements(runs: Sequence[RunSummary], choice: Choice) -> np.ndarray:
         run = choose_run("Run", runs, "pairs-of")
         orders = {"least": "Least shared", "most": "Most shared"}
         first = choose_one("Order", orders, "first", cards.tip("shared"))
+
     table = ask(concept_attention.disagreements, run, choice.split)
     table = table if first == "least" else table.iloc[::-1]
     captions = table["caption"].to_numpy()

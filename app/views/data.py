@@ -66,6 +66,7 @@ def show(choice: Choice) -> None:
             scorer = choose_one("Scored by", names, "scorer")
             both = pairs[names[BOTH]] if scorer == BOTH else ()
             run = next((run for run in choice.runs if run.name == scorer), run)
+
     if view == "pairs":
         mismatched_pairs(choice, run, both)
     elif view == "matches":
@@ -334,6 +335,7 @@ def findings(choice: Choice, run: RunSummary, view: str) -> None:
         cards.answer("Pictures and captions are not checked for this yet: start the check below")
         show_work(result.name, command, "Check pictures and captions", how)
         return
+
     report = result.value
     kind = "Broken, tiny and blank pictures" if view == "bad" else f"Near-{VIEWS[view].lower()}"
     narrowed = " The slice does not narrow this list." if choice.slice else ""
@@ -344,6 +346,7 @@ def findings(choice: Choice, run: RunSummary, view: str) -> None:
         leaks = tuple(finding for finding in shown if len(finding.splits) > 1)
         label = f"Only across splits ({len(leaks):,} of {len(shown):,})"
         shown = leaks if switch(label, "leaks", "split") else shown
+
     cards.answer(_found(report, view))
     if shown:
         _show_findings(choice, run, splits, shown, view, how)
@@ -424,6 +427,7 @@ def _member(choice: Choice, run: RunSummary, split: Split, number: int, modality
     if name in run.splits:
         page = links.address("", there, **{opened.SAMPLE: opened.name_of(modality, number)})
         sample = replace(sample, more=cards.links_html([("open", page)]))
+
     st.html(cards.sample_html(sample))
     if name in run.splits:
         reviewing.judge(there, image, number if modality == "text" else None, f"finding-{name}-{number}")

@@ -63,12 +63,14 @@ def show_queue(choice: Choice) -> None:
         note_sample(run, choice.split)
     elif (sample := choice.ask(Run.query_sample)) is not None:
         cards.note(f"From a random sample of {len(sample.texts):,} of {sample.of_texts:,} captions.")
+
     pairs = judging.queue(run, choice.split, kind, choice.captions)
     skipped: Skipped = st.session_state.setdefault(f"{SKIPPED}-{run.name}-{choice.split}", {})
     remaining = [pair for pair in pairs if pair not in skipped and not _is_judged(choice, pair)]
     done = len(pairs) - len(remaining)
     if kind == "estimate" and choice.ask(causes.has_causes):
         cards.note(_estimate(choice))
+
     given = [*judging.own_verdicts(choice.last, reviewing.reviewer()).values()]
     last = given[-1].id if given else ""
     if remaining:
@@ -85,8 +87,10 @@ def show_queue(choice: Choice) -> None:
         unknown = choice.ask(causes.why_no_causes) if kind == "estimate" else ""
         nothing = unknown or "No such pair exists."
         cards.empty("This queue is finished." if pairs else nothing, "Choose another queue.")
+
     with st.container(horizontal=True, vertical_alignment="center"):
         _offer_undo(choice, skipped, given)
+
     st.progress(done / max(len(pairs), 1), f"{done} of {len(pairs)} judged or skipped")
     judged = cards.HOW_TO_READ["Judge"].format(run=run.name, of_slice=of_slice)
     cards.note(f"{cards.HOW_TO_READ[f'queue {kind}']} {judged}")
@@ -138,6 +142,7 @@ def _show_pair(choice: Choice, image: int, caption: int) -> None:
     titles = {image: "The pair"}
     if owner != image:
         titles = {image: "Does the caption match this image?", owner: "Its own image"}
+
     for number, title in side_by_side(titles.items(), "small"):
         rest = [captions[text] for text in choice.ask(Run.captions_of, number) if text != caption]
         name = f"{title} · {ids_text('text', caption, number, choice.ask(Run.image_names)[number])}"
@@ -225,12 +230,14 @@ def show_recall(choice: Choice, reviews: judging.Reviews) -> None:
     cards.faults(faults)
     if not tables:
         return
+
     parts = []
     for name, table in tables.items():
         table = table[(table["queries"] == "all") | (table["count"] > 0)]
         changes = zip(table["reviewed_1"] - table["labels_1"], table["low_1"], table["high_1"], strict=True)
         cells = [gain_cell(gain, low, high) for gain, low, high in changes]
         parts.append(table.assign(run=name, direction=table["direction"].map(DIRECTIONS), change=cells))
+
     frame = pd.concat(parts, ignore_index=True)
     plain_table(frame, RECALLS, "reviewed-recall", "rows")
     labels = {f"{end}_{k}": f"R@{k} change, {end} end" for end in ("low", "high") for k in (1, 5, 10)}

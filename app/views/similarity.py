@@ -136,6 +136,7 @@ def choose_settings(choice: Choice) -> tuple[MatrixSettings, str]:
             joined = " and ".join(names)
             instance = cards.HOW_TO_READ["instance branch"].format(names=joined) if names else ""
             cards.note(loss_values.in_words(choice, loss) + instance)
+
     loss = replace(loss, function=measure)
     settings = MatrixSettings(
         choice.split, source, size, seed, chosen, order, QUERIES[rows], loss, choice.captions
@@ -164,12 +165,14 @@ def choose_pair(shown: Matrices) -> Cell:
     with st.container(horizontal=True, vertical_alignment="bottom"):
         image = whole_number("Image", (0, images - 1), hardest[0], "pair-image", 100)
         text = whole_number("Caption", (0, captions - 1), hardest[1], "pair-caption", 100)
+
     opened.tell("pair-caption", "text", text, own=False)
     cell = similarity.positions(batch, settings.direction, image, text)
     if cell is None:
         pair = f"Image {image} with caption {text}"
         cards.note(f"{pair} is not in this batch. The hardest negative is shown instead.")
         cell = similarity.positions(batch, settings.direction, hardest[0], hardest[1])
+
     assert cell is not None
     return cell
 
@@ -261,6 +264,7 @@ def show_pair(shown: Matrices, cell: Cell, rows: Mapping[str, Sequence[Step]]) -
     st.html(cards.sample_html(cards.Sample(title, picture, [words])))
     with reviewing.judge(choice, number, caption, "pair"):
         similar_button(choice, "text", caption, "pair")
+
     values = {name: [value for _, _, value in steps_of_run] for name, steps_of_run in rows.items()}
     frame = pd.DataFrame({"symbol": [symbol for symbol, *_ in next(iter(rows.values()))], **values})
     columns = {"symbol": Column("symbol"), **{name: Column(name, right=True) for name in rows}}

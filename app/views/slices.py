@@ -32,14 +32,17 @@ def show(choice: Choice) -> None:
     with controls:
         modality = choose_one("Queries", MODALITIES, "queries")
         at = int(choose_one("Hit within the first", FIRST, "slice-at", cards.tip("R@K")))
+
     counted = len(ask_all(slices.images_of_all, runs, choice.split))
     images = ask(Run.count, choice.first, choice.split, "image")
     if counted < images:
         cards.note(f"The table counts the queries of {counted:,} of {images:,} images, drawn at random.")
+
     table = slice_table(runs, choice.split, QUERIES[modality], at)
     if not len(table):
         cards.missing("No slice has enough queries", "it needs 20 in each half of the images")
         return
+
     own = columns_of_slices(choice.last, choice.split).own
     labels = {kind: kind if kind in own else kind.capitalize() for kind in dict.fromkeys(table["kind"])}
     kinds = {"all": "All", **labels}
@@ -48,12 +51,14 @@ def show(choice: Choice) -> None:
             kind = choose_one("Show", kinds, "slice-kind")
         else:
             kind = pick("Show", kinds, "slice-kind", 200, format_func=kinds.__getitem__)
+
     table = table if kind == "all" else table[table["kind"] == kind]
     order = "misses"
     if len(runs) > 1:
         default = "lost" if _is_tuned_from(choice) else "misses"
         with controls:
             order = choose_one("Order", ORDERS, "slice-order", cards.tip("slice order"), default=default)
+
     overall = recall_at(replace(choice, slice=""), modality, at)
     last = len(runs) - 1
     if order == "misses":
@@ -64,6 +69,7 @@ def show(choice: Choice) -> None:
         table = table.sort_values("lost", ascending=order == "gained", kind="stable")
         cards.answer(change_answer(table, runs, at))
         first = table
+
     pictured = first.head(PICTURED)
     label = f"R@{at}, %"
     names = [[f"{name}_{number}" for name in ("recall", "low", "high")] for number in range(len(runs))]
@@ -71,6 +77,7 @@ def show(choice: Choice) -> None:
     figure = charts.slice_recalls(pictured["label"].tolist(), recalls, overall, label, tone())
     with _beside_blends(choice):
         downloads.chart(figure, "slice-recalls", "recall of the first slices")
+
     cards.note(
         "Dashed lines are the recall of all queries. Faint dots may be noise: their interval contains it."
     )
@@ -144,6 +151,7 @@ def _show_blends(choice: Choice) -> None:
     except InputError as error:
         cards.empty("The stored blends are damaged; the command below replaces them.", str(error))
         found = pd.DataFrame()
+
     if len(found) > 1:
         best = found.iloc[int(found["rsum"].argmax())]
         of_tuned = found.iloc[int(found["alpha"].argmax())]
@@ -154,6 +162,7 @@ def _show_blends(choice: Choice) -> None:
             f"Best at α = {best['alpha']:g}: R@sum {best['rsum']:.1f}, {lead:+.1f} over α = {of_tuned['alpha']:g}."
         )
         return
+
     cards.note("This command adds the curve:")
     st.code(ask(tuning.blend_command, run, choice.split), language=None, wrap_lines=True)
 

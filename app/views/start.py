@@ -105,6 +105,7 @@ def demo_progress(job: jobs.Job, runs: Mapping[str, RunSummary], now: float) -> 
     elif job.progress is not None:
         work = COSTS[DRAWING] * job.progress.fraction
         points = [(job.started, 0.0), (now, work)]
+
     for name in DEMO_RUNS if runs else ():
         if name in runs:
             steps = curves_of(runs[name]).steps
@@ -115,8 +116,10 @@ def demo_progress(job: jobs.Job, runs: Mapping[str, RunSummary], now: float) -> 
                 points += zip(steps["time"].tolist(), shares.tolist(), strict=True)
             work += COSTS[name] * steps_done(runs[name])[0]
         before += COSTS[name]
+
     if len(points) < 2 or points[-1][1] - points[0][1] < LEAST_WORK:
         return work, None
+
     (first, start) = points[0]
     (last, end) = points[-1]
     return work, (last - first) / (end - start) * (100 - work)
@@ -131,11 +134,13 @@ def show_demo(job: jobs.Job) -> None:
     told = {}
     for name, run in runs.items():
         told[name] = steps_done(run)[1].removeprefix("running: ") + latest(curves_of(run).epochs)
+
     over = [name for name in told if runs[name].state == "finished"]
     now, *later = [name for name in DEMO_RUNS if name not in over] or [""]
     progress = job.progress
     if now not in runs and progress is not None and progress.state == "running":  # it is being prepared
         told[now] = html.escape(progress.phase)
+
     lines = [f"Now {now}: {told.get(now, 'starting')}"] if now else []
     lines += [f"Then {' and '.join(later)}"] if later else []
     lines += [f"{name}: {told[name]}" for name in over]

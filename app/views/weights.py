@@ -39,12 +39,14 @@ def show(choice: Choice) -> None:
     runs = runs_with(choice, lambda run, split: ask(sample_weights.has_weights, run, split), lacking)
     if not runs:
         return
+
     captions = choice.captions
     note_slice(choice, "text")
     tables = {run.name: ask(sample_weights.weight_table, run, choice.split, "text") for run in runs}
     with row():
         run = choose_run("Pairs and measures of", runs, "weights-of")
         side = choose_one("Measured on", MODALITIES, "side", cards.tip("side"))
+
     cards.answer(answer(run, tables[run.name], alone=len(runs) == 1))
     measured = ask(sample_weights.weight_table, run, choice.split, side)
     all_pairs(choice.alone(run), measured)
@@ -74,6 +76,7 @@ def distribution(runs: Runs, split: str, tables: Mapping[str, pd.DataFrame], cap
         weights = {name: table[WEIGHT].to_numpy()[inside] for name, table in tables.items()}
         figure = charts.histogram(weights, "weight of a pair", "pairs", tone())
         downloads.chart(figure, "weights", "weights of the pairs")
+
     with right:
         cards.heading("Statistics of the scores")
         weightings = {run.name: ask(sample_weights.weighting, run, split) for run in runs}
@@ -118,6 +121,7 @@ def measures(run: RunSummary, split: str, inside: pd.DataFrame) -> None:
         columns = {NAMES[name]: Column(NAMES[name], "+.2f", COLUMNS[name].term) for name in names}
         plain_table(shown, {"ρ": Column("ρ"), **columns}, "weight-correlations", "measures")
         downloads.table(shown, f"weight-correlations-{split}", paper=True)
+
     with right:
         pairs = {f"{NAMES[a]} and {NAMES[b]}": (a, b) for a, b in combinations(reversed(names), 2)}
         pair = pick("Figure of", pairs, "drawn", 300)

@@ -30,6 +30,7 @@ def publish(column: np.ndarray) -> str:
         if known is not None and known[0]() is column and known[1] in _COLUMNS:
             _COLUMNS.move_to_end(known[1])
             return known[1]
+
     content = np.ascontiguousarray(column)
     key = hashlib.blake2b(content.data, digest_size=16).hexdigest()
     with _LOCK:
@@ -41,6 +42,7 @@ def publish(column: np.ndarray) -> str:
         for identity in [identity for identity, (array, _) in _KEYS.items() if array() is None]:
             del _KEYS[identity]
         _KEYS[id(column)] = weakref.ref(column), key
+
     return key
 
 

@@ -59,6 +59,7 @@ def _scales(shown: Shown, column: str) -> Sequence[charts.Kinds | charts.Ramp]:
             values[1] = pd.Series(clusters.matched(values[0].to_numpy(), values[1].to_numpy()))
             order = charts.frequent(values[0])
         return [charts.kinds(kinds, colours, order) for kinds in values]
+
     numbers = np.concatenate([numbers.to_numpy(dtype=float) for numbers in values])
     return charts.split_ramp(charts.ramp(column, numbers, colours), len(values))
 

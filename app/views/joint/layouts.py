@@ -60,6 +60,7 @@ def choose_settings() -> tuple[joint_space.LayoutSettings, DeltaGenerator]:
     menu = advanced()
     if method == "pca":
         return settings, menu
+
     with menu:
         if method == "umap":
             help_text = cards.tip("map")
@@ -73,6 +74,7 @@ def choose_settings() -> tuple[joint_space.LayoutSettings, DeltaGenerator]:
             value = st.number_input("Perplexity", 2, 500, 30, help=help_text, **bound_number("perplexity"))
             settings = replace(settings, perplexity=float(value))
         seed = int(st.number_input("Seed", 0, 9999, 0, **bound_number("map-seed")))
+
     return replace(settings, seed=seed), menu
 
 
@@ -103,6 +105,7 @@ def stored_layouts(
     missing = len(stored) - len(layouts)
     if not missing:
         return layouts, None
+
     values = {"split": choice.split, **asdict(settings)}
     flags = [text for name, value in values.items() for text in (f"--{name.replace('_', '-')}", str(value))]
     method = settings.method

@@ -82,6 +82,7 @@ def explore(choice: Choice) -> None:
             st.rerun()
         judging.begin()
         opened.begin_fragment()
+
     has_webgl = NO_WEBGL not in st.session_state
     with row():
         chosen = choose_map(choice)
@@ -96,6 +97,7 @@ def explore(choice: Choice) -> None:
         if not has_webgl:
             selected = bool(map_selection.from_text(st.query_params.get(AREA)))
             button("Clear selection", "clear-selection", "deselect", _clear, disabled=not selected)
+
     lit = _lit(shown, query)
     view = View(shown, column, colouring(shown, column), lit, _focus(shown, lit))
     left, right = st.columns(WIDTHS, gap="small")
@@ -112,6 +114,7 @@ def explore(choice: Choice) -> None:
         if chosen.offer is not None:
             chosen.offer()
         cards.note(" ".join(part for part in [*remarks, chosen.remark] if part))
+
     with right, st.container(key="joint-beside", gap="small"):
         panel = st.container()
         _beside(view)
@@ -143,9 +146,11 @@ def _lit(shown: Shown, query: str) -> Lit:
         members[choice.members("image")] = True
         members[images + choice.members("text")] = True
         inside &= members[shown.first : shown.first + len(shown)]
+
     base = np.flatnonzero(inside) if selection or choice.slice else None
     if not query:
         return Lit(selection, query, base, base, np.zeros(0, dtype=np.int64))
+
     matches = points_of_split(choice.last, choice.split, query) - shown.first
     matches = matches[(matches >= 0) & (matches < len(shown))]
     return Lit(selection, query, base, matches[inside[matches]], matches)
@@ -251,6 +256,7 @@ def _arrows(shown: Shown, lit: Lit) -> tuple[Arrows, str]:
         largest = np.argpartition(-np.abs(gains), MOST_ARROWS)[:MOST_ARROWS]
         points = points[largest]
         gains = gains[largest]
+
     first, last = (run.name for run in shown.choice.runs)
     of = (
         f"the {len(points):,} of {total:,} samples whose rank changes most"
@@ -330,6 +336,7 @@ def _beside(view: View) -> None:
         if lit.points is None:
             _list_nearest(shown, focus)
             return
+
     points = _listed(view)
     total = f"{len(shown):,}"
     if lit.points is None:
@@ -343,6 +350,7 @@ def _beside(view: View) -> None:
     else:
         how = "selected" if lit.selection else "found" if lit.query else "in the slice"
         cards.label(f"{len(points):,} of {total} {how}: {', '.join(shown.counted(points))}.")
+
     _list(view, points)
     if lit.points is not None:
         figure = charts.share_bars(view.coloured[-1].scale, points, "selected", tone())
@@ -381,10 +389,12 @@ def _list(view: View, points: np.ndarray) -> None:
             values = shown.values(run, name).to_numpy()
             frame[key] = values if len(points) == len(shown) else values[points]
             columns[key] = Column(key, DIGITS.get(name, ""), name)
+
     if own := [name for name in names if name in shown.own]:
         of_own = own_columns.written(pd.DataFrame({name: frame[name] for name in own}))
         frame |= {name: of_own[name].to_numpy() for name in own}
         columns |= own_columns.table_columns(of_own)
+
     table = pd.DataFrame(frame, index=range(len(points)))
     ids = points + shown.first
     listed = Table(
@@ -428,6 +438,7 @@ def selection_table(shown: Shown, points: np.ndarray) -> pd.DataFrame:
         }
         numbers = pd.DataFrame(of_run | {"x": plane[points, 0], "y": plane[points, 1]})
         table = table.join(numbers.add_suffix(_suffix(choice, run.name)))
+
     return table
 
 

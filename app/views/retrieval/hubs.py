@@ -62,6 +62,7 @@ def _queries(shown: Queries, k: int, kind: Modality, hub: int) -> np.ndarray:
             return _corrected(shown, k, correction.value, source)
     elif correction.fault:
         cards.empty("The stored hub correction is damaged.", correction.fault)
+
     queries = choice.ask(retrieval.found_by, direction, hub, k=k)
     queries = queries[choice.inside(shown.modality, queries["query"])]
     wrong = queries[~queries["match"]].drop(columns="match")

@@ -36,6 +36,7 @@ def only_guessed(shown: Queries, queries: pd.DataFrame) -> pd.DataFrame:
     at = shown.at
     if not switch("Only likely missing labels", "likely", "likely", show_all):
         return queries
+
     recalls = []
     inside = choice.samples(shown.modality)
     for run in choice.runs:
@@ -45,12 +46,14 @@ def only_guessed(shown: Queries, queries: pd.DataFrame) -> pd.DataFrame:
             return queries
         labelled, likely = guesses.recall(at, queries=inside)
         recalls.append(f"{run.name} {labelled:.1f} % by the labels, {likely:.1f} % with likely matches")
+
     assert guesses is not None
     of = ""
     sampled = guesses.queries
     if sampled is not None:
         unit = f"{len(sampled):,} of {len(guesses.ranks):,} {UNITS[shown.modality]}"
         of = f" from a random sample of {unit}, to which the table is limited"
+
     nothing = np.isnan(labelled)  # of the slice
     cards.note(f"There is no such query{of}." if nothing else f"R@{at}, a guess{of}: {' · '.join(recalls)}.")
     return queries[guesses.probably_right(at)[queries["query"].to_numpy()]]

@@ -197,11 +197,13 @@ def _result_cards(
     likely = set[int]()
     if number is not None and st.session_state.get("guess"):
         likely = _likely(choice, run, modality, number) - judged
+
     grades = None
     also_right: Mapping[int, str] = {}
     if number is not None:
         grades = ask(Run.grades, run, choice.split, QUERIES[modality], number)
         also_right = ask(retrieval.also_right, run, choice.split, QUERIES[modality], number)
+
     items = []
     for result in candidates.to_dict("records"):
         candidate = int(result["candidate"])
@@ -219,6 +221,7 @@ def _result_cards(
             review=review_menu(choice, modality, number, candidate),
         )
         items.append(marked)
+
     return items
 
 
@@ -315,6 +318,7 @@ def _captions_of(choice: Choice, run: RunSummary, content: bytes) -> pd.DataFram
         cards.note("This run encodes the picture from its pixels.")
         ask(heat_maps.load_encoders, run, split, pictures=True)
         return ask(questions.search_picture, run, split, content, RESULTS)
+
     kind = "imported" if run.imported else "features" if ask(Run.scores, run, split) is None else "scores"
     similar = ask(questions.look_alike, run, split, content)
     reason = cards.HOW_TO_READ[f"picture of {kind}"]
@@ -323,6 +327,7 @@ def _captions_of(choice: Choice, run: RunSummary, content: bytes) -> pd.DataFram
         fix = f"{reason} No picture of the split is nearly equal to yours: {nearest}."
         cards.empty("There is no answer.", fix)
         return None
+
     image = similar.image
     cards.note(f"{reason} Using image {image} as the query instead: {nearest}.")
     title = f"Image {image} · {ask(Run.image_names, run, split)[image]}, used as the query"

@@ -53,6 +53,7 @@ def compare_runs(shown: Queries) -> Section:
             )
             words = search_words("words", width=140)
             filters = more_filters()
+
         with filters:
             bands = [choose_band(of_run(choice, "Rank", run), key) for run, key in ranks.values()]
             queries = by_outcome(changes, None if outcome == "all" else outcome)
@@ -60,6 +61,7 @@ def compare_runs(shown: Queries) -> Section:
                 queries = queries[in_band(queries[name].to_numpy(), band)]
             queries = only_right(shown, queries)
             filtered = choose_cause(shown)
+
         queries = only_of_cause(shown, filtered, queries)
         columns = shown.columns("rank", ",d", {first.name: "rank_a", second.name: "rank_b"})
         columns["change"] = Column("gain", "+,d", "gain")
@@ -131,6 +133,7 @@ def ranks_of_runs(shown: Queries) -> Section:
             chosen = choose_hit(shown, table) if several else choose_missed(shown, table)
             words = search_words("words", width=140)
             filters = more_filters()
+
         with filters:
             band = choose_band("Rank", "to-rank")
             inside = chosen.inside & in_band(table[chosen.run].to_numpy(), band)
@@ -139,6 +142,7 @@ def ranks_of_runs(shown: Queries) -> Section:
             if not unranked:
                 queries = only_right(shown, queries)
                 filtered = choose_cause(shown)
+
         queries = only_of_cause(shown, filtered, queries)
         of_runs = queries[names]
         largest = of_runs.max(axis=1) - of_runs.min(axis=1) if several else of_runs[chosen.run]
@@ -149,6 +153,7 @@ def ranks_of_runs(shown: Queries) -> Section:
         listed = shown.table(queries, columns, words, shown.file("ranks", chosen.name), fact=fact)
         if unranked:
             note_sample()
+
         return listed
 
     def draw_figures() -> None:

@@ -114,6 +114,7 @@ def show_form() -> None:
         faults = " ".join(str(fault) for fault in missing)
         cards.empty("This preset needs a model that is not on this machine.", faults)
         return
+
     keys = [key for key, option in form.options.items() if option.section not in METHODS]
     usual = [key for key in USUAL if key in form.options]
     changed = st.multiselect(
@@ -136,12 +137,14 @@ def show_form() -> None:
         with right:
             form.choose(WEIGHTS)
             form.choose_section("weighting", "Settings of the weights")
+
     form.reviews = _reviews(form.data)
     if form.values.get("clean"):
         pairs = scorers_among(run for run in all_runs() if judging.same_data(form.data, judging.data_of(run)))
         help_text = "They score the train pairs: new ones, or two runs that trained on complementary halves of this data."
         by = str(form.values.get("clean_by", form.options["clean_by"].value))
         form.scorers = pairs.get(pick("Scored by", [SCORERS[by], *pairs], "scorers", 480, help=help_text), ())
+
     _offer(form)
 
 
@@ -159,9 +162,11 @@ def _begin_form() -> Form:
         free = training.free_name(preset)
         longest = starting.LONGEST_NAME
         name = st.text_input("Run name", max_chars=longest, placeholder=free, **bound("name"), width=240)
+
     if linked_preset in starting.presets() and linked_preset not in presets:
         needed = starting.wanted_data(linked_preset)
         cards.note(f"The preset {linked_preset} needs {needed}; {data.name} works with the presets above.")
+
     cards.note(f"{presets[preset][:1].upper()}{presets[preset][1:]}.")
     return Form(preset, (name or "").strip() or free, data)
 
@@ -190,11 +195,13 @@ def _boosting(form: Form) -> None:
     form.choose("boosting")
     if form.values["boosting"] == "none":
         return
+
     scenario = form.options[SCENARIO]
     if not runs:
         scenarios = tuple(choice for choice in scenario.choices if choice != OFFLINE)
         scenario = replace(scenario, choices=scenarios)
         cards.note("Offline boosting needs a finished run on this data with the same vocabulary: none yet.")
+
     form.choose(SCENARIO, scenario)
     if form.values[SCENARIO] == OFFLINE:
         help_text = "Finished runs on this data set with the same vocabulary."
@@ -204,6 +211,7 @@ def _boosting(form: Form) -> None:
         else:
             cards.note(f"{teacher.name} is a different model, so training starts from scratch.")
             form.values[START] = "scratch"
+
     form.choose_section("boosting", "Settings of boosting")
 
 
@@ -215,11 +223,13 @@ def _offer(form: Form) -> None:
     except InputError as error:
         cards.empty("These settings cannot be trained.", in_words(str(error)))
         return
+
     if any(entry.name == name for entry in training.training_runs()):
         cards.empty(f"A run called {name} exists already.", "Choose another name, or resume that run below.")
         return
     for warning in warnings:
         cards.note(in_words(str(warning)))
+
     command = shlex.join(["coder-lab", "train", *arguments])
     begins = tuple(f"{preset}-" for preset in starting.presets())
     asks = any(key in FIELDS or key.startswith(begins) for key in linked())  # a link starts no training
@@ -231,6 +241,7 @@ def _offer(form: Form) -> None:
         fix = "Read the command below, then start it, or change the form."
         cards.empty(f"A link filled in this form. {trains}.", fix)
         button("Start it", "train-confirm", "", begin, type="primary")
+
     st.code(command, language=None, wrap_lines=True)
 
 

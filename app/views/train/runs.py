@@ -48,6 +48,7 @@ def show(choice: Choice | None) -> None:
             name = st.selectbox("Run", names, **bound("watch"), width=320)
         with right:
             show_training(name, None if choice is None else choice.first)
+
     with st.expander("Start a run", expanded=not alive, icon=":material/add:"):
         show_form()
 
@@ -107,6 +108,7 @@ def _draw(entry: training.TrainingRun, baseline: RunSummary | None) -> None:
     if run.fault:
         cards.faults([(entry.name, run.fault)])
         return
+
     share, text = steps_done(run)
     read = curves_of(run)
     st.progress(share)
@@ -120,6 +122,7 @@ def _draw(entry: training.TrainingRun, baseline: RunSummary | None) -> None:
             button("Resume", "train-resume", "play_arrow", resume, type="primary", help=help_text)
         left = time_left(run, read.steps)
         st.html(f'<p class="cl-how">{_state(entry, run, text)}{left}{latest(read.epochs)}</p>')
+
     cards.refusal()
     for fault in read.faults:
         cards.note(fault)
@@ -127,11 +130,13 @@ def _draw(entry: training.TrainingRun, baseline: RunSummary | None) -> None:
         cards.note(f"{change[:1].upper()}{change[1:]}.")
     if read.warning:
         cards.warning(read.warning)
+
     _curves(run, baseline)
     if run.usable and not entry.alive:
         links.page_link("overview", RESULTS, run=run.name, split=run.splits[0])
     for split in () if entry.alive else ("dev", "train"):
         offer_evaluation(run, split)
+
     _output(entry, expanded=entry.alive or run.state in ENDED_BADLY)
 
 
@@ -162,6 +167,7 @@ def _without_run(entry: training.TrainingRun) -> None:
             fix = "Dismiss it, then start it again; scorers already trained are kept."
         cards.empty(f"{entry.name} {fact}.", fix)
         button("Dismiss", "train-dismiss", "", partial(_dismiss, entry))
+
     _output(entry, expanded=True)
 
 
