@@ -206,6 +206,7 @@ BY_HAND = [
     ("polynomial", FOUR, None, {}, (0.5 - 0.35 + 0.05) + (0.03 - 0.24 + 0.324)),
     # distant negatives and a perfect positive are ignored
     ("polynomial", [0.5, 0.2, 0.1], None, {}, 0.0),
+    ("polynomial", [0.5, 0.3, 0.1], None, {}, 0.0),  # exactly the margin away
     ("polynomial", [1.0, 0.9, 0.1], None, {}, 0.0),
     # two equal candidates have a share of one half: −log ½, and ½ log ½ + ½ log(½ / 1e-8); any score is finite
     ("infonce", [0.4, 0.4], None, {}, math.log(2)),
