@@ -143,3 +143,24 @@ def test_graphs_show_the_strongest_or_neighbouring_concepts_apart_from_each_othe
         assert part.nodes["y"][joined].min() > 0.1 or joined.all() or not joined.any()
         assert part.nodes[["x", "y"]].to_numpy().max() <= 1
     assert len(graph_of(view, np.array([], dtype=int)).nodes) == 0
+
+
+@pytest.mark.parametrize(
+    "spots",
+    [
+        [[0.5, 0.5], [0.52, 0.5], [0.5, 0.53]],
+        [[0.5, 0.5], [0.5, 0.5]],
+        [[0.0, 0.0], [0.01, 0.0], [0.0, 0.02], [1.0, 1.0]],
+    ],
+)
+def test_marks_that_overlap_are_pushed_apart_and_others_stay(spots):
+    """No two are closer than a mark with its name is wide and high, and all stay on the drawing."""
+    before = np.array(spots)
+    after = concepts._apart(before, np.array([1.0, 1.0]))
+    for first, second in combinations(range(len(spots)), 2):
+        apart = np.abs(after[first] - after[second]) / concepts.ROOM
+        assert apart.max() > 0.99
+    assert after.min() >= 0
+    assert after.max() <= 1
+    far = np.array([[0.1, 0.1], [0.9, 0.1], [0.1, 0.9]])
+    np.testing.assert_array_equal(concepts._apart(far, np.array([1.0, 1.0])), far)
