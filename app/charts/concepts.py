@@ -13,7 +13,7 @@ from app.charts.figure import HIDDEN, Part, Tone
 
 KINDS = {"object": (1, "circle", "objects"), "property": (0, "diamond", "properties")}
 KINDS |= {"motion": (2, "square", "motions")}  # kind → position of its colour, mark, name
-GRAPH_HEIGHT = 460
+GRAPH_HEIGHT = 410
 GRAPH_PIXELS = np.array([880.0, 330.0])  # of one unit of x and of y, on a page of 1,440 pixels
 LETTER = 7.0  # pixels of a letter of a word, and of its line
 LINE = 15.0

@@ -14,6 +14,7 @@ Values = Mapping[str, np.ndarray]  # run → values
 LINE_STYLES = ("solid", "dash", "dot", "dashdot")
 MOST_NUMBERED = 3  # runs whose bars have room for their numbers
 CURVE_HEIGHT = 250
+RECALL_HEIGHT = 290
 RANK_HEIGHT = 360
 EPOCH_TICKS = 8
 BEHIND_TEXT = 0.5  # of a ramp: darker cells would hide their numbers
@@ -41,7 +42,9 @@ def recall_bars(metrics: Mapping[str, Mapping[str, float]], colours: Tone) -> go
         font = {"size": 11, "color": colours.ink}
         traces.append(draw.bar(groups, heights, name, colour, "%{y:.1f} %", textfont=font, **numbers))
     axes: Part = {"xaxis": {"dividercolor": colours.grid}, "yaxis": {"rangemode": "tozero"}}
-    return draw.figure(colours, traces, "", "recall, %", runs=len(metrics), bargroupgap=0.08, **axes)
+    return draw.figure(
+        colours, traces, "", "recall, %", height=RECALL_HEIGHT, runs=len(metrics), bargroupgap=0.08, **axes
+    )
 
 
 def _numbers(texts: Any, runs: int) -> Part:

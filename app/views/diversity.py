@@ -63,7 +63,6 @@ def show(choice: Choice) -> None:
         before = by_ambiguity(tables[choice.first.name])
         after = by_ambiguity(tables[choice.last.name])
         changes = retrieval.diversity_changes(before, after)
-    samples.note_slice(choice, modality)
     inside = choice.inside(modality, tables[last.name]["anchor"])
     if not inside.any():
         fact = "The slice contains none of these anchors"
@@ -93,6 +92,7 @@ def show(choice: Choice) -> None:
     def draw_list() -> np.ndarray:
         order = ranked_anchors(choice, tables, changes, settings, by)
         with st.container(key=BELOW_LIST):
+            samples.note_slice(choice, modality)
             distributions(tables, unit)
         return order
 
@@ -124,7 +124,7 @@ def answer(choice: Choice, table: pd.DataFrame, unit: str) -> str:
     if len(tenths) < 2:
         return f"{count(len(known), unit.removesuffix('s'))} with a rank cannot be divided by diversity"
     low, high = (tenths.iloc[end]["recall"] for end in (0, -1))
-    numbers = f"{low:.0f}% of the most ambiguous tenth are hit within {RECALL_AT}, {high:.0f}% of the least ambiguous"
+    numbers = f"{low:.0f}% of the most ambiguous tenth are hit within {RECALL_AT}, {high:.0f}% of the least"
     of = "" if choice.second is None else f" in {choice.last.name}"
     variances = [
         share * (100 - share) / count
@@ -135,7 +135,7 @@ def answer(choice: Choice, table: pd.DataFrame, unit: str) -> str:
         return f"Ambiguous {unit} are missed more often{of}: {numbers}"
     if low - high > noise:
         return f"Here low diversity does not mean missed{of}: {numbers}"
-    return f"No clear link between diversity and misses{of}: {numbers}; the difference may be noise"
+    return f"No clear link between diversity and misses{of}: {numbers} (may be noise)"
 
 
 def warn_if_saturated(choice: Choice, settings: Settings, epsilon: float, table: pd.DataFrame) -> None:

@@ -1,0 +1,56 @@
+"""Every page begins with data, is short, and fits windows of all usual widths, with one run, two, and a slice."""
+
+import shutil
+
+import pytest
+
+from tests.support.pages import PAGES
+from tests.support.visits import CHART
+
+PAIR = "run=demo-baseline&run=demo&split=dev"
+STATES = {"one run": "run=demo&split=dev", "two runs": PAIR, "a slice": f"{PAIR}&slice=image+<+40"}
+OF_PAGE = {"weights": "run=combined&run=opposite", "concepts": "run=concepts", "joint": f"{PAIR}&map=PCA"}
+RUNS = ("demo-baseline", "demo", "combined", "opposite", "concepts")
+DATA = f"{CHART}, [data-testid=stMain] :is(table, img, canvas)"
+LONGEST = 2600  # pixels of a page of 1440 × 900
+FIRST_DATA = {1440: 320, 390: 420}  # width → pixels from the top
+HEIGHTS = {390: 844, 760: 1000, 1024: 768, 1440: 900, 1920: 1080}
+MEASURE = """data => {
+  const main = document.querySelector("[data-testid=stMain]")
+  const tops = [...document.querySelectorAll(data)].map(part => part.getBoundingClientRect())
+    .filter(box => box.height > 0).map(box => box.top)
+  const shadows = [...main.querySelectorAll("*")].filter(part => part.shadowRoot)
+    .flatMap(part => [...part.shadowRoot.querySelectorAll("table, canvas")])
+    .map(part => part.getBoundingClientRect().top)
+  return { first: Math.min(...tops, ...shadows), height: main.scrollHeight,
+    beyond: Math.max(main.scrollWidth - main.clientWidth, document.documentElement.scrollWidth - innerWidth) }
+}"""
+
+
+def faults(found):
+    """Return what is wrong with a page, from its measures at every width."""
+    wrong = {f"beyond {width}": box["beyond"] for width, box in found.items() if box["beyond"] > 0}
+    wrong |= {
+        f"first data at {width}": found[width]["first"]
+        for width, most in FIRST_DATA.items()
+        if found[width]["first"] > most
+    }
+    return wrong | ({"height": found[1440]["height"]} if found[1440]["height"] > LONGEST else {})
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_a_page_begins_with_data_is_short_and_fits_every_window(visit, runs, move, tmp_path, state):
+    for name in RUNS:
+        shutil.copytree(runs / name, tmp_path / "runs" / name)
+    move(tmp_path)
+    wrong = {}
+    for page in (*PAGES, "train"):
+        visit.open(f"{page}?{OF_PAGE.get(page, STATES[state])}", charts=False)
+        found = {}
+        for width, height in HEIGHTS.items():
+            visit.page.set_viewport_size({"width": width, "height": height})
+            visit.settle()
+            found[width] = visit.page.evaluate(MEASURE, DATA)
+        if told := faults(found):
+            wrong[page] = told
+    assert wrong == {}
