@@ -1,10 +1,11 @@
-"""Tasks of a newcomer that no other test of the browser covers, each in at most six clicks: a bad cluster, five verdicts
-in a row, matches without a label, a training stopped and resumed, a folder without runs and with a broken one."""
+"""Tasks of a newcomer, each in at most six clicks: TASKS names the test of each, here or in another file."""
 
+import ast
 import re
 import shutil
 import signal
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -22,6 +23,32 @@ from tests.support.run_folders import damage, write_run
 from tests.support.tiny_runs import quiet, tiny_config, write_tiny_data
 
 MOST_CLICKS = 6
+# task → file and test
+TASKS = {
+    "which run is better, or is it noise": ("newcomer_browser", "a_newcomer_gets_from_a_comparison"),
+    "why one run misses what the other fixes": ("tasks_browser", "a_fixed_query_opens_with_the_reason"),
+    "ambiguous anchors, and what that means here": ("diversity_page", "the_title_says_what_the_data_say"),
+    "what scaling does to a chosen batch": ("tasks_browser", "the_hardest_batch_is_shown"),
+    "a map, its colors, a lasso and its list": ("map_browser", "a_lasso_on_either_map_fills_the_table"),
+    "the members of a cluster, and a bad one": ("tasks_browser", "a_bad_cluster_is_found"),
+    "hubs": ("tasks_browser", "the_largest_hubs_are_listed"),
+    "five verdicts, one undone": ("tasks_browser", "five_likely_wrong_captions_are_judged"),
+    "unlabelled matches": ("tasks_browser", "matches_without_a_label_are_listed"),
+    "a slice, runs compared": ("retrieval_browser", "a_slice_chosen_from_the_table_applies"),
+    "a training stopped, resumed, compared": ("tasks_browser", "a_stopped_training_is_resumed"),
+    "a shared view": ("links_browser", "a_cluster_opens_from_the_list_and_the_link_to_it"),
+    "ten steps back": ("links_browser", "ten_steps_are_undone_by_ten_backs"),
+    "the report, and a table as a file": (
+        "retrieval_browser",
+        "exported_rows_name_their_samples_and_the_report",
+    ),
+    "free text": ("heat_maps_browser", "hostile_texts_and_uploads_have_heat_maps"),
+    "the keyboard alone": ("browser", "the_list_tooltips_and_columns_are_reached_by_keyboard"),
+    "a phone": ("layout_browser", "a_page_begins_with_data_is_short_and_fits"),
+    "two tabs": ("reviews_browser", "hostile_tags_and_notes_are_saved"),
+    "no run, one, and a broken one": ("tasks_browser", "a_folder_without_runs_shows_the_ways_in"),
+    "entropy and its temperature": ("links_browser", "the_entropy_and_its_temperature"),
+}
 TWINS = 6  # images, each with a second one that has the same captions
 
 
@@ -31,6 +58,50 @@ def one(visit):
     newcomer = Newcomer(visit)
     yield newcomer
     assert newcomer.clicks <= MOST_CLICKS
+
+
+def test_every_task_has_its_test():
+    for file, name in TASKS.values():
+        tree = ast.parse(Path(__file__).with_name(f"test_{file}.py").read_text("utf-8"))
+        tests = [part.name for part in tree.body if isinstance(part, ast.FunctionDef)]
+        assert any(test.startswith(f"test_{name}") for test in tests), name
+
+
+def test_a_fixed_query_opens_with_the_reason_why_the_other_run_misses_it(one):
+    visit = one.visit
+    visit.open("overview?run=demo-baseline&run=demo&split=dev")
+    one.click(visit.page.locator(".st-key-fixed tbody tr"))
+    visit.titled("Retrieval")
+    visit.show(re.compile(r"match at rank \d+ · Missed by \d\.\d{3}: \w"))
+    visit.show(re.compile(r"^match at rank 1$"))
+
+
+def test_the_hardest_batch_is_shown_before_and_after_scaling_with_one_number(one):
+    visit = one.visit
+    visit.open("overview?run=demo-baseline&run=demo&split=dev")
+    one.click(visit.page.locator(".st-key-pages").get_by_role("link", name="Diversity"))
+    visit.titled("Diversity")
+    one.link("Similarity")
+    visit.titled("Similarity")
+    title = visit.page.locator("h1").inner_text()
+    assert re.search(r"scaling multiplies exponents by up to \d", title)
+    one.button("Advanced")
+    one.click(visit.page.get_by_text("Hardest", exact=True))
+    visit.reach("batch-of=Hardest")
+    assert visit.page.locator("h1").inner_text() != title
+    assert visit.page.locator("[class*=st-key-matrix-similarity] .plot-container").count() == 2
+    assert visit.page.locator("[class*=st-key-matrix-exponent] .plot-container").count() == 2
+
+
+def test_the_largest_hubs_are_listed_and_one_opens(one):
+    visit = one.visit
+    visit.open("overview?run=demo-baseline&run=demo&split=dev")
+    one.click(visit.page.locator(".st-key-pages").get_by_role("link", name="Retrieval"))
+    visit.titled("Retrieval")
+    one.click(visit.page.get_by_text("Hubs", exact=True))
+    visit.show("Largest hubs")
+    one.click(visit.page.locator(".stMain tbody tr[tabindex]").nth(1))
+    visit.show(re.compile(r"with this hub among the first \d+"))
 
 
 def test_a_bad_cluster_is_found_by_its_agreement_and_shows_the_pairs_that_disagree(one, runs):
