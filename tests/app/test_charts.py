@@ -218,6 +218,12 @@ def test_colour_ramps_of_ranks_changes_and_numbers():
     np.testing.assert_allclose(both[1].values, [2, 3])
 
 
+def test_colours_on_a_ramp_lie_between_its_unevenly_spaced_stops():
+    stops = [(0.0, "#000000"), (0.25, "#400000"), (1.0, "#C00000")]
+    assert charts.on_ramp(stops, 5) == ["#000000", "#400000", "#6B0000", "#950000", "#C00000"]
+    assert charts.on_ramp(stops, 2) == ["#000000", "#C00000"]
+
+
 def test_slices_show_the_overall_recall_and_grey_out_noise():
     recalls = {"a": np.array([[20.0, 15.0, 30.0], [50.0, 38.0, 62.0]])}
     figure = charts.slice_recalls(["worse", "noise"], recalls, {"a": 40.0}, "R@1", LIGHT)
