@@ -1,5 +1,4 @@
-"""Every page begins with data, is short, and fits its window, with one run, two, and a slice; with two runs windows of all
-usual widths."""
+"""Every page begins with data, is short, and fits windows of all usual widths, with two runs and with a slice of them."""
 
 import shutil
 
@@ -9,7 +8,7 @@ from tests.support.pages import PAGES
 from tests.support.visits import CHART
 
 PAIR = "run=demo-baseline&run=demo&split=dev"
-STATES = {"one run": "run=demo&split=dev", "two runs": PAIR, "a slice": f"{PAIR}&slice=image+<+40"}
+STATES = {"two runs": PAIR, "a slice": f"{PAIR}&slice=image+<+40"}
 OF_PAGE = {"weights": "run=combined&run=opposite", "concepts": "run=concepts", "joint": f"{PAIR}&map=PCA"}
 RUNS = ("demo-baseline", "demo", "combined", "opposite", "concepts")
 DATA = f"{CHART}, [data-testid=stMain] :is(table, img, canvas)"
