@@ -21,9 +21,8 @@ FIGURES = "figures-on-the-page"
 FORMAT = "figures"
 FORMATS = ("PNG", "SVG")
 VALUES = "values"
-_OPTIONS = (
-    "options-of-figures"  # kept for parts of a page that run alone, also if the page had no figure before
-)
+# kept for parts of a page that run alone, also if the page had no figure before
+_OPTIONS = "options-of-figures"
 _TRUTH = {"true": True, "false": False}
 _PERCENT = re.compile(r"R@|%|recall|success|MRR|nDCG|MAP", re.IGNORECASE)
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")

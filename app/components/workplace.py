@@ -10,9 +10,8 @@ from app.choice import Choice
 from app.components import opened, reviewing, samples
 from app.components.table import ENLARGED
 
-BELOW_LIST = (
-    "below-list"  # key of a container below a list, which follows the detail on narrow screens (style.css)
-)
+# key of a container below a list, which follows the detail on narrow screens (style.css)
+BELOW_LIST = "below-list"
 SHARES = (6, 7)  # of the width
 
 

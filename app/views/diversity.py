@@ -195,9 +195,8 @@ def measured(choice: Choice, settings: Settings, epsilon: float) -> dict[str, pd
             if run is choice.last or name == st.session_state.get("shown"):
                 of_spread = settings | {"function": function}
                 tables[run.name][name] = ask(Run.spread, run, choice.split, sample=sample, **of_spread)
-    sign = (
-        1 if settings["function"] == "std" else -1
-    )  # an ambiguous anchor has a small SD and a large entropy
+    # an ambiguous anchor has a small SD and a large entropy
+    sign = 1 if settings["function"] == "std" else -1
     for name, table in tables.items():
         order = sign * table["spread"]
         percentile = 100 * (order.rank(method="average") - 1) / max(len(order) - 1, 1)

@@ -49,9 +49,8 @@ class Relation:
     grades: Array  # (P,) int64: relevant from 1, judged as not relevant below
     sources: Array  # (P,) int8 codes of `SOURCES`
     count: int  # number Q of queries of the split, judged or not
-    asking: Array | None = (
-        None  # (A,) int64, ascending: the queries to rank, which alone have pairs; None: all
-    )
+    # (A,) int64, ascending: the queries to rank, which alone have pairs; None: all
+    asking: Array | None = None
     of_all: Relation | None = None  # with the pairs of the other queries too, if only some are to be ranked
 
     @classmethod

@@ -6,9 +6,8 @@ from torch import Tensor
 
 SHORTEST_VECTOR = 1e-8  # a shorter vector has no direction and is treated as zero
 
-FAR_BELOW = (
-    -1e4
-)  # exponent of an entry that is left out: its exponential is exactly 0, and its gradient is finite
+# exponent of an entry that is left out: its exponential is exactly 0, and its gradient is finite
+FAR_BELOW = -1e4
 
 EMPTY_ID = -1  # image id of an empty bank slot
 

@@ -29,9 +29,8 @@ SOURCES = (
     "README.md",
     "streamlit_app.py",
 )
-LIBRARY = (
-    "coder_lab/app/components/space_map/bundle/regl-scatterplot.js"  # of the map, which is no Python file
-)
+# of the map, which is no Python file
+LIBRARY = "coder_lab/app/components/space_map/bundle/regl-scatterplot.js"
 UNWANTED = shutil.ignore_patterns("__pycache__")
 
 

@@ -30,9 +30,8 @@ KIND = "causes"
 VERSION = 3
 TRAIN = "train"
 RANDOM_PAIRS = 5_000
-MOST_COMPARED = (
-    20  # captions of an image, and pictures of a query of a search log, that a result is compared with
-)
+# captions of an image, and pictures of a query of a search log, that a result is compared with
+MOST_COMPARED = 20
 FITS_MANY = 5  # other images that fit a caption that says little, at least
 # of the judgments of a search log: judges saw the pairs, so that a run that doubts a larger share errs itself
 MOST_DOUBTED = 0.25

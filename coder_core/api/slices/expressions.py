@@ -81,9 +81,8 @@ class Columns:
     # name → label → sorted numbers of the rows that have it, one label per row, for `concept == "dog"`
     labels: Mapping[str, Mapping[str, np.ndarray]] = field(default_factory=dict)
     own: Mapping[str, Column] = field(default_factory=dict)  # name → the user's column, of the m captions
-    rows: np.ndarray | None = (
-        None  # (m,) the captions' numbers in the split, ascending; None: all of the split
-    )
+    # (m,) the captions' numbers in the split, ascending; None: all of the split
+    rows: np.ndarray | None = None
     _searchable: dict[str, SearchableTexts] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )

@@ -107,9 +107,8 @@ def _frames(files: list[Path], root: Path, faults: list[Fault]) -> Iterator[Reco
             without.append(shown(name))
             continue
         for number, caption in enumerate(video.captions):
-            middle = (
-                (2 * number + 1) * len(frames) // (2 * count)
-            )  # of the part of the video that this caption gets
+            # of the part of the video that this caption gets
+            middle = (2 * number + 1) * len(frames) // (2 * count)
             used.add(frames[middle])
             yield Record(
                 frames[middle],

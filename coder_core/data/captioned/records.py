@@ -41,9 +41,8 @@ class Record(NamedTuple):
     caption_id: int | None = None  # the caption's number in its data set, if it has one
     language: str = ""  # of the caption, if the data names it
     columns: Mapping[str, Any] = NOTHING_ELSE  # title → value, of what the data says besides
-    group: str = (
-        ""  # of images that show the same thing, such as the frames of a video; "" if the data names none
-    )
+    # of images that show the same thing, such as the frames of a video; "" if the data names none
+    group: str = ""
 
 
 def name_files(files: Sequence[Path]) -> dict[str, str]:

@@ -351,9 +351,8 @@ def table_records(
             continue
         name = name.removeprefix("./")
         name = name if name.startswith("/") else prefix + name
-        named = (
-            row.get(columns.split) if columns.split else None
-        )  # a column without a title is not one of splits
+        # a column without a title is not one of splits
+        named = row.get(columns.split) if columns.split else None
         of_row = collect(partial(split_value, named, f"{where}, column split"), faults)
         captions = collect(partial(records.captions_of_row, row, columns.captions, where), faults)
         if of_row is not None:
