@@ -132,7 +132,7 @@ def log_split(
 
 
 def _warn(embeddings: Embeddings, metrics: Metrics, run: Path, split: str) -> None:
-    """Tell what was noticed in the embeddings, and what in the metrics of the written run."""
+    """Warn about what was noticed in the embeddings and in the metrics of the written run."""
     row = embedded_row(run, split)
     add_judged_metrics([row], GRADED_METRICS, split)
     _, of_texts = widened_rows([row], None)
