@@ -110,9 +110,14 @@ def test_hostile_texts_and_uploads_have_heat_maps(visit, heat, listener):
     port, requests = listener
     text = payloads(port)[3]
     requests.clear()
-    visit.open("retrieval?run=clip&versus=—&ask=Free+text&heat=true&heat-map=Cosine", charts=False)
-    visit.enter("Text query", text)
-    drawn(visit)
+    with visit.task("run=clip"):
+        visit.follow("Retrieval")
+        visit.page.get_by_text("Free text", exact=True).click()
+        visit.enter("Text query", text)
+        visit.reach("ask=Free")
+        visit.page.get_by_text("Show heat maps", exact=True).click()
+        visit.page.get_by_text(LABELS["cosine"]).click()
+        drawn(visit)
     assert "onerror" in visit.page.locator(".st-key-word").get_by_role("radio").all_inner_texts()
     visit.page.get_by_text(LABELS["tower"]).click()
     visit.reach("[?&]heat-map=")

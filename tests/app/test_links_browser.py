@@ -117,15 +117,18 @@ def test_choosing_a_run_or_sample_updates_the_address_and_back_undoes_it(visit):
 
 
 def test_a_cluster_opens_from_the_list_and_the_link_to_it_is_copied(visit):
-    visit.open("clusters?run=demo-baseline&run=demo")
-    row = visit.page.locator(".st-key-clusters-table tbody tr").nth(2)
-    cluster = int(row.locator("td").first.inner_text())
-    row.click()
-    visit.reach(rf"cluster={cluster}(&|$)")
-    assert visit.number("Cluster") == cluster
-    assert visit.page.locator(".cl-grid .cl-card").count() > 0
-    visit.page.get_by_text("Copy link", exact=True).click()
-    visit.page.get_by_text("Link copied", exact=True).wait_for()
+    with visit.task(PAIR):
+        visit.follow("Joint space")
+        visit.page.get_by_role("link", name="Clusters", exact=True).click()
+        visit.titled("Clusters")
+        row = visit.page.locator(".st-key-clusters-table tbody tr").nth(2)
+        cluster = int(row.locator("td").first.inner_text())
+        row.click()
+        visit.reach(rf"cluster={cluster}(&|$)")
+        assert visit.number("Cluster") == cluster
+        assert visit.page.locator(".cl-grid .cl-card").count() > 0
+        visit.page.get_by_text("Copy link", exact=True).click()
+        visit.page.get_by_text("Link copied", exact=True).wait_for()
 
 
 @pytest.mark.parametrize("page", CHANGED)
@@ -169,14 +172,17 @@ def test_ten_steps_are_undone_by_ten_backs(visit):
         )
 
 
-def test_the_entropy_and_its_temperature_are_a_few_clicks_away(visit):
-    visit.open("diversity?run=demo-baseline&run=demo")
-    visit.page.get_by_role("button", name="Advanced").click()
-    visit.page.get_by_role("radio", name="Entropy", exact=True).first.click()
-    visit.reach("measure=Entropy")
-    visit.page.get_by_role("slider", name="τ of entropy").press("ArrowLeft")
-    visit.reach("tau=0.99")
-    assert visit.page.get_by_role("columnheader", name="entropy").count() > 0
+def test_ambiguous_anchors_are_one_click_away_and_their_entropy_and_its_temperature_three(visit):
+    with visit.task(PAIR):
+        visit.follow("Diversity")
+        assert "iversity" in visit.page.locator("h1").inner_text()
+        assert visit.page.locator(".stMain tbody tr").count() > 10
+        visit.page.get_by_role("button", name="Advanced").click()
+        visit.page.get_by_role("radio", name="Entropy", exact=True).first.click()
+        visit.reach("measure=Entropy")
+        visit.page.get_by_role("slider", name="τ of entropy").press("ArrowLeft")
+        visit.reach("tau=0.99")
+        assert visit.page.get_by_role("columnheader", name="entropy").count() > 0
 
 
 def test_another_run_is_chosen_where_a_reviewer_has_given_a_name(visit):

@@ -124,6 +124,13 @@ def test_a_lasso_on_either_map_fills_the_table_and_downloads(visit):
       await new Promise((over) => setTimeout(over, 500))
       return drawn
     }}"""
+    with visit.task("run=demo-baseline&run=demo"):
+        visit.follow("Joint space")
+        visit.page.get_by_role("combobox", name="Color").click()
+        visit.page.get_by_role("option", name="words", exact=True).click()
+        visit.reach("colour=words")
+        lasso(visit, 0)
+        assert visit.page.locator(".stMain tbody tr").count() > 5
     visit.open("joint?run=demo-baseline&run=demo&map=PCA", charts=False)
     assert visit.page.evaluate(drawn) <= 2  # maps that show the same part do not move one another for ever
     for pane in (0, 1):

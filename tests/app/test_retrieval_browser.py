@@ -232,8 +232,12 @@ def test_exported_rows_name_their_samples_and_the_report_opens_from_disk(visit, 
         np.testing.assert_allclose(table[f"diversity in {run.name}"], expected["diversity"])
         np.testing.assert_array_equal(table[f"rank in {run.name}"], expected["rank"])
     assert not [name for name in table.columns if name.endswith(("_a", "_b"))]
-    visit.follow("Overview")
-    lines = visit.downloaded("LaTeX").read().decode().splitlines()
+    file = tmp_path / "report.html"
+    with visit.task(PAIR):
+        lines = visit.downloaded("LaTeX").read().decode().splitlines()
+        with visit.page.expect_download() as download:
+            visit.page.get_by_role("button", name="Report", exact=True).click()
+    download.value.save_as(file)
     head = next(line for line in lines if "R@sum" in line).removesuffix(r" \\").split(" & ")
     row = next(line for line in lines if line.startswith("demo &")).removesuffix(r" \\").split(" & ")
     values = dict(zip(head, row, strict=True))
@@ -243,22 +247,19 @@ def test_exported_rows_name_their_samples_and_the_report_opens_from_disk(visit, 
     sentence = gain_in_words(*pair, "dev")
     gain = gains(*pair, "dev")["rsum"]
     assert f"{gain.mean:+.1f} [{gain.low:+.1f}, {gain.high:+.1f}]" in visit.page.locator("h1").inner_text()
-    file = tmp_path / "report.html"
-    with visit.page.expect_download() as download:
-        visit.page.get_by_role("button", name="Report", exact=True).click()
-    download.value.save_as(file)
     assert visit.read_from_disk(file).count(sentence) == 1
     assert 'class="own"' in file.read_text()
 
 
 def test_a_slice_chosen_from_the_table_applies_to_other_pages(visit, runs):
-    visit.open(f"slices?{PAIR}", charts=False)
-    visit.page.get_by_role("grid", name="slices").locator("tbody tr").first.click()
-    visit.reach("[?&]slice=")
-    expression = visit.page.get_by_label("Search or slice", exact=True).input_value()
-    inside = np.flatnonzero(select(expression, slice_columns(open_run(runs / "demo"), "dev"))).tolist()
-    visit.follow("Overview")
-    assert visit.page.get_by_text(re.compile(rf"\b{len(inside)} captions")).count() > 0
+    with visit.task(PAIR):
+        visit.follow("Slices")
+        visit.page.get_by_role("grid", name="slices").locator("tbody tr").first.click()
+        visit.reach("[?&]slice=")
+        expression = visit.page.get_by_label("Search or slice", exact=True).input_value()
+        inside = np.flatnonzero(select(expression, slice_columns(open_run(runs / "demo"), "dev"))).tolist()
+        visit.follow("Overview")
+        assert visit.page.get_by_text(re.compile(rf"\b{len(inside)} captions")).count() > 0
     visit.follow("Diversity")
     visit.show(f"1–{min(50, len(inside))} of {len(inside)} captions")
     numbers = re.findall(r"caption (\d+)", visit.page.locator("tbody").first.inner_text())

@@ -6,6 +6,7 @@ import io
 import json
 import os
 import re
+from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
@@ -42,6 +43,8 @@ STILL = """document.addEventListener("DOMContentLoaded", () => {
 STEP = """path => !!document.querySelector("[data-testid=stApp]") && (document.title = "",
   history.pushState({}, "", path), dispatchEvent(new PopStateEvent("popstate")))"""
 IS_DARK = f"getComputedStyle(document.documentElement).getPropertyValue('--cl-paper') === '{DARK.paper}'"
+PRESSES = "addEventListener('pointerdown', event => event.isTrusted && window.pressed?.(), true)"
+MOST_CLICKS = 6  # of a newcomer's task
 COLOUR_RULES = ["color-contrast", "link-in-text-block"]  # the only rules that another theme can break
 
 
@@ -57,6 +60,7 @@ def new_context(browser):
     context.set_default_timeout(PATIENCE)
     context.add_init_script(SETTLED)
     context.add_init_script(STILL)
+    context.add_init_script(PRESSES)
     return context
 
 
@@ -69,8 +73,10 @@ class Visit:
         self.port = port
         self.waits = 0
         self.dark = False
+        self.clicks = 0
         self.errors = []
         self.foreign = []
+        self.page.expose_function("pressed", self._on_press)
         self.page.on("console", self._on_console)
         self.page.on("pageerror", lambda error: self.errors.append(str(error)))
         self.page.on("request", self._on_request)
@@ -79,6 +85,9 @@ class Visit:
     def another_tab(self):
         """Open a second tab in the same window; a tab pauses while another is in front."""
         return Visit(None, self.port, self.context)
+
+    def _on_press(self):
+        self.clicks += 1
 
     def _on_console(self, message):
         if message.type == "error" and not message.location.get("url", "").endswith(PROBES):
@@ -99,6 +108,15 @@ class Visit:
         if charts:
             self.page.locator(f"{CHART} .plot-container").first.wait_for()
         self.settle()
+
+    @contextmanager
+    def task(self, runs, *, most=MOST_CLICKS):
+        """Begin a newcomer's task on Overview of the runs in this query; assert that it takes few clicks and drags."""
+        self.open(f"overview?{runs}", charts=False)
+        self.clicks = 0
+        yield
+        self.settle()
+        assert self.clicks <= most
 
     def settle(self):
         """Wait until the server has answered, the script has finished and all elements are drawn and at rest."""
