@@ -5,7 +5,7 @@ from urllib.parse import urlencode
 
 import pytest
 
-from app.charts import DARK, LIGHT
+from app.charts import LIGHT
 from tests.app.conftest import serve
 from tests.support.pages import PAGES, PROJECT
 from tests.support.visits import CHART, SIZE, Visit, given_runs, payloads, picture, row_number
@@ -27,8 +27,6 @@ SECTIONS |= {
 SECTIONS |= {"retrieval?values=true&": 3, "retrieval?direction=Image+→+captions&": 3, "overview?split&": 0}
 SECTIONS |= {"train?": 0, "reviews?": 4, "data?": 1}
 WITHOUT_CHARTS = ("train?", "overview?split&", "reviews?", "data?")
-# every kind of component
-IN_DARK = ("overview?", "similarity?", "retrieval?values=true&", "concepts?", "data?")
 # views with the same components as another view of the page, or with those that the tests of reviews check
 AGAIN = ("diversity?anchors", "retrieval?direction", "reviews?")
 
@@ -78,23 +76,6 @@ def test_pages_escape_hostile_texts_and_are_accessible(request, listener, page):
         assert visit.colour() == LIGHT.ink
     assert requests == []
     assert len(payloads(0)) == 20
-
-
-def test_pages_of_hostile_runs_have_enough_contrast_in_the_dark_theme(visit, listener):
-    """Charts change their colors when the theme changes under them, and when a page opens in it."""
-    port, requests = listener
-    requests.clear()
-    for page in IN_DARK:
-        charts = page not in WITHOUT_CHARTS
-        visit.open(hostile(port, page), charts=charts)
-        if not visit.dark:
-            assert visit.colour() == LIGHT.ink
-            visit.darken()
-        visit.check_accessibility()
-        if charts:
-            assert visit.colour() == DARK.ink
-        visit.check()
-    assert requests == []
 
 
 @pytest.mark.skipif(given_runs() is None, reason="CODER_SCREENSHOT_RUNS names no folder of real runs")

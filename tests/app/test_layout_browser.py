@@ -1,9 +1,11 @@
-"""Every page begins with data, is short, and fits windows of all usual widths, with two runs and with a slice of them."""
+"""Every page begins with data, is short, and fits windows of all usual widths, with two runs and, in the dark theme, with
+a slice of them."""
 
 import shutil
 
 import pytest
 
+from app.charts import DARK, LIGHT
 from tests.support.pages import PAGES
 from tests.support.visits import CHART
 
@@ -39,6 +41,16 @@ def faults(found):
     return wrong | ({"height": found[1440]["height"]} if found[1440]["height"] > LONGEST else {})
 
 
+def in_dark(visit):
+    """Assert that a page has enough contrast in the dark theme, which its charts follow."""
+    charts = visit.page.locator(CHART).count()
+    if not visit.dark:
+        assert visit.colour() == LIGHT.ink
+        visit.darken()
+    visit.check_accessibility()
+    assert not charts or visit.colour() == DARK.ink
+
+
 @pytest.mark.parametrize("state", STATES)
 def test_a_page_begins_with_data_is_short_and_fits_every_window(visit, runs, move, tmp_path, state):
     for name in RUNS:
@@ -47,6 +59,8 @@ def test_a_page_begins_with_data_is_short_and_fits_every_window(visit, runs, mov
     wrong = {}
     for page in (*PAGES, "train"):
         visit.open(f"{page}?{OF_PAGE.get(page, STATES[state])}", charts=False)
+        if state == "a slice":
+            in_dark(visit)
         found = {}
         for width in WIDTHS.get(state, FIRST_DATA):
             visit.page.set_viewport_size({"width": width, "height": HEIGHTS[width]})
@@ -55,3 +69,6 @@ def test_a_page_begins_with_data_is_short_and_fits_every_window(visit, runs, mov
         if told := faults(found):
             wrong[page] = told
     assert wrong == {}
+    if state == "a slice":
+        visit.open(f"retrieval?{PAIR}&values=true")
+        in_dark(visit)

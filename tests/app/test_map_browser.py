@@ -198,3 +198,5 @@ def test_many_points_are_drawn_and_selected_by_a_lasso(visit, move, tmp_path):
     lit = visit.page.evaluate(f"{SPACE}.panels[0].plot.get('selectedPoints').length")
     assert MANY / 5 < lit < 2 * MANY
     assert visit.page.get_by_text(f"{lit:,} of {2 * MANY:,} selected").count() == 1
+    visit.darken()
+    visit.check_accessibility()
