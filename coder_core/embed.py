@@ -44,21 +44,25 @@ def _parse(kind: type[Arguments], name: str, arguments: list[str], required: str
 
 
 def _import(arguments: list[str]) -> int:
-    if any(word.split("=")[0] == RUN_FILE for word in arguments):
-        lists = _parse(ListsArguments, "import", arguments, "--run FILE --like RUN --split SPLIT --name NAME")
-
-        from coder_core.embedding.importing import import_run_file
-
-        import_run_file(lists)
-        return 0
     of_files = any(word.startswith(FILES) for word in arguments) or arguments[:1] in ([], ["--help"], ["-h"])
-    kind: type[EmbedArguments | FolderArguments] = EmbedArguments if of_files else FolderArguments
-    required = "--images I.npy --texts T.npy --captions C.txt --name NAME" if of_files else "--name NAME"
+    kind: type[ListsArguments | EmbedArguments | FolderArguments]
+    if any(word.split("=")[0] == RUN_FILE for word in arguments):
+        kind = ListsArguments
+        required = "--run FILE --like RUN --split SPLIT --name NAME"
+    elif of_files:
+        kind = EmbedArguments
+        required = "--images I.npy --texts T.npy --captions C.txt --name NAME"
+    else:
+        kind = FolderArguments
+        required = "--name NAME"
     parsed = _parse(kind, "import", arguments, required)
 
-    from coder_core.embedding.importing import import_embeddings
+    from coder_core.embedding.importing import import_embeddings, import_run_file
 
-    import_embeddings(parsed)
+    if isinstance(parsed, ListsArguments):
+        import_run_file(parsed)
+    else:
+        import_embeddings(parsed)
     return 0
 
 
