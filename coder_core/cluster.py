@@ -23,6 +23,9 @@ class ClusterArguments:
     runs: tyro.conf.Positional[tuple[Path, ...]]  # Run folders with an analysis of the split.
     split: SplitName = "dev"  # The analysed split.
     kmeans: Annotated[ClusterSettings, tyro.conf.arg(name="")] = field(default_factory=ClusterSettings)
+    device: str = (
+        "auto"  # Where k-means is computed: auto, cpu or cuda. The result is the same up to rounding.
+    )
     progress: Path | None = None  # Write progress into this file (JSON, replaced a few times a second).
 
 
@@ -31,15 +34,18 @@ def main(arguments: list[str]) -> int:
     """Compute the clusters of every run."""
     parsed = tyro.cli(ClusterArguments, prog="coder-lab cluster", args=arguments)
 
+    from coder_core.model.device import choose_device  # imports torch
     from coder_core.runs.derived.compute import make_clusters
 
+    device = str(choose_device(parsed.device))
     console = open_console()
     clusterings = []
     share = 1 / max(1, len(parsed.runs))
     with watching(console, file=parsed.progress) as progress:
         for i, run in enumerate(parsed.runs):
             part = within(progress, i * share, (i + 1) * share)
-            clusterings.append(make_clusters(run, parsed.split, parsed.kmeans, progress=part))
+            made = make_clusters(run, parsed.split, parsed.kmeans, device=device, progress=part)
+            clusterings.append(made)
     for folder, clustering in clusterings:
         pairs = len(clustering.text_labels)
         say(console, f"{folder.path}: {len(clustering.centroids):,} clusters of {pairs:,} pairs")

@@ -9,7 +9,7 @@ import numpy as np
 from coder_core.console.faults import InputError
 from coder_core.console.output import Progress, named, silent, within
 from coder_core.files.parts import FOLDER, keep_in, remove_parts
-from coder_core.geometry.kmeans import Clustering, cluster_pairs
+from coder_core.geometry.kmeans import CPU, Clustering, cluster_pairs
 from coder_core.geometry.layout import PlaneLayout, lay_out
 from coder_core.geometry.points import Points
 from coder_core.geometry.settings import ClusterSettings, LayoutSettings
@@ -81,9 +81,9 @@ def make_layouts(
 
 
 def make_clusters(
-    run: Path, split: str, settings: ClusterSettings, *, progress: Progress = silent
+    run: Path, split: str, settings: ClusterSettings, *, device: str = CPU, progress: Progress = silent
 ) -> tuple[DerivedFolder, Clustering]:
-    """Make the offline clusters of a run; stored ones are not computed again."""
+    """Make the offline clusters of a run on a device; stored ones are not computed again."""
     progress(0, 1, "reading the embeddings")
     analysis = open_analysis(run, split, verify=True)
     folder = clusters_folder(run, split, settings, analysis)
@@ -94,6 +94,7 @@ def make_clusters(
             analysis.text_embeddings,
             analysis.image_of_text,
             settings,
+            device=device,
             progress=progress,
         )
         names = ("centroids", "image_labels", "text_labels")

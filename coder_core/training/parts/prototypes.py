@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from coder_core.config.schema import Config
-from coder_core.geometry.kmeans import faiss_kmeans, nearest_centroid
+from coder_core.geometry.kmeans import CPU, device_kmeans, faiss_kmeans, first_centroids, nearest_centroid
 from coder_core.model.coder import Coder
 from coder_core.objectives.prototypes import NO_LABEL, Assignment, PrototypeLoss, pair_vectors
 from coder_core.ops import parallel
@@ -161,8 +161,9 @@ class PrototypeClassification(PrototypeLoss, Part):
         vectors = pair_vectors(torch.from_numpy(images[self.image_of_text]), torch.from_numpy(texts))
         sequence = np.random.SeedSequence((self.seed, RECLUSTER_STREAM, int(self.clusters.seen)))
         seed = sequence.generate_state(1)[0]
-        centroids = recluster(vectors.numpy(), self.clusters.centroids.cpu().numpy(), seed=int(seed) % 2**31)
         device = self.clusters.centroids.device
+        old = self.clusters.centroids.cpu().numpy()
+        centroids = recluster(vectors.numpy(), old, seed=int(seed) % 2**31, device=str(device))
         before = self.clusters.labels.clone()
         self.clusters.replace(torch.from_numpy(centroids).to(device), vectors.to(device))
         labelled = before != NO_LABEL
@@ -195,23 +196,32 @@ def prototypes_in_words(report: Mapping[str, Any]) -> str:
     return text
 
 
-def recluster(vectors: np.ndarray, centroids: np.ndarray, *, seed: int) -> np.ndarray:
+def recluster(vectors: np.ndarray, centroids: np.ndarray, *, seed: int, device: str = CPU) -> np.ndarray:
     """Return (K, D) centroids of a full k-means, numbered like the old: the better of a random and the old start."""
     vectors = np.ascontiguousarray(vectors, dtype=np.float32)
-    candidates = []
-    for start in (None, centroids):
-        model = faiss_kmeans(vectors, len(centroids), iterations=ITERATIONS, seed=seed)
-        model.train(vectors, init_centroids=start)
-        candidates.append(np.asarray(model.centroids, dtype=np.float32))
-    best = max(candidates, key=lambda means: mean_cosine(vectors, means))
-    before = nearest_centroid(vectors, centroids)
-    after = nearest_centroid(vectors, best)
+    candidates = [_clustered(vectors, start, len(centroids), seed, device) for start in (None, centroids)]
+    best = max(candidates, key=lambda means: mean_cosine(vectors, means, device))
+    before = nearest_centroid(vectors, centroids, device)
+    after = nearest_centroid(vectors, best, device)
     return best[match_clusters(before, after, len(centroids))]
 
 
-def mean_cosine(vectors: np.ndarray, centroids: np.ndarray) -> float:
+def _clustered(
+    vectors: np.ndarray, start: np.ndarray | None, count: int, seed: int, device: str
+) -> np.ndarray:
+    """Return (K, D) centroids of k-means from some centroids, or from random pairs."""
+    if device != CPU:
+        start = first_centroids(vectors, count, seed=seed) if start is None else start
+        return device_kmeans(vectors, start, ITERATIONS, device)
+    model = faiss_kmeans(vectors, count, iterations=ITERATIONS, seed=seed)
+    model.train(vectors, init_centroids=start)
+    return np.asarray(model.centroids, dtype=np.float32)
+
+
+def mean_cosine(vectors: np.ndarray, centroids: np.ndarray, device: str = CPU) -> float:
     """Return the mean cosine between pairs and their nearest centroids."""
-    return float(np.einsum("nd,nd->n", vectors, centroids[nearest_centroid(vectors, centroids)]).mean())
+    nearest = centroids[nearest_centroid(vectors, centroids, device)]
+    return float(np.einsum("nd,nd->n", vectors, nearest).mean())
 
 
 def match_clusters(before: np.ndarray, after: np.ndarray, count: int) -> np.ndarray:
