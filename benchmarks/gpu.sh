@@ -15,10 +15,11 @@ part() {
 }
 
 part machine 20 nvidia-smi
-part kinds 150 "$python" -m pytest -q -p no:cacheprovider tests/training/test_parallel.py -k "another_device and cuda"
+part kinds 140 "$python" -m pytest -q -p no:cacheprovider tests/training/test_parallel.py -k "another_device and cuda"
 part tests 60 "$python" -m pytest -q -p no:cacheprovider tests/evaluation/test_ranking.py -k cuda
 part ranks 80 "$python" -m benchmarks.gpu_ranks 100000 500000
-part steps 110 "$python" -m benchmarks --rounds 6 --only objectives training whole
+part clusters 40 "$python" -m benchmarks.gpu_clusters 200000 1000000
+part steps 80 "$python" -m benchmarks --rounds 6 --only objectives training whole
 part nccl 60 "$python" -m torch.distributed.run --nproc-per-node 2 -m benchmarks.gpu_processes
 
 tail -n 3 "$out"/*.txt

@@ -43,7 +43,8 @@ class CheckDataArguments:
     """Also find broken, tiny and blank pictures, and near-duplicate pictures and captions within and across splits. The
     report is kept in $CODER_CACHE until the data changes."""
     device: str = "auto"
-    """Where the pairs of two runs are compared for --content: auto, cpu or cuda. The result is the same up to rounding."""
+    """Where --content compares all pictures, and the pairs of two runs: auto, cpu or cuda. The result is the same, of two
+    runs up to rounding."""
     progress: Path | None = None
     """Write the progress of --content into this file (JSON, replaced a few times a second)."""
     json: bool = False  # Print one JSON object instead of tables.

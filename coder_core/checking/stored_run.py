@@ -18,16 +18,16 @@ from coder_core.model.device import choose_device
 def check_stored_run(parsed: CheckDataArguments) -> None:
     """Check the splits of a run and, with a second run, find the captions that may belong to another image."""
     run = open_run(parsed.path)
+    device = str(choose_device(parsed.device))
     pairs = None
     if parsed.other is not None:
-        device = str(choose_device(parsed.device))
         pairs = cross_fitted(run, open_run(parsed.other), device=device)
         half = [run.count(TRAIN, modality) // 2 for modality in BOTH]
         if device == "cpu" and too_many(*half):
             note = Fault("pairs of train", f"each half has {BY_INDEX}", severity="note")
             print_faults(open_console(stderr=True), [note])
     with watching(open_console(stderr=True), file=parsed.progress) as progress:
-        report = check_content(splits_of_run(run), progress=progress)
+        report = check_content(splits_of_run(run), device=device, progress=progress)
 
     if parsed.json:
         document: dict[str, object] = {"content": asdict(report)}

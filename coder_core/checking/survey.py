@@ -12,6 +12,7 @@ from coder_core.console.output import open_console, watching
 from coder_core.data.captioned.layouts import holds_pictures_only
 from coder_core.data.content.report import ContentReport, check_content
 from coder_core.data.survey import Checks, Survey, describe_survey, survey
+from coder_core.model.device import choose_device
 from coder_core.model.reader import data_folder
 
 
@@ -48,7 +49,7 @@ def _content(result: Survey, parsed: CheckDataArguments) -> ContentReport | None
     report = None
     with watching(open_console(stderr=True), file=parsed.progress) as progress:
         if parsed.content:
-            report = check_content(splits, progress=progress)
+            report = check_content(splits, device=str(choose_device(parsed.device)), progress=progress)
         elif parsed.values:
             report, notes = content_of_few(splits, progress)
             result.faults += notes

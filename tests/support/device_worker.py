@@ -1,8 +1,8 @@
 """Train tiny models of every kind on the CPU and on another device, where every run is also stopped and resumed.
 
 Prints one JSON object: name of the case → events of the history on the CPU and on the device; "suspicion" → that of
-pairs on both; "mixed" → error message of an operation with tensors of both; "waits" → where a step waits for the
-simulated device.
+pairs on both; "clusters" and "near-duplicates" → those of random samples on both; "mixed" → error message of an
+operation with tensors of both; "waits" → where a step waits for the simulated device.
 """
 
 import json
@@ -15,6 +15,9 @@ import torch
 
 from coder_core.api import data_quality
 from coder_core.api.sampling import whole_split
+from coder_core.data.content.duplicates import duplicate_pictures
+from coder_core.geometry.kmeans import cluster_pairs
+from coder_core.geometry.settings import ClusterSettings
 from coder_core.training.prepare import prepare
 from coder_core.training.trainer import Trainer
 from tests.support.run_folders import unit
@@ -93,6 +96,30 @@ def suspicions(device):
     return [data_quality.suspicion(part, [], device)[0].tolist() for part in parts]
 
 
+def clusters(device):
+    """Return the centroids and labels of overlapping groups of images with two captions each."""
+    random = np.random.default_rng(6)
+    images = unit(
+        random.standard_normal((9, 12))[np.arange(180) % 9] + 0.4 * random.standard_normal((180, 12))
+    )
+    owner = np.repeat(np.arange(180), 2)
+    texts = unit(images[owner] + 0.1 * random.standard_normal((360, 12)))
+    return [part.tolist() for part in cluster_pairs(images, texts, owner, ClusterSettings(7), device=device)]
+
+
+def near_duplicates(device):
+    """Return the groups among random pictures of which some differ in a few bits of their hashes."""
+    random = np.random.default_rng(7)
+    bits = random.integers(2, size=(40, 64), dtype=np.uint8).repeat(3, 0)
+    bits[random.random(bits.shape) < 0.1] ^= 1
+    tiny = unit(random.standard_normal((40, 20)).repeat(3, 0) + 0.2 * random.standard_normal((120, 20)))
+    groups = duplicate_pictures(np.packbits(bits, axis=1), tiny, device)
+    return [(rows.tolist(), likeness) for rows, likeness in groups]
+
+
+SAMPLED = {"suspicion": suspicions, "clusters": clusters, "near-duplicates": near_duplicates}
+
+
 def main(folder, name):
     """Train every kind on both devices, without dropout, whose random numbers depend on the device."""
     folder = Path(folder)
@@ -106,7 +133,8 @@ def main(folder, name):
         config = tiny_config(data, **usual | {"loss": loss if loss != "entropy" else "dcl"} | values)
         on_cpu = train(config, folder / loss / "cpu", torch.device("cpu"), stop_during=None)
         results[loss] = [on_cpu, train(config, folder / loss / name, device, stop_during=2)]
-    results["suspicion"] = [suspicions(where) for where in ("cpu", name)]
+    for subject, of_device in SAMPLED.items():
+        results[subject] = [of_device(where) for where in ("cpu", name)]
     try:
         torch.ones(2, device=device) + torch.ones(2)
     except RuntimeError as error:

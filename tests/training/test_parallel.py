@@ -143,6 +143,11 @@ def test_every_kind_of_run_is_the_same_on_another_device(reported):
     assert report["mixed"].startswith(REFUSALS[device])
     on_cpu, on_device = report["suspicion"]
     np.testing.assert_allclose(on_device, on_cpu, atol=1e-5)
+    for of_device, of_cpu in zip(*reversed(report["clusters"]), strict=True):
+        np.testing.assert_allclose(of_device, of_cpu, atol=1e-4)
+    on_cpu, on_device = report["near-duplicates"]
+    assert len(on_cpu) > 10
+    assert on_device == on_cpu
     runs = {name: both for name, both in report.items() if name in KINDS}
     assert len(runs) == 7
     for name, (on_cpu, on_second) in runs.items():

@@ -8,6 +8,8 @@ from sys import intern
 
 import numpy as np
 
+CPU = "cpu"
+PRODUCTS_AT_ONCE = 2**26  # of hashes on another device: 256 MiB
 HASH_DISTANCE = 14
 PICTURE_LIKENESS = 0.88
 """Two pictures are near-duplicates if at most 14 of 64 bits of their hashes differ and the correlation of their tiny
@@ -48,25 +50,49 @@ def content_words(caption: str) -> int:
     return sum(word not in EMPTY_WORDS for word in caption_words(caption))
 
 
-def duplicate_pictures(hashes: np.ndarray, tiny: np.ndarray) -> Groups:
+def duplicate_pictures(hashes: np.ndarray, tiny: np.ndarray, device: str = CPU) -> Groups:
     """Find groups of near-duplicates among n pictures by hashes (n, 8) uint8 and tiny images (n, T): unit rows, or zero
-    rows for pictures to ignore."""
-    import faiss
-
+    rows for pictures to ignore. `device`: where all hashes are compared, with the same result."""
     rows = np.flatnonzero(tiny.any(1))
-    index = faiss.IndexBinaryFlat(8 * hashes.shape[1])
-    index.add(np.ascontiguousarray(hashes[rows]))
-    limits, _, neighbours = index.range_search(np.ascontiguousarray(hashes[rows]), HASH_DISTANCE + 1)
-    first = np.repeat(np.arange(len(rows)), (limits[1:] - limits[:-1]).astype(np.int64))
-    once = first < neighbours
-    first = rows[first[once]]
-    second = rows[neighbours[once]]
+    compared = np.ascontiguousarray(hashes[rows])
+    first, second = _near_hashes(compared) if device == CPU else _near_hashes_on(device, compared)
+    first = rows[first]
+    second = rows[second]
     likeness = np.zeros(len(first), np.float32)
     for start in range(0, len(first), 4_096):
         part = slice(start, start + 4_096)
         likeness[part] = np.einsum("pt,pt->p", tiny[first[part]].astype(np.float32), tiny[second[part]])
     alike = likeness >= PICTURE_LIKENESS
     return _groups(len(hashes), first[alike], second[alike], np.minimum(likeness[alike], 1))
+
+
+def _near_hashes(hashes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the rows of every two hashes, (n, 8), of which at most `HASH_DISTANCE` bits differ, the lower row first."""
+    import faiss
+
+    index = faiss.IndexBinaryFlat(8 * hashes.shape[1])
+    index.add(hashes)
+    limits, _, neighbours = index.range_search(hashes, HASH_DISTANCE + 1)
+    first = np.repeat(np.arange(len(hashes)), (limits[1:] - limits[:-1]).astype(np.int64))
+    once = first < neighbours
+    return first[once], neighbours[once]
+
+
+def _near_hashes_on(device: str, hashes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the same, computed by PyTorch on a device: with ±1 for each bit, the product of two hashes is the number
+    of equal bits minus that of different ones."""
+    import torch
+
+    signs = torch.from_numpy(np.float32(np.unpackbits(hashes, axis=1))).to(device) * 2 - 1
+    least = signs.shape[1] - 2 * HASH_DISTANCE
+    step = max(1, PRODUCTS_AT_ONCE // max(1, len(signs)))
+    pairs = [np.empty((0, 2), np.int64)]
+    for start in range(0, len(signs), step):
+        products = signs[start : start + step] @ signs[start:].T
+        near = (products >= least).nonzero().cpu().numpy()
+        pairs.append(near[near[:, 0] < near[:, 1]] + start)
+    found = np.concatenate(pairs)
+    return found[:, 0], found[:, 1]
 
 
 def duplicate_captions(captions: Sequence[str]) -> Groups:

@@ -17,7 +17,7 @@ from PIL import Image
 from coder_core.console.faults import InputError
 from coder_core.console.output import Progress, named, silent, within
 from coder_core.data.captioned.collection import CaptionedSplit, each_picture
-from coder_core.data.content.duplicates import Groups, duplicate_captions, duplicate_pictures
+from coder_core.data.content.duplicates import CPU, Groups, duplicate_captions, duplicate_pictures
 from coder_core.data.pictures import FORMATS, read_picture
 from coder_core.files.atomic import cache_folder, write_cached
 
@@ -124,14 +124,17 @@ def _finding(item: Any) -> Finding:
     return Finding(samples, str(item["what"]), float(item["likeness"]))
 
 
-def check_content(splits: Sequence[CaptionedSplit], *, progress: Progress = silent) -> ContentReport:
+def check_content(
+    splits: Sequence[CaptionedSplit], *, device: str = CPU, progress: Progress = silent
+) -> ContentReport:
     """Check every picture and compare all pictures and captions, or return the report in the cache. Near-duplicates of one
-    group are left out. InputError: the report cannot be saved."""
+    group are left out. `device`: where all pictures are compared, with the same result. InputError: the report cannot be
+    saved."""
     progress(0, 1, "reading the captions")
     key = content_key(splits)
     report = cached_report(key)
     if report is None:
-        report = _check(splits, progress)
+        report = _check(splits, device, progress)
         write_cached(_file(key), json.dumps(asdict(report)))
         if cached_report(key) is None:
             fact = "cannot be written, so the report on the data cannot be saved"
@@ -163,7 +166,7 @@ def _is_one_group(finding: Finding, groups: Mapping[str, np.ndarray]) -> bool:
     return len(known) == 1 and min(known) >= 0
 
 
-def _check(splits: Sequence[CaptionedSplit], progress: Progress) -> ContentReport:
+def _check(splits: Sequence[CaptionedSplit], device: str, progress: Progress) -> ContentReport:
     pictured = [split for split in splits if has_pictures(split)]
     total = max(1, sum(len(split.rows) for split in pictured))
     done = 0.0
@@ -180,7 +183,9 @@ def _check(splits: Sequence[CaptionedSplit], progress: Progress) -> ContentRepor
         done = end
 
     progress(PICTURES_SHARE, 1, "comparing pictures")
-    alike = duplicate_pictures(np.concatenate(hashes), np.concatenate(tiny)) if pictured else []
+    alike: Groups = []
+    if pictured:
+        alike = duplicate_pictures(np.concatenate(hashes), np.concatenate(tiny), device)
     progress(0.95, 1, "comparing captions")
     pictures = _located(alike, [(split.name, len(split.rows)) for split in pictured])
     repeated = duplicate_captions([caption for split in splits for caption in split.captions])

@@ -149,7 +149,8 @@ def write_triplets(
         )
     names = list(analysis.image_names)
     owner = np.asarray(analysis.image_of_text)
-    content = check_content([split_of_run(opened, split)], progress=named(progress, "looking for duplicates"))
+    looking = named(progress, "looking for duplicates")
+    content = check_content([split_of_run(opened, split)], device=source.device, progress=looking)
     groups = [
         _groups(content.duplicate_pictures, len(names)),
         _groups(content.duplicate_captions, len(owner)),
