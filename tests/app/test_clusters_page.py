@@ -38,6 +38,12 @@ def test_every_control_of_the_clusters_page(root, opened):
                 r'class="cl-card" title="[^"]*">.*?data-image="(\d+)"><img [^>]*title="scene [^"]*"', grid
             )
             assert len(set(shown)) == len(shown) == grid.count('class="cl-card')
+    orders = []
+    for kind in ("near", "edge"):
+        grids = app.change(members=kind, cluster=int(app.value("cluster"))).cards()
+        orders.append(re.findall(r"([\d.]+) · scene", "".join(grids)))
+    assert orders[0] != orders[1]
+    assert sorted(orders[0]) == sorted(orders[1]) != []
     assert app.value("cluster") != app.click("cluster-next").value("cluster")
     app.change(slice="image <= 3 or image == 12")
     [table] = app.rows("of the slice")

@@ -54,6 +54,13 @@ def test_eight_columns_have_a_chip_those_that_filter_and_texts_last():
     assert filters._shown(columns, active) == ["number 8", "text", *numbers[:6]]
 
 
+@pytest.mark.parametrize(("chosen", "last"), [("number 8", ["number 8"]), ("number 2", []), ("unknown", [])])
+def test_a_column_chosen_from_the_list_gets_a_chip_behind_the_others_once(monkeypatch, chosen, last):
+    columns = SimpleNamespace(own={f"number {place}": SimpleNamespace(kind="number") for place in range(9)})
+    monkeypatch.setitem(filters.st.session_state, filters.MORE, chosen)
+    assert filters._shown(columns, {}) == [*list(columns.own)[:8], *last]
+
+
 def test_the_table_of_a_heat_map_has_a_row_for_every_word_and_region():
     boxes = np.array([[0.0, 0.1, 0.5, 0.6], [0.5, 0.1, 1.0, 0.6]])
     heat = heat_maps.HeatMap(["a", "dog", "a"], np.array([[1.0, 2.0], [3.0, np.nan], [5.0, 6.0]]), boxes)
