@@ -30,6 +30,8 @@ CHANGED = {
     "data": {"list": "Says little", "judge": "demo-baseline"},
     "reviews": {"queue": "Near misses", "reviewer": "anna"},
 }
+# pages on which the browser's own part is tested; test_steps.py has the others
+IN_BROWSER = ("slices", "reviews")
 
 
 def test_a_bare_address_gets_the_default_runs_and_back_or_a_saved_view_reopen_it_with_its_format_of_figures(
@@ -131,7 +133,7 @@ def test_a_cluster_opens_from_the_list_and_the_link_to_it_is_copied(visit):
         visit.page.get_by_text("Link copied", exact=True).wait_for()
 
 
-@pytest.mark.parametrize("page", CHANGED)
+@pytest.mark.parametrize("page", IN_BROWSER)
 def test_a_step_in_the_history_shows_what_loading_the_document_shows(visit, page):
     """Also if it stays on the page, or leads to one of whose controls another page has a former name."""
 
