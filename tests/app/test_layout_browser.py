@@ -57,17 +57,21 @@ def test_a_page_begins_with_data_is_short_and_fits_every_window(visit, runs, mov
         shutil.copytree(runs / name, tmp_path / "runs" / name)
     move(tmp_path)
     wrong = {}
+    widths = list(WIDTHS.get(state, FIRST_DATA))
     for page in (*PAGES, "train"):
         visit.open(f"{page}?{OF_PAGE.get(page, STATES[state])}", charts=False)
         if state == "a slice":
             in_dark(visit)
+            if page in OF_PAGE:  # measured at this address with two runs
+                continue
         found = {}
-        for width in WIDTHS.get(state, FIRST_DATA):
+        for width in widths:
             visit.page.set_viewport_size({"width": width, "height": HEIGHTS[width]})
             visit.settle()
             found[width] = visit.page.evaluate(MEASURE, DATA)
         if told := faults(found):
             wrong[page] = told
+        widths.reverse()  # the next page is drawn in the last width
     assert wrong == {}
     if state == "a slice":
         visit.open(f"retrieval?{PAIR}&values=true")
