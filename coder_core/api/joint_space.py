@@ -21,6 +21,7 @@ from coder_core.data.words import tokenise
 from coder_core.evaluation import separation as pairs_apart
 from coder_core.evaluation.separation import Distributions, Separation
 from coder_core.evaluation.sources import EmbeddingPair
+from coder_core.geometry import gap
 from coder_core.geometry import points as clouds
 from coder_core.geometry.layout import FEWEST, PlaneLayout, lay_out, layout_seconds
 from coder_core.geometry.settings import LayoutSettings, Method, Modalities
@@ -61,12 +62,12 @@ def draw_points(images: int, captions: int, most: int) -> Array:
 
 def modality_gap(run: Run, split: str) -> float:
     """Return the distance between the mean image and the mean caption of a split."""
-    return clouds.centroid_distance(*run.embeddings(split))
+    return gap.centroid_distance(*run.embeddings(split))
 
 
 def distribution_distance(run: Run, split: str) -> float:
     """Return the energy distance between the distributions of images and captions of a split, of at most 1,000 each."""
-    return clouds.energy_distance(*run.embeddings(split))
+    return gap.energy_distance(*run.embeddings(split))
 
 
 def score_separation(run: Run, split: str) -> Separation:
