@@ -13,6 +13,15 @@ from coder_core.runs.derived.compute import make_clusters
 from tests.app.conftest import write_pair
 from tests.app.test_links_browser import CHANGED, DEFAULT, IN_BROWSER
 from tests.support.pages import FIELDS
+from tests.support.run_folders import CONCEPTS, write_run
+
+# page → its runs and its changed controls, where they are not those of the browser's tests
+OTHERS = {
+    "joint": (DEFAULT["run"], {"map": "PCA", "modalities": "Images", "colour": "hubness"}),
+    "weights": (["combined", "opposite"], {"side": "Images", "ranked-weights": "Lowest first"}),
+    "concepts": (["demo"], {"by": "Edges", "kind": "Objects"}),
+    "train": (DEFAULT["run"], {"preset": "coder-demo", "name": "mine", "watch": "demo-baseline"}),
+}
 
 
 @pytest.fixture(scope="module")
@@ -21,6 +30,14 @@ def pair(tmp_path_factory):
     root = write_pair(tmp_path_factory.mktemp("steps") / "runs")
     for name in DEFAULT["run"]:
         make_clusters(root / name, "dev", ClusterSettings(4))
+    return root
+
+
+@pytest.fixture(scope="module")
+def conceptual(tmp_path_factory):
+    """Folder of a run with concepts."""
+    root = tmp_path_factory.mktemp("concepts")
+    write_run(root, "demo", concepts=CONCEPTS, images=30)
     return root
 
 
@@ -51,13 +68,28 @@ def shown(app):
 @pytest.mark.parametrize("page", [page for page in CHANGED if page not in IN_BROWSER])
 def test_a_step_in_the_history_shows_what_loading_the_document_shows(pair, opened, step, page):
     """Also if it stays on the page, or leads to one of whose controls another page has a former name."""
-    changed = DEFAULT | renamed(page, {key: [value] for key, value in CHANGED[page].items()})
-    app = opened(pair, page, **changed)
+    changed = renamed(page, {key: [value] for key, value in CHANGED[page].items()})
+    compare(opened(pair, page, **DEFAULT | changed), step, page, DEFAULT, changed)
+
+
+@pytest.mark.parametrize("page", OTHERS)
+def test_so_it_does_on_pages_about_other_runs(request, opened, step, page):
+    of_page = {"weights": "weighted_root", "concepts": "conceptual"}
+    root = request.getfixturevalue(of_page.get(page, "pair"))
+    runs, values = OTHERS[page]
+    usual = {"run": runs, "split": ["dev"]}
+    changed = {key: [value] for key, value in values.items()}
+    compare(opened(root, page, **usual | changed), step, page, usual, changed)
+
+
+def compare(app, step, page, usual, changed):
+    """Assert that a loaded page with changed controls is shown again after steps to the page without them and to
+    another page."""
     loaded = shown(app)
-    assert changed.keys() <= loaded[2].keys()
-    usual = shown(step(app, page, **DEFAULT))
-    assert usual != loaded
-    assert shown(step(app, page, **changed)) == loaded
-    assert shown(step(app, page, **DEFAULT)) == usual
-    step(app, "retrieval", **DEFAULT, direction=["Image → captions"], at=["5"])
-    assert shown(step(app, page, **changed)) == loaded
+    assert (usual | changed).keys() <= loaded[2].keys()
+    without = shown(step(app, page, **usual))
+    assert without != loaded
+    assert shown(step(app, page, **usual | changed)) == loaded
+    assert shown(step(app, page, **usual)) == without
+    step(app, "retrieval", **usual, direction=["Image → captions"], at=["5"])
+    assert shown(step(app, page, **usual | changed)) == loaded
