@@ -64,6 +64,7 @@ def test_scattered_rows_are_copied_once_into_the_cache(tmp_path, monkeypatch, dt
     train = read_split(tmp_path, "train")
     assert isinstance(train.features, np.memmap)
     np.testing.assert_array_equal(train.features, array[[i for i in range(600) if i % 3]])
+    assert train.rows == (0, 400, 1)  # of the copy: all of them are scanned
     (copy,) = (tmp_path / "cache" / "splits").iterdir()
     before = copy.stat().st_mtime_ns
     assert fingerprint(read_split(tmp_path, "train")) == fingerprint(train)

@@ -119,18 +119,25 @@ def test_ids_per_caption_are_read_back(tmp_path_factory, of_text):
 
 @pytest.mark.parametrize("with_ids", [True, False])
 def test_feature_rows_repeated_per_caption_are_read_once(tmp_path, with_ids):
-    array = features(4)
+    array = features(12)
     array[2, 1] = 0
-    ids = [name for name in "abcd" for _ in range(5)] if with_ids else None
-    write_split(tmp_path, array=np.repeat(array, 5, axis=0), captions=captions(20), ids=ids)
+    names = list("abcdefghijkl")
+    ids = [name for name in names for _ in range(5)] if with_ids else None
+    repeated = np.repeat(array, 5, axis=0)
+    write_split(tmp_path, array=repeated, captions=captions(60), ids=ids)
     split = read_split(tmp_path, "train")
-    assert (split.n_images, split.n_texts) == (4, 20)
+    assert (split.n_images, split.n_texts) == (12, 60)
     assert isinstance(split.features, np.memmap)
     np.testing.assert_array_equal(split.features, array)
-    assert split.image_of_text.tolist() == [row // 5 for row in range(20)]
-    assert split.image_names == (["a", "b", "c", "d"] if with_ids else None)
+    assert split.image_of_text.tolist() == [row // 5 for row in range(60)]
+    assert split.image_names == (names if with_ids else None)
     assert "note" in [fault.severity for fault in split.faults]
     assert split.zero_regions.tolist() == [2 * 3 + 1]  # counted once
+    repeated[59] += 1
+    write_split(tmp_path / "other", array=repeated, captions=captions(60))
+    assert (
+        read_split(tmp_path / "other", "train").n_images == 60
+    )  # one row differs: all are images of their own
     write_split(tmp_path, array=features(8), captions=captions(8), ids="aabbccdd")
     assert places(tmp_path) == [f"train_ids.txt line {line}" for line in (2, 4, 6, 8)]  # the rows differ
 
