@@ -37,39 +37,93 @@ PAGES = {
     "overview of three runs": ("runs", "overview", SEVERAL, {}),
     "overview of a slice": ("runs", "overview", {"slice": "image < 9"}, {}),
     "overview of one run": ("runs", "overview", ALONE, {}),
+    "causes of images": ("runs", "overview", {}, {"misses_of": "image", "misses_at": "5"}),
+    "several right answers": ("twins", "overview", {}, {}),
     "retrieval": ("runs", "retrieval", {}, {"outcome": "all", "direction": "image"}),
     "retrieval of one run": ("runs", "retrieval", ALONE, {"at": "5", "answer": "found"}),
     "retrieval of three runs": ("runs", "retrieval", SEVERAL, {"answered_by": "by none"}),
     "near misses": ("runs", "retrieval", {}, {"look": "near"}),
+    "narrow hits of images": (
+        "runs",
+        "retrieval",
+        {"direction": "Image → captions", "look": "Near misses"},
+        {"calls": "held"},
+    ),
     "hubs": ("runs", "retrieval", {}, {"look": "hubs"}),
+    "hubs among the first ten": ("runs", "retrieval", ALONE | {"look": "Hubs"}, {"k": "10"}),
+    "queries of a rank and a word": ("runs", "retrieval", ALONE, {"to_rank": "2–5", "words": "way"}),
+    "queries of twins": ("twins", "retrieval", {"sample": "caption-4", "likely": "true"}, {}),
     "opened sample": ("runs", "retrieval", {"sample": "caption-4", "likely": "true"}, {}),
     "misses of a cause": ("runs", "retrieval", {"cause": causes.CAUSES[-1], "cause-of": "demo-baseline"}, {}),
     "diversity": ("runs", "diversity", {}, {"anchors": "image"}),
     "diversity of one run": ("runs", "diversity", ALONE, {"measure": "entropy", "over": "bank"}),
     "anchors by change": ("runs", "diversity", {}, {"ranked": "fell", "fits": True}),
+    "anchors of a batch": (
+        "runs",
+        "diversity",
+        {"caption": "7"},
+        {"over": "batch", "ranked": "rose", "anchor_figure": "weights"},
+    ),
     "similarity": ("runs", "similarity", {}, {}),
+    "differences of a batch": (
+        "runs",
+        "similarity",
+        ALONE,
+        {"matrices": "change", "scaling_anchors": "text", "order": "cluster"},
+    ),
+    "negatives of the hardest batch": (
+        "runs",
+        "similarity",
+        {},
+        {"matrices": "share", "batch_of": "hardest", "spread": "entropy"},
+    ),
+    "matrices between the runs": ("runs", "similarity", {}, {"matrices": "between", "order": "drawn"}),
     "joint space": ("runs", "joint", {"map": "PCA"}, {}),
+    "map by cluster": ("clustered", "joint", {"map": "PCA", "colour": "cluster"}, {}),
+    "images by gain": ("runs", "joint", {"map": "PCA", "modalities": "Images"}, {"colour": "gain"}),
+    "found on a map": ("runs", "joint", ALONE | {"map": "PCA", "find": "way 3"}, {"colour": "hubness"}),
     "selection on a map": ("runs", "joint", EVERYTHING, {}),
     "clusters": ("runs", "clusters", CLUSTERS, {}),
-    "pairs of a cluster that disagree": ("runs", "clusters", CLUSTERS | {"members": "apart"}, {}),
+    "pairs of a cluster that disagree": ("runs", "clusters", CLUSTERS, {"members": "apart"}),
+    "furthest members of a cluster": ("runs", "clusters", CLUSTERS, {"members": "edge"}),
+    "clusters of two runs": ("clustered", "clusters", {}, {}),
     "pairs between clusters": ("runs", "clusters", CLUSTERS, {"members": "between"}),
     "clusters of a slice": ("runs", "clusters", CLUSTERS | {"slice": "image < 9"}, {}),
     "slices": ("runs", "slices", {}, {}),
     "slices by loss": ("runs", "slices", {}, {"slice_order": "lost", "slice_at": "5"}),
+    "slices of images": ("runs", "slices", SEVERAL, {"queries": "image", "slice_order": "gained"}),
+    "slices of columns": ("catalog", "slices", {}, {}),
     "data": ("runs", "data", ALONE, {}),
     "pairs scored by the baseline": ("runs", "data", {}, {"scorer": "demo-baseline"}),
     "likely matches": ("runs", "data", ALONE, {"list": "matches"}),
     "little content": ("runs", "data", ALONE, {"list": "little"}),
+    "captions without diversity": (
+        "runs",
+        "data",
+        ALONE | {"list": "Says little"},
+        {"empty_order": "diversity"},
+    ),
+    "equal captions": ("twins", "data", {}, {"list": "captions"}),
+    "matches of twins": ("twins", "data", {}, {"list": "matches"}),
     "reviews": ("runs", "reviews", ALONE, {}),
     "pairs drawn for an estimate": ("runs", "reviews", ALONE, {"queue": "estimate"}),
+    "pairs in the order of a queue": ("runs", "reviews", ALONE, {"queue": "near"}),
+    "probably wrong pairs": ("runs", "reviews", ALONE, {"queue": "wrong"}),
+    "verdicts of one kind": ("judged", "reviews", {}, {"verdict": "wrong-caption", "verdict_by": "bob"}),
     "concepts": ("runs", "concepts", CONCEPTS_RUN, {}),
+    "edges between objects": ("runs", "concepts", CONCEPTS_RUN, {"by": "edges", "kind": "object"}),
+    "concepts around one": ("runs", "concepts", CONCEPTS_RUN, {"part": "around"}),
     "concepts of a pair": ("runs", "concepts", CONCEPTS_RUN | {"concept-caption": "7"}, {}),
     "start": ("runs", "start", {}, {}),
     "start without runs": ("none", "start", {}, {}),
     "train": ("runs", "train", {"watch": "demo"}, {}),
+    "train a preset": ("runs", "train", {"data": "demo", "preset": "coder-demo", "name": "mine"}, {}),
     "verdicts": ("judged", "reviews", {}, {}),
     "columns": ("catalog", "retrieval", {"slice": SLICE, "sample": "caption-4"}, {}),
     "map by a column": ("catalog", "joint", {"map": "PCA", "colour": "unit price"}, {}),
+    "map by brand": ("catalog", "joint", {"map": "PCA", "colour": "brand"}, {}),
+    "map by date": ("catalog", "joint", {"map": "PCA", "colour": "listed"}, {}),
+    "causes of columns": ("catalog", "overview", {"slice": 'brand == "Acme"'}, {}),
     "saved queries": ("imported", "retrieval", {"ask": "Free text", "text": "query 1"}, {}),
     "search log": ("log", "overview", LOG, {}),
     "a query of a search log": ("log", "retrieval", LOG | {"query-text": "3"}, {}),
@@ -82,6 +136,10 @@ ENVIRONMENT = {"LOGNAME": "anna", "CODER_DATA": "nowhere", "CODER_REVIEWS": ""}
 def write_folders(base):
     """Write the folders of runs that the pages are about."""
     write_runs(base / "runs")
+    write_twins(base / "twins")
+    for name, loss, noise in (("demo-baseline", "btr-hardest", 3.0), ("demo", "dcl", 1.5)):
+        run = write_run(base / "clustered", name, loss=loss, noise=noise, images=20)
+        make_clusters(run, "dev", ClusterSettings())
     write_judged(base / "judged")
     write_catalog(base / "catalog")
     write_log(base / "log")
@@ -98,6 +156,12 @@ def write_runs(root):
     write_run(root, "concepts", concepts=CONCEPTS, images=20, pictures=False)
     make_clusters(root / "demo", "dev", ClusterSettings(4))
     check_content(splits_of_run(open_run(root / "demo")))
+
+
+def write_twins(root):
+    """Write a run of images in twins that have the same captions."""
+    captions = [f"scene {image}, told in way {way}" for image in range(8) for way in range(5)]
+    write_run(root, "demo", images=16, noise=2.0, captions=captions * 2)
 
 
 def write_judged(root):

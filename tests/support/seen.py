@@ -8,6 +8,8 @@ import re
 import numpy as np
 from google.protobuf.json_format import MessageToDict
 
+from app.components.space_map.columns import published
+
 # what no user sees, and what says where an element is
 HIDDEN = {
     "id",
@@ -101,13 +103,33 @@ def _sum(values):
 
 
 def _component(content):
-    """Describe a table with its first rows; of another component, its short values."""
+    """Describe a table with its first rows; of another component, its short values and, of a map, its columns."""
+    if "maps" in content:
+        return _map(content)
     if "rows" not in content:
         return {name: value for name, value in content.items() if isinstance(value, int | bool)}
     rows = [[*(row["sample"] or {}).values(), *row["cells"], *row.get("bold", ())] for row in content["rows"]]
     columns = [column["label"] for column in content["columns"]]
     shown = {"columns": columns, "rows": rows[:ROWS], "addresses": content["addresses"][:1]}
     return _shown(shown | {name: value for name, value in content.items() if name not in shown})
+
+
+def _map(content):
+    """Describe a map: its values, its legend and, of every panel, the mean code of a color and the number of labels; of
+    other columns, their sums."""
+    whole = {name: value for name, value in content.items() if isinstance(value, int | bool | str)}
+    codes = [np.frombuffer(published(panel["codes"]), np.uint8) for panel in content["maps"]]
+    points = {name: content[name] for name in ("lit", "base") if content[name]}
+    whole |= {name: int(np.frombuffer(published(key), np.uint32).sum()) for name, key in points.items()}
+    labels = [[label["text"] for label in panel] for panel in content["labels"]]
+    whole |= {
+        "alt": content["alt"],
+        "colors": [f"{of_panel.mean():.1f}" for of_panel in codes],
+        "labels": labels,
+    }
+    arrows = content["arrows"] and len(published(content["arrows"]["column"]))
+    whole |= {"legend": content["legend"], "areas": content["areas"], "arrows": arrows}
+    return _shown(whole | {"near": content["near"], "lines": content["lines"][:ROWS]})
 
 
 def differences(found, stored):
