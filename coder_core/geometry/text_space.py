@@ -114,9 +114,9 @@ def fit_tfidf(captions: Sequence[str], size: int) -> TfidfSpace:
         fix = "name a sentence-embedding model with --text-space"
         problem = f"hardly any word is in {FEWEST_CAPTIONS} of the {len(captions)} train captions"
         raise InputError.at("--text-space", f"is empty, and {problem}", "captions that share words", fix)
-    # The share of the variance, which is not used here, is 0 / 0 if captions are identical. Several threads would
-    # wait for each other on busy cores.
-    with np.errstate(invalid="ignore"), threadpool_limits(1):
+    # The share of the variance, which is not used here, is divided by 0 if all captions have the same words. Several
+    # threads would wait for each other on busy cores.
+    with np.errstate(invalid="ignore", divide="ignore"), threadpool_limits(1):
         svd = TruncatedSVD(min(size, min(weighted.shape) - 1), random_state=SEED).fit(weighted)
     terms = tuple(str(term) for term in vectorizer.get_feature_names_out())
     components = np.ascontiguousarray(svd.components_, dtype=np.float32)  # as loaded from a file

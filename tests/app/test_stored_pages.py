@@ -160,7 +160,7 @@ def write_runs(root):
 
 def write_twins(root):
     """Write a run of images in twins that have the same captions."""
-    captions = [f"scene {image}, told in way {way}" for image in range(8) for way in range(5)]
+    captions = [f"scene {image}, told in way {way}" for image in range(10, 18) for way in range(10, 15)]
     write_run(root, "demo", images=16, noise=2.0, captions=captions * 2)
 
 

@@ -123,6 +123,15 @@ def test_tfidf_by_hand_and_the_space_is_read_back_exactly():
     np.testing.assert_allclose(space.encode(CAPTIONS), (kept / np.linalg.norm(kept, axis=0)).T, atol=1e-5)
 
 
+@pytest.mark.parametrize("count", [5, 40, 80])
+@pytest.mark.filterwarnings("error")
+def test_captions_of_the_same_words_give_no_warning(count):
+    rows = fit_tfidf([f"scene {row % 8}, told in way {row % 5}" for row in range(count)], 9).encode(
+        ["told scene"]
+    )
+    assert np.isfinite(rows).all()
+
+
 def test_damaged_text_space_files_are_named():
     fitted = fit_tfidf(CAPTIONS, 4)
     whole = str(fitted.to_files()[NAMES]).encode()
