@@ -3,7 +3,6 @@
 from functools import partial
 
 import pytest
-from streamlit.commands import execution_control
 from streamlit.runtime.scriptrunner import RerunData
 from streamlit.testing.v1 import local_script_runner
 
@@ -51,9 +50,7 @@ def step(monkeypatch):
         app.query_params.update(values)
         app.switch_page(f"pages/{page}.py")
         with monkeypatch.context() as patch:
-            # AppTest forgets the navigation, and begins each run by `frame.pages.require`
-            for asker in (local_script_runner, execution_control):
-                patch.setattr(asker, "RerunData", stepped)
+            patch.setattr(local_script_runner, "RerunData", stepped)
             return app.again()
 
     return take

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import numpy as np
 from streamlit.components.v2 import manifest_scanner
-from streamlit.testing.v1 import AppTest
+from streamlit.runtime.pages_manager import PagesManager
+from streamlit.testing.v1 import AppTest, app_test, local_script_runner
 
 from app.components.space_map.columns import published
 from app.components.space_map.component import NAME as MAP
@@ -21,6 +22,7 @@ from app.frame import PAGES as ENTRIES
 PROJECT = Path(__file__).resolve().parents[2]
 # every AppTest searches the installed packages for components, in 0.1 s
 SEARCHED_ONCE = cache(manifest_scanner.scan_component_manifests)
+FINISHED = local_script_runner.require_widgets_deltas
 PAGES = tuple(name for name, entry in ENTRIES.items() if "alone" not in entry)  # about the chosen runs
 IN_SIDEBAR = tuple(
     name for name, entry in ENTRIES.items() if not {"tab_of", "needs"} & {*entry} and name != "start"
@@ -28,6 +30,11 @@ IN_SIDEBAR = tuple(
 ABOUT_SCORES = ("overview", "diversity", "similarity", "retrieval")
 FIELDS = ("segmented_control", "number_input", "text_input", "text_area")
 FIELDS += ("selectbox", "multiselect", "slider", "toggle")
+
+
+class WarmPages(PagesManager):
+    """Pages of a server that has drawn one before. AppTest forgets this, so that a script run would begin twice; see
+    `frame.pages.require`, which browser tests cover."""
 
 
 class Page:
@@ -136,12 +143,21 @@ def open_page(monkeypatch, root, page, **query):
     """Open a page ("": the first) on a folder of runs with these parameters; _ in a key without - becomes -."""
     monkeypatch.setenv("CODER_CHECKPOINTS", str(root))
     monkeypatch.setattr(manifest_scanner, "scan_component_manifests", SEARCHED_ONCE)
+    monkeypatch.setattr(local_script_runner, "require_widgets_deltas", _finished)
+    monkeypatch.setattr(app_test, "PagesManager", WarmPages)
     monkeypatch.chdir(PROJECT)
     app = AppTest.from_file(str(PROJECT / "streamlit_app.py"), default_timeout=120)
     app.query_params.update({k if "-" in k else k.replace("_", "-"): value for k, value in query.items()})
     if page:
         app.switch_page(f"pages/{page}.py")
     return Page(app)
+
+
+def _finished(runner, timeout):
+    """Wait for the end of a script run as AppTest does, but asleep: it would interrupt the script a thousand times a
+    second."""
+    runner._script_thread.join(timeout)
+    FINISHED(runner, timeout)
 
 
 def numbers(values):
