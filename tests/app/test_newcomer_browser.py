@@ -29,7 +29,7 @@ def trained(tmp_path_factory):
     data = write_tiny_data(base / "sets" / "tiny", images=120)
     with numerics_unchanged():
         for seed, name in enumerate(("baseline", "coder")):
-            start_run(tiny_config(data, name, seed=seed), base / "runs", quiet())
+            start_run(tiny_config(data, name, seed=seed, epochs=1), base / "runs", quiet())
     return base / "runs"
 
 
