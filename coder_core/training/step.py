@@ -327,9 +327,11 @@ def _merged(fields: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def seed_step(seed: int, step: int, process: int) -> None:
-    """Seed torch's random numbers, which dropout uses, for a step."""
+    """Seed torch's random numbers, which dropout uses, for a step. Without a device beside the CPU, `torch.manual_seed`
+    would still format the stack for three kinds of them."""
     state = np.random.SeedSequence((seed, DROPOUT, step, process)).generate_state(1, np.uint64)[0]
-    torch.manual_seed(int(state) % 2**63)
+    seed_all = torch.manual_seed if torch.accelerator.is_available() else torch.default_generator.manual_seed
+    seed_all(int(state) % 2**63)
 
 
 def check_losses(losses: Losses, total: float, batch: Batch, step: int) -> None:
