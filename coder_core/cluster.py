@@ -23,9 +23,7 @@ class ClusterArguments:
     runs: tyro.conf.Positional[tuple[Path, ...]]  # Run folders with an analysis of the split.
     split: SplitName = "dev"  # The analysed split.
     kmeans: Annotated[ClusterSettings, tyro.conf.arg(name="")] = field(default_factory=ClusterSettings)
-    device: str = (
-        "auto"  # Where k-means is computed: auto, cpu or cuda. The result is the same up to rounding.
-    )
+    device: str = "auto"  # Where k-means runs: auto, cpu or cuda. The result is the same up to rounding.
     progress: Path | None = None  # Write progress into this file (JSON, replaced a few times a second).
 
 
