@@ -2,6 +2,8 @@
 // from the app's server; texts are drawn as text only. Above the points lies a canvas with lines, areas, rings and labels.
 const RINGED = 60 // so few lit points also get a ring
 const HOVERED = 300 // described samples to remember
+const INDEXED_AT_ONCE = 65536 // points; more are drawn before a worker has indexed them for hover and click
+const LEAF = 64 // points of the index that are searched one by one
 const TYPING = 150 // milliseconds after a keystroke
 const NEEDED = ["OES_texture_float", "WEBGL_color_buffer_float", "ANGLE_instanced_arrays"]
 const SIZES = [[3000, 6, 10], [20000, 4, 6.5], [200000, 2.6, 4.5], [Infinity, 1.7, 2.6]] // up to N points: caption, image
@@ -47,13 +49,62 @@ const column = (key, Kind) => {
   return columns.get(key).then((content) => new Kind(content))
 }
 
-const whyNot = () => {
-  const context = document.createElement("canvas").getContext("webgl")
-  if (!context) return "this browser has no WebGL"
-  const missing = NEEDED.filter((name) => !context.getExtension(name))
-  context.getExtension("WEBGL_lose_context")?.loseContext()
-  return missing.length ? `WebGL lacks ${missing.join(", ")}` : ""
+// The library's index of many places, in the layout of KDBush 4: the numbers of the points, then their places, as a k-d tree.
+// Without places, which are not numbers, it finds nothing
+const emptyIndex = (count) => {
+  const places = 8 * Math.ceil(1 + count / 2)
+  const index = new ArrayBuffer(places + 8 * count)
+  new Uint8Array(index).set([0xdb, 0x17])
+  new Uint16Array(index, 2, 1)[0] = LEAF
+  new Uint32Array(index, 4, 1)[0] = count
+  new Float32Array(index, places).fill(NaN)
+  return index
 }
+
+// Fill an empty index. A worker has no other part of this file
+const fillIndex = (x, y, index) => {
+  const count = x.length
+  const leaf = new Uint16Array(index, 2, 1)[0]
+  const points = new Uint32Array(index, 8, count)
+  const places = new Float32Array(index, 8 * Math.ceil(1 + count / 2))
+  for (let i = 0; i < count; i++) {
+    points[i] = i
+    places[2 * i] = x[i]
+    places[2 * i + 1] = y[i]
+  }
+  const swap = (i, j) => {
+    const point = points[i], right = places[2 * i], up = places[2 * i + 1]
+    points[i] = points[j]
+    places[2 * i] = places[2 * j]
+    places[2 * i + 1] = places[2 * j + 1]
+    points[j] = point
+    places[2 * j] = right
+    places[2 * j + 1] = up
+  }
+  const parts = [[0, count - 1, 0]]
+  while (parts.length) {
+    const [first, last, axis] = parts.pop()
+    if (last - first <= leaf) continue
+    const middle = (first + last) >> 1
+    let low = first, high = last
+    while (low < high) { // Hoare's selection of the middle one
+      const pivot = places[2 * ((low + high) >> 1) + axis]
+      let i = low, j = high
+      while (i <= j) {
+        while (places[2 * i + axis] < pivot) i++
+        while (places[2 * j + axis] > pivot) j--
+        if (i <= j) swap(i++, j--)
+      }
+      if (middle <= j) high = j
+      else if (middle >= i) low = i
+      else break
+    }
+    parts.push([first, middle - 1, 1 - axis], [middle + 1, last, 1 - axis])
+  }
+}
+
+const WORKER = `const fillIndex = ${fillIndex}
+onmessage = ({ data: { x, y, index } }) => { fillIndex(x, y, index); postMessage(index, [index]) }`
 
 class Panel {
   constructor(space, number) {
@@ -227,7 +278,30 @@ class Panel {
     }
   }
 
+  // Return an index that a worker fills
+  indexLater() {
+    const { x, y, stage } = this
+    const index = emptyIndex(x.length)
+    const script = URL.createObjectURL(new Blob([WORKER], { type: "text/javascript" }))
+    this.worker?.terminate()
+    this.worker = new Worker(script)
+    URL.revokeObjectURL(script)
+    stage.dataset.index = "filling"
+    this.worker.onmessage = ({ data }) => {
+      new Uint8Array(index).set(new Uint8Array(data))
+      stage.dataset.index = "filled"
+      this.worker.terminate()
+    }
+    this.worker.onerror = () => {
+      fillIndex(x, y, index)
+      stage.dataset.index = "filled"
+    }
+    this.worker.postMessage({ x, y, index })
+    return index
+  }
+
   close() {
+    this.worker?.terminate()
     this.watcher?.disconnect()
     this.plot?.destroy()
   }
@@ -285,10 +359,15 @@ class Space {
     this.root.setAttribute("style", `--map-height: ${data.height}px`)
     if (document.activeElement !== this.field) this.field.value = data.query
     this.clear.hidden = !data.areas.length && !data.clicked && data.focus === null
+    const arriving = Promise.all(data.maps.flatMap(({ plane, codes }) => [column(plane, Float32Array), column(codes, Uint8Array)]))
+    arriving.catch(() => {}) // awaited below; meanwhile the library is loaded
     this.library ??= await import(new URL("map/library.js", document.baseURI).href)
+    this.renderer ??= this.rendered()
+    if (!this.renderer) return
     if (this.panels.length !== data.maps.length) this.build(data)
-    const planes = await Promise.all(data.maps.map(({ plane }) => column(plane, Float32Array)))
-    const codes = await Promise.all(data.maps.map(({ codes }) => column(codes, Uint8Array)))
+    const arrived = await arriving
+    const planes = arrived.filter((_, number) => number % 2 === 0)
+    const codes = arrived.filter((_, number) => number % 2 === 1)
     const moved = !before || data.maps.some(({ plane }, number) => plane !== before.maps[number]?.plane)
     const coloured = moved || data.maps.some(({ codes }, number) => codes !== before.maps[number]?.codes)
     const dressed = JSON.stringify([data.palette, data.paper, data.legend]) !== JSON.stringify(before && [before.palette, before.paper, before.legend])
@@ -310,9 +389,24 @@ class Space {
     this.root.dataset.state = "drawn"
   }
 
+  // Return the library's renderer, or null and report why this browser has none
+  rendered() {
+    let reason = "this browser has no WebGL"
+    try {
+      const renderer = this.library.createRenderer()
+      const missing = NEEDED.filter((name) => !renderer.regl._gl.getExtension(name))
+      if (!missing.length) return renderer
+      reason = `WebGL lacks ${missing.join(", ")}`
+      renderer.destroy()
+    } catch (error) {
+      console.info(error)
+    }
+    this.act({ kind: "unavailable", reason })
+    return null
+  }
+
   build(data) {
     for (const panel of this.panels) panel.close()
-    this.renderer ??= this.library.createRenderer()
     this.panels = data.maps.map((_, number) => new Panel(this, number))
     this.row.replaceChildren(...this.panels.map(({ element }) => element))
     for (const panel of this.panels) panel.open(this.library, this.renderer)
@@ -353,6 +447,7 @@ class Space {
     size.fill(1, 0, images)
     const options = { zDataType: "categorical", wDataType: "categorical", preventFilterReset: true }
     if (sameplaces) options.spatialIndex = panel.plot.get("spatialIndex")
+    else if (count > INDEXED_AT_ONCE) options.spatialIndex = panel.indexLater()
     return panel.plot.draw({ x: panel.x, y: panel.y, z: codes, w: size }, options)
   }
 
@@ -532,11 +627,6 @@ class Space {
 export default function ({ data, parentElement, setTriggerValue }) {
   const act = (value) => setTriggerValue("act", value)
   if (!parentElement.space) {
-    const reason = whyNot()
-    if (reason) {
-      act({ kind: "unavailable", reason })
-      return
-    }
     parentElement.space = new Space()
     parentElement.append(parentElement.space.root)
   }
