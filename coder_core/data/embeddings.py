@@ -18,7 +18,7 @@ from coder_core.data.captioned.collection import CaptionedSplit
 from coder_core.data.captioned.positions import open_parquet, parquet_rows
 from coder_core.data.columns import NO_COLUMNS, SampleColumns
 from coder_core.data.dataset import MOST_REPEATS, Pairing, PairingFiles, number_names, pair
-from coder_core.data.features import FeatureFile, FeatureRows, describe_floats, open_features
+from coder_core.data.features import FeatureFile, describe_floats, open_features
 from coder_core.data.lines import (
     FROM_ZERO,
     Once,
@@ -35,7 +35,7 @@ from coder_core.data.search_log import SearchLog
 from coder_core.files.matrices import MatrixFile, is_matrix, read_matrix
 
 Matrix = FeatureFile | MatrixFile  # in a .npy, or read from another file
-PIECE_BYTES = 64 * 2**20
+PIECE_BYTES = 2**20  # of rows in float64, which stay in the cache
 MAPPED_BYTES = 256 * 2**20  # of normalised rows; fewer are kept in memory
 UNIT = 1e-6  # a row whose length is this close to 1 is not normalised
 PARTS = ("img_emb", "text_emb", "metadata")  # folders of clip-retrieval
@@ -199,12 +199,10 @@ def unit_array(
     rows = array if in_place else _new_rows(array.shape)
     lengths = np.empty(len(array))
     piece = max(1, PIECE_BYTES // (8 * array.shape[1]))
-    reader = FeatureRows(array)
     with np.errstate(over="ignore", invalid="ignore"):
         for start in range(0, len(array), piece):
             part = slice(start, start + piece)
-            numbers = np.arange(start, min(start + piece, len(array)))
-            values = np.asarray(reader.of_images(numbers)[:, 0], np.float64)
+            values = np.array(array[part], np.float64)
             lengths[part] = np.linalg.norm(values, axis=1)
             away = np.abs(lengths[part] - 1.0) > UNIT
             values[away] /= np.where(lengths[part] > 0, lengths[part], 1.0)[away, None]
@@ -253,11 +251,11 @@ def _new_rows(shape: tuple[int, ...]) -> np.ndarray:
 
 def same_rows(texts: np.ndarray, captions: Sequence[str], where: str) -> list[Fault]:
     """Return a warning if many different captions, (m,) texts, have one embedding, a row of `texts` (m, D)."""
-    first: dict[bytes, str] = {}
+    first: dict[bytes, int] = {}
     alike: list[int] = []
-    for row, caption in enumerate(captions):
-        words = " ".join(WORD.findall(caption.casefold()))
-        if first.setdefault(hashlib.blake2b(texts[row].tobytes(), digest_size=16).digest(), words) != words:
+    for row, values in enumerate(np.asarray(texts)):  # as a plain array: rows of a mapped one are slow
+        of_row = first.setdefault(hashlib.blake2b(values.tobytes(), digest_size=16).digest(), row)
+        if of_row != row and _words(captions[of_row]) != _words(captions[row]):
             alike.append(row)
     if len(alike) < max(FEWEST_ALIKE, SHARE_ALIKE * len(captions)):
         return []
@@ -266,6 +264,10 @@ def same_rows(texts: np.ndarray, captions: Sequence[str], where: str) -> list[Fa
         "check that the model reads the text (its tokenizer files, its vocabulary) and that rows are in order"
     )
     return count_cases(where, problem, alike, "another embedding for another text", fix, first=FROM_ZERO)
+
+
+def _words(caption: str) -> list[str]:
+    return WORD.findall(caption.casefold())
 
 
 def check_names(folder: Path | None, names: list[str] | None) -> list[Fault]:
@@ -429,7 +431,7 @@ def _nearly_equal(rows: np.ndarray, apart: int) -> int:
 def _equal_neighbours(rows: np.ndarray) -> np.ndarray:
     """Return the number of every row's image if equal rows follow each other, too often for chance; else 0, 1, 2, …"""
     count = len(rows)
-    keys = np.array([hash(row.tobytes()) for row in rows])
+    keys = np.array([hash(row.tobytes()) for row in np.asarray(rows)])
     owners = np.concatenate([[0], np.cumsum(keys[1:] != keys[:-1])])
     joined = count - 1 - owners[-1]
     repeats = count - len(np.unique(keys))

@@ -151,7 +151,7 @@ def decode_rows(
         if fault and errors < MOST_FAULTS_SHOWN:
             errors += 1
             faults.append(fault)
-        lone += row.strip().count(b"\r")
+        lone += row.strip().count(b"\r") if b"\r" in row else 0
         if quoted and lone and number == 1 and not row.endswith(b"\n"):
             raise InputError(_lone_cr(where))
         yield text

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from coder_core.evaluation.nearest import NearestRows, joined, of_embeddings
 from coder_core.evaluation.relevance import Relation
-from coder_core.evaluation.score_blocks import BLOCK_ELEMENTS, Block, true_pairs
+from coder_core.evaluation.score_blocks import BLOCK_ELEMENTS, Block, pairs_reaching, true_pairs
 from coder_core.evaluation.scores import EVERY, Scores, Ties
 from coder_core.evaluation.sources import slices
 
@@ -35,12 +35,12 @@ class LargestScores:
 
     def add(self, block: Block) -> None:
         """Keep the largest scores of a block."""
-        least = self._least(block)
-        flags = block.values >= (least[:, None] if self.by_row else least)
-        if int(torch.count_nonzero(flags)) * _LISTED > flags.numel():
+        most = block.values.numel() // _LISTED
+        found = pairs_reaching(block.values, self._least(block), by_row=self.by_row, most=most)
+        if found is None:
             self._add_all(block)
         else:
-            row, column = true_pairs(flags)
+            row, column = found
             self._add_some(block, row, column)
 
     def _least(self, block: Block) -> Tensor:

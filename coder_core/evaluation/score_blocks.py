@@ -86,32 +86,47 @@ def _count_reaching(values: np.ndarray, limits: np.ndarray, by_row: bool) -> np.
     """Count (limits, L). Usually few scores reach the lowest limit of their line, so that only these are compared with
     the others."""
     most = values.size * len(limits) // _SPARSE
-    few = _reaching_lowest(values, limits.min(0), by_row, most)
+    few = _reaching(values, limits.min(0), by_row, most)
     if few is None:
         return _count_each(values, limits, by_row)
-    line, score = few
+    line = few[0] if by_row else few[1]
+    score = values[few]
     counts = [np.bincount(line[score >= limit[line]], minlength=len(limit)) for limit in limits]
     return np.stack(counts)
 
 
-def _reaching_lowest(
-    values: np.ndarray, lowest: np.ndarray, by_row: bool, most: int
+def pairs_reaching(scores: Tensor, least: Tensor, *, by_row: bool, most: int) -> tuple[Tensor, Tensor] | None:
+    """Return the rows, ascending, and the columns of the scores that are at least that of their line, `least`; None if
+    they are more than `most`.
+
+    >>> scores = torch.tensor([[0.1, 0.5], [0.3, 0.7]])
+    >>> pairs_reaching(scores, torch.tensor([0.2, 0.6]), by_row=False, most=2)
+    (tensor([1, 1]), tensor([0, 1]))
+    """
+    if scores.device.type != "cpu":
+        flags = scores >= (least[:, None] if by_row else least)
+        return None if int(torch.count_nonzero(flags)) > most else true_pairs(flags)
+    found = _reaching(scores.numpy(), least.numpy(), by_row, most)
+    return None if found is None else (torch.from_numpy(found[0]), torch.from_numpy(found[1]))
+
+
+def _reaching(
+    values: np.ndarray, least: np.ndarray, by_row: bool, most: int
 ) -> tuple[np.ndarray, np.ndarray] | None:
-    """Return the lines and the scores that are at least the limit of their line; None if they are more than `most`."""
-    lines = []
-    scores = []
+    """Return the same, comparing as many scores at once as fit the cache."""
+    rows = []
+    columns = []
     found = 0
     for part, flags in _compared(values):
-        rows = values[part]
-        np.greater_equal(rows, lowest[part, None] if by_row else lowest, out=flags)
+        np.greater_equal(values[part], least[part, None] if by_row else least, out=flags)
         position = np.flatnonzero(flags)
         found += len(position)
         if found > most:
             return None
         row, column = np.divmod(position, values.shape[1])
-        lines.append(row + part.start if by_row else column)
-        scores.append(rows[row, column])
-    return np.concatenate(lines), np.concatenate(scores)
+        rows.append(row + part.start)
+        columns.append(column)
+    return np.concatenate(rows), np.concatenate(columns)
 
 
 def _count_each(values: np.ndarray, limits: np.ndarray, by_row: bool) -> np.ndarray:
