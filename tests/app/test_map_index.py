@@ -16,12 +16,13 @@ FOUND = f"""(asked) => {{
   const count = x.length
   const points = new Uint32Array(index, 8, count)
   const places = new Float32Array(index, 8 * Math.ceil(1 + count / 2))
+  const within = (right, up, [lowX, lowY, highX, highY]) => right >= lowX && right <= highX && up >= lowY && up <= highY
   const range = (lowX, lowY, highX, highY) => {{
     const found = []
     const parts = [[0, count - 1, 0]]
     while (parts.length) {{
       const [first, last, axis] = parts.pop()
-      const inside = (i) => places[2 * i] >= lowX && places[2 * i] <= highX && places[2 * i + 1] >= lowY && places[2 * i + 1] <= highY
+      const inside = (i) => within(places[2 * i], places[2 * i + 1], [lowX, lowY, highX, highY])
       if (last - first <= 64) {{
         for (let i = first; i <= last; i++) if (inside(i)) found.push(points[i])
         continue
@@ -34,7 +35,7 @@ FOUND = f"""(asked) => {{
     return found.sort((a, b) => a - b)
   }}
   const near = (point) => [x[point] - 0.01, y[point] - 0.01, x[point] + 0.01, y[point] + 0.01]
-  const every = ([lowX, lowY, highX, highY]) => [...x.keys()].filter((i) => x[i] >= lowX && x[i] <= highX && y[i] >= lowY && y[i] <= highY)
+  const every = (square) => [...x.keys()].filter((i) => within(x[i], y[i], square))
   return asked.map((point) => [range(...near(point)), every(near(point))])
 }}"""
 
