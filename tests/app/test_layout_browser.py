@@ -3,21 +3,19 @@ a slice of them."""
 
 import shutil
 
-import pytest
-
 from app.charts import DARK, LIGHT
 from tests.support.pages import PAGES
 from tests.support.visits import CHART
 
 PAIR = "run=demo-baseline&run=demo&split=dev"
-STATES = {"two runs": PAIR, "a slice": f"{PAIR}&slice=image+<+40"}
+SLICE = f"{PAIR}&slice=image+<+40"
 OF_PAGE = {"weights": "run=combined&run=opposite", "concepts": "run=concepts", "joint": f"{PAIR}&map=PCA"}
 RUNS = ("demo-baseline", "demo", "combined", "opposite", "concepts")
 DATA = f"{CHART}, [data-testid=stMain] :is(table, img, canvas)"
 LONGEST = 2600  # pixels of a page of 1440 × 900
 FIRST_DATA = {1440: 320, 390: 420}  # width → pixels from the top
 HEIGHTS = {390: 844, 760: 1000, 1024: 768, 1440: 900, 1920: 1080}
-WIDTHS = {"two runs": (*HEIGHTS,)}  # of the other states: those of `FIRST_DATA`
+LISTED = (*PAGES, "train")
 MEASURE = """data => {
   const main = document.querySelector("[data-testid=stMain]")
   const tops = [...document.querySelectorAll(data)].map(part => part.getBoundingClientRect())
@@ -51,28 +49,33 @@ def in_dark(visit):
     assert not charts or visit.colour() == DARK.ink
 
 
-@pytest.mark.parametrize("state", STATES)
-def test_a_page_begins_with_data_is_short_and_fits_every_window(visit, runs, move, tmp_path, state):
+def measured(visit, widths):
+    """Return what is wrong with the opened page in windows of these widths; the first width is the window's, if the last
+    page was measured in the reverse order."""
+    found = {}
+    for width in widths:
+        visit.page.set_viewport_size({"width": width, "height": HEIGHTS[width]})
+        visit.settle()
+        found[width] = visit.page.evaluate(MEASURE, DATA)
+    widths.reverse()
+    return faults(found)
+
+
+def test_a_page_begins_with_data_is_short_and_fits_every_window(visit, runs, move, tmp_path):
     for name in RUNS:
         shutil.copytree(runs / name, tmp_path / "runs" / name)
     move(tmp_path)
     wrong = {}
-    widths = list(WIDTHS.get(state, FIRST_DATA))
-    for page in (*PAGES, "train"):
-        visit.open(f"{page}?{OF_PAGE.get(page, STATES[state])}", charts=False)
-        if state == "a slice":
-            in_dark(visit)
-            if page in OF_PAGE:  # measured at this address with two runs
-                continue
-        found = {}
-        for width in widths:
-            visit.page.set_viewport_size({"width": width, "height": HEIGHTS[width]})
-            visit.settle()
-            found[width] = visit.page.evaluate(MEASURE, DATA)
-        if told := faults(found):
-            wrong[page] = told
-        widths.reverse()  # the next page is drawn in the last width
-    assert wrong == {}
-    if state == "a slice":
-        visit.open(f"retrieval?{PAIR}&values=true")
+    widths = list(HEIGHTS)
+    for page in LISTED:
+        visit.open(f"{page}?{OF_PAGE.get(page, PAIR)}", charts=False)
+        wrong[page] = measured(visit, widths)
+    widths = list(FIRST_DATA)
+    for page in LISTED:
+        visit.open(f"{page}?{OF_PAGE.get(page, SLICE)}", charts=False)
         in_dark(visit)
+        if page not in OF_PAGE:
+            wrong[f"{page} of a slice"] = measured(visit, widths)
+    visit.open(f"retrieval?{PAIR}&values=true")
+    in_dark(visit)
+    assert {page: faults for page, faults in wrong.items() if faults} == {}
