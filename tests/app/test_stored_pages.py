@@ -159,9 +159,10 @@ def write_runs(root):
 
 
 def write_twins(root):
-    """Write a run of images in twins that have the same captions."""
+    """Write a run of images in twins that have the same captions, and the duplicates that were found."""
     captions = [f"scene {image}, told in way {way}" for image in range(10, 18) for way in range(10, 15)]
-    write_run(root, "demo", images=16, noise=2.0, captions=captions * 2)
+    run = write_run(root, "demo", images=16, noise=2.0, captions=captions * 2)
+    check_content(splits_of_run(open_run(run)))
 
 
 def write_judged(root):
