@@ -3,6 +3,7 @@
 import math
 import os
 import re
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -12,12 +13,15 @@ from coder_core.api import open_run
 from coder_core.config.schema import Config
 from coder_core.runs.analysis.write import write_analysis
 from tests.app.conftest import IMAGES
+from tests.support import visits
 from tests.support.run_folders import unit, write_configured
 from tests.support.tiny_runs import changed
 
 SPACE = "document.querySelector('.cl-map').parentElement.space"
 LIT = f"Array.from({SPACE}.panels[0].plot.get('selectedPoints')).sort((a, b) => a - b)"
-MANY = int(os.environ.get("CODER_MAP_IMAGES", 25_000))  # images, each with one caption; 100,000 pass too
+# images, each with one caption: more than 65,536 points are drawn before a worker has indexed them; 100,000 pass too
+MANY = int(os.environ.get("CODER_MAP_IMAGES", 33_000))
+FOUND = Path(visits.__file__).with_name("map_index.js").read_text("utf-8")
 CORNERS = 12
 
 
@@ -181,12 +185,20 @@ def write_many(root):
 
 
 def test_many_points_are_drawn_and_selected_by_a_lasso(visit, move, tmp_path):
-    """Every other test draws a few hundred points. The library packs points into textures by number."""
+    """Every other test draws a few hundred points. The library packs points into textures by number, and its index must
+    find each of them."""
     write_many(tmp_path / "runs")
     move(tmp_path)
     visit.open("joint?run=many&map=PCA", charts=False)
     drawn = visit.page.evaluate(f"[{SPACE}.data.count, {SPACE}.panels[0].plot.get('isPointsDrawn')]")
     assert drawn == [2 * MANY, True]
+    visit.page.wait_for_selector(".cl-map-stage[data-index=filled]")
+    asked = np.random.default_rng(0).choice(2 * MANY, 200, replace=False).tolist()
+    for point, (found, every) in zip(asked, visit.page.evaluate(FOUND, asked), strict=True):
+        assert point in found
+        assert found == every
+    visit.page.mouse.move(*place(visit, asked[0]))
+    visit.page.locator(".cl-map-tip").get_by_text("number").wait_for()
     box = visit.page.locator(".cl-map-stage").bounding_box()
     x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
     visit.page.mouse.move(x - 60, y - 60)
