@@ -11,16 +11,7 @@ from google.protobuf.json_format import MessageToDict
 from app.components.space_map.columns import published
 
 # what no user sees, and what says where an element is
-HIDDEN = {
-    "id",
-    "formId",
-    "elementId",
-    "deferredFileId",
-    "help",
-    "flexContainer",
-    "widthConfig",
-    "heightConfig",
-}
+HIDDEN = {"id", "formId", "elementId", "deferredFileId", "flexContainer", "widthConfig", "heightConfig"}
 HIDDEN |= {
     "acceptNewOptions",
     "url",
@@ -35,6 +26,7 @@ HIDDEN |= {
 ROWS = 4  # of a table
 OPTIONS = 12  # of a list
 LONGEST = 1_500  # letters of a line
+HELP = 30  # letters of a tooltip
 TAG = re.compile(r"<[^>]*>|data:image/[^\"' )]*")
 DATE = re.compile(r"\d{4}-\d\d-\d\d")
 NUMBER = re.compile(r"\d[\d,]*\.?\d*")
@@ -72,6 +64,8 @@ def _content(node):
 def _shown(value):
     if isinstance(value, dict):
         parts = {name: _shown(part) for name, part in value.items() if name not in HIDDEN}
+        if "help" in parts:
+            parts["help"] = parts["help"][:HELP]
         if "options" in parts:
             parts["options"] = parts["options"][:OPTIONS]
         return {name: part for name, part in parts.items() if part not in ({}, [], "", None)}
