@@ -77,11 +77,16 @@ def begin() -> None:
     """Forget the figures of the last script run, and keep the options for figures in the address on every page."""
     st.session_state[FIGURES] = {}
     named = st.query_params.get(FORMAT)
-    kind = followed(FORMAT, named if named in FORMATS else None, FORMATS[0])
+    kind = followed(FORMAT, named if named in FORMATS else None, FORMATS[0], _known_format)
     set_value(FORMAT, "" if kind == FORMATS[0] else kind)
     values = followed(VALUES, _TRUTH.get(st.query_params.get(VALUES, "")), False)
     set_value(VALUES, "true" if values else "")
     st.session_state[_OPTIONS] = kind, values
+
+
+def _known_format(kind: str | None) -> str:
+    """Return a format that the buttons offer. A browser may send none while it moves from page to page."""
+    return kind if kind in FORMATS else FORMATS[0]
 
 
 def figures() -> None:

@@ -154,6 +154,14 @@ def test_joint_space_drops_runs_without_embeddings_before_it_takes_two(root, ope
     assert app.saying("modality gap of beta")
 
 
+def test_a_browser_that_sends_no_format_of_figures_gets_the_usual_one(roots, opened):
+    app = opened(roots["two"], "overview", figures=["SVG"])
+    assert app.widget("figures").value == "SVG"
+    app.app.session_state["figures"] = None
+    assert app.again().widget("figures").value == "PNG"
+    assert app.figures()
+
+
 @pytest.mark.parametrize("page", PARAMETERS)
 def test_invalid_url_parameters_change_nothing(roots, tmp_path, page, opened):
     root = (
