@@ -29,6 +29,7 @@ settings.load_profile("untimed")
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+BROWSER = "browser.py"  # how the names of files with tests in a browser end
 # files whose programs are forks of one server
 FORKING = ("test_parallel.py", "test_kills.py", "test_raw_pixels.py", "test_attack.py")
 
@@ -56,7 +57,7 @@ def pytest_xdist_make_scheduler(config, log):
     class SharedServers(LoadFileScheduling):
         def _split_scope(self, nodeid):
             file = super()._split_scope(nodeid)
-            if file.endswith("browser.py"):
+            if file.endswith(BROWSER):
                 return "browser"
             return "forks" if file.endswith(FORKING) else file
 
@@ -79,10 +80,16 @@ def _has_room(folder):
 
 
 def pytest_collection_modifyitems(items):
-    """Run files with slow tests first, then those with the most tests, so that no long file runs alone at the end."""
+    """Run files with slow tests first, then those with the most tests, so that no long file runs alone at the end. Files
+    for the browser, which share a tab, come first, in the order of their names: a new test must not change it."""
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     tests = Counter(item.path for item in items)
-    items.sort(key=lambda item: (item.path not in slow, -tests[item.path]))
+
+    def place(item):
+        shared = item.path.name.endswith(BROWSER)
+        return not shared, item.path not in slow, 0 if shared else -tests[item.path]
+
+    items.sort(key=place)
 
 
 @pytest.fixture(scope="session", autouse=True)

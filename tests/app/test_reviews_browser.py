@@ -26,10 +26,9 @@ def to(listener):
     assert listener[1] == []
 
 
-def queue(visit, reviewer, name):
-    """Open a reviewer's queue; no field has the focus, so that keys give verdicts."""
-    visit.open(f"reviews?{urlencode(RUN | {'queue': name, 'reviewer': reviewer})}", charts=False)
-    visit.page.evaluate("document.activeElement.blur()")
+def queue(visit, reviewer, name, **options):
+    """Open a reviewer's queue; with `reload` no field has the focus, so that keys give verdicts."""
+    visit.open(f"reviews?{urlencode(RUN | {'queue': name, 'reviewer': reviewer})}", charts=False, **options)
 
 
 def press(visit, key, done):
@@ -55,7 +54,7 @@ def judged(runs, tab):
     """File of reviews with five verdicts and one undone, entered by key in two tabs at once."""
     anna = tab
     ben = tab.another_tab()
-    queue(anna, "anna", "Most ambiguous")
+    queue(anna, "anna", "Most ambiguous", reload=True)
     queue(ben, "ben", "Most ambiguous")
     for done, key in enumerate("wvl", 1):
         press(anna, key, done)
@@ -106,7 +105,7 @@ def test_hostile_tags_and_notes_are_saved_and_select_slices(judged, visit, to):
 
 def test_a_key_and_a_card_menu_mark_a_pair_as_also_matching(judged, visit):
     before = list(read_reviews(judged).verdicts.values()).count("also-matches")
-    queue(visit, "ben", "Near misses")
+    queue(visit, "ben", "Near misses", reload=True)
     progress = visit.page.get_by_text(re.compile(r"^\d+ of \d+ ")).first.inner_text()
     press(visit, "m", int(progress.split()[0]) + 1)
     toast(visit, "also matches")
