@@ -10,7 +10,7 @@ from app.charts import figure as draw
 from app.charts.figure import ROOM, ROUNDING, Part, Tone
 
 ANCHOR_HEIGHT = 280
-SIMILARITY_HEIGHT = 260
+SIMILARITY_HEIGHT = 230
 GRID = 44  # cells per side of a density
 Values = Mapping[str, np.ndarray]  # run → values
 Counts = Sequence[np.ndarray]

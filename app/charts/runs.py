@@ -13,8 +13,8 @@ from app.charts.figure import Part, Tone
 Values = Mapping[str, np.ndarray]  # run → values
 LINE_STYLES = ("solid", "dash", "dot", "dashdot")
 MOST_NUMBERED = 3  # runs whose bars have room for their numbers
-CURVE_HEIGHT = 230
-RECALL_HEIGHT = 270
+CURVE_HEIGHT = 220
+RECALL_HEIGHT = 260
 RANK_HEIGHT = 360
 EPOCH_TICKS = 8
 BEHIND_TEXT = 0.5  # of a ramp: darker cells would hide their numbers
