@@ -73,7 +73,9 @@ const fillIndex = (x, y, index) => {
     places[2 * i + 1] = y[i]
   }
   const swap = (i, j) => {
-    const point = points[i], right = places[2 * i], up = places[2 * i + 1]
+    const point = points[i]
+    const right = places[2 * i]
+    const up = places[2 * i + 1]
     points[i] = points[j]
     places[2 * i] = places[2 * j]
     places[2 * i + 1] = places[2 * j + 1]
@@ -86,10 +88,12 @@ const fillIndex = (x, y, index) => {
     const [first, last, axis] = parts.pop()
     if (last - first <= leaf) continue
     const middle = (first + last) >> 1
-    let low = first, high = last
+    let low = first
+    let high = last
     while (low < high) { // Hoare's selection of the middle one
       const pivot = places[2 * ((low + high) >> 1) + axis]
-      let i = low, j = high
+      let i = low
+      let j = high
       while (i <= j) {
         while (places[2 * i + axis] < pivot) i++
         while (places[2 * j + axis] > pivot) j--

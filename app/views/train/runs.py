@@ -26,7 +26,7 @@ RUNS |= {"best": Column("best R@sum on dev", ".1f", "R@sum")}
 RESULTS = "See its results"
 STOPPED_EARLY = "was stopped before its first step"
 SHARES = (6, 7)  # of the width: the list of runs, and the one that is shown
-LAST_LINES = 10  # of the output of a program that runs
+LAST_LINES = 10  # of the output of a running program
 ENDED_BADLY = ("failed", "interrupted", "damaged", "unknown")
 
 
@@ -211,5 +211,5 @@ def _output(entry: training.TrainingRun, *, expanded: bool) -> None:
     if entry.job is not None and entry.job.output:
         with st.expander("Output of the program", expanded=expanded):
             lines = entry.job.output.splitlines()
-            shown = lines[-LAST_LINES:] if entry.alive else lines  # what ended is read from its beginning
+            shown = lines[-LAST_LINES:] if entry.alive else lines  # a finished one is read from the beginning
             st.code("\n".join(shown), language=None, wrap_lines=True)
