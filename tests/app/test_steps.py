@@ -79,6 +79,13 @@ def test_so_it_does_on_pages_about_other_runs(request, opened, step, page):
     compare(opened(root, page, **usual | changed), step, page, usual, changed)
 
 
+def test_the_title_of_train_is_about_the_run_that_a_link_names(pair, opened, step):
+    for name in DEFAULT["run"]:
+        app = opened(pair, "train", watch=[name])
+        assert app.answer().startswith(f"{name} is")
+    assert step(app, "train", watch=[DEFAULT["run"][0]]).answer().startswith(f"{DEFAULT['run'][0]} is")
+
+
 def compare(app, step, page, usual, changed):
     """Assert that a loaded page with changed controls is shown again after steps to the page without them and to
     another page."""

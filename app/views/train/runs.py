@@ -8,7 +8,7 @@ import pandas as pd
 import streamlit as st
 
 from app import charts, jobs, training
-from app.address import bound, put
+from app.address import bound, put, value_of
 from app.ask import RunSummary, curves_of
 from app.choice import Choice
 from app.components import cards, downloads, links
@@ -41,8 +41,9 @@ def show(choice: Choice | None) -> None:
             put("watch", names[0])
         if len(alive) > 1:
             cards.note(f"{len(alive)} runs share the processors of this machine: {', '.join(alive)}.")
-        watched = st.session_state.get("watch") or names[0]
-        cards.answer(answer(next((entry for entry in entries if entry.name == watched), entries[0])))
+        named = value_of("watch")
+        watched = named if named in names else names[0]
+        cards.answer(answer(entries[names.index(watched)]))
         left, right = st.columns(SHARES, gap="medium")
         with left:
             _table_of_runs(entries, watched)
