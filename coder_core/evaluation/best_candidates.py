@@ -10,13 +10,13 @@ from torch import Tensor
 
 from coder_core.evaluation.nearest import NearestRows, joined, of_embeddings
 from coder_core.evaluation.relevance import Relation
-from coder_core.evaluation.score_blocks import BLOCK_ELEMENTS, Block, pairs_reaching, true_pairs
+from coder_core.evaluation.score_blocks import BLOCK_ELEMENTS, Block, HighScores, high_scores, true_pairs
 from coder_core.evaluation.scores import EVERY, Scores, Ties
 from coder_core.evaluation.sources import slices
 
 _GROUPS = 128  # groups of candidates whose largest scores bound the scores of a list
 _GROUPS_PER_PLACE = 8  # … of a long list
-_LISTED = 16  # if more than one score in so many may belong into a list, all are sorted
+_LISTED = 1 / 16  # of the scores of a block: if more may belong into a list, all are sorted
 _SPARE = 8  # extra candidates of a list, so that rounding of the fast product rarely drops one
 _EXACT_PAIRS = 1 << 16  # pairs scored exactly at once for lists
 _WITHOUT_SIGN = (1 << 31) - 1
@@ -33,25 +33,19 @@ class LargestScores:
         self.values = torch.full((queries, width), -torch.inf, device=scores.device)
         self.candidates = torch.zeros((queries, width), dtype=torch.int32, device=scores.device)
 
-    def add(self, block: Block) -> None:
-        """Keep the largest scores of a block."""
-        most = block.values.numel() // _LISTED
-        found = pairs_reaching(block.values, self._least(block), by_row=self.by_row, most=most)
-        if found is None:
-            self._add_all(block)
-        else:
-            row, column = found
-            self._add_some(block, row, column)
-
-    def _least(self, block: Block) -> Tensor:
+    def least(self, block: Block) -> Tensor:
         """Return (L,) for every query in a block a score that all of its candidates reach that belong into the list."""
         width = self.values.shape[1]
         if not self.by_row and block.rows.start >= width:
             return torch.nextafter(self.values[:, -1], self.values.new_tensor(torch.inf))
         return _bound(block.values, width, dim=int(self.by_row))
 
-    def _add_all(self, block: Block) -> None:
-        """Keep the largest of all scores of a block."""
+    def add(self, block: Block, least: Tensor) -> None:
+        """Keep the largest of all scores of a block; `least` as from the method."""
+        high = high_scores(block.values, least, by_row=self.by_row, share=_LISTED)
+        if high is not None:
+            self.add_some(high, block.rows.start)
+            return
         width = self.values.shape[1]
         if self.by_row:
             self.values[block.rows], self.candidates[block.rows] = block.values.topk(width, 1)
@@ -59,28 +53,24 @@ class LargestScores:
         values, rows = block.values.T.contiguous().topk(min(width, len(block.values)), 1)
         self._merge(EVERY, values, rows.int() + block.rows.start)
 
-    def _add_some(self, block: Block, row: Tensor, column: Tensor) -> None:
-        """Keep scores of a block by their rows, which ascend, and their columns."""
-        if self.by_row:
-            query = row + block.rows.start
-            candidate = column
-        else:
-            by_column = torch.argsort(column, stable=True)
-            row = row[by_column]
-            column = column[by_column]
-            query = column
-            candidate = row + block.rows.start
+    def add_some(self, high: HighScores, start: int) -> None:
+        """Keep the largest of some scores of a block whose rows begin at `start`, which reach `least`."""
+        line = high.line(self.by_row)
+        order = torch.argsort(line, stable=True)
+        line = line[order]
+        query = line + start if self.by_row else line
+        candidate = high.column[order] if self.by_row else high.row[order] + start
 
-        lines, line, counts = torch.unique_consecutive(query, return_inverse=True, return_counts=True)
+        lines, place, counts = torch.unique_consecutive(query, return_inverse=True, return_counts=True)
         if not len(lines):
             return
 
         starts = counts.cumsum(0) - counts
-        turn = torch.arange(len(line), device=line.device) - starts[line]
+        turn = torch.arange(len(place), device=place.device) - starts[place]
         values = self.values.new_full((len(lines), int(counts.max())), -torch.inf)
         candidates = torch.zeros_like(values, dtype=torch.int32)
-        values[line, turn] = block.values[row, column]
-        candidates[line, turn] = candidate.int()
+        values[place, turn] = high.score[order]
+        candidates[place, turn] = candidate.int()
         self._merge(lines, values, candidates)
 
     def _merge(self, lines: slice | Tensor, values: Tensor, candidates: Tensor) -> None:

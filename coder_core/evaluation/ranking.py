@@ -19,14 +19,23 @@ from coder_core.console.output import Progress, silent
 from coder_core.evaluation.best_candidates import BestOrder, LargestScores
 from coder_core.evaluation.metrics import Ranked, Ranks
 from coder_core.evaluation.relevance import Relation, Relevance
-from coder_core.evaluation.score_blocks import Block, blocks, count_reaching_ends, ends_around, true_pairs
-from coder_core.evaluation.scores import Scores, Ties
+from coder_core.evaluation.score_blocks import (
+    Block,
+    HighScores,
+    blocks,
+    count_reaching_ends,
+    ends_around,
+    high_scores,
+    true_pairs,
+)
+from coder_core.evaluation.scores import EVERY, Scores, Ties
 from coder_core.evaluation.sources import slices
 from coder_core.files.parts import Arrays, Keep, compute
 
 QUERIES_AT_ONCE = 1 << 14  # of a sample, against all candidates
 _COMPARED_LINES = 256  # rows or columns searched at once for unclear scores
 _PLACES = 8  # right candidates of a query compared at once
+_HIGH = 1 / 32  # of the scores of a block: so many that matter are picked out, otherwise all are counted
 _CROWDED = 64  # if more than one score in so many is unclear, the block is scored exactly
 
 
@@ -118,12 +127,7 @@ def _counted(scores: Scores, relevance: Relevance, asked: _Asked, progress: Prog
 def _count_blocks(scores: Scores, sides: Sequence[_Side], progress: Progress) -> None:
     for block in blocks(scores):
         for side in sides:
-            side.hide(block)
-            side.count(block)
-            side.reveal(block)
-        for side in sides:
-            if side.asked.best:
-                side.lists.add(block)
+            side.add(block)
         progress(block.rows.stop, scores.shape[0])
 
 
@@ -206,6 +210,7 @@ class _Side:
 
         self.own = self._own(other)
         self.place = self._place_among_right()
+        self.lowest = self._lowest()
 
         self.above = torch.zeros(len(self.entries), dtype=torch.int64, device=scores.device)
         self.level = torch.zeros_like(self.above)
@@ -234,6 +239,12 @@ class _Side:
         place[order] = np.arange(len(order)) - np.searchsorted(query, query)
         return torch.from_numpy(place).to(self.own.device)
 
+    def _lowest(self) -> Tensor:
+        """Return (Q,) the lowest score of the right candidates of every query that are ranked; ∞ without one."""
+        counted = self.place >= 0 if self.asked.every_rank else self.place == 0
+        lowest = torch.full((self.relation.count,), torch.inf, device=self.own.device)
+        return lowest.scatter_reduce_(0, self.query[counted], self.own[counted], "amin")
+
     def _passes(self) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield the queries, ascending, that have right candidates at some places, and (places, queries) their entries;
         −1 where a query has fewer. The best candidate of a query has place 0."""
@@ -256,28 +267,62 @@ class _Side:
         entries = self.in_row_order[start:stop]
         return self.row[start:stop] - block.rows.start, self.column[start:stop], entries
 
-    def hide(self, block: Block) -> None:
+    def add(self, block: Block) -> None:
+        """Count the candidates of a block that score above and level with the right ones, and keep the best for the
+        lists. Usually few scores matter for either, and one search finds them."""
+        self._hide(block)
+        queries = block.rows if self.by_row else EVERY
+        least = self.lowest[queries] - block.error
+        listed = self.lists.least(block) if self.asked.best else torch.full_like(least, torch.inf)
+        high = high_scores(block.values, torch.minimum(least, listed), by_row=self.by_row, share=_HIGH)
+        self._count(block, high)
+
+        row, column, entries = self._inside(block)
+        own = self.own[entries]
+        block.values[row, column] = own
+        if not self.asked.best:
+            return
+        if high is None:
+            self.lists.add(block, listed)
+        else:
+            high = high.some(high.score >= listed[high.line(self.by_row)])
+            self.lists.add_some(high.joined(row, column, own), block.rows.start)
+
+    def _hide(self, block: Block) -> None:
         """Put right candidates below all others, so that they never count against one another."""
         row, column, _ = self._inside(block)
         block.values[row, column] = -torch.inf
 
-    def reveal(self, block: Block) -> None:
-        """Give right candidates their exact scores."""
-        row, column, entries = self._inside(block)
-        block.values[row, column] = self.own[entries]
-
-    def count(self, block: Block) -> None:
-        """Add the candidates of a block that score above and level with the right ones."""
+    def _count(self, block: Block, high: HighScores | None) -> None:
+        """Count the scores of a block, or only the high ones, for the right candidates of its queries."""
         for queries, entries in self.passes:
             if self.by_row:
                 ends = torch.tensor([block.rows.start, block.rows.stop], device=queries.device)
                 start, stop = torch.searchsorted(queries, ends).tolist()
-                part = slice(start, stop)
-                self._count_pass(block, queries[part], entries[:, part])
+                queries = queries[start:stop]
+                entries = entries[:, start:stop]
+            if high is None:
+                self._count_all(block, queries, entries)
             else:
-                self._count_pass(block, queries, entries)
+                self._count_some(block, high, queries, entries)
 
-    def _count_pass(self, block: Block, queries: Tensor, entries: Tensor) -> None:
+    def _count_some(self, block: Block, high: HighScores, queries: Tensor, entries: Tensor) -> None:
+        """Count, for the right candidates of some queries, the high scores of a block, which include all that matter."""
+        start = block.rows.start if self.by_row else 0
+        line = high.line(self.by_row)
+        entry_of_line = line.new_empty(block.values.shape[0 if self.by_row else 1])
+        for of_place in entries:
+            entry_of_line.fill_(-1)[queries - start] = of_place
+            entry = entry_of_line[line]
+            own = self.own[entry].masked_fill_(entry < 0, torch.inf)
+            may_reach, certainly_above = ends_around(own, block.error)
+            above = high.score >= certainly_above
+            self.above.index_add_(0, entry[above], torch.ones_like(entry[above]))
+            unclear = ((high.score >= may_reach) & ~above).nonzero()[:, 0]
+            self._compare(high.row[unclear] + block.rows.start, high.column[unclear], entry[unclear])
+
+    def _count_all(self, block: Block, queries: Tensor, entries: Tensor) -> None:
+        """Count all scores of a block for the right candidates of some queries."""
         if not len(queries):
             return
 
@@ -286,7 +331,7 @@ class _Side:
         at_least, above = count_reaching_ends(lines, ends_around(own, block.error), by_row=self.by_row)
         if block.error and int((at_least - above).sum()) * _CROWDED > lines.numel():
             block.make_exact()
-            self.hide(block)
+            self._hide(block)
             lines = self._lines(block, queries)
             at_least, above = count_reaching_ends(lines, ends_around(own, 0.0), by_row=self.by_row)
 
@@ -299,7 +344,9 @@ class _Side:
 
         place, line = unclear.nonzero(as_tuple=True)
         for some in slices(len(line), _COMPARED_LINES):
-            self._compare(block, lines, line[some], queries[line[some]], entries[place[some], line[some]])
+            self._count_unclear(
+                block, lines, line[some], queries[line[some]], entries[place[some], line[some]]
+            )
 
     def _lines(self, block: Block, queries: Tensor) -> Tensor:
         """Return the rows or the columns of a block that belong to queries."""
@@ -308,7 +355,9 @@ class _Side:
             return block.values if whole else block.values[queries - block.rows.start]
         return block.values if len(queries) == block.values.shape[1] else block.values[:, queries]
 
-    def _compare(self, block: Block, lines: Tensor, line: Tensor, queries: Tensor, entries: Tensor) -> None:
+    def _count_unclear(
+        self, block: Block, lines: Tensor, line: Tensor, queries: Tensor, entries: Tensor
+    ) -> None:
         """Count the candidates in some lines that are too close to a right one for the fast scores."""
         low, high = ends_around(self.own[entries], block.error)
         if self.by_row:
@@ -318,11 +367,14 @@ class _Side:
             values = lines[:, line]
             row, which = true_pairs((values >= low) & (values < high))
             candidate = row + block.rows.start
-        rows, columns = self._row_and_column(queries[which], candidate)
+        self._compare(*self._row_and_column(queries[which], candidate), entries[which])
+
+    def _compare(self, rows: Tensor, columns: Tensor, entry: Tensor) -> None:
+        """Count (P,) pairs by their exact scores for right candidates."""
         exact = self.scores.pairs(rows, columns)
-        entry = entries[which]
-        self.above.index_add_(0, entry, (exact > self.own[entry]).long())
-        self.level.index_add_(0, entry, (exact == self.own[entry]).long())
+        own = self.own[entry]
+        self.above.index_add_(0, entry, (exact > own).long())
+        self.level.index_add_(0, entry, (exact == own).long())
 
     def ranked(self) -> Ranked:
         """Return the ranks and the lists, after all blocks."""

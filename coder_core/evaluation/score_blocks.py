@@ -1,8 +1,9 @@
-"""Scores of some rows with all columns at a time, and counts of those that reach a limit of their row or column."""
+"""Scores of some rows with all columns at a time, and those of them that reach a limit of their row or column."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -15,7 +16,6 @@ BLOCK_ELEMENTS = 1 << 22  # 16 MiB of scores at once …
 _FEWEST_ROWS = 16  # … or of so many rows, below which a product is slow
 _COMPARED_ELEMENTS = 1 << 17  # scores compared at once, which fit the core's cache …
 _COMPARED_ROWS = 255  # … of at most so many rows, as counts are uint8
-_SPARSE = 128  # scores of a block for every threshold and every score that reaches the lowest one, to count only these
 
 
 class Block:
@@ -47,6 +47,66 @@ def blocks(scores: Scores) -> Iterator[Block]:
     buffer = torch.empty(height, columns, device=scores.device)
     for part in slices(rows, height):
         yield Block(scores, part, buffer)
+
+
+@dataclass(frozen=True)
+class HighScores:
+    """The scores of a block that reach a limit of their row or column."""
+
+    row: Tensor  # (F,) int64, in the block
+    column: Tensor  # (F,) int64
+    score: Tensor  # (F,)
+
+    def line(self, by_row: bool) -> Tensor:
+        """Return the rows, or the columns."""
+        return self.row if by_row else self.column
+
+    def some(self, which: Tensor) -> HighScores:
+        """Return some of the scores, by their flags or numbers."""
+        return HighScores(self.row[which], self.column[which], self.score[which])
+
+    def joined(self, row: Tensor, column: Tensor, score: Tensor) -> HighScores:
+        """Return these and further scores."""
+        return HighScores(
+            torch.cat([self.row, row]), torch.cat([self.column, column]), torch.cat([self.score, score])
+        )
+
+
+def high_scores(values: Tensor, least: Tensor, *, by_row: bool, share: float) -> HighScores | None:
+    """Return the scores that are at least that of their line, `least`, with ascending rows; None if they are more than
+    this share of all. On a CPU by NumPy, comparing as many at once as fit the cache.
+
+    >>> scores = torch.tensor([[0.1, 0.5], [0.3, 0.7]])
+    >>> high_scores(scores, torch.tensor([0.2, 0.6]), by_row=False, share=0.5)
+    HighScores(row=tensor([1, 1]), column=tensor([0, 1]), score=tensor([0.3000, 0.7000]))
+    >>> high_scores(scores, torch.tensor([0.2, 0.6]), by_row=False, share=0.4) is None
+    True
+    """
+    most = int(share * values.numel())
+    if values.device.type == "cpu":
+        found = _reaching(values.numpy(), least.numpy(), by_row, most)
+    else:
+        flags = values >= (least[:, None] if by_row else least)
+        found = None if int(torch.count_nonzero(flags)) > most else true_pairs(flags)
+    return None if found is None else HighScores(*found, values[found])
+
+
+def _reaching(values: np.ndarray, least: np.ndarray, by_row: bool, most: int) -> tuple[Tensor, Tensor] | None:
+    """Return the rows, ascending, and the columns of the scores that reach the limits; None if they are more than
+    `most`."""
+    rows = []
+    columns = []
+    found = 0
+    for part, flags in _compared(values):
+        np.greater_equal(values[part], least[part, None] if by_row else least, out=flags)
+        position = np.flatnonzero(flags)
+        found += len(position)
+        if found > most:
+            return None
+        row, column = np.divmod(position, values.shape[1])
+        rows.append(row + part.start)
+        columns.append(column)
+    return torch.from_numpy(np.concatenate(rows)), torch.from_numpy(np.concatenate(columns))
 
 
 def ends_around(own: Tensor, error: float) -> Tensor:
@@ -83,53 +143,6 @@ def count_reaching_ends(lines: Tensor, ends: Tensor, *, by_row: bool) -> Tensor:
 
 
 def _count_reaching(values: np.ndarray, limits: np.ndarray, by_row: bool) -> np.ndarray:
-    """Count (limits, L). Usually few scores reach the lowest limit of their line, so that only these are compared with
-    the others."""
-    most = values.size * len(limits) // _SPARSE
-    few = _reaching(values, limits.min(0), by_row, most)
-    if few is None:
-        return _count_each(values, limits, by_row)
-    line = few[0] if by_row else few[1]
-    score = values[few]
-    counts = [np.bincount(line[score >= limit[line]], minlength=len(limit)) for limit in limits]
-    return np.stack(counts)
-
-
-def pairs_reaching(scores: Tensor, least: Tensor, *, by_row: bool, most: int) -> tuple[Tensor, Tensor] | None:
-    """Return the rows, ascending, and the columns of the scores that are at least that of their line, `least`; None if
-    they are more than `most`.
-
-    >>> scores = torch.tensor([[0.1, 0.5], [0.3, 0.7]])
-    >>> pairs_reaching(scores, torch.tensor([0.2, 0.6]), by_row=False, most=2)
-    (tensor([1, 1]), tensor([0, 1]))
-    """
-    if scores.device.type != "cpu":
-        flags = scores >= (least[:, None] if by_row else least)
-        return None if int(torch.count_nonzero(flags)) > most else true_pairs(flags)
-    found = _reaching(scores.numpy(), least.numpy(), by_row, most)
-    return None if found is None else (torch.from_numpy(found[0]), torch.from_numpy(found[1]))
-
-
-def _reaching(
-    values: np.ndarray, least: np.ndarray, by_row: bool, most: int
-) -> tuple[np.ndarray, np.ndarray] | None:
-    """Return the same, comparing as many scores at once as fit the cache."""
-    rows = []
-    columns = []
-    found = 0
-    for part, flags in _compared(values):
-        np.greater_equal(values[part], least[part, None] if by_row else least, out=flags)
-        position = np.flatnonzero(flags)
-        found += len(position)
-        if found > most:
-            return None
-        row, column = np.divmod(position, values.shape[1])
-        rows.append(row + part.start)
-        columns.append(column)
-    return np.concatenate(rows), np.concatenate(columns)
-
-
-def _count_each(values: np.ndarray, limits: np.ndarray, by_row: bool) -> np.ndarray:
     """Count (limits, L) by comparing every score with every limit of its line."""
     counts = np.zeros(limits.shape, np.int64)
     for part, flags in _compared(values):

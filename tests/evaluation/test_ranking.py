@@ -37,13 +37,13 @@ def small_blocks(monkeypatch, rows):
         monkeypatch.setattr(module, "BLOCK_ELEMENTS", rows)
     monkeypatch.setattr(score_blocks, "_FEWEST_ROWS", rows)
     monkeypatch.setattr(score_blocks, "_COMPARED_ROWS", 2)
-    monkeypatch.setattr(score_blocks, "_SPARSE", 1)
+    monkeypatch.setattr(ranking, "_HIGH", 0.5)
+    monkeypatch.setattr(best_candidates, "_LISTED", 0.75)
     monkeypatch.setattr(ranking, "_COMPARED_LINES", 2)
     monkeypatch.setattr(ranking, "_PLACES", 2)
     monkeypatch.setattr(best_candidates, "_EXACT_PAIRS", rows)
     monkeypatch.setattr(best_candidates, "_GROUPS", 1)
     monkeypatch.setattr(best_candidates, "_GROUPS_PER_PLACE", 1)
-    monkeypatch.setattr(best_candidates, "_LISTED", 2)
 
 
 def embeddings(n, m, width, seed):
@@ -359,6 +359,16 @@ def test_any_relation_ranks_as_a_sorted_list(seed, ties):
             assert sorted(
                 actual.best[query], key=lambda c: (-rows[query][c], sign * (c in grades), c)
             ) == list(actual.best[query])
+
+
+@pytest.mark.parametrize("candidates", [300, 2000])
+def test_a_query_that_nearly_every_candidate_answers_lists_each_of_them_once(candidates):
+    """Right candidates are hidden while the others are counted, so that no limit of such a query is finite."""
+    images, texts, owner = embeddings(40, candidates, 8, 0)
+    owner[:] = np.where(np.arange(candidates) % 50, 3, owner)
+    result = ranks(images, texts, owner)
+    order = np.argsort(-exact(images, texts)[3], kind="stable")[:10]
+    assert result.i2t.best[3].tolist() == order.tolist()
 
 
 def pairs_of(relation):
