@@ -1,11 +1,8 @@
 """Read and check embeddings of any model as float32 unit rows: two matrices and their captions, or the output of
 clip-retrieval (img_emb/img_emb_0.npy, text_emb/text_emb_0.npy, metadata/metadata_0.parquet)."""
 
-import hashlib
-import math
 import os
 import re
-import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -32,12 +29,10 @@ from coder_core.data.lines import (
 )
 from coder_core.data.pictures import check_pictures
 from coder_core.data.search_log import SearchLog
+from coder_core.data.unit_rows import first_equal_rows, unit_array
 from coder_core.files.matrices import MatrixFile, is_matrix, read_matrix
 
 Matrix = FeatureFile | MatrixFile  # in a .npy, or read from another file
-PIECE_BYTES = 2**20  # of rows in float64, which stay in the cache
-MAPPED_BYTES = 256 * 2**20  # of normalised rows; fewer are kept in memory
-UNIT = 1e-6  # a row whose length is this close to 1 is not normalised
 PARTS = ("img_emb", "text_emb", "metadata")  # folders of clip-retrieval
 PARTS_EXPECTED = "img_emb/img_emb_0.npy, text_emb/text_emb_0.npy and metadata/metadata_0.parquet"
 COLUMNS = ("image_path", "caption")
@@ -50,7 +45,6 @@ ONCE_PER_IMAGE = "give each image one row, or name every row's image (import: --
 FEWEST_ALIKE = 5  # captions that share an embedding with a different one, from which a warning is due
 SHARE_ALIKE = 0.05  # of all captions, likewise
 WORD = re.compile(r"\w+")
-COLLAPSED = 0.99  # mean cosine between two rows of one modality: nearly all of them point the same way
 
 
 @dataclass(frozen=True)
@@ -187,76 +181,16 @@ def _compare_widths(images: Matrix, texts: Matrix, what: str = "caption") -> lis
 
 
 def read_unit_rows(file: Matrix, what: str, faults: list[Fault]) -> np.ndarray:
-    """Return the rows of a file, normalised by `unit_array`; a `MatrixFile` is changed in place."""
+    """Return the rows of a file, normalised by `unit_array`: a mapped .npy of unit rows stays as it is; a `MatrixFile`
+    is changed in place."""
     return unit_array(file.map(), str(file.path), what, faults, in_place=isinstance(file, MatrixFile))
-
-
-def unit_array(
-    array: np.ndarray, where: str, what: str, faults: list[Fault], *, in_place: bool = False
-) -> np.ndarray:
-    """Return the rows as float32 of length 1, read in pieces. Normalising adds a note, nearly equal rows a warning.
-    InputError: NaN, Inf or all-zero rows. `in_place`: change a float32 `array`."""
-    rows = array if in_place else _new_rows(array.shape)
-    lengths = np.empty(len(array))
-    piece = max(1, PIECE_BYTES // (8 * array.shape[1]))
-    with np.errstate(over="ignore", invalid="ignore"):
-        for start in range(0, len(array), piece):
-            part = slice(start, start + piece)
-            values = np.array(array[part], np.float64)
-            lengths[part] = np.linalg.norm(values, axis=1)
-            away = np.abs(lengths[part] - 1.0) > UNIT
-            values[away] /= np.where(lengths[part] > 0, lengths[part], 1.0)[away, None]
-            rows[part] = values
-
-    errors = list[Fault]()
-    fix = f"embed these {what} again"
-    for bad, problem, expected in (
-        (~np.isfinite(lengths), "contain NaN, Inf or numbers that are too large", "finite numbers"),
-        (lengths == 0, "contain only zeros, so they have no direction", "nonzero vectors"),
-    ):
-        cases = np.flatnonzero(bad).tolist()
-        errors += count_cases(where, f"rows {problem}", cases, expected, fix, "error", FROM_ZERO)
-
-    stop_on_errors(errors)
-    if (np.abs(lengths - 1.0) > UNIT).any():
-        text = f"rows of length {lengths.min():.4g} to {lengths.max():.4g} are normalised: scores are cosines"
-        faults.append(Fault(where, text, severity="note"))
-
-    total = rows.sum(0, dtype=np.float64)
-    count = len(rows)
-    if count < 2 or (cosine := (float(total @ total) - count) / (count * (count - 1))) < COLLAPSED:
-        return rows
-
-    problem = f"collapsed: the mean cosine between two {what} is {cosine:.4f}: nearly all point the same way"
-    fix = "check which layer they come from; ranks among nearly equal scores mean little"
-    faults.append(Fault(where, problem, f"below {COLLAPSED}", fix, severity="warning"))
-    return rows
-
-
-def _new_rows(shape: tuple[int, ...]) -> np.ndarray:
-    """Return an uninitialized float32 array; a large one is in a temporary file without a name, so that the system can
-    write it to disk instead of keeping it in memory. Without disk space it is in memory."""
-    size = 4 * math.prod(shape)
-    if size < MAPPED_BYTES or not hasattr(os, "posix_fallocate"):
-        return np.empty(shape, np.float32)
-    with tempfile.TemporaryFile() as file:
-        try:
-            os.posix_fallocate(
-                file.fileno(), 0, size
-            )  # a full disk must not show up only when rows are written
-        except OSError:
-            return np.empty(shape, np.float32)
-        return np.memmap(file, np.float32, "r+", shape=shape)
 
 
 def same_rows(texts: np.ndarray, captions: Sequence[str], where: str) -> list[Fault]:
     """Return a warning if many different captions, (m,) texts, have one embedding, a row of `texts` (m, D)."""
-    first: dict[bytes, int] = {}
-    alike: list[int] = []
-    for row, values in enumerate(np.asarray(texts)):  # as a plain array: rows of a mapped one are slow
-        of_row = first.setdefault(hashlib.blake2b(values.tobytes(), digest_size=16).digest(), row)
-        if of_row != row and _words(captions[of_row]) != _words(captions[row]):
-            alike.append(row)
+    first = first_equal_rows(texts)
+    repeats = np.flatnonzero(first != np.arange(len(first))).tolist()
+    alike = [row for row in repeats if _words(captions[first[row]]) != _words(captions[row])]
     if len(alike) < max(FEWEST_ALIKE, SHARE_ALIKE * len(captions)):
         return []
     problem = "captions have the embedding of another, different caption"
@@ -431,7 +365,7 @@ def _nearly_equal(rows: np.ndarray, apart: int) -> int:
 def _equal_neighbours(rows: np.ndarray) -> np.ndarray:
     """Return the number of every row's image if equal rows follow each other, too often for chance; else 0, 1, 2, …"""
     count = len(rows)
-    keys = np.array([hash(row.tobytes()) for row in np.asarray(rows)])
+    keys = first_equal_rows(rows)
     owners = np.concatenate([[0], np.cumsum(keys[1:] != keys[:-1])])
     joined = count - 1 - owners[-1]
     repeats = count - len(np.unique(keys))

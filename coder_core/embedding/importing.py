@@ -36,6 +36,7 @@ def import_embeddings(parsed: EmbedArguments | FolderArguments) -> None:
     # before the files are read
     import_folder(target.root, target.name, target.split, overwrite=target.overwrite)
 
+    states = _states(parsed)
     embeddings = _read_folder(parsed) if isinstance(parsed, FolderArguments) else _read_files(parsed)
     if target.columns is not None:
         embeddings = _with_columns(embeddings, target.columns)
@@ -52,6 +53,7 @@ def import_embeddings(parsed: EmbedArguments | FolderArguments) -> None:
             options=options,
             progress=progress,
         )
+    stop_on_errors(_changes(states, _states(parsed)))
     print_faults(console, metric_warnings(embeddings, metrics))
 
     n = len(embeddings.images)
@@ -65,6 +67,21 @@ def import_embeddings(parsed: EmbedArguments | FolderArguments) -> None:
 
     command_line = f"coder-lab evaluate {folder} --split {target.split} --rank all"
     say(console, f"not ranked, except for the queries that you open in the app. To rank all: {command_line}")
+
+
+def _states(parsed: EmbedArguments | FolderArguments) -> dict[Path, tuple[int, int]]:
+    """Map the files that stay mapped until their rows are written to their sizes and times of change."""
+    files = [parsed.images, parsed.texts] if isinstance(parsed, EmbedArguments) else []
+    stats = {file: file.stat() for file in files if file.is_file()}
+    return {file: (status.st_size, status.st_mtime_ns) for file, status in stats.items()}
+
+
+def _changes(before: dict[Path, tuple[int, int]], after: dict[Path, tuple[int, int]]) -> list[Fault]:
+    """Return an error for every file that changed while it was imported."""
+    fact = "changed while it was imported, so that the run may have rows of both versions"
+    fix = "import it again with --overwrite"
+    changed = [file for file, state in before.items() if after.get(file, state) != state]
+    return [Fault(str(file), fact, "the same file until the end", fix) for file in changed]
 
 
 def import_run_file(parsed: ListsArguments) -> None:

@@ -15,11 +15,12 @@ from coder_core.config.schema import name_faults
 from coder_core.config.split_name import canonical_split
 from coder_core.console.faults import Fault, InputError, stop_on_errors
 from coder_core.data.column_values import RawColumns
-from coder_core.data.embeddings import Embeddings, join_repeated, same_rows, unit_array
+from coder_core.data.embeddings import Embeddings, join_repeated, same_rows
 from coder_core.data.groups import group_numbers
 from coder_core.data.lines import FROM_ZERO, check_texts, count_cases, shorten
 from coder_core.data.pictures import check_pictures
 from coder_core.data.search_log import SearchLog, log_of_judgements
+from coder_core.data.unit_rows import unit_array
 from coder_core.evaluation.rank_metrics import Metrics
 from coder_core.evaluation.sampled import RankOptions, parse_rank
 from coder_core.runs.analysis.graded import GRADED_METRICS, add_judged_metrics

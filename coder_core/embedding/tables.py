@@ -13,15 +13,9 @@ from coder_core.data.captioned.positions import open_parquet, plain_columns
 from coder_core.data.captioned.records import caption_columns, unread_columns
 from coder_core.data.captioned.tables import SAMPLE_ROWS, Table
 from coder_core.data.column_values import RawColumns
-from coder_core.data.embeddings import (
-    Embeddings,
-    check_names,
-    join_repeated,
-    picture_names,
-    same_rows,
-    unit_array,
-)
+from coder_core.data.embeddings import Embeddings, check_names, join_repeated, picture_names, same_rows
 from coder_core.data.lines import check_texts, shorten, shown
+from coder_core.data.unit_rows import unit_array
 from coder_core.files.matrices import PIECE_BYTES, column_blocks, join_blocks, list_columns
 
 SIGNS = {

@@ -3,14 +3,8 @@
 import numpy as np
 import pytest
 
-from coder_core.data.embeddings import (
-    join_repeated,
-    open_matrix,
-    picture_names,
-    read_unit_rows,
-    same_rows,
-    unit_array,
-)
+from coder_core.data.embeddings import join_repeated, open_matrix, picture_names, read_unit_rows, same_rows
+from coder_core.data.unit_rows import first_equal_rows, unit_array
 from tests.support.precomp_folders import assert_refused
 
 
@@ -56,6 +50,30 @@ def test_rows_of_another_length_are_normalised_and_said_to_be():
     array = np.array([[3, 4]], np.float32)
     assert unit_array(array, "rows.npy", "images", [], in_place=True) is array
     np.testing.assert_allclose(array, [[0.6, 0.8]])
+
+
+def test_unit_rows_are_not_copied_unless_they_are_stored_otherwise(tmp_path):
+    rows = unit([1, 0], [3, 4], [0, 1])
+    np.save(tmp_path / "rows.npy", rows)
+    faults = []
+    assert np.shares_memory(unit_array(rows, "rows.npy", "images", faults), rows)
+    assert not read_unit_rows(open_matrix(tmp_path / "rows.npy", faults), "images", faults).flags.writeable
+    columns_first = np.asfortranarray(rows)
+    assert unit_array(columns_first, "rows.npy", "images", faults).flags.c_contiguous
+    half = unit_array(unit([1, 0], [0, 1]).astype(np.float16), "rows.npy", "images", faults)
+    assert half.dtype == np.float32
+    assert faults == []
+
+
+def test_rows_are_found_again_by_their_bytes():
+    random = np.random.default_rng(0)
+    rows = random.integers(0, 2, (200, 3)).astype(np.float32)
+    expected = [next(other for other in range(200) if (rows[other] == row).all()) for row in rows]
+    assert first_equal_rows(rows).tolist() == expected
+    assert first_equal_rows(rows[:, :1]).tolist() == [
+        rows[:, 0].tolist().index(value) for value in rows[:, 0]
+    ]
+    assert first_equal_rows(np.array([[0.0, 1], [-0.0, 1]], np.float32)).tolist() == [0, 1]
 
 
 def test_rows_without_a_direction_are_counted_and_named():

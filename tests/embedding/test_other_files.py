@@ -1,5 +1,6 @@
 """Embeddings in other files than .npy: arrays by name, an index, a table with everything."""
 
+import os
 from zipfile import ZipFile
 
 import faiss
@@ -15,9 +16,11 @@ from coder_core.api import open_run
 from coder_core.data.captioned.positions import open_parquet
 from coder_core.data.embeddings import read_embeddings
 from coder_core.embed import main
+from coder_core.embedding import importing
 from coder_core.embedding.tables import EmbeddingColumns, read_table
 from coder_core.files import matrices
 from coder_core.files.matrices import column_blocks, read_matrix
+from coder_core.runs.analysis.import_embeddings import import_run
 from tests.support.precomp_folders import refusal
 
 ROWS = np.random.default_rng(0).normal(size=(6, 4)).astype(np.float32)
@@ -59,6 +62,30 @@ def write_all(folder):
 def small_blocks(monkeypatch):
     """Read several blocks, the last one smaller."""
     monkeypatch.setattr(matrices, "BLOCK", 4)
+
+
+def test_a_file_that_changes_while_it_is_imported_is_named(tmp_path, monkeypatch, capsys):
+    """Unit rows are used as the file has them, without a copy, until they are written."""
+    rows = ROWS / np.linalg.norm(ROWS, axis=1, keepdims=True)
+    for name in ("i.npy", "t.npy"):
+        np.save(tmp_path / name, rows)
+    (tmp_path / "c.txt").write_text("\n".join(CAPTIONS))
+    arguments = ["import", "--images", str(tmp_path / "i.npy"), "--texts", str(tmp_path / "t.npy")]
+    arguments += ["--captions", str(tmp_path / "c.txt"), "--root", str(tmp_path), "--split", "dev"]
+    assert main([*arguments, "--name", "steady"]) == 0
+
+    def changed_meanwhile(*given, **options):
+        written = import_run(*given, **options)
+        np.save(tmp_path / "t.npy", -rows)
+        os.utime(tmp_path / "t.npy", ns=(1, 1))
+        return written
+
+    monkeypatch.setattr(importing, "import_run", changed_meanwhile)
+    capsys.readouterr()
+    assert main([*arguments, "--name", "changed"]) == 1
+    error = capsys.readouterr().err
+    assert "t.npy: changed while it was imported" in error
+    assert "i.npy" not in error
 
 
 def test_every_format_is_read_and_files_without_a_matrix_are_named(tmp_path):
