@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -32,8 +33,8 @@ from coder_core.data.reviews import (
     read_reviews,
 )
 from coder_core.evaluation.bootstrap import Hits, recall_differences
-from coder_core.evaluation.lists import NO_CANDIDATE
 from coder_core.evaluation.metrics import RECALL_AT, listed_ndcg
+from coder_core.evaluation.relevance import Relevance
 from coder_core.runs.analysis.reviewed import reviewed_relevance
 
 QUEUE = 50  # most pairs in a queue
@@ -136,23 +137,30 @@ def reviewed_recall(
     n = len(reviewed.keys)
     captions = np.arange(len(owner)) if within is None else within
     counted = {"i2t": owner[captions], "t2i": captions}
-    results = [_reviewed_results(run, split, way, judged, counted[way]) for way in DIRECTIONS]
+    relevances = Relevance.of_labels(owner, n), reviewed_relevance(judged, owner, n)
+    results = [
+        _reviewed_results(run, split, way, relevances, _affected(judged, owner, way), counted[way])
+        for way in DIRECTIONS
+    ]
     rows: list[dict[str, object]] = []
     for group in ("all", "changed"):
         hits = []
-        for (right, groups), images in zip(results, (np.arange(n), owner), strict=True):
-            per_query = np.concatenate([right, np.ones((len(right), 1))], 1) * groups[group][:, None]
-            hits.append(np.stack([np.bincount(images, column, n) for column in per_query.T], 1))
+        for result, images in zip(results, (np.arange(n), owner), strict=True):
+            per_query = np.concatenate([result.values, np.ones((len(result.queries), 1))], 1)
+            per_query *= result.groups[group][:, None]
+            of_query = images[result.queries]
+            hits.append(np.stack([np.bincount(of_query, column, n) for column in per_query.T], 1))
         queries = np.stack([part[:, -1] for part in hits], 1)
         by_labels, corrected = (
             Hits(np.concatenate([part[:, columns] for part in hits], 1), queries)
             for columns in (slice(len(RECALL_AT)), slice(len(MEASURES), len(MEASURES) + len(RECALL_AT)))
         )
         changes = recall_differences(corrected, by_labels)
-        for direction, (right, groups) in zip(DIRECTIONS, results, strict=True):
-            count = int(groups[group].sum())
+        for direction, result in zip(DIRECTIONS, results, strict=True):
+            of_group = result.values[result.groups[group]]
+            count = len(of_group)
             row: dict[str, object] = {"direction": direction, "queries": group, "count": count}
-            means = 100 * right[groups[group]].mean(0) if count else np.full(2 * len(MEASURES), np.nan)
+            means = 100 * of_group.mean(0) if count else np.full(2 * len(MEASURES), np.nan)
             for name, by_label, by_review in zip(MEASURES, *np.split(means, 2), strict=True):
                 row |= {f"labels_{name}": by_label, f"reviewed_{name}": by_review}
             for k in RECALL_AT:
@@ -164,39 +172,48 @@ def reviewed_recall(
     return pd.DataFrame(rows).sort_values("direction", kind="stable", ignore_index=True)
 
 
-def _reviewed_results(
-    run: Run, split: str, direction: Direction, judged: JudgedSplit, counted: Array
-) -> tuple[Array, dict[str, Array]]:
-    """Return (Q, 10) from 0 to 1: `MEASURES` by the labels, then by the reviews; and (Q,) bool, the queries of "all"
-    and of "changed" among those `counted`."""
-    owner = run.image_of_text(split)
-    ranks = run.ranks(split)[direction]
-    best = run.best(split, direction).astype(np.int64)
-    labels = np.stack([np.arange(len(owner)), owner], 1)
-    relation = reviewed_relevance(judged, owner, run.count(split, "image")).t2i
-    pairs = np.stack([relation.queries, relation.candidates], 1)
-    affected = np.concatenate([labels[judged.labels == "wrong-caption"], judged.matches])
-    if direction == "i2t":
-        labels = labels[:, ::-1]
-        pairs = pairs[:, ::-1]
-        affected = affected[:, ::-1]
+class _Results(NamedTuple):
+    """What the reviews change for the queries of one direction that count."""
 
-    query = np.arange(len(ranks))
-    asks = np.isin(query, pairs[:, 0]) & (ranks >= 0) & np.isin(query, counted)
+    queries: Array  # (q,) int64, ascending
+    values: Array  # (q, 10) from 0 to 1: `MEASURES` by the labels, then by the reviews
+    groups: dict[str, Array]  # (q,) bool each: "all" and "changed"
+
+
+def _affected(judged: JudgedSplit, owner: Array, direction: Direction) -> Array:
+    """Return the queries with a label judged wrong or another match found."""
+    wrong = np.flatnonzero(judged.labels == "wrong-caption")
+    matches = judged.matches  # rows (caption, image)
+    if direction == "t2i":
+        return np.concatenate([wrong, matches[:, 0]])
+    return np.concatenate([owner[wrong], matches[:, 1]])
+
+
+def _reviewed_results(
+    run: Run,
+    split: str,
+    direction: Direction,
+    relevances: Sequence[Relevance],
+    affected: Array,
+    counted: Array,
+) -> _Results:
+    """Measure the ten best results of the queries among those `counted` that are ranked and have a right answer by the
+    reviews. `relevances`: by the labels and by the reviews."""
+    relations = [by.t2i if direction == "t2i" else by.i2t for by in relevances]
+    asks = np.zeros(relations[0].count, bool)
+    asks[counted] = True
+    asks &= (run.ranks(split)[direction] >= 0) & (relations[1].sizes > 0)
     asked = np.flatnonzero(asks)
-    width = max(len(owner), run.count(split, "image"))
+    listed = run.best(split, direction)[asked].astype(np.int64)
     values: list[Array] = []
-    for positives in (labels, pairs):
-        keys = np.unique(positives @ (width, 1))
-        listed = best[asked]
-        hits = np.isin(asked[:, None] * width + listed, keys) & (listed != NO_CANDIDATE)
+    for relation in relations:
+        hits = relation.contains(asked[:, None], listed)
         first = np.where(hits.any(1), hits.argmax(1), np.inf)
-        ndcg = listed_ndcg(hits, np.bincount(keys // width, minlength=len(query))[asked])
+        ndcg = listed_ndcg(hits, relation.sizes[asked])
         values += [*(first < k for k in RECALL_AT), 1 / (first + 1), ndcg]
 
-    of_queries = np.zeros((len(query), len(values)))
-    of_queries[asked] = np.stack(values, 1)
-    return of_queries, {"all": asks, "changed": asks & np.isin(query, affected[:, 0])}
+    changed = np.isin(asked, affected)
+    return _Results(asked, np.stack(values, 1), {"all": np.ones(len(asked), bool), "changed": changed})
 
 
 def ambiguous_pairs(

@@ -179,9 +179,10 @@ def coco_judgements(
 
     flag = f"--positives {name}"
     folder = package_folder(flag)
-    numbers = _image_numbers(flag, image_names)  # before the files, which other data would read in vain
+    for row, image_name in enumerate(image_names[:1]):
+        _image_number(flag, row, image_name)  # before the files, which other data would read in vain
     captions_of = _read_ids(folder / "original_image_to_caption.json")
-    rows = _image_rows(flag, image_names, numbers, captions_of)
+    rows = _image_rows(flag, image_names, captions_of)
     text_rows: dict[int, int] = {}  # COCO's id → row of the caption
     if caption_ids is not None:
         ids_of = {row: set(captions_of[image]) for image, row in rows.items()}
@@ -234,27 +235,25 @@ def _rows_by_order(
     return text_rows
 
 
-def _image_numbers(flag: str, image_names: Sequence[str]) -> list[int]:
-    """Return COCO's number in every image name."""
-    numbers = []
-    for row, name in enumerate(image_names):
-        match = _NUMBER.fullmatch(name.rsplit("/", 1)[-1])
-        if match is None:
-            raise _not_of_coco(flag, row, name, "has no COCO number in its name")
-        numbers.append(int(match[1]))
-    return numbers
-
-
-def _image_rows(flag: str, image_names: Sequence[str], numbers: Sequence[int], known: Rows) -> dict[int, int]:
+def _image_rows(flag: str, image_names: Sequence[str], known: Rows) -> dict[int, int]:
     """Map COCO's image numbers to rows."""
     rows: dict[int, int] = {}
-    for row, (name, number) in enumerate(zip(image_names, numbers, strict=True)):
+    for row, name in enumerate(image_names):
+        number = _image_number(flag, row, name)
         if number not in known:
             raise _not_of_coco(flag, row, name, "is not one of COCO's 5,000 test images")
         if rows.setdefault(number, row) != row:
             where = f"{flag}: image {row} ({shown(name)})"
             raise InputError.at(where, f"repeats image {rows[number]}", fix="remove one of the two")
     return rows
+
+
+def _image_number(flag: str, row: int, name: str) -> int:
+    """Return COCO's number in an image name."""
+    match = _NUMBER.fullmatch(name.rsplit("/", 1)[-1])
+    if match is None:
+        raise _not_of_coco(flag, row, name, "has no COCO number in its name")
+    return int(match[1])
 
 
 def _not_of_coco(flag: str, row: int, name: str, fact: str) -> InputError:

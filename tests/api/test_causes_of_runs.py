@@ -10,6 +10,8 @@ from scipy import sparse
 from coder_core.api import causes, open_run
 from coder_core.api.causes.evidence import PICTURE, compute_evidence, other_images_with_words
 from coder_core.api.reviews import ReviewedSplit
+from coder_core.api.slices.caption_words import CaptionWords
+from coder_core.data.content.duplicates import EMPTY_WORDS, caption_words
 from coder_core.data.reviews import Reviews
 from coder_core.evaluation.recall import ensemble_metrics
 from coder_core.runs.analysis.import_lists import import_lists
@@ -20,9 +22,48 @@ from tests.support.run_folders import write_embeddings, write_run
 
 def test_words_of_a_caption_are_counted_in_other_images():
     captions = ["a black dog", "a dog", "it barks", "the black cat", "a dog and a black hat"]
+    words = CaptionWords.of_content(captions)
     right = sparse.csr_array((np.ones(5, bool), (np.arange(5), [0, 0, 1, 2, 3])))
-    np.testing.assert_array_equal(other_images_with_words(captions, right), [1, 1, 0, 0, 0])
-    np.testing.assert_array_equal(other_images_with_words(captions, right, np.array([1, 4])), [1, 0])
+    np.testing.assert_array_equal(other_images_with_words(words, right), [1, 1, 0, 0, 0])
+    np.testing.assert_array_equal(other_images_with_words(words, right, np.array([1, 4])), [1, 0])
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_words_are_found_in_images_as_a_loop_finds_them(seed):
+    """Captions that match no image, several images, or have no word; images that no caption matches."""
+    random = np.random.default_rng(seed)
+    words = [f"w{number}" for number in range(6)] + ["the"]
+    captions = [" ".join(random.choice(words, random.integers(0, 5))) for _ in range(30)]
+    right = random.random((30, 8)) < 0.15
+    expected = []
+    for row, caption in enumerate(captions):
+        wanted = set(caption_words(caption)) - EMPTY_WORDS
+        of_images = [set(" ".join(np.array(captions)[right[:, image]]).split()) for image in range(8)]
+        captioned = right.any(0)
+        others = [
+            captioned[image] and not right[row, image] and wanted <= of_images[image] for image in range(8)
+        ]
+        expected.append(sum(others))
+    found = other_images_with_words(CaptionWords.of_content(captions), sparse.csr_array(right))
+    assert found.tolist() == expected
+
+
+def test_many_captions_are_split_as_one_by_one():
+    captions = [
+        "A DOG’s ball, on the grass.",
+        "",
+        "two\nlines  of—text",
+        "Σίσυφος ΟΔΟΣ",
+        "\u0301 mark first",
+        "ﬁve ½ t-shirts",
+    ]
+    captions += ["İstanbul e\u0301te\u0301", "rock 'n' roll", "a", "ΟΔΟΣ"]
+    words = CaptionWords.of_content(captions)
+    of_captions = [
+        [words.vocabulary[word] for word in ids] for ids in np.split(words.ids, words.starts[1:-1])
+    ]
+    assert of_captions == [caption_words(caption) for caption in captions]
+    assert len(CaptionWords.of_content([]).starts) == 1
 
 
 def test_each_cause_is_found_where_it_was_put(injected):

@@ -5,10 +5,9 @@ Nothing here depends on a verdict, on K or on a slice; `budget` combines it with
 
 from __future__ import annotations
 
-from array import array
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -20,8 +19,9 @@ from coder_core.api.retrieval.comparison import same_samples
 from coder_core.api.retrieval.results import ALIKE, PICTURES_READ, text_vectors
 from coder_core.api.run import Run
 from coder_core.api.sides import DIRECTIONS, QUERIES, TILE_ELEMENTS, Array, Direction, Sides, slices
+from coder_core.api.slices.caption_words import CaptionWords
 from coder_core.console.faults import InputError
-from coder_core.data.content.duplicates import EMPTY_WORDS, caption_words
+from coder_core.data.content.duplicates import EMPTY_WORDS
 from coder_core.data.content.report import TINY_SIDE, tiny_image
 from coder_core.geometry.captions import SPACE_SIZE, largest_cosine
 from coder_core.runs.derived.store import DerivedFolder, derived_folder, read_as, write_derived
@@ -131,7 +131,7 @@ def compute_evidence(run: Run, split: str) -> Evidence:
     ways = {direction: _way(run, split, direction, pairs) for direction in DIRECTIONS}
     asked = np.union1d(ways["t2i"].queries, pairs.right["i2t"][ways["i2t"].queries].indices)
     fits = np.zeros(run.count(split, "text"), np.int64)
-    fits[asked] = other_images_with_words(run.captions(split), pairs.right["t2i"], asked)
+    fits[asked] = other_images_with_words(pairs.words, pairs.right["t2i"], asked)
     wrong = wrong_probability(run, split, fits, np.diff(pairs.right["t2i"].indptr))
     return Evidence(wrong, fits, ways["i2t"], ways["t2i"])
 
@@ -175,29 +175,29 @@ def wrong_probability(run: Run, split: str, fits: Array, matches: Array) -> Arra
 
 
 def other_images_with_words(
-    captions: Sequence[str], right: sparse.csr_array, asked: Array | None = None
+    words: CaptionWords, right: sparse.csr_array, asked: Array | None = None
 ) -> Array:
     """Count the images that a caption does not match, but whose captions together have all its words that describe
     something: (a,) for the `asked` captions, or (m,) for all. `right`: (m, n), from `right_pairs`.
 
     >>> right = sparse.csr_array(([True] * 4, ([0, 1, 2, 3], [0, 0, 1, 2])))
-    >>> other_images_with_words(["a dog", "a red ball", "the dog runs", "a cat"], right)
+    >>> words = CaptionWords.of_content(["a dog", "a red ball", "the dog runs", "a cat"])
+    >>> other_images_with_words(words, right)
     array([1, 0, 0, 0])
     """
-    rows = range(len(captions)) if asked is None else asked.tolist()
-    words_of = {row: frozenset(caption_words(captions[row])) - EMPTY_WORDS for row in rows}
-    captions_with: dict[str, array[int]] = {word: array("q") for words in words_of.values() for word in words}
-    for row, caption in enumerate(captions):
-        for word in captions_with.keys() & caption_words(caption):
-            captions_with[word].append(row)
-    images_with = {
-        word: np.unique(right[np.array(of_word, np.int64)].indices) for word, of_word in captions_with.items()
-    }
+    rows = range(len(words.starts) - 1) if asked is None else asked.tolist()
+    describes = np.array([word not in EMPTY_WORDS for word in words.vocabulary], bool)
+    images_with, ends = _images_with_words(words, right)
     every = np.unique(right.indices)
 
     counts = np.empty(len(rows), np.int64)
     for position, row in enumerate(rows):
-        rarest_first = sorted((images_with[word] for word in words_of[row]), key=len)
+        of_caption = words.ids[words.starts[row] : words.starts[row + 1]]
+        with_word = [
+            images_with[ends[word] : ends[word + 1]]
+            for word in set(of_caption[describes[of_caption]].tolist())
+        ]
+        rarest_first = sorted(with_word, key=len)
         found = rarest_first[0] if rarest_first else every
         for images in rarest_first[1:]:
             place = np.minimum(np.searchsorted(images, found), max(len(images) - 1, 0))
@@ -205,6 +205,19 @@ def other_images_with_words(
         own = right.indices[right.indptr[row] : right.indptr[row + 1]]
         counts[position] = len(found) - np.isin(own, found).sum()
     return counts
+
+
+def _images_with_words(words: CaptionWords, right: sparse.csr_array) -> tuple[Array, Array]:
+    """Return the images of every word's captions, ascending for each word, one word after the other; and (v + 1,) where
+    the images of the words end, after a 0."""
+    captions, of_word = words.index
+    word = np.repeat(np.arange(len(words.vocabulary)), np.diff(of_word))
+    shown = np.diff(right.indptr)[captions]
+    first = np.cumsum(shown) - shown
+    images = right.indices[np.repeat(right.indptr[captions] - first, shown) + np.arange(shown.sum())]
+    keys = np.sort(np.repeat(word, shown) << 32 | images)
+    keys = keys[np.append(True, keys[1:] != keys[:-1])] if len(keys) else keys
+    return keys & 0xFFFFFFFF, np.searchsorted(keys, np.arange(len(words.vocabulary) + 1) << 32)
 
 
 def _padded(pairs: sparse.csr_array) -> Array:
@@ -236,6 +249,7 @@ class PairEvidence:
         self.pictures = part.images
         self.texts = part.texts
         self.sides = run.sides(split, "text")
+        self.words = CaptionWords.of_content(run.captions(split))
         self.keys = self._text_keys()
 
         labelled, shown = self.right["t2i"].nonzero()
@@ -304,12 +318,15 @@ class PairEvidence:
         return np.stack([words, by_run, pictures, self.sides.pairs(texts, images)], 1)
 
     def _text_keys(self) -> Array:
-        numbers: dict[tuple[str, ...], int] = {}
-        keys = [
-            tuple(word for word in caption_words(caption) if word not in ARTICLES)
-            for caption in self.run.captions(self.split)
-        ]
-        return np.array([numbers.setdefault(key, len(numbers)) for key in keys], np.int64)
+        """Return (m,) int64, equal for captions with the same words apart from articles."""
+        words = self.words
+        kept = ~np.array([word in ARTICLES for word in words.vocabulary], bool)[words.ids]
+        ids = words.ids[kept].tobytes()
+        size = words.ids.itemsize
+        ends = (size * np.append(0, np.cumsum(kept))[words.starts]).tolist()
+        numbers: dict[bytes, int] = {}
+        keys = [numbers.setdefault(ids[start:stop], len(numbers)) for start, stop in pairwise(ends)]
+        return np.array(keys, np.int64)
 
 
 def _way(run: Run, split: str, direction: Direction, pairs: PairEvidence) -> WayEvidence:

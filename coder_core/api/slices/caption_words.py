@@ -5,10 +5,13 @@ Splitting a million captions into words takes seconds, so the arrays of a large 
 
 from __future__ import annotations
 
+import re
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import count
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,12 +19,15 @@ import numpy as np
 from coder_core.api.run import Run
 from coder_core.api.sides import Array
 from coder_core.console.faults import InputError
+from coder_core.data.content.duplicates import WORD, plain_text
 from coder_core.data.words import tokenise
 from coder_core.runs.derived.store import derived_folder, read_as, write_derived
 
 KIND = "words"
 VERSION = 2
 STORED_ABOVE = 100_000  # captions
+_END = "\n"  # of a caption
+_WORD_OR_END = re.compile(f"{WORD.pattern}|{_END}")
 
 
 class WordIndex(NamedTuple):
@@ -55,6 +61,21 @@ class CaptionWords:
             ids += [number.setdefault(word, len(number)) for word in tokenise(caption)]
             starts[row] = len(ids)
         return cls(list(number), np.array(ids, np.int32), starts)
+
+    @classmethod
+    def of_content(cls, captions: Sequence[str]) -> CaptionWords:
+        """Split captions as `caption_words` does, all at once, which takes half as long.
+
+        >>> CaptionWords.of_content(["A dog’s ball", "", "the ball"]).vocabulary
+        ['a', "dog's", 'ball', 'the']
+        """
+        text = plain_text("".join(caption.replace(_END, " ") + _END for caption in captions))
+        number: defaultdict[str, int] = defaultdict(count().__next__)
+        end = number[_END]
+        ids = np.array([number[word] for word in _WORD_OR_END.findall(text)], np.int32)
+        ends = np.flatnonzero(ids == end)
+        starts = np.append(0, ends - np.arange(len(ends)))
+        return cls(list(number)[1:], ids[ids != end] - 1, starts)
 
     @property
     def lengths(self) -> Array:

@@ -36,7 +36,12 @@ def caption_words(caption: str) -> list[str]:
     >>> caption_words("A DOG’s ball, on the grass.")
     ['a', "dog's", 'ball', 'on', 'the', 'grass']
     """
-    return WORD.findall(unicodedata.normalize("NFKC", caption).casefold().replace("’", "'"))
+    return WORD.findall(plain_text(caption))
+
+
+def plain_text(text: str) -> str:
+    """Return a text without case, in Unicode's form NFKC, with one kind of apostrophe: what `caption_words` splits."""
+    return unicodedata.normalize("NFKC", text).casefold().replace("’", "'")
 
 
 def content_words(caption: str) -> int:
