@@ -33,7 +33,8 @@ class EvaluateArguments:
     interrupted command continues when it is repeated. 0 stores scores or embeddings, and prints no table."""
     device: str = "auto"  # Where the model and scores are computed: auto, cpu or cuda. Ranks are the same.
     ways: tuple[int, ...] = ()
-    """Also c-way accuracy: how often the match scores above c − 1 candidates of other images, for example 5 20 100."""
+    """Also c-way accuracy of the ranked queries: how often the match scores above c − 1 candidates of other images, for
+    example 5 20 100."""
     ways_repeats: int = 10  # Random draws of candidates for a mean and its 95% interval.
     ways_seed: int = 0  # Seed of those draws; every run gets the same candidates.
     blend: tuple[float, ...] = ()
@@ -77,7 +78,8 @@ class EvaluateArguments:
     qrels_metrics: tuple[str, ...] = ("ndcg@10", "mrr@10", "map", "recall@100", "success@10")
     """Metrics of --qrels: ndcg@k, mrr@k, map, recall@k, success@k."""
     run_out: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
-    """Write the best candidates of every caption and image of one run as a TREC run: query Q0 document rank score tag."""
+    """Write the best candidates of every ranked caption and image of one run as a TREC run: query Q0 document rank score
+    tag. Of a large split these are a sample, unless --rank all is given."""
     run_depth: int = 100  # Candidates per query in --run-out.
     hub_correction: bool = False
     """One more row for every run: scores minus α times the candidate's mean score with its k nearest queries of the

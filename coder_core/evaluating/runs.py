@@ -19,7 +19,7 @@ from coder_core.evaluating.arguments import EvaluateArguments
 from coder_core.evaluating.inputs import GivenFiles
 from coder_core.evaluating.tables import print_by_columns, print_tables, write_files
 from coder_core.evaluation.c_way import Protocol
-from coder_core.evaluation.sampled import RankOptions, parse_rank
+from coder_core.evaluation.sampled import RankOptions, describe, parse_rank
 from coder_core.model.device import choose_device, use_onednn
 from coder_core.model.reader import data_folder
 from coder_core.runs.analysis.added_metrics import (
@@ -70,6 +70,7 @@ def evaluate_runs(parsed: EvaluateArguments, given: GivenFiles, console: Console
         measured += [row.five_folds(parsed.ties) for row in rows if row.lists is None]
 
     write_files(rows, measured, parsed, given.reviews)
+    print_faults(console, _unwritten(rows[0], parsed))
     best = best_row(rows) if len(parsed.blend) > 1 and parsed.split in CHOOSING else None
     print_tables(measured, best.alpha if best else None, parsed, console)
     if parsed.columns is not None:
@@ -176,6 +177,15 @@ def _check_log(folder: Path, parsed: EvaluateArguments) -> None:
     if parsed.queries is not None and not is_log:
         fix = "store the search log under another name: --split log"
         raise InputError.at(where, "has captions", "a new name, or a search log", fix)
+
+
+def _unwritten(row: RunRow, parsed: EvaluateArguments) -> list[Fault]:
+    """Return a note on the queries that a file of --run-out lacks because they are not ranked."""
+    sampled = describe(row.split.queries, row.split.n_images, len(row.split.captions))
+    if parsed.run_out is None or not sampled:
+        return []
+    fact = f"has the queries that are ranked ({sampled})"
+    return [Fault(str(parsed.run_out), fact, fix="add --rank all for all queries", severity="note")]
 
 
 def _read_groups(rows: list[RunRow], file: Path) -> list[Fault]:

@@ -72,10 +72,13 @@ def print_tables(
 
     samples = rows[0].split
     sampled = describe(samples.queries, samples.n_images, len(samples.captions))
-    title = f"{parsed.split} · {ties}" + (f" · {sampled}" if sampled else "")
+    of_sample = f" · {sampled}" if sampled else ""
+    title = f"{parsed.split} · {ties}{of_sample}"
     console.print(tables.metrics_table(table, title))
     if parsed.ways:
-        title = f"c-way accuracy · mean of {parsed.ways_repeats} draws ± 95% · seed {parsed.ways_seed}"
+        title = (
+            f"c-way accuracy · mean of {parsed.ways_repeats} draws ± 95% · seed {parsed.ways_seed}{of_sample}"
+        )
         console.print(tables.choices_table(whole, parsed.ways, title))
     if parsed.positives is not None:
         source = COCO_JUDGEMENTS.get(str(parsed.positives), f"labels and {parsed.positives.name}")

@@ -2,13 +2,13 @@
 
 Each caption-image pair is one question in each direction: which of c captions belongs to this image, which of c images
 to this caption. The c − 1 wrong options are drawn without replacement from the samples of other images, again in every
-repeat; a smaller c uses the first options of the same draw, so accuracy never rises with c. Exact scores are compared
-tile by tile.
+repeat; a smaller c uses the first options of the same draw, so accuracy never rises with c. Exact scores are compared:
+of all candidates tile by tile or, where fewer are drawn than that would cost, of the drawn ones alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
@@ -17,11 +17,13 @@ import torch
 
 from coder_core.console.faults import Fault, InputError
 from coder_core.evaluation.scores import EVERY, Scores, Ties
+from coder_core.evaluation.sources import slices
 
 Direction = Literal["i2t", "t2i"]
 DIRECTIONS: tuple[Direction, ...] = ("i2t", "t2i")
 BLOCK = 1_024  # questions whose options are drawn together; the draw depends on it, as on the seed
 TILE_ELEMENTS = 4_194_304  # 32 MiB of float64
+PAIR_COST = 16  # a score by itself takes as long as so many of a whole line
 CONFIDENCE = 0.95
 
 
@@ -82,8 +84,10 @@ def c_way_accuracy(
     options: Sequence[int],
     direction: Direction,
     protocol: Protocol = Protocol(),
+    queries: np.ndarray | None = None,
 ) -> dict[int, Accuracy]:
     """Compute the accuracy for each number c of options, which includes the right answer. InputError: see `option_faults`.
+    `queries`: those that are asked, with all of their right answers; None for all.
 
     The example has three images with one caption each and c = 3, so nothing is random. Captions 0 and 1 choose a wrong
     image (.95 > .9, .8 > .7), caption 2 the right one.
@@ -101,9 +105,10 @@ def c_way_accuracy(
         raise InputError(faults)
 
     questions = _questions(image_of_text, images, direction)
+    every = np.arange(texts) if queries is None else np.flatnonzero(np.isin(questions.query, queries))
     right = np.zeros((len(options), repeats), dtype=np.int64)
-    for block, start in enumerate(range(0, texts, BLOCK)):
-        rows = np.arange(start, min(start + BLOCK, texts))
+    for block, start in enumerate(range(0, len(every), BLOCK)):
+        rows = every[start : start + BLOCK]
         random = np.random.default_rng([protocol.seed, DIRECTIONS.index(direction), block])
         asked = questions.part(rows)
         foreign = len(asked.order) - asked.count
@@ -111,7 +116,7 @@ def c_way_accuracy(
         wrong += np.where(wrong >= asked.first[:, None], asked.count[:, None], 0)  # step over its own image
         right += _hits(scores, asked, wrong, options, protocol.ties)
 
-    shares = 100.0 * right / texts
+    shares = 100.0 * right / len(every)
     return {c: _accuracy(row) for c, row in zip(options, shares, strict=True)}
 
 
@@ -168,20 +173,43 @@ def _hits(
     """Count the hits of a block, (len(options), R): questions whose right answer scores above all wrong options. `wrong`
     is (R, questions, max(options) − 1)."""
     right = np.zeros((len(options), len(wrong)), dtype=np.int64)
-    queries, line = np.unique(questions.query, return_inverse=True)
-    step = max(1, TILE_ELEMENTS // len(questions.order))
-    for start in range(0, len(queries), step):
-        some = torch.from_numpy(queries[start : start + step])
-        of_some = scores.exact(some) if questions.by_image else scores.exact(EVERY, some).T
-        tile = of_some.cpu().numpy()
-        inside = np.flatnonzero((line >= start) & (line < start + len(tile)))
-        lines = line[inside] - start
-        own = tile[lines, questions.order[questions.answer[inside]]]
-        foreign = tile[lines[:, None], questions.order[wrong[:, inside]]]
+    for own, foreign in _scored(scores, questions, wrong):
         beaten = foreign >= own[:, None] if ties == "pessimistic" else foreign > own[:, None]
         for position, c in enumerate(options):
             right[position] += (~beaten[..., : c - 1].any(2)).sum(1)
     return right
+
+
+def _scored(
+    scores: Scores, questions: _Questions, wrong: np.ndarray
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield the scores of some right answers, (k,), and of the wrong ones of the same questions, (R, k, options)."""
+    queries, line = np.unique(questions.query, return_inverse=True)
+    drawn = wrong.shape[0] * wrong.shape[2] + 1
+    if PAIR_COST * drawn * len(line) < len(questions.order) * len(queries):
+        for part in slices(len(line), TILE_ELEMENTS // drawn):
+            inside = np.arange(part.start, part.stop)
+            own = _of_pairs(scores, questions, questions.query[inside], questions.answer[inside])
+            query = np.broadcast_to(questions.query[inside, None], wrong[:, inside].shape)
+            yield own, _of_pairs(scores, questions, query, wrong[:, inside])
+        return
+
+    for part in slices(len(queries), TILE_ELEMENTS // len(questions.order)):
+        some = torch.from_numpy(queries[part])
+        of_some = scores.exact(some) if questions.by_image else scores.exact(EVERY, some).T
+        tile = of_some.cpu().numpy()
+        inside = np.flatnonzero((line >= part.start) & (line < part.stop))
+        lines = line[inside] - part.start
+        own = tile[lines, questions.order[questions.answer[inside]]]
+        yield own, tile[lines[:, None], questions.order[wrong[:, inside]]]
+
+
+def _of_pairs(scores: Scores, questions: _Questions, query: np.ndarray, place: np.ndarray) -> np.ndarray:
+    """Return the exact scores of queries with the candidates in some places, both of one shape."""
+    queries = torch.from_numpy(query.ravel())
+    candidates = torch.from_numpy(questions.order[place].ravel())
+    rows, columns = (queries, candidates) if questions.by_image else (candidates, queries)
+    return scores.pairs(rows.to(scores.device), columns.to(scores.device)).cpu().numpy().reshape(place.shape)
 
 
 def _accuracy(shares: np.ndarray) -> Accuracy:

@@ -26,7 +26,7 @@ def small(seed=0):
     return check_scores([EmbeddingPair(v, w)]), owner
 
 
-def loops(scored, owner, c, most, direction, ties, seed):
+def loops(scored, owner, c, most, direction, ties, seed, queries=None):
     """Return the accuracy of each repeat in percent, by loops over questions and options."""
     (pair,) = scored.sources
     owner = owner.tolist()
@@ -34,6 +34,8 @@ def loops(scored, owner, c, most, direction, ties, seed):
     w = pair.text.numpy()
     by_image = sorted(range(len(w)), key=lambda j: (owner[j], j))
     questions = by_image if direction == "i2t" else list(range(len(w)))
+    if queries is not None:
+        questions = [j for j in questions if (owner[j] if direction == "i2t" else j) in queries]
     right = [0] * REPEATS
     for block, start in enumerate(range(0, len(questions), c_way.BLOCK)):
         of_block = questions[start : start + c_way.BLOCK]
@@ -53,21 +55,25 @@ def loops(scored, owner, c, most, direction, ties, seed):
                 against = score(v[owner[j]], w[other]) if direction == "i2t" else score(v[other], w[j])
                 won = won and (answer > against or (ties == "optimistic" and answer == against))
             right[repeat] += won
-    return [100 * count / len(w) for count in right]
+    return [100 * count / len(questions) for count in right]
 
 
 @pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize("ties", ["pessimistic", "optimistic"])
 @pytest.mark.parametrize(("block", "elements"), [(1024, 1 << 22), (7, 90)])
-def test_c_way_accuracy_matches_reference_loops(direction, ties, block, elements, monkeypatch):
+@pytest.mark.parametrize("queries", [None, [1, 3, 4, 9]])
+@pytest.mark.parametrize("cost", [16, 0])
+def test_c_way_accuracy_matches_reference_loops(direction, ties, block, elements, queries, cost, monkeypatch):
+    """Of all questions or of some queries, by the scores of all candidates or of the drawn ones alone."""
     monkeypatch.setattr(c_way, "BLOCK", block)
     monkeypatch.setattr(c_way, "TILE_ELEMENTS", elements)
+    monkeypatch.setattr(c_way, "PAIR_COST", cost)
     scored, owner = small()
     actual = c_way_accuracy(
-        scored, owner, (2, 5, 12), direction, Protocol(repeats=REPEATS, seed=4, ties=ties)
+        scored, owner, (2, 5, 12), direction, Protocol(repeats=REPEATS, seed=4, ties=ties), queries
     )
     for c, accuracy in actual.items():
-        np.testing.assert_allclose(accuracy.repeats, loops(scored, owner, c, 12, direction, ties, 4))
+        np.testing.assert_allclose(accuracy.repeats, loops(scored, owner, c, 12, direction, ties, 4, queries))
         assert accuracy.mean == pytest.approx(np.mean(accuracy.repeats))
 
 

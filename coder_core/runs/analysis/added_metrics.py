@@ -88,7 +88,8 @@ def add_reviewed_metrics(rows: Sequence[RunRow], reviews: Reviews, file: Path) -
 
 
 def add_c_way_accuracy(rows: Sequence[RunRow], options: Sequence[int], protocol: Protocol) -> list[Fault]:
-    """Add c-way accuracies to the metrics of every row; return warnings about options that a split is too small for."""
+    """Add c-way accuracies of the ranked queries to the metrics of every row; return warnings about options that a split
+    is too small for."""
     warnings: dict[str, Fault] = {}
     for row in rows:
         owner = row.split.image_of_text
@@ -99,7 +100,9 @@ def add_c_way_accuracy(rows: Sequence[RunRow], options: Sequence[int], protocol:
             possible = [c for c in options if c <= most_options(owner, images, way)]
             if not possible:
                 continue
-            accuracies = c_way_accuracy(row.scores, owner, possible, way, protocol)
+            chosen = row.split.queries
+            asked = None if chosen is None else (chosen.images if way == "i2t" else chosen.texts)
+            accuracies = c_way_accuracy(row.scores, owner, possible, way, protocol, asked)
             for c, accuracy in accuracies.items():
                 key = f"{way}_{c}way"
                 row.metrics |= {key: accuracy.mean, f"{key}_interval": accuracy.interval}

@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import torch
 
 from coder_core.console.faults import Fault
 from coder_core.data.qrels import GradedPairs, Qrels, SampleIds, Way, read_qrels, sample_ids
@@ -128,8 +128,8 @@ def graded_relevance(qrels: Qrels, images: int, texts: int) -> Relevance:
 
 
 def write_trec_run(row: RunRow, file: Path, depth: int) -> None:
-    """Write the best candidates of every caption and every image, or of every query of a search log: query Q0 document rank
-    score tag. Ranks count from 1; scores are the exact ones, in digits that read back as the same float32; among equal
+    """Write the best candidates of every ranked caption and image, or query of a search log: query Q0 document rank score
+    tag. Ranks count from 1; scores are the exact ones, in digits that read back as the same float32; among equal
     scores the labelled matches come last. InputError: two images share a name, or the disk is full."""
     ids = sample_ids(row.split.image_names, row.split.image_of_text)
     if row.split.search_log is not None:
@@ -137,15 +137,19 @@ def write_trec_run(row: RunRow, file: Path, depth: int) -> None:
 
     tag = re.sub(r"\s+", "_", row.named("" if row.run is None else row.run.resolve().name))
     scores = row.scores
-    labels = replace(row, split=replace(row.split, queries=None)).labels
+    labels = row.labels
     directions = [(labels.t2i, False, ids[::-1]), (labels.i2t, True, ids)]
     if row.split.search_log is not None:  # pictures ask nothing there
         directions = directions[:1]
 
     with writing(file) as (temporary,), temporary.open("w", encoding="utf-8") as lines:
         for relation, by_image, (queries, documents) in directions:
-            best, values = best_lists(scores, relation, depth, by_image=by_image)
-            for query, found, of_query in zip(queries, best.tolist(), values, strict=True):
+            asked = np.arange(relation.count) if relation.asking is None else relation.asking
+            best, values = best_lists(
+                scores, relation, depth, by_image=by_image, asking=torch.from_numpy(asked)
+            )
+            for row_of_query, found, of_query in zip(asked.tolist(), best.tolist(), values, strict=True):
+                query = queries[row_of_query]
                 lines.writelines(
                     f"{query} Q0 {documents[document]} {rank} {score!s} {tag}\n"
                     for rank, (document, score) in enumerate(zip(found, of_query, strict=True), 1)
