@@ -45,13 +45,13 @@ BOUNDED = {SUSPICION: 5_000, NEIGHBOURS: LANDMARKS}
 WORDS = ("dog", "car", "boat", "house", "tree", "child", "street", "river", "horse", "table")
 
 
-def embeddings(images: int) -> Embeddings:
+def embeddings(images: int, width: int = WIDTH) -> Embeddings:
     """Return random unit rows; image and caption differ by noise."""
     random = np.random.default_rng(images)
-    centres = random.standard_normal((images // GROUP, WIDTH), dtype=np.float32)
+    centres = random.standard_normal((images // GROUP, width), dtype=np.float32)
     centre = random.integers(0, len(centres), images)
-    pictures = centres[centre] + 0.8 * random.standard_normal((images, WIDTH), dtype=np.float32)
-    texts = pictures + random.standard_normal((images, WIDTH), dtype=np.float32)
+    pictures = centres[centre] + 0.8 * random.standard_normal((images, width), dtype=np.float32)
+    texts = pictures + random.standard_normal((images, width), dtype=np.float32)
     for rows in (pictures, texts):
         rows /= np.linalg.norm(rows, axis=1, keepdims=True)
     captions = [
