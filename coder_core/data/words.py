@@ -28,7 +28,7 @@ SPECIAL_WORDS = ("<pad>", "<unknown>")
 FORMAT = "coder-words-1"
 
 # "don't" → do n't, "man's" → man 's, as in the Penn Treebank and therefore in GloVe; "3.5" and "1,000" stay whole.
-_WORD = re.compile(r"[^\W\d_]+?(?=n't\b)|n't\b|'(?:s|re|ve|ll|d|m)\b|\d+(?:[.,:]\d+)+|[^\W_]+")
+SPOKEN_WORD = re.compile(r"[^\W\d_]+?(?=n't\b)|n't\b|'(?:s|re|ve|ll|d|m)\b|\d+(?:[.,:]\d+)+|[^\W_]+")
 LONGEST_LINE = 2**20
 LARGEST = float(np.finfo(np.float32).max)
 ENOUGH_COVERAGE = 0.8
@@ -45,9 +45,14 @@ def tokenise(caption: str) -> list[str]:
     >>> tokenise("A man's T-shirt doesn't cost 3.50 dollars!")
     ['a', 'man', "'s", 't', 'shirt', 'does', "n't", 'cost', '3.50', 'dollars']
     """
-    if not caption.isascii():
-        caption = unicodedata.normalize("NFC", caption).replace("’", "'")
-    return _WORD.findall(caption.lower())
+    return SPOKEN_WORD.findall(spoken(caption))
+
+
+def spoken(text: str) -> str:
+    """Return a text in lower case and Unicode's form NFC, with one kind of apostrophe: what `tokenise` splits."""
+    if not text.isascii():
+        text = unicodedata.normalize("NFC", text).replace("’", "'")
+    return text.lower()
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,11 @@ from scipy import sparse
 from coder_core.api import causes, open_run
 from coder_core.api.causes.evidence import PICTURE, compute_evidence, other_images_with_words
 from coder_core.api.reviews import ReviewedSplit
+from coder_core.api.slices import caption_words as words_of_captions
 from coder_core.api.slices.caption_words import CaptionWords
 from coder_core.data.content.duplicates import EMPTY_WORDS, caption_words
 from coder_core.data.reviews import Reviews
+from coder_core.data.words import tokenise
 from coder_core.evaluation.recall import ensemble_metrics
 from coder_core.runs.analysis.import_lists import import_lists
 from tests.support.evidence import review
@@ -48,7 +50,8 @@ def test_words_are_found_in_images_as_a_loop_finds_them(seed):
     assert found.tolist() == expected
 
 
-def test_many_captions_are_split_as_one_by_one():
+def test_many_captions_are_split_as_one_by_one(monkeypatch):
+    monkeypatch.setattr(words_of_captions, "SPLIT_AT_ONCE", 4)
     captions = [
         "A DOG’s ball, on the grass.",
         "",
@@ -58,12 +61,12 @@ def test_many_captions_are_split_as_one_by_one():
         "ﬁve ½ t-shirts",
     ]
     captions += ["İstanbul e\u0301te\u0301", "rock 'n' roll", "a", "ΟΔΟΣ"]
-    words = CaptionWords.of_content(captions)
-    of_captions = [
-        [words.vocabulary[word] for word in ids] for ids in np.split(words.ids, words.starts[1:-1])
-    ]
-    assert of_captions == [caption_words(caption) for caption in captions]
-    assert len(CaptionWords.of_content([]).starts) == 1
+    captions += ["A man's T-shirt doesn't cost 3.50, can't", "don’t"]
+    for of, split in ((CaptionWords.of_content, caption_words), (CaptionWords.of, tokenise)):
+        words = of(captions)
+        parts = np.split(words.ids, words.starts[1:-1])
+        assert [[words.vocabulary[word] for word in ids] for ids in parts] == [split(c) for c in captions]
+        assert len(of([]).starts) == 1
 
 
 def test_each_cause_is_found_where_it_was_put(injected):

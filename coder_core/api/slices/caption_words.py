@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,7 +20,7 @@ from coder_core.api.run import Run
 from coder_core.api.sides import Array
 from coder_core.console.faults import InputError
 from coder_core.data.content.duplicates import WORD, plain_text
-from coder_core.data.words import tokenise
+from coder_core.data.words import SPOKEN_WORD, spoken
 from coder_core.runs.derived.store import derived_folder, read_as, write_derived
 
 KIND = "words"
@@ -28,6 +28,8 @@ VERSION = 2
 STORED_ABOVE = 100_000  # captions
 _END = "\n"  # of a caption
 _WORD_OR_END = re.compile(f"{WORD.pattern}|{_END}")
+_SPOKEN_OR_END = re.compile(f"{SPOKEN_WORD.pattern}|{_END}")
+SPLIT_AT_ONCE = 4_096  # captions
 
 
 class WordIndex(NamedTuple):
@@ -53,26 +55,32 @@ class CaptionWords:
 
     @classmethod
     def of(cls, captions: Sequence[str]) -> CaptionWords:
-        """Split captions into words."""
-        number: dict[str, int] = {}
-        ids: list[int] = []
-        starts = np.zeros(len(captions) + 1, np.int64)
-        for row, caption in enumerate(captions, start=1):
-            ids += [number.setdefault(word, len(number)) for word in tokenise(caption)]
-            starts[row] = len(ids)
-        return cls(list(number), np.array(ids, np.int32), starts)
+        """Split captions as `tokenise` does."""
+        return cls._split(captions, spoken, _SPOKEN_OR_END)
 
     @classmethod
     def of_content(cls, captions: Sequence[str]) -> CaptionWords:
-        """Split captions as `caption_words` does, all at once, which takes half as long.
+        """Split captions as `caption_words` does.
 
         >>> CaptionWords.of_content(["A dog’s ball", "", "the ball"]).vocabulary
         ['a', "dog's", 'ball', 'the']
         """
-        text = plain_text("".join(caption.replace(_END, " ") + _END for caption in captions))
+        return cls._split(captions, plain_text, _WORD_OR_END)
+
+    @classmethod
+    def _split(
+        cls, captions: Sequence[str], plain: Callable[[str], str], pattern: re.Pattern[str]
+    ) -> CaptionWords:
+        """Split many captions at once, which takes half as long as one by one."""
         number: defaultdict[str, int] = defaultdict(count().__next__)
         end = number[_END]
-        ids = np.array([number[word] for word in _WORD_OR_END.findall(text)], np.int32)
+        parts = [np.empty(0, np.int32)]
+        for start in range(0, len(captions), SPLIT_AT_ONCE):
+            part = captions[start : start + SPLIT_AT_ONCE]
+            text = plain("".join(caption.replace(_END, " ") + _END for caption in part))
+            parts.append(np.array([number[word] for word in pattern.findall(text)], np.int32))
+
+        ids = np.concatenate(parts)
         ends = np.flatnonzero(ids == end)
         starts = np.append(0, ends - np.arange(len(ends)))
         return cls(list(number)[1:], ids[ids != end] - 1, starts)
