@@ -277,7 +277,9 @@ class PairEvidence:
 
     def equal_texts(self, texts: Array, images: Array) -> Array:
         """Return (P,) bool: the image has a caption with the same words, apart from case, punctuation and articles."""
-        return np.isin(self.keys[texts] * self.images + images, self.labelled_texts)
+        wanted = self.keys[texts] * self.images + images
+        place = np.searchsorted(self.labelled_texts, wanted)
+        return np.asarray(self.labelled_texts[np.minimum(place, len(self.labelled_texts) - 1)] == wanted)
 
     def nearest_pictures(self, texts: Array, images: Array) -> tuple[Array, Array]:
         """Return for P pairs (P,) the picture of the caption that is most like the image, and (P,) their cosine; NaN without
