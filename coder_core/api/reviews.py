@@ -138,29 +138,29 @@ def reviewed_recall(
     captions = np.arange(len(owner)) if within is None else within
     counted = {"i2t": owner[captions], "t2i": captions}
     relevances = Relevance.of_labels(owner, n), reviewed_relevance(judged, owner, n)
-    results = [
-        _reviewed_results(run, split, way, relevances, _affected(judged, owner, way), counted[way])
-        for way in DIRECTIONS
+    every = [_reviewed_results(run, split, way, relevances, counted[way]) for way in DIRECTIONS]
+    changed = [
+        results.some(np.isin(results.queries, _affected(judged, owner, way)))
+        for way, results in zip(DIRECTIONS, every, strict=True)
     ]
     rows: list[dict[str, object]] = []
-    for group in ("all", "changed"):
+    for group, both in {"all": every, "changed": changed}.items():
         hits = []
-        for result, images in zip(results, (np.arange(n), owner), strict=True):
-            per_query = np.concatenate([result.values, np.ones((len(result.queries), 1))], 1)
-            per_query *= result.groups[group][:, None]
-            of_query = images[result.queries]
+        for results, images in zip(both, (np.arange(n), owner), strict=True):
+            per_query = np.concatenate([results.values, np.ones((len(results.queries), 1))], 1)
+            of_query = images[results.queries]
             hits.append(np.stack([np.bincount(of_query, column, n) for column in per_query.T], 1))
+
         queries = np.stack([part[:, -1] for part in hits], 1)
         by_labels, corrected = (
             Hits(np.concatenate([part[:, columns] for part in hits], 1), queries)
             for columns in (slice(len(RECALL_AT)), slice(len(MEASURES), len(MEASURES) + len(RECALL_AT)))
         )
         changes = recall_differences(corrected, by_labels)
-        for direction, result in zip(DIRECTIONS, results, strict=True):
-            of_group = result.values[result.groups[group]]
-            count = len(of_group)
+        for direction, results in zip(DIRECTIONS, both, strict=True):
+            count = len(results.queries)
             row: dict[str, object] = {"direction": direction, "queries": group, "count": count}
-            means = 100 * of_group.mean(0) if count else np.full(2 * len(MEASURES), np.nan)
+            means = 100 * results.values.mean(0) if count else np.full(2 * len(MEASURES), np.nan)
             for name, by_label, by_review in zip(MEASURES, *np.split(means, 2), strict=True):
                 row |= {f"labels_{name}": by_label, f"reviewed_{name}": by_review}
             for k in RECALL_AT:
@@ -173,11 +173,14 @@ def reviewed_recall(
 
 
 class _Results(NamedTuple):
-    """What the reviews change for the queries of one direction that count."""
+    """Queries of one direction, and how they are answered."""
 
     queries: Array  # (q,) int64, ascending
     values: Array  # (q, 10) from 0 to 1: `MEASURES` by the labels, then by the reviews
-    groups: dict[str, Array]  # (q,) bool each: "all" and "changed"
+
+    def some(self, which: Array) -> _Results:
+        """Return some of the queries, by their flags (q,)."""
+        return _Results(self.queries[which], self.values[which])
 
 
 def _affected(judged: JudgedSplit, owner: Array, direction: Direction) -> Array:
@@ -190,12 +193,7 @@ def _affected(judged: JudgedSplit, owner: Array, direction: Direction) -> Array:
 
 
 def _reviewed_results(
-    run: Run,
-    split: str,
-    direction: Direction,
-    relevances: Sequence[Relevance],
-    affected: Array,
-    counted: Array,
+    run: Run, split: str, direction: Direction, relevances: Sequence[Relevance], counted: Array
 ) -> _Results:
     """Measure the ten best results of the queries among those `counted` that are ranked and have a right answer by the
     reviews. `relevances`: by the labels and by the reviews."""
@@ -212,8 +210,7 @@ def _reviewed_results(
         ndcg = listed_ndcg(hits, relation.sizes[asked])
         values += [*(first < k for k in RECALL_AT), 1 / (first + 1), ndcg]
 
-    changed = np.isin(asked, affected)
-    return _Results(asked, np.stack(values, 1), {"all": np.ones(len(asked), bool), "changed": changed})
+    return _Results(asked, np.stack(values, 1))
 
 
 def ambiguous_pairs(

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 
 from coder_core.console.faults import Fault, InputError
+from coder_core.evaluation.relevance import Queries
 from coder_core.evaluation.scores import EVERY, Scores, Ties
 from coder_core.evaluation.sources import slices
 
@@ -29,11 +30,18 @@ CONFIDENCE = 0.95
 
 @dataclass(frozen=True)
 class Protocol:
-    """How wrong options are drawn, and how ties count."""
+    """Who is asked, how wrong options are drawn, and how ties count."""
 
     repeats: int = 10  # draws of the wrong options
     seed: int = 0
     ties: Ties = "pessimistic"  # an option with exactly the score of the right answer counts as better
+    asked: Queries | None = None  # the queries that are asked, about all of their right answers; None: all
+
+    def queries(self, direction: Direction) -> np.ndarray | None:
+        """Return the queries of one direction that are asked; None: all."""
+        if self.asked is None:
+            return None
+        return self.asked.images if direction == "i2t" else self.asked.texts
 
 
 class Accuracy(NamedTuple):
@@ -84,10 +92,8 @@ def c_way_accuracy(
     options: Sequence[int],
     direction: Direction,
     protocol: Protocol = Protocol(),
-    queries: np.ndarray | None = None,
 ) -> dict[int, Accuracy]:
     """Compute the accuracy for each number c of options, which includes the right answer. InputError: see `option_faults`.
-    `queries`: those that are asked, with all of their right answers; None for all.
 
     The example has three images with one caption each and c = 3, so nothing is random. Captions 0 and 1 choose a wrong
     image (.95 > .9, .8 > .7), caption 2 the right one.
@@ -105,6 +111,7 @@ def c_way_accuracy(
         raise InputError(faults)
 
     questions = _questions(image_of_text, images, direction)
+    queries = protocol.queries(direction)
     every = np.arange(texts) if queries is None else np.flatnonzero(np.isin(questions.query, queries))
     right = np.zeros((len(options), repeats), dtype=np.int64)
     for block, start in enumerate(range(0, len(every), BLOCK)):

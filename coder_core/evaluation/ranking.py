@@ -367,7 +367,8 @@ class _Side:
             values = lines[:, line]
             row, which = true_pairs((values >= low) & (values < high))
             candidate = row + block.rows.start
-        self._compare(*self._row_and_column(queries[which], candidate), entries[which])
+        rows, columns = self._row_and_column(queries[which], candidate)
+        self._compare(rows, columns, entries[which])
 
     def _compare(self, rows: Tensor, columns: Tensor, entry: Tensor) -> None:
         """Count (P,) pairs by their exact scores for right candidates."""

@@ -88,7 +88,10 @@ def high_scores(values: Tensor, least: Tensor, *, by_row: bool, share: float) ->
     else:
         flags = values >= (least[:, None] if by_row else least)
         found = None if int(torch.count_nonzero(flags)) > most else true_pairs(flags)
-    return None if found is None else HighScores(*found, values[found])
+    if found is None:
+        return None
+    row, column = found
+    return HighScores(row, column, values[row, column])
 
 
 def _reaching(values: np.ndarray, least: np.ndarray, by_row: bool, most: int) -> tuple[Tensor, Tensor] | None:

@@ -6,6 +6,7 @@ import pytest
 from coder_core.evaluation import c_way
 from coder_core.evaluation.c_way import DIRECTIONS, Protocol, c_way_accuracy, draw, most_options
 from coder_core.evaluation.recall import ensemble_metrics
+from coder_core.evaluation.relevance import Queries
 from coder_core.evaluation.scores import check_scores
 from coder_core.evaluation.sources import EmbeddingPair, ScoreMatrix
 from tests.evaluation.test_recall import correlated
@@ -69,9 +70,9 @@ def test_c_way_accuracy_matches_reference_loops(direction, ties, block, elements
     monkeypatch.setattr(c_way, "TILE_ELEMENTS", elements)
     monkeypatch.setattr(c_way, "PAIR_COST", cost)
     scored, owner = small()
-    actual = c_way_accuracy(
-        scored, owner, (2, 5, 12), direction, Protocol(repeats=REPEATS, seed=4, ties=ties), queries
-    )
+    asked = None if queries is None else Queries(np.array(queries), np.array(queries))
+    protocol = Protocol(repeats=REPEATS, seed=4, ties=ties, asked=asked)
+    actual = c_way_accuracy(scored, owner, (2, 5, 12), direction, protocol)
     for c, accuracy in actual.items():
         np.testing.assert_allclose(accuracy.repeats, loops(scored, owner, c, 12, direction, ties, 4, queries))
         assert accuracy.mean == pytest.approx(np.mean(accuracy.repeats))

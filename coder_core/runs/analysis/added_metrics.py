@@ -100,9 +100,8 @@ def add_c_way_accuracy(rows: Sequence[RunRow], options: Sequence[int], protocol:
             possible = [c for c in options if c <= most_options(owner, images, way)]
             if not possible:
                 continue
-            chosen = row.split.queries
-            asked = None if chosen is None else (chosen.images if way == "i2t" else chosen.texts)
-            accuracies = c_way_accuracy(row.scores, owner, possible, way, protocol, asked)
+            of_ranked = replace(protocol, asked=row.split.queries)
+            accuracies = c_way_accuracy(row.scores, owner, possible, way, of_ranked)
             for c, accuracy in accuracies.items():
                 key = f"{way}_{c}way"
                 row.metrics |= {key: accuracy.mean, f"{key}_interval": accuracy.interval}
