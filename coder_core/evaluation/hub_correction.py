@@ -43,7 +43,7 @@ def hub_biases(
     >>> hub_biases([pair], (1, 2))
     array([[1.  , 0.75]], dtype=float32)
 
-    With more than 10¹⁰ products, the nearest queries are most of those that there are: see `nearest`.
+    With more than 4·10¹⁰ products, the nearest queries are most of those that there are: see `nearest`.
 
     Args:
         candidates: `image` holds the N candidates, of either modality, and `text` the reference queries of the other

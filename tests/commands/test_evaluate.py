@@ -310,8 +310,8 @@ def test_hubs_are_corrected_by_an_index_of_many_pairs_and_the_message_says_what_
         captions = [f"caption {number} of {split}" for number in range(count)]
         import_run(Embeddings(images, texts, captions, np.arange(count)), tmp_path, "run", split)
     metrics = []
-    for most in (nearest.RANKED_PAIRS, 0):
-        monkeypatch.setattr(nearest, "RANKED_PAIRS", most)
+    for most in (nearest.COMPARED_PAIRS, 0):
+        monkeypatch.setattr(nearest, "COMPARED_PAIRS", most)
         assert main([str(tmp_path / "run"), "--split", "dev", "--hub-correction"]) == 0
         correction = read_correction(
             correction_folder(tmp_path / "run", "dev", open_analysis(tmp_path / "run", "dev"))

@@ -33,7 +33,7 @@ def by_index(monkeypatch):
     """Return a function after which comparing all pairs is too much, and a query is compared with a quarter."""
 
     def use():
-        monkeypatch.setattr(nearest, "RANKED_PAIRS", COUNT)
+        monkeypatch.setattr(nearest, "COMPARED_PAIRS", COUNT)
         monkeypatch.setattr(nearest, "COMPARED", COUNT // 4)
 
     return use

@@ -132,8 +132,8 @@ def test_triplets_depend_on_the_seed_and_are_equal_in_every_form(mined, tmp_path
 def test_negatives_by_an_index_of_few_candidates_are_those_of_all_pairs(mined, tmp_path, monkeypatch, capsys):
     """An index of few candidates is exact, so both ways write the same rows."""
     tables = []
-    for name, most in (("all", nearest.RANKED_PAIRS), ("index", 0)):
-        monkeypatch.setattr(nearest, "RANKED_PAIRS", most)
+    for name, most in (("all", nearest.COMPARED_PAIRS), ("index", 0)):
+        monkeypatch.setattr(nearest, "COMPARED_PAIRS", most)
         assert export([str(mined[0]), "--to", "triplets", str(tmp_path / name)]) == 0
         tables.append(pq.read_table(tmp_path / name / "text_to_image.parquet"))
         tables.append(pq.read_table(tmp_path / name / "image_to_text.parquet"))
