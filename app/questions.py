@@ -138,14 +138,11 @@ def cause_shares(run: Run, split: str, question: causes.Question, known: causes.
 def cause_fixes(
     runs: Sequence[Run], split: str, question: causes.Question, known: causes.Known
 ) -> pd.DataFrame:
-    """Return recall of the last run under every fix; with another run, the first, also averaged with it, unless only a
-    sample of the split is ranked."""
+    """Return recall of the last run under every fix; with another run, the first, also averaged with it."""
     last = runs[-1]
     misses = causes.causes_of_run(last, split, question, known)
-    averaged = None
-    if len(runs) > 1 and last.ranked_images(split) is None:
-        averaged = causes.averaged_with(last, runs[0], split, misses, question.direction)
-    return causes.what_would_fix(misses, averaged)
+    other = runs[0] if len(runs) > 1 else None
+    return causes.fixes_of_run(last, other, split, misses, question.direction)
 
 
 def drawn_for_verdicts(run: Run, split: str, captions: Rows) -> causes.Drawn:

@@ -9,17 +9,22 @@ from scipy import sparse
 
 from coder_core.api import causes, open_run
 from coder_core.api.causes.evidence import PICTURE, compute_evidence, other_images_with_words
+from coder_core.api.causes.fixes import AVERAGED, COMPLETE, HUBS, LEFT_OUT, NOW
 from coder_core.api.reviews import ReviewedSplit
 from coder_core.api.slices import caption_words as words_of_captions
 from coder_core.api.slices.caption_words import CaptionWords
 from coder_core.data.content.duplicates import EMPTY_WORDS, caption_words
+from coder_core.data.embeddings import Embeddings
 from coder_core.data.reviews import Reviews
 from coder_core.data.words import tokenise
 from coder_core.evaluation.recall import ensemble_metrics
+from coder_core.evaluation.sampled import RankOptions
+from coder_core.report import main as report
+from coder_core.runs.analysis.import_embeddings import import_run
 from coder_core.runs.analysis.import_lists import import_lists
 from tests.support.evidence import review
 from tests.support.precomp_folders import assert_refused
-from tests.support.run_folders import write_embeddings, write_run
+from tests.support.run_folders import synthetic, write_embeddings, write_run
 
 
 def test_words_of_a_caption_are_counted_in_other_images():
@@ -115,6 +120,28 @@ def test_averaged_ranks_are_those_of_the_ensemble(run, tmp_path):
         metrics = ensemble_metrics(sources, run.image_of_text("dev"))
         for k in (1, 5, 10):
             assert 100 * (ranks < k).mean() == pytest.approx(metrics[f"{direction}_r{k}"])
+
+
+def test_where_a_sample_is_ranked_fixes_that_compare_all_pairs_are_left_out(run, tmp_path):
+    v, w, owner = synthetic(30, noise=2.0)
+    names = {"images": v, "texts": w, "captions": [f"caption {row}" for row in range(len(w))]}
+    embeddings = Embeddings(**names, image_of_text=owner)
+    runs = []
+    for name in ("one", "two"):
+        import_run(embeddings, tmp_path, name, "dev", options=RankOptions(queries=20))
+        runs.append(open_run(tmp_path / name))
+    of_sample = causes.causes_of_run(runs[0], "dev", causes.Question("t2i"))
+    left = causes.fixes_of_run(*runs, "dev", of_sample, "t2i")["fix"].tolist()
+    assert left == [NOW, COMPLETE, LEFT_OUT]
+    whole = causes.causes_of_run(run, "dev", causes.Question("t2i"))
+    assert causes.fixes_of_run(run, None, "dev", whole, "t2i")["fix"].tolist() == [*left, HUBS]
+    assert causes.fixes_of_run(run, run, "dev", whole, "t2i")["fix"].tolist() == [*left, HUBS, AVERAGED]
+    out = tmp_path / "report.html"
+    assert report([str(tmp_path / "one"), str(tmp_path / "two"), "--split", "dev", "--out", str(out)]) == 0
+    of_misses = out.read_text().partition("Why queries miss</h2>")[2].partition("<h2>")[0]
+    assert "A sample of the queries is ranked" in of_misses
+    assert HUBS not in of_misses
+    assert AVERAGED not in of_misses
 
 
 def test_reviews_become_what_people_know(injected):

@@ -80,3 +80,15 @@ def gain_sentence(fixes: pd.DataFrame, at: int) -> str:
 def averaged_with(run: Run, other: Run, split: str, misses: Misses, direction: Direction) -> Array:
     """Return (q,) ranks of the queries of `misses` by both runs' scores; errors as for `averaged_ranks`."""
     return averaged_ranks(run, other, split, direction, misses.way.queries)
+
+
+def fixes_of_run(
+    run: Run, other: Run | None, split: str, misses: Misses, direction: Direction
+) -> pd.DataFrame:
+    """Return `what_would_fix` for the misses of a run, with another run also if both are averaged. Of a split of which only
+    a sample is ranked, the fixes that compare all images with all captions are left out: hub correction and averages."""
+    if run.ranked_images(split) is not None:
+        fixes = what_would_fix(misses)
+        return fixes[fixes["fix"] != HUBS].reset_index(drop=True)
+    averaged = None if other is None else averaged_with(run, other, split, misses, direction)
+    return what_would_fix(misses, averaged)

@@ -19,6 +19,8 @@ probably belongs to another image); the first result is a match without a label;
 match first; the query is vague; the margin is no larger than its typical change from one training seed to another; or
 none of these, a model error. Shares in percent of a run’s misses, with 95% intervals of a bootstrap over images. Below:
 R@1 of {last} after each fix, and the share of its misses that the fix removes."""
+SAMPLE = """ A sample of the queries is ranked, and the causes are theirs; hub correction and the average of two runs would
+compare all images with all captions, and are left out."""
 
 
 def section_on_misses(
@@ -47,10 +49,8 @@ def section_on_misses(
             intervals = budget[["share", "low", "high"]].itertuples(index=False, name=None)
             shares[f"{run.name}, misses"] = budget["count"].tolist()
             shares[f"{run.name}, %"] = list(intervals)
-        averaged = None
-        if len(runs) > 1:
-            averaged = causes.averaged_with(last, runs[0], split, misses, direction)
-        fixes = causes.what_would_fix(misses, averaged)
+        other = runs[0] if len(runs) > 1 else None
+        fixes = causes.fixes_of_run(last, other, split, misses, direction)
         sentences[direction] = causes.gain_sentence(fixes, question.at)
         index = pd.Index(causes.CAUSES, name="cause")
         blocks.append(("subheading", name))
@@ -60,6 +60,8 @@ def section_on_misses(
         blocks.append(("sentences", [sentences[direction]]))
 
     text = CAUSES.format(last=last.name)
+    if last.ranked_images(split) is not None:
+        text += SAMPLE
     return Section(TITLE, text, blocks), f"{last.name}: {sentences['t2i']}"
 
 
