@@ -8,8 +8,9 @@ import pytest
 from scipy import sparse
 
 from coder_core.api import causes, open_run
-from coder_core.api.causes.evidence import PICTURE, compute_evidence, other_images_with_words
+from coder_core.api.causes.evidence import PICTURE, compute_evidence
 from coder_core.api.causes.fixes import AVERAGED, COMPLETE, HUBS, LEFT_OUT, NOW
+from coder_core.api.causes.vague import other_images_with_words
 from coder_core.api.reviews import ReviewedSplit
 from coder_core.api.slices import caption_words as words_of_captions
 from coder_core.api.slices.caption_words import CaptionWords
