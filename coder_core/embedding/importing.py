@@ -23,6 +23,7 @@ from coder_core.embedding.arguments import EmbedArguments, FolderArguments, List
 from coder_core.embedding.metrics import print_metrics
 from coder_core.embedding.tables import EmbeddingColumns, read_table
 from coder_core.evaluation.sampled import RankOptions, parse_rank
+from coder_core.files.matrices import is_matrix
 from coder_core.model.device import choose_device, use_onednn
 from coder_core.runs.analysis.import_embeddings import import_folder, import_run, metric_warnings
 from coder_core.runs.analysis.import_lists import import_lists
@@ -69,18 +70,26 @@ def import_embeddings(parsed: EmbedArguments | FolderArguments) -> None:
     say(console, f"not ranked, except for the queries that you open in the app. To rank all: {command_line}")
 
 
-def _states(parsed: EmbedArguments | FolderArguments) -> dict[Path, tuple[int, int]]:
-    """Map the files that stay mapped until their rows are written to their sizes and times of change."""
-    files = [parsed.images, parsed.texts] if isinstance(parsed, EmbedArguments) else []
-    stats = {file: file.stat() for file in files if file.is_file()}
-    return {file: (status.st_size, status.st_mtime_ns) for file, status in stats.items()}
+def _states(parsed: EmbedArguments | FolderArguments) -> dict[Path, tuple[int, int, int]]:
+    """Map the files that stay mapped until their rows are written to their inodes, sizes and times of change."""
+    given = [parsed.images, parsed.texts, parsed.queries] if isinstance(parsed, EmbedArguments) else []
+    mapped = [file for file in given if file is not None and file.is_file() and not is_matrix(file)]
+    stats = {file: file.stat() for file in mapped}
+    return {file: (status.st_ino, status.st_size, status.st_mtime_ns) for file, status in stats.items()}
 
 
-def _changes(before: dict[Path, tuple[int, int]], after: dict[Path, tuple[int, int]]) -> list[Fault]:
-    """Return an error for every file that changed while it was imported."""
+def _changes(
+    before: dict[Path, tuple[int, int, int]], after: dict[Path, tuple[int, int, int]]
+) -> list[Fault]:
+    """Return an error for every file that changed while it was imported. One that was moved or replaced by another stays
+    mapped as it was."""
     fact = "changed while it was imported, so that the run may have rows of both versions"
     fix = "import it again with --overwrite"
-    changed = [file for file, state in before.items() if after.get(file, state) != state]
+    changed = [
+        file
+        for file, state in before.items()
+        if after.get(file, state) != state and after[file][0] == state[0]
+    ]
     return [Fault(str(file), fact, "the same file until the end", fix) for file in changed]
 
 

@@ -87,6 +87,16 @@ def test_a_file_that_changes_while_it_is_imported_is_named(tmp_path, monkeypatch
     assert "t.npy: changed while it was imported" in error
     assert "i.npy" not in error
 
+    def replaced_meanwhile(*given, **options):
+        written = import_run(*given, **options)
+        np.save(tmp_path / "new.npy", -rows)
+        os.replace(tmp_path / "new.npy", tmp_path / "i.npy")
+        (tmp_path / "t.npy").unlink()
+        return written
+
+    monkeypatch.setattr(importing, "import_run", replaced_meanwhile)
+    assert main([*arguments, "--name", "replaced"]) == 0  # what was mapped stays as it was
+
 
 def test_every_format_is_read_and_files_without_a_matrix_are_named(tmp_path):
     np.save(tmp_path / "t.npy", ROWS)

@@ -23,34 +23,33 @@ def other_images_with_words(
     """
     rows = range(len(words.starts) - 1) if asked is None else asked.tolist()
     describes = np.array([word not in EMPTY_WORDS for word in words.vocabulary], bool)
-    images_with, ends = _images_with_words(words, right)
+    images_with = _images_with_words(words, right)
     every = np.unique(right.indices)
 
     counts = np.empty(len(rows), np.int64)
     for position, row in enumerate(rows):
         of_caption = words.ids[words.starts[row] : words.starts[row + 1]]
-        with_word = [
-            images_with[ends[word] : ends[word + 1]]
-            for word in set(of_caption[describes[of_caption]].tolist())
-        ]
-        rarest_first = sorted(with_word, key=len)
+        describing = set(of_caption[describes[of_caption]].tolist())
+        rarest_first = sorted((_columns(images_with, word) for word in describing), key=len)
         found = rarest_first[0] if rarest_first else every
         for images in rarest_first[1:]:
             place = np.minimum(np.searchsorted(images, found), max(len(images) - 1, 0))
             found = found[images[place] == found] if len(images) else images
-        own = right.indices[right.indptr[row] : right.indptr[row + 1]]
-        counts[position] = len(found) - np.isin(own, found).sum()
+        counts[position] = len(found) - np.isin(_columns(right, row), found).sum()
     return counts
 
 
-def _images_with_words(words: CaptionWords, right: sparse.csr_array) -> tuple[Array, Array]:
-    """Return the images of every word's captions, ascending for each word, one word after the other; and (v + 1,) where
-    the images of the words end, after a 0."""
-    captions, of_word = words.index
-    word = np.repeat(np.arange(len(words.vocabulary)), np.diff(of_word))
-    shown = np.diff(right.indptr)[captions]
-    first = np.cumsum(shown) - shown
-    images = right.indices[np.repeat(right.indptr[captions] - first, shown) + np.arange(shown.sum())]
-    keys = np.sort(np.repeat(word, shown) << 32 | images)
-    keys = keys[np.append(True, keys[1:] != keys[:-1])] if len(keys) else keys
-    return keys & 0xFFFFFFFF, np.searchsorted(keys, np.arange(len(words.vocabulary) + 1) << 32)
+def _images_with_words(words: CaptionWords, right: sparse.csr_array) -> sparse.csr_array:
+    """Return (v, n) bool: whether a caption of the image has the word."""
+    captions, ends = words.index
+    captions_with = sparse.csr_array(
+        (np.ones(len(captions), bool), captions, ends), (len(words.vocabulary), right.shape[0])
+    )
+    images_with = captions_with @ right
+    images_with.sort_indices()
+    return images_with
+
+
+def _columns(matrix: sparse.csr_array, row: int) -> Array:
+    """Return the columns of a row that are true."""
+    return np.asarray(matrix.indices[matrix.indptr[row] : matrix.indptr[row + 1]])

@@ -145,11 +145,10 @@ def write_trec_run(row: RunRow, file: Path, depth: int) -> None:
     with writing(file) as (temporary,), temporary.open("w", encoding="utf-8") as lines:
         for relation, by_image, (queries, documents) in directions:
             asked = np.arange(relation.count) if relation.asking is None else relation.asking
-            best, values = best_lists(
-                scores, relation, depth, by_image=by_image, asking=torch.from_numpy(asked)
-            )
-            for row_of_query, found, of_query in zip(asked.tolist(), best.tolist(), values, strict=True):
-                query = queries[row_of_query]
+            some = torch.from_numpy(asked)
+            best, values = best_lists(scores, relation, depth, by_image=by_image, asking=some)
+            names = [queries[number] for number in asked.tolist()]
+            for query, found, of_query in zip(names, best.tolist(), values, strict=True):
                 lines.writelines(
                     f"{query} Q0 {documents[document]} {rank} {score!s} {tag}\n"
                     for rank, (document, score) in enumerate(zip(found, of_query, strict=True), 1)
