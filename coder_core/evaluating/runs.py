@@ -184,8 +184,10 @@ def _unwritten(row: RunRow, parsed: EvaluateArguments) -> list[Fault]:
     sampled = describe(row.split.queries, row.split.n_images, len(row.split.captions))
     if parsed.run_out is None or not sampled:
         return []
-    fact = f"has the queries that are ranked ({sampled})"
-    return [Fault(str(parsed.run_out), fact, fix="add --rank all for all queries", severity="note")]
+    fact = f"contains only the ranked queries ({sampled})"
+    return [
+        Fault(str(parsed.run_out), fact, fix="add --rank all to rank and write all of them", severity="note")
+    ]
 
 
 def _read_groups(rows: list[RunRow], file: Path) -> list[Fault]:

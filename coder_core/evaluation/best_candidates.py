@@ -16,7 +16,9 @@ from coder_core.evaluation.sources import slices
 
 _GROUPS = 128  # groups of candidates whose largest scores bound the scores of a list
 _GROUPS_PER_PLACE = 8  # … of a long list
-_LISTED = 1 / 16  # of the scores of a block: if more may belong into a list, all are sorted
+_LISTED = (
+    1 / 16
+)  # of the scores of a block are picked out for lists; if more may belong there, all are sorted
 _SPARE = 8  # extra candidates of a list, so that rounding of the fast product rarely drops one
 _EXACT_PAIRS = 1 << 16  # pairs scored exactly at once for lists
 _WITHOUT_SIGN = (1 << 31) - 1
@@ -41,7 +43,7 @@ class LargestScores:
         return _bound(block.values, width, dim=int(self.by_row))
 
     def add(self, block: Block, least: Tensor) -> None:
-        """Keep the largest of all scores of a block; `least` as from the method."""
+        """Keep the largest of all scores of a block. `least`: from the method of that name."""
         high = high_scores(block.values, least, by_row=self.by_row, share=_LISTED)
         if high is not None:
             self.add_some(high, block.rows.start)

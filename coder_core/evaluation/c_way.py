@@ -24,7 +24,7 @@ Direction = Literal["i2t", "t2i"]
 DIRECTIONS: tuple[Direction, ...] = ("i2t", "t2i")
 BLOCK = 1_024  # questions whose options are drawn together; the draw depends on it, as on the seed
 TILE_ELEMENTS = 4_194_304  # 32 MiB of float64
-PAIR_COST = 16  # a score by itself takes as long as so many of a whole line
+PAIR_COST = 16  # scoring a single pair takes as long as scoring so many pairs of a whole line
 CONFIDENCE = 0.95
 
 

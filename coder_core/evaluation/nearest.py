@@ -17,7 +17,7 @@ import numpy as np
 from coder_core.evaluation.sources import Array, EmbeddingPair, Source, slices
 
 COMPARED_PAIRS = (
-    40_000_000_000  # 200,000 × 200,000: up to here all products take as long as the index, or less
+    40_000_000_000  # 200,000 × 200,000; up to here computing all products takes no longer than the index
 )
 COMPARED = 65_536  # rows that a query is compared with
 LISTS = 4  # lists for every √n

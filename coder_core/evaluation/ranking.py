@@ -35,7 +35,7 @@ from coder_core.files.parts import Arrays, Keep, compute
 QUERIES_AT_ONCE = 1 << 14  # of a sample, against all candidates
 _COMPARED_LINES = 256  # rows or columns searched at once for unclear scores
 _PLACES = 8  # right candidates of a query compared at once
-_HIGH = 1 / 32  # of the scores of a block: so many that matter are picked out, otherwise all are counted
+_HIGH = 1 / 32  # of the scores of a block are picked out to be counted; if more matter, all are counted
 _CROWDED = 64  # if more than one score in so many is unclear, the block is scored exactly
 
 

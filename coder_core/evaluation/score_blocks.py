@@ -73,7 +73,7 @@ class HighScores:
 
 
 def high_scores(values: Tensor, least: Tensor, *, by_row: bool, share: float) -> HighScores | None:
-    """Return the scores that are at least that of their line, `least`, with ascending rows; None if they are more than
+    """Return the scores that reach the limit of their row or column, `least`, by ascending rows; None if they are more than
     this share of all. On a CPU by NumPy, comparing as many at once as fit the cache.
 
     >>> scores = torch.tensor([[0.1, 0.5], [0.3, 0.7]])

@@ -140,7 +140,7 @@ def test_where_a_sample_is_ranked_fixes_that_compare_all_pairs_are_left_out(run,
     out = tmp_path / "report.html"
     assert report([str(tmp_path / "one"), str(tmp_path / "two"), "--split", "dev", "--out", str(out)]) == 0
     of_misses = out.read_text().partition("Why queries miss</h2>")[2].partition("<h2>")[0]
-    assert "A sample of the queries is ranked" in of_misses
+    assert "Only a sample of the queries is ranked" in of_misses
     assert HUBS not in of_misses
     assert AVERAGED not in of_misses
 

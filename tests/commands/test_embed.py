@@ -129,7 +129,7 @@ def test_of_a_large_split_a_sample_of_the_queries_is_ranked(files, runs, monkeyp
     listed = files / "run.trec"
     assert evaluate([str(runs / "clip"), "--ways", "3", "--run-out", str(listed)]) == 0
     printed = " ".join(capsys.readouterr().out.split())
-    assert f"run.trec: has the queries that are ranked ({words}). Add --rank all" in printed
+    assert f"run.trec: contains only the ranked queries ({words}). Add --rank all" in printed
     assert f"c-way accuracy · mean of 10 draws ± 95% · seed 0 · {words}" in printed
     ids = [*(f"{image}.png" for image in queries.images), *(f"{t // 5}.png#{t % 5}" for t in queries.texts)]
     assert {line.split()[0] for line in listed.read_text().splitlines()} == set(ids)

@@ -19,8 +19,8 @@ probably belongs to another image); the first result is a match without a label;
 match first; the query is vague; the margin is no larger than its typical change from one training seed to another; or
 none of these, a model error. Shares in percent of a run’s misses, with 95% intervals of a bootstrap over images. Below:
 R@1 of {last} after each fix, and the share of its misses that the fix removes."""
-SAMPLE = """ A sample of the queries is ranked, and the causes are theirs; hub correction and the average of two runs would
-compare all images with all captions, and are left out."""
+SAMPLE = """ Only a sample of the queries is ranked, and these are the causes of its misses. Hub correction and the average of
+two runs would need all images compared with all captions, so they are left out."""
 
 
 def section_on_misses(
